@@ -1,0 +1,49 @@
+"""Anything that holds a tensor in CPU memory, as a numpy array and without a copy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.dlpack import SupportsDLPack, from_dlpack
+from obscodec.errors import DTypeError
+
+ArrayLike = npt.NDArray[np.generic] | np.generic | SupportsDLPack | bytes | bytearray | memoryview
+
+
+def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
+    """``x`` as a numpy array that shares its memory.
+
+    Args:
+        x: a numpy array or scalar, an object with ``__dlpack__`` (a torch CPU tensor), or one with the buffer protocol.
+
+    Raises:
+        DTypeError: ``x`` is none of these (a list has no dtype), or lies in the memory of another device.
+
+    Example:
+        >>> as_array(bytearray(b"abc"))
+        array([97, 98, 99], dtype=uint8)
+    """
+    if isinstance(x, np.ndarray | np.generic):
+        return np.asarray(x)
+    if isinstance(x, SupportsDLPack):
+        return from_dlpack(x)
+    try:
+        return np.asarray(memoryview(x))
+    except TypeError:
+        raise DTypeError(
+            f"expected a numpy array, or an object with __dlpack__ or the buffer protocol, got {type(x).__name__}: "
+            "convert it first, as in numpy.asarray(x, dtype=...)"
+        ) from None
+
+
+def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
+    """``out`` as a numpy array that writes into its memory.
+
+    Raises:
+        DTypeError: ``out`` is no array, or a read-only one.
+    """
+    array = as_array(out)
+    if not array.flags.writeable or isinstance(out, np.generic):
+        raise DTypeError(f"out is a read-only {type(out).__name__}, pass one that can be written")
+    return array

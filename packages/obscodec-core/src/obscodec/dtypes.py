@@ -1,0 +1,73 @@
+"""Which dtypes can be stored, and the names they are written down by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from obscodec.errors import DTypeError
+
+_KINDS: Final = "biufcmM"
+_EXTENDED: Final = frozenset(
+    {
+        "bfloat16",
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    }
+)
+
+
+def extended_dtype(name: str) -> np.dtype[np.generic]:
+    """The numpy dtype of an ``ml_dtypes`` name, such as ``bfloat16``."""
+    import ml_dtypes  # registers its dtypes with numpy; loaded only by those who use them
+
+    dtype: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
+
+
+def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """``dtype`` in little-endian byte order.
+
+    Raises:
+        DTypeError: the dtype holds references or fields, or is not one of numbers, booleans and times.
+
+    Example:
+        >>> storable(np.dtype(">f4"))
+        dtype('float32')
+    """
+    if dtype.kind in _KINDS and not dtype.hasobject:
+        return dtype.newbyteorder("<")
+    if dtype.name in _EXTENDED:
+        return dtype
+    found = "a structured dtype" if dtype.names else f"dtype {dtype.name}"
+    hint = "store each field on its own" if dtype.names else "convert the array, or leave it uncompressed"
+    raise DTypeError(
+        f"{found} can't be stored; allowed are bool, integers, floats, complex, datetime64, timedelta64, "
+        f"bfloat16 and float8: {hint}"
+    )
+
+
+def dtype_name(dtype: np.dtype[np.generic]) -> str:
+    """The name that a stream, a config or a file records: ``<f4``, ``|u1``, ``<M8[ns]``, ``bfloat16``."""
+    return dtype.name if dtype.name in _EXTENDED else dtype.str
+
+
+def dtype_from_name(name: str) -> np.dtype[np.generic]:
+    """The dtype that :func:`dtype_name` wrote.
+
+    Raises:
+        DTypeError: no storable dtype has that name.
+    """
+    if name in _EXTENDED:
+        return extended_dtype(name)
+    try:
+        return storable(np.dtype(name))
+    except TypeError:
+        raise DTypeError(f"no dtype is named {name!r}; examples are '|u1', '<f4', 'bfloat16'") from None

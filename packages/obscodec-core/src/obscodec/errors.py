@@ -1,0 +1,60 @@
+"""The errors of obscodec, one class for each decision that a caller can take.
+
+    ObscodecError
+    ├── SpecError         (ValueError)    fix the spec
+    │   └── LevelError                    fix the level in it
+    ├── LayoutError                       fix the array
+    │   ├── ShapeError    (ValueError)    its shape
+    │   └── DTypeError    (TypeError)     its dtype, or what it is at all
+    ├── SlotError         (IndexError)    fix the slot
+    ├── MissingPackage    (ImportError)   install something
+    ├── DictionaryMissing (LookupError)   decode with the fitted codec
+    ├── HeapFull          (MemoryError)   allow more memory, or free some
+    └── CorruptStream     (ValueError)    discard the bytes
+
+Each also derives from the builtin that people already catch. A refused call changes nothing.
+"""
+
+
+class ObscodecError(Exception):
+    """The base of every error that obscodec raises on purpose."""
+
+
+class SpecError(ObscodecError, ValueError):
+    """A spec names no codec, or one that does not fit where it stands."""
+
+
+class LevelError(SpecError):
+    """A level in a spec is outside of what the codec offers."""
+
+
+class LayoutError(ObscodecError):
+    """An array does not have the layout that is asked for."""
+
+
+class ShapeError(LayoutError, ValueError):
+    """An array has another shape than the one that is asked for."""
+
+
+class DTypeError(LayoutError, TypeError):
+    """An array has another dtype than the one that is asked for, or one that can't be stored."""
+
+
+class SlotError(ObscodecError, IndexError):
+    """A slot or id is outside of the store, or holds nothing."""
+
+
+class MissingPackage(ObscodecError, ImportError):
+    """A codec needs a package that is not installed."""
+
+
+class DictionaryMissing(ObscodecError, LookupError):
+    """A stream was encoded with a dictionary that the decoder does not have."""
+
+
+class HeapFull(ObscodecError, MemoryError):
+    """A write would take a heap over its ``max_bytes``."""
+
+
+class CorruptStream(ObscodecError, ValueError):
+    """A stream is truncated, altered, or not of the format that it is read as."""

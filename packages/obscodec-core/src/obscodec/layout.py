@@ -1,0 +1,98 @@
+"""Layout: the shape and dtype of one item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.dtypes import dtype_from_name, dtype_name, storable
+from obscodec.errors import DTypeError, ShapeError
+
+Rows = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Layout:
+    """Shape and dtype of one item.
+
+    Attributes:
+        shape: the shape of one item, ``()`` for a scalar.
+        dtype: its dtype, always little-endian.
+
+    Example:
+        >>> Layout((4, 84, 84), np.uint8).nbytes
+        28224
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+
+    def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        shape = tuple(int(n) for n in shape)
+        if any(n < 0 for n in shape):
+            raise ShapeError(f"shape {shape} has a negative axis, every axis must be 0 or more")
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", storable(np.dtype(dtype)))
+
+    @classmethod
+    def of(cls, x: npt.NDArray[np.generic]) -> Layout:
+        """The layout of the array ``x`` itself, all of its axes included."""
+        return cls(x.shape, x.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one item."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def rows(self, x: npt.NDArray[np.generic]) -> Rows:
+        """Many items as bytes.
+
+        Args:
+            x: ``[n, *shape]`` of this dtype, in any byte order and with any strides.
+
+        Returns:
+            ``u8[n, nbytes]`` in C order, little-endian; a view of ``x`` if it lies in memory like that.
+
+        Raises:
+            ShapeError: the axes after the first are not this shape.
+            DTypeError: the dtype is another one.
+        """
+        if x.ndim == 0 or x.shape[1:] != self.shape:
+            wanted = ", ".join(["n", *map(str, self.shape)])
+            raise ShapeError(f"items have shape ({wanted}), got {x.shape}")
+        if x.dtype.newbyteorder("<") != self.dtype:
+            raise DTypeError(f"items have dtype {self.dtype}, got {x.dtype}: convert the array, nothing is cast here")
+        x = np.ascontiguousarray(x, dtype=self.dtype)
+        if x.size == 0:
+            return np.empty((len(x), self.nbytes), np.uint8)
+        return x.reshape(len(x), -1).view(np.uint8)
+
+    def tensors(self, rows: Rows) -> npt.NDArray[np.generic]:
+        """The inverse of :meth:`rows`: ``[n, *shape]``, a view of the contiguous ``u8[n, nbytes]``."""
+        if rows.size == 0:
+            return np.empty((len(rows), *self.shape), self.dtype)
+        return rows.view(self.dtype).reshape(len(rows), *self.shape)
+
+    def config(self) -> dict[str, object]:
+        """Plain JSON values that :meth:`from_config` takes."""
+        return {"shape": list(self.shape), "dtype": dtype_name(self.dtype)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Layout:
+        """The layout that :meth:`config` described.
+
+        Raises:
+            ShapeError: the shape is not a list of whole numbers.
+            DTypeError: the dtype has no such name.
+        """
+        shape = config.get("shape")
+        if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) for n in shape):
+            raise ShapeError(f"a shape is a list of whole numbers, got {shape!r}")
+        return cls(tuple(shape), dtype_from_name(str(config.get("dtype"))))
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"

@@ -1,0 +1,47 @@
+"""Specs: the text that names a codec. ``stage ("|" stage)*``, ``stage = name[":" arg("," arg)*]``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from obscodec.errors import SpecError
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LEVEL_IN_NAME = re.compile(r"(?P<name>[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*)-(?P<level>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """One stage of a spec: ``zstd:3`` has the name ``zstd`` and the args ``("3",)``."""
+
+    name: str
+    args: tuple[str, ...]
+
+
+def parse(spec: str) -> tuple[StageSpec, ...]:
+    """The stages of a spec, from left to right.
+
+    Raises:
+        SpecError: the text does not follow the grammar.
+
+    Example:
+        >>> [stage.name for stage in parse("shuffle|zstd:3")]
+        ['shuffle', 'zstd']
+    """
+    if not isinstance(spec, str):
+        raise SpecError(f"a spec is text such as 'zstd:3', got {type(spec).__name__}")
+    return tuple(_parse_stage(stage, spec) for stage in spec.split("|"))
+
+
+def _parse_stage(stage: str, spec: str) -> StageSpec:
+    name, colon, args = stage.partition(":")
+    if level := _LEVEL_IN_NAME.fullmatch(stage):
+        name, number = level["name"], level["level"]
+        raise SpecError(
+            f"{stage!r} has two readings: write '{name}:{number}' for level {number}, "
+            f"or '{name}:-{number}' for level -{number}"
+        )
+    if not _NAME.fullmatch(name) or (colon and not all(args.split(","))):
+        raise SpecError(f"a stage is name[:arg,...] as in 'zstd:3', got {stage!r} in spec {spec!r}")
+    return StageSpec(name, tuple(args.split(",")) if colon else ())

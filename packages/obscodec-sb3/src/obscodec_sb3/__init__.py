@@ -1,0 +1,1 @@
+"""Compressed replay buffers for Stable-Baselines3."""
