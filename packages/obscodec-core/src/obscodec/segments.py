@@ -56,7 +56,8 @@ class Segments:
     def addresses(self) -> npt.NDArray[np.uint64]:
         """``u64[n]``: where each stream begins in memory, for compiled kernels; valid while this object lives."""
         bases = np.array([b.ctypes.data for b in self.buffers], np.uint64)
-        return np.add(bases[self.which], self.offsets.astype(np.uint64))
+        addresses: npt.NDArray[np.uint64] = bases[self.which] + self.offsets.astype(np.uint64)
+        return addresses
 
     def pack(self, out: Bytes) -> None:
         """Copy all streams into ``out``, each behind the one before it."""
@@ -70,7 +71,8 @@ class Segments:
 
     def __getitem__(self, i: int) -> Bytes:
         start = self.offsets[i]
-        return self.buffers[self.which[i]][start : start + self.lengths[i]]
+        stream: Bytes = self.buffers[self.which[i]][start : start + self.lengths[i]]
+        return stream
 
     def __iter__(self) -> Iterator[Bytes]:
         for which, start, length in zip(self.which.tolist(), self.offsets.tolist(), self.lengths.tolist(), strict=True):
