@@ -1,0 +1,87 @@
+"""The compiled decoder of ``rle``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from obscodec.segments import Bytes, Ints
+
+OK: Final = 0
+OUTSIDE: Final = 1
+SHORT: Final = 2
+LONG_VARINT: Final = 3
+WRONG_COUNT: Final = 4
+WRONG_LENGTH: Final = 5
+WRONG_SUM: Final = 6
+WRONG_SECTION: Final = 7
+
+EXPLANATIONS: Final = {
+    OUTSIDE: "it lies outside of its buffer",
+    SHORT: "it ends inside a varint",
+    LONG_VARINT: "a varint is longer than it needs to be, or than 9 bytes",
+    WRONG_COUNT: "it says that it has more runs than elements or bytes",
+    WRONG_LENGTH: "a run is empty, or reaches beyond the end of the item",
+    WRONG_SUM: "its runs end before the item does",
+    WRONG_SECTION: "bytes are missing or left over between its run lengths and its values",
+}
+
+
+@njit(nogil=True, cache=True)
+def read_varint(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
+    """A varint in ``buffer[at:end]``: status, value, position behind it."""
+    value = 0
+    for k in range(9):
+        if at + k >= end:
+            return SHORT, value, at
+        byte = int(buffer[at + k])
+        value |= (byte & 0x7F) << (7 * k)
+        if byte < 0x80:
+            status = LONG_VARINT if byte == 0 and k > 0 else OK
+            return status, value, at + k + 1
+    return LONG_VARINT, value, at
+
+
+@njit(nogil=True, cache=True)
+def decode_item(buffer: Bytes, at: int, end: int, item: npt.NDArray[np.unsignedinteger]) -> int:
+    """Fill ``item`` from the stream ``buffer[at:end]``; returns a status. Each position is checked before use."""
+    width = item.itemsize
+    status, count, at = read_varint(buffer, at, end)
+    if status != OK:
+        return status
+    if count > item.size or count * width > end - at:
+        return WRONG_COUNT
+    values_at = end - count * width
+    value_at = values_at
+    filled = 0
+    for _ in range(count):
+        status, length, at = read_varint(buffer, at, values_at)
+        if status != OK:
+            return status
+        if length < 1 or length > item.size - filled:
+            return WRONG_LENGTH
+        value = np.uint64(0)
+        for k in range(width):
+            value |= np.uint64(buffer[value_at + k]) << np.uint64(8 * k)
+        value_at += width
+        item[filled : filled + length] = value
+        filled += length
+    if filled != item.size:
+        return WRONG_SUM
+    return OK if at == values_at else WRONG_SECTION
+
+
+@njit(nogil=True, cache=True)
+def decode_runs(buffer: Bytes, offsets: Ints, lengths: Ints, items: npt.NDArray[np.unsignedinteger], rows: Ints) -> int:
+    """Fill ``items[rows[i]]`` from stream ``i``; returns the first status that is not OK."""
+    for i in range(len(rows)):
+        offset, length = offsets[i], lengths[i]
+        if offset < 0 or length < 0 or offset > buffer.size - length:
+            return OUTSIDE
+        status = decode_item(buffer, offset, offset + length, items[rows[i]])
+        if status != OK:
+            return status
+    return OK
