@@ -18,10 +18,14 @@ from obscodec.errors import (
     SpecError,
 )
 from obscodec.filter import Filter
+from obscodec.heap import HeapStats, SlotHeap
 from obscodec.layout import Layout
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
 from obscodec.stage import Levels
+from obscodec.store import Store, StoreStats
+from obscodec.tensor_array import TensorArray
+from obscodec.tensor_store import TensorStore
 
 __all__ = [
     "BytesCodec",
@@ -32,6 +36,7 @@ __all__ = [
     "EncodedTensor",
     "Filter",
     "HeapFull",
+    "HeapStats",
     "Layout",
     "LayoutError",
     "LevelError",
@@ -41,7 +46,12 @@ __all__ = [
     "Segments",
     "ShapeError",
     "SlotError",
+    "SlotHeap",
     "SpecError",
+    "Store",
+    "StoreStats",
+    "TensorArray",
+    "TensorStore",
     "available",
     "codec",
     "codec_from_config",

@@ -48,6 +48,21 @@ class Segments:
         buffer = np.concatenate(views) if views else np.empty(0, np.uint8)
         return cls.packed(buffer, np.array([len(v) for v in views], np.int64))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Segments]) -> Segments:
+        """The streams of all ``parts``, in order and without a copy of their bytes."""
+        firsts = np.cumsum([0, *(len(p.buffers) for p in parts)])
+        return cls(
+            tuple(buffer for p in parts for buffer in p.buffers),
+            np.concatenate([p.which + first for p, first in zip(parts, firsts, strict=False)]),
+            np.concatenate([p.offsets for p in parts]),
+            np.concatenate([p.lengths for p in parts]),
+        )
+
+    def take(self, which: slice | npt.NDArray[np.generic]) -> Segments:
+        """Some of the streams: those in a slice, or at the positions in an index array."""
+        return Segments(self.buffers, self.which[which], self.offsets[which], self.lengths[which])
+
     @property
     def nbytes(self) -> int:
         """Bytes of all streams together."""
@@ -61,10 +76,19 @@ class Segments:
 
     def pack(self, out: Bytes) -> None:
         """Copy all streams into ``out``, each behind the one before it."""
-        end = 0
-        for stream in self:
-            out[end : end + len(stream)] = stream
-            end += len(stream)
+        at = 0
+        for first, last in self._runs():
+            start, end = int(self.offsets[first]), int(self.offsets[last] + self.lengths[last])
+            out[at : at + end - start] = self.buffers[self.which[first]][start:end]
+            at += end - start
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """First and last stream of each run that lies in memory without a gap."""
+        if len(self) == 0:
+            return []
+        follows = self.offsets[1:] == self.offsets[:-1] + self.lengths[:-1]
+        breaks = np.flatnonzero(~(follows & (self.which[1:] == self.which[:-1]))) + 1
+        return list(zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(self) - 1], strict=True))
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -1,0 +1,87 @@
+"""Indices of a TensorArray: the part that selects items, and the part that selects within an item."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.segments import Ints
+
+Part = SupportsIndex | slice | EllipsisType | npt.NDArray[np.generic] | list[int] | list[bool] | None
+Index = Part | tuple[Part, ...]
+
+
+def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """Split an index at the border between the leading axes and those of the items.
+
+    Args:
+        index: any index of an ndarray with ``ndim`` axes.
+        n_leading: how many axes come before those of the items.
+        ndim: how many axes there are.
+
+    Returns:
+        The index of the leading axes, and that of the axes of each item, empty if it selects whole items.
+
+    Raises:
+        IndexError: too many axes, or arrays that numpy would combine across the border.
+    """
+    parts = _without_ellipsis(index, ndim)
+    leading: list[Part] = []
+    at, n = 0, 0
+    while at < len(parts) and (n < n_leading or parts[at] is None):
+        n += _n_axes(parts[at])
+        leading.append(parts[at])
+        at += 1
+    of_items = parts[at:]
+    while of_items and isinstance(of_items[-1], slice) and of_items[-1] == slice(None):
+        of_items.pop()
+    if n > n_leading or _combine(leading, of_items):
+        raise IndexError(
+            "an index that combines arrays or integers of the axes before the items with those of the items is not "
+            "supported: read the items first, as in array[...][...]"
+        )
+    return tuple(leading), tuple(of_items)
+
+
+def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints:
+    """For each of the elements that an index selects, in C order, which of them stays when all are assigned.
+
+    An index array can name an element twice; then the last one stays. ``leading`` indexes an array of ``shape`` and
+    selects an array of the shape ``selected``.
+    """
+    order = np.arange(int(np.prod(selected, dtype=np.int64)))
+    if not any(isinstance(part, (np.ndarray, list)) for part in leading):
+        return order
+    scratch = np.empty(shape, np.int64)  # only the pages that are indexed become resident
+    scratch[leading] = order.reshape(selected)
+    return scratch[leading].reshape(-1)
+
+
+def _without_ellipsis(index: Index, ndim: int) -> list[Part]:
+    parts: list[Part] = list(index) if isinstance(index, tuple) else [index]
+    parts = [np.asarray(part) if isinstance(part, (list, np.ndarray)) else part for part in parts]
+    n = sum(_n_axes(part) for part in parts)
+    if n > ndim:
+        raise IndexError(f"too many indices: the array has {ndim} axes, {n} are indexed")
+    at = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(at) > 1:
+        raise IndexError("an index can have one ellipsis only")
+    for i in at:
+        parts[i : i + 1] = [slice(None)] * (ndim - n)
+    return parts
+
+
+def _n_axes(part: Part) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, np.ndarray) and part.dtype == bool else 1
+
+
+def _combine(leading: list[Part], of_items: list[Part]) -> bool:
+    """Whether numpy would treat parts of both sides as one index: arrays, and integers beside arrays."""
+    arrays = [any(isinstance(part, np.ndarray) for part in side) for side in (leading, of_items)]
+    single = [any(not isinstance(part, slice) and part is not None for part in side) for side in (leading, of_items)]
+    return (arrays[0] and single[1]) or (arrays[1] and single[0])

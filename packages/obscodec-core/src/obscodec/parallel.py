@@ -1,0 +1,42 @@
+"""The one place for threads: one function over disjoint ranges, in a pool that all stores share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+MAX_THREADS = 8
+
+
+def default_threads() -> int:
+    """How many threads a store uses if it is not told: the processors that this process may use, at most 8."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, MAX_THREADS)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="obscodec")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has the pool, but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
+    """Call ``work(start, stop)`` for ranges that cover ``0..n``, one range for each thread.
+
+    The calling thread takes the first range. All ranges have ended when this returns or raises.
+    """
+    threads = max(1, min(threads, n))
+    bounds = [n * i // threads for i in range(threads + 1)]
+    futures = [_pool().submit(work, bounds[i], bounds[i + 1]) for i in range(1, threads)]
+    try:
+        work(bounds[0], bounds[1])
+    finally:
+        errors = [future.exception() for future in futures]
+    for error in errors:
+        if error is not None:
+            raise error

@@ -1,0 +1,172 @@
+"""TensorArray: an integer array of ids over a store, which behaves like the ndarray of the tensors."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import DTypeError, ShapeError
+from obscodec.indexing import Index, Part, split_index, winners
+from obscodec.layout import Layout
+from obscodec.segments import Ints
+from obscodec.store import Store
+
+
+class TensorArray:
+    """An array of shape ``[*ids.shape, *layout.shape]`` whose items are compressed.
+
+    Reading decodes what the index selects, into a new numpy array. Assigning encodes. ``reshape``, ``swapaxes`` and
+    ``transpose`` of the axes before the items rearrange integers only, and give views that write through. Items that
+    were never assigned are zeros, as in ``numpy.zeros``.
+
+    Args:
+        ids: an integer array of ids in ``store``; this array owns one reference for each that is not 0.
+        store: where the tensors are.
+
+    Example:
+        >>> import numpy as np, obscodec
+        >>> store = obscodec.TensorStore(obscodec.codec("zstd:1", obscodec.Layout((84, 84), np.uint8)), 1000)
+        >>> frames = TensorArray.zeros((100, 2), store)
+        >>> frames.shape
+        (100, 2, 84, 84)
+        >>> frames[3] = np.ones((2, 84, 84), np.uint8)
+        >>> frames[[2, 3], 1].mean(axis=(1, 2))
+        array([0., 1.])
+    """
+
+    def __init__(self, ids: Ints, store: Store) -> None:
+        self.ids = ids
+        self.store = store
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...], store: Store) -> Self:
+        """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written."""
+        return cls(np.zeros(shape, np.int64), store)
+
+    @property
+    def layout(self) -> Layout:
+        """Shape and dtype of one item."""
+        return self.store.layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the ndarray that this stands for."""
+        return self.ids.shape + self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The dtype of the ndarray that this stands for."""
+        return self.layout.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are, those of the items included."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """What the ndarray that this stands for would take; see ``store.stats()`` for what is really taken."""
+        return self.ids.size * self.layout.nbytes
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> TensorArray:
+        """A view with another shape; the axes of the items stay as they are.
+
+        Raises:
+            ShapeError: the last axes are not those of the items, or the ids can't be viewed in this shape.
+        """
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        n_item_axes = len(self.layout.shape)
+        leading, items = wanted[: len(wanted) - n_item_axes], wanted[len(wanted) - n_item_axes :]
+        if items != self.layout.shape:
+            raise ShapeError(f"the last axes must stay those of an item, {self.layout.shape}, got {wanted}")
+        return TensorArray(self.ids.reshape(leading), self.store)  # type: ignore[arg-type]
+
+    def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
+        """A view with two of the axes before the items exchanged.
+
+        Raises:
+            ShapeError: an axis is one of an item.
+        """
+        return TensorArray(self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)), self.store)
+
+    def transpose(self, *axes: int) -> TensorArray:
+        """A view with its axes in the order ``axes``; those of the items stay last, in order.
+
+        Raises:
+            ShapeError: an axis of an item would move.
+        """
+        n = self.ids.ndim
+        if axes[n:] != tuple(range(n, self.ndim)):
+            raise ShapeError(f"the axes of the items, {tuple(range(n, self.ndim))}, must stay last, got {axes}")
+        return TensorArray(self.ids.transpose(axes[:n]), self.store)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
+        leading, of_items = split_index(index, self.ids.ndim, self.ndim)
+        ids = np.asarray(self.ids[leading])
+        tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
+        if not of_items:
+            return tensors
+        return tensors[(slice(None),) * ids.ndim + of_items]
+
+    def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
+        leading, of_items = split_index(index, self.ids.ndim, self.ndim)
+        old = np.array(self.ids[leading])
+        shape = old.shape + self.layout.shape
+        if of_items:  # part of each item: decode, assign, encode
+            tensors = self.store.read(old.reshape(-1)).reshape(shape)
+            part = (slice(None),) * old.ndim + of_items
+            tensors[part] = self._cast(value, tensors[part].shape)
+        else:
+            tensors = self._cast(value, shape)
+        self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+        raise TypeError(
+            f"a TensorArray of {self.nbytes} bytes is not decoded as a whole by accident: index it, as in array[:100], "
+            "or array[:] for all"
+        )
+
+    def __repr__(self) -> str:
+        return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
+
+    def _replace(self, leading: tuple[Part, ...], old: Ints, tensors: npt.NDArray[np.generic]) -> None:
+        """Put ``tensors`` where the ids ``old`` are; nothing is changed unless all of them can be stored."""
+        winner = winners(leading, self.ids.shape, old.shape)
+        wins = winner == np.arange(old.size)
+        new = np.empty(old.size, np.int64)
+        new[wins] = self.store.append(tensors if wins.all() else tensors[wins])
+        self.ids[leading] = new[winner].reshape(old.shape)
+        self.store.release(old.reshape(-1)[wins])
+
+    def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+        """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret.
+
+        Floats are rounded to a narrower float, as numpy does; any other change of dtype must keep every value.
+        """
+        array = np.asarray(value)
+        if array.dtype != self.dtype:
+            cast = array.astype(self.dtype)
+            rounds = array.dtype.kind == self.dtype.kind and self.dtype.kind in "fc"
+            if not rounds and not np.array_equal(cast, array, equal_nan=array.dtype.kind in "fc"):
+                raise DTypeError(
+                    f"values of dtype {array.dtype} would be changed by dtype {self.dtype}: cast them yourself, "
+                    "or make the array with a dtype that can hold them"
+                )
+            array = cast
+        try:
+            return np.broadcast_to(array, shape)
+        except ValueError:
+            raise ShapeError(f"an array of shape {array.shape} can't be assigned to shape {shape}") from None
+
+    def _leading_axis(self, axis: int) -> int:
+        leading = axis + self.ndim if axis < 0 else axis
+        if not 0 <= leading < self.ids.ndim:
+            raise ShapeError(
+                f"axis {axis} is not one of the {self.ids.ndim} axes before the items of shape {self.shape}"
+            )
+        return leading

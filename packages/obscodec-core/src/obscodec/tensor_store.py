@@ -1,0 +1,185 @@
+"""TensorStore: tensors of one layout in a slot heap, each encoded on its own."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codec import Codec
+from obscodec.errors import ShapeError, SlotError
+from obscodec.heap import SlotHeap
+from obscodec.layout import Layout, Rows
+from obscodec.parallel import default_threads, over_ranges
+from obscodec.segments import Ints, Segments
+from obscodec.store import NO_TENSOR, Store, StoreStats
+
+_SCRATCH_NBYTES = 1 << 22
+_MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
+
+
+class TensorStore(Store):
+    """Tensors in the slots ``1..n_slots``, each encoded on its own; slot 0 is the zero tensor.
+
+    Use it by slots (:meth:`write`), or let it choose them (:meth:`append`, :meth:`release`); not both at once.
+    Safe to use from several threads.
+
+    Args:
+        codec: how each tensor is encoded.
+        n_slots: how many tensors there can be; one that was never written costs nothing.
+        max_bytes: the most bytes to reserve for streams, None for no limit.
+        threads: how many threads a large batch is spread over, None for one for each usable processor.
+
+    Example:
+        >>> import numpy as np, obscodec
+        >>> store = TensorStore(obscodec.codec("zstd:1", obscodec.Layout((84, 84), np.uint8)), n_slots=100)
+        >>> store.write([1, 2], np.stack([np.zeros((84, 84), np.uint8), np.ones((84, 84), np.uint8)]))
+        >>> store.read([2, 1]).mean(axis=(1, 2))
+        array([1., 0.])
+    """
+
+    def __init__(self, codec: Codec, n_slots: int, *, max_bytes: int | None = None, threads: int | None = None) -> None:
+        self.codec = codec
+        self.layout: Layout = codec.layout
+        self.n_slots = n_slots
+        self.threads = default_threads() if threads is None else threads
+        self._heap = SlotHeap(n_slots + 1, max_bytes=max_bytes)
+        self._fresh = 1  # no slot from here on was ever appended to
+        self._free = np.zeros(n_slots, np.int64)  # a stack of released slots
+        self._n_free = 0
+        self._lock = threading.Lock()
+
+    def write(self, slots: npt.ArrayLike, tensors: npt.NDArray[np.generic]) -> None:
+        """Encode ``[n, *shape]`` into ``slots``, overwriting what is there. Either all are stored or none.
+
+        Raises:
+            SlotError: a slot is out of range, or 0.
+            ShapeError: the tensors have another shape, or are not as many as the slots.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``.
+        """
+        slots = np.atleast_1d(np.asarray(slots))
+        if np.any(slots == NO_TENSOR):
+            raise SlotError(f"slot {NO_TENSOR} is the zero tensor and can't be written, use 1..{self.n_slots}")
+        rows = self.layout.rows(tensors)
+        if len(slots) != len(rows):
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(rows)}")
+        if len(slots):
+            self._heap.put(slots, self._encode(rows))
+
+    def append(self, tensors: npt.NDArray[np.generic]) -> Ints:
+        """Encode ``[n, *shape]`` into slots that are free.
+
+        Returns:
+            The slots, ``i64[n]``.
+
+        Raises:
+            SlotError: there are not enough free slots.
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``.
+        """
+        rows = self.layout.rows(tensors)
+        slots = self._take_slots(len(rows))
+        try:
+            self.write(slots, tensors)
+        except BaseException:
+            self._give_slots(slots)
+            raise
+        return slots
+
+    def read(self, ids: npt.ArrayLike, out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
+        """Decode the tensors in the slots ``ids``.
+
+        Args:
+            ids: ``[n]``, in any order and as often as you like.
+            out: ``[n, *shape]`` to fill; a new array if None.
+
+        Raises:
+            SlotError: a slot is out of range, or holds nothing.
+            ShapeError: ``out`` has another shape.
+            DTypeError: ``out`` has another dtype.
+        """
+        slots = np.atleast_1d(np.asarray(ids))
+        if out is None:
+            out = np.empty((len(slots), *self.layout.shape), self.layout.dtype)
+        elif out.shape[:1] != slots.shape:
+            raise ShapeError(f"out has room for {out.shape[:1]} tensors, {len(slots)} are read")
+        rows = self.layout.rows(out)
+        stored = slots != NO_TENSOR
+        if stored.all():
+            self._decode(self._heap.get(slots), rows)
+        else:
+            some = np.empty((int(stored.sum()), self.layout.nbytes), np.uint8)
+            self._decode(self._heap.get(slots[stored]), some)
+            rows[stored] = some
+            rows[~stored] = 0
+        if not np.shares_memory(rows, out) and rows.size:
+            out[...] = self.layout.tensors(rows)
+        return out
+
+    def release(self, ids: Ints) -> None:
+        """Empty the slots ``ids`` that :meth:`append` gave; 0 among them is left alone."""
+        slots = np.asarray(ids)[np.asarray(ids) != NO_TENSOR]
+        if len(slots):
+            self._heap.free(slots)
+            self._give_slots(slots)
+
+    def stats(self) -> StoreStats:
+        """What the store holds now."""
+        heap = self._heap.stats()
+        return StoreStats(
+            n_tensors=heap.n_streams,
+            raw_bytes=heap.n_streams * self.layout.nbytes,
+            live_bytes=heap.live_bytes,
+            reserved_bytes=heap.reserved_bytes,
+            table_bytes=heap.table_bytes,
+            dictionary_bytes=len(self.codec.dictionary),
+        )
+
+    def _take_slots(self, n: int) -> Ints:
+        with self._lock:
+            if n > self._n_free + self.n_slots + 1 - self._fresh:
+                raise SlotError(
+                    f"{n} tensors need {n} free slots, there are {self._n_free + self.n_slots + 1 - self._fresh} "
+                    f"of {self.n_slots}: release some, or make a larger store"
+                )
+            n_reused = min(n, self._n_free)
+            self._n_free -= n_reused
+            reused = self._free[self._n_free : self._n_free + n_reused]
+            fresh = np.arange(self._fresh, self._fresh + n - n_reused)
+            self._fresh += n - n_reused
+            return np.concatenate([reused, fresh])
+
+    def _give_slots(self, slots: Ints) -> None:
+        with self._lock:
+            self._free[self._n_free : self._n_free + len(slots)] = slots
+            self._n_free += len(slots)
+
+    def _encode(self, rows: Rows) -> Segments:
+        """The streams of ``rows``, encoded in pieces so that the scratch memory stays small."""
+        per_piece = max(1, _SCRATCH_NBYTES // max(1, self.codec.bound()))
+        scratch = np.empty(min(len(rows), per_piece) * self.codec.bound(), np.uint8)
+        if len(rows) <= per_piece:
+            return self.codec.encode_batch(rows, scratch)
+        pieces = []
+        for start in range(0, len(rows), per_piece):
+            streams = self.codec.encode_batch(rows[start : start + per_piece], scratch)
+            pieces.append(Segments.packed(scratch[: streams.nbytes].copy(), streams.lengths))
+        return Segments.joined(pieces)
+
+    def _decode(self, streams: Segments, rows: Rows) -> None:
+        def decode(start: int, stop: int) -> None:
+            self.codec.decode_batch(streams.take(slice(start, stop)), rows[start:stop])
+
+        over_ranges(decode, len(rows), min(self.threads, rows.nbytes // _MIN_ROWS_BYTES_PER_THREAD))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
+    def __repr__(self) -> str:
+        return f"TensorStore({self.codec.spec!r}, {self.layout}, {self.stats()})"
