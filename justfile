@@ -1,0 +1,34 @@
+# The verbs of this repository: `uv run just VERB`.
+
+# All that CI checks, the cheapest first.
+check: lint types imports alone example test
+
+# Fix what ruff can fix, and format.
+fix:
+    uv run ruff check --fix
+    uv run ruff format
+
+lint:
+    uv run ruff check
+    uv run ruff format --check
+
+types:
+    uv run mypy
+
+# Who may import whom: the contracts in pyproject.toml.
+imports:
+    uv run lint-imports
+
+# Each package's tests in an environment that holds that package and its dependencies only.
+alone: (_alone "obscodec" "obscodec-core" "isal torch stable_baselines3 obscodec_sb3") (_alone "obscodec-sb3" "obscodec-sb3" "isal tqdm")
+
+_alone package folder absent:
+    uv run --isolated --package {{ package }} --no-default-groups --group test python .ci/alone.py {{ absent }}
+    uv run --isolated --package {{ package }} --no-default-groups --group test pytest packages/{{ folder }}
+
+# The example with few steps.
+example:
+    uv run examples/dqn_atari.py --steps 600
+
+test:
+    uv run pytest
