@@ -14,24 +14,33 @@ from obscodec.segments import Bytes, Ints
 MAX_VARINT_NBYTES = 9  # numbers below 2**63
 
 
-def varint_nbytes(values: Ints) -> Ints:
-    """How many bytes each of the non-negative ``i64[n]`` takes as a varint."""
+def encode_varints(values: Ints) -> tuple[Bytes, Ints]:
+    """Many numbers from 0 to below 2**63 as varints.
+
+    Args:
+        values: ``i64[n]``.
+
+    Returns:
+        The varints one behind the other, ``u8[:]``, and the bytes of each, ``i64[n]``.
+
+    Example:
+        >>> encode_varints(np.array([1, 300]))
+        (array([  1, 172,   2], dtype=uint8), array([1, 2]))
+    """
     nbytes = np.ones(len(values), np.int64)
-    for k in range(1, MAX_VARINT_NBYTES):
-        longer = values >> (7 * k) > 0
-        if not longer.any():
-            break
-        nbytes += longer
-    return nbytes
-
-
-def write_varints(values: Ints, at: Ints, nbytes: Ints, out: Bytes) -> None:
-    """Write each of ``values`` as a varint of ``nbytes`` bytes to ``out`` at the positions ``at``."""
-    for k in range(int(nbytes.max(initial=0))):
-        has = nbytes > k
-        byte = (values[has] >> (7 * k)) & 0x7F
-        more = (nbytes[has] > k + 1).astype(np.int64) << 7
-        out[at[has] + k] = (byte | more).astype(np.uint8)
+    longer = [np.flatnonzero(values > 0x7F)]  # which numbers have a second byte, a third, ...
+    if not longer[0].size:
+        return values.astype(np.uint8), nbytes
+    while longer[-1].size:
+        nbytes[longer[-1]] += 1
+        longer.append(longer[-1][values[longer[-1]] >> (7 * len(longer) + 7) > 0])
+    starts = np.cumsum(nbytes) - nbytes
+    varints = np.empty(starts[-1] + nbytes[-1], np.uint8)
+    varints[starts] = values & 0x7F
+    for k, which in enumerate(longer[:-1], 1):
+        varints[starts[which] + k - 1] |= 0x80
+        varints[starts[which] + k] = (values[which] >> (7 * k)) & 0x7F
+    return varints, nbytes
 
 
 def encode_varint(value: int) -> bytes:

@@ -29,47 +29,63 @@ EXPLANATIONS: Final = {
     WRONG_SECTION: "bytes are missing or left over between its run lengths and its values",
 }
 
+_WIDE: Final = np.uintp(16)  # elements
+
 
 @njit(nogil=True, cache=True)
 def read_varint(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
     """A varint in ``buffer[at:end]``: status, value, position behind it."""
-    value = 0
+    value = np.uintp(0)
     for k in range(9):
-        if at + k >= end:
+        if at + np.uintp(k) >= end:
             return SHORT, value, at
-        byte = int(buffer[at + k])
-        value |= (byte & 0x7F) << (7 * k)
+        byte = np.uintp(buffer[at + np.uintp(k)])
+        value |= (byte & np.uintp(0x7F)) << np.uintp(7 * k)
         if byte < 0x80:
             status = LONG_VARINT if byte == 0 and k > 0 else OK
-            return status, value, at + k + 1
+            return status, value, at + np.uintp(k + 1)
     return LONG_VARINT, value, at
 
 
 @njit(nogil=True, cache=True)
 def decode_item(buffer: Bytes, at: int, end: int, item: npt.NDArray[np.unsignedinteger]) -> int:
-    """Fill ``item`` from the stream ``buffer[at:end]``; returns a status. Each position is checked before use."""
-    width = item.itemsize
+    """Fill ``item`` from the stream ``buffer[at:end]``; returns a status. Each position is checked before use.
+
+    All numbers are unsigned: numba checks signed indices for being negative.
+    """
+    size, width = np.uintp(item.size), np.uintp(item.itemsize)
     status, count, at = read_varint(buffer, at, end)
     if status != OK:
         return status
-    if count > item.size or count * width > end - at:
+    if count > size or count * width > end - at:
         return WRONG_COUNT
     values_at = end - count * width
     value_at = values_at
-    filled = 0
+    filled = np.uintp(0)
     for _ in range(count):
-        status, length, at = read_varint(buffer, at, values_at)
-        if status != OK:
-            return status
-        if length < 1 or length > item.size - filled:
+        if at < values_at and buffer[at] < 0x80:  # nearly always
+            length = np.uintp(buffer[at])
+            at += np.uintp(1)
+        else:
+            status, length, at = read_varint(buffer, at, values_at)
+            if status != OK:
+                return status
+        if length < 1 or length > size - filled:
             return WRONG_LENGTH
-        value = np.uint64(0)
-        for k in range(width):
-            value |= np.uint64(buffer[value_at + k]) << np.uint64(8 * k)
+        value = np.uintp(buffer[value_at])
+        for k in range(np.uintp(1), width):
+            value |= np.uintp(buffer[value_at + k]) << np.uintp(8 * k)
         value_at += width
-        item[filled : filled + length] = value
+        if filled + _WIDE <= size:
+            for k in range(_WIDE):  # one vector store; what it writes behind the run is overwritten later
+                item[filled + k] = value
+            for k in range(_WIDE, length):
+                item[filled + k] = value
+        else:
+            for k in range(length):
+                item[filled + k] = value
         filled += length
-    if filled != item.size:
+    if filled != size:
         return WRONG_SUM
     return OK if at == values_at else WRONG_SECTION
 
@@ -81,7 +97,7 @@ def decode_runs(buffer: Bytes, offsets: Ints, lengths: Ints, items: npt.NDArray[
         offset, length = offsets[i], lengths[i]
         if offset < 0 or length < 0 or offset > buffer.size - length:
             return OUTSIDE
-        status = decode_item(buffer, offset, offset + length, items[rows[i]])
+        status = decode_item(buffer, np.uintp(offset), np.uintp(offset + length), items[rows[i]])
         if status != OK:
             return status
     return OK

@@ -1,0 +1,46 @@
+"""Real frames to measure and test with: Atari games, played at random."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import ale_py
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.wrappers import AtariPreprocessing
+
+Frames = npt.NDArray[np.uint8]
+
+
+@lru_cache(maxsize=8)
+def frames(game: str, n: int, seed: int) -> Frames:
+    """Consecutive frames of a game under a random policy, episode after episode.
+
+    Args:
+        game: a name such as ``MsPacman``, of ``ALE/MsPacman-v5``.
+        n: how many frames.
+        seed: of the environment and of the policy.
+
+    Returns:
+        ``u8[n, 84, 84]``, grey, every fourth frame of the game (the larger of its last two, as DQN takes it); read-only,
+        since one process gets the same array each time.
+
+    Example:
+        >>> frames("Pong", 2, seed=0).shape
+        (2, 84, 84)
+    """
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    gymnasium.register_envs(ale_py)
+    env = AtariPreprocessing(gymnasium.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4)
+    rng = np.random.default_rng(seed)
+    played = np.empty((n, 84, 84), np.uint8)
+    observation, _ = env.reset(seed=seed)
+    for i in range(n):
+        played[i] = observation
+        observation, _, terminated, truncated, _ = env.step(rng.integers(env.action_space.n))
+        if terminated or truncated:
+            observation, _ = env.reset()
+    env.close()
+    played.flags.writeable = False
+    return played
