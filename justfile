@@ -24,7 +24,7 @@ alone: (_alone "obscodec" "obscodec-core" "isal torch stable_baselines3 obscodec
 
 _alone package folder absent:
     uv run --isolated --package {{ package }} --no-default-groups --group test python .ci/alone.py {{ absent }}
-    uv run --isolated --package {{ package }} --no-default-groups --group test pytest packages/{{ folder }}
+    uv run --isolated --package {{ package }} --no-default-groups --group test pytest --doctest-ignore-import-errors packages/{{ folder }}
 
 # The example with few steps.
 example:

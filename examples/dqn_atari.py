@@ -119,15 +119,17 @@ def count_different(buffer: ReplayBuffer, path: Path) -> tuple[int, int]:
     different = 0
     at = first
     for expected in recorded(path, first, BATCH):
-        samples = buffer._get_samples(np.arange(at, at + len(expected)) % buffer.buffer_size)
+        slots = np.arange(at, at + len(expected)) % buffer.buffer_size
+        samples = buffer._get_samples(slots)
         pairs = [
-            (samples.observations, expected["obs"]),
-            (samples.actions, expected["action"]),
-            (samples.next_observations, expected["next_obs"]),
-            (samples.dones, (expected["done"] & ~expected["timeout"]).astype(np.float32)),
-            (samples.rewards, expected["reward"]),
+            (samples.observations.numpy(force=True), expected["obs"]),
+            (samples.actions.numpy(force=True), expected["action"]),
+            (samples.next_observations.numpy(force=True), expected["next_obs"]),
+            (samples.rewards.numpy(force=True), expected["reward"]),
+            (buffer.dones[slots], expected["done"].astype(np.float32)),
+            (buffer.timeouts[slots], expected["timeout"].astype(np.float32)),
         ]
-        same = [(bits(stored.cpu().numpy()) == bits(given)).all(axis=1) for stored, given in pairs]
+        same = [(bits(stored) == bits(given)).all(axis=1) for stored, given in pairs]
         different += len(expected) - int(np.logical_and.reduce(same).sum())
         at += len(expected)
     return buffer.size(), different

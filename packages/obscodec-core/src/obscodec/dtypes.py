@@ -39,8 +39,8 @@ def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
         DTypeError: the dtype holds references or fields, or is not one of numbers, booleans and times.
 
     Example:
-        >>> storable(np.dtype(">f4"))
-        dtype('float32')
+        >>> storable(np.dtype(">f4")) == np.dtype("<f4")
+        True
     """
     if dtype.kind in _KINDS and not dtype.hasobject:
         return dtype.newbyteorder("<")

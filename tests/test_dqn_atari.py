@@ -1,0 +1,69 @@
+"""The example runs, and its comparison with what the environment gave can fail."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import dqn_atari
+import numpy as np
+import pytest
+
+EXAMPLE = Path(dqn_atari.__file__)
+
+
+def run_example(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, EXAMPLE, *options], capture_output=True, text=True, check=False)
+
+
+def test_the_example_trains_measures_and_compares() -> None:
+    done = run_example("--game", "Breakout", "--steps", "400", "--buffer-size", "300", "--codec", "zstd:1")
+    assert done.returncode == 0, done.stderr
+    assert "All 300 stored transitions equal what the environment gave, bit for bit." in done.stdout
+    for measured in ("resident bytes/transition", "add, median", "sample(256), median"):
+        assert re.search(rf"{re.escape(measured)} +│ [\d,]+( µs)? +│ [\d,]+( µs)? +│ [\d.]+x (less|more)", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [("--codec", "zstd-5", "has two readings"), ("--game", "Pongg", "Did you mean"), ("--steps", "0", "greater than")],
+)
+def test_a_wrong_option_is_refused_before_training(option: str, value: str, text: str) -> None:
+    done = run_example(option, value)
+    assert done.returncode == 2
+    assert text in done.stderr
+
+
+@pytest.fixture
+def transitions(tmp_path: Path) -> Path:
+    """A recording of 40 made-up transitions; every seventh ends an episode, every fourteenth by its time limit."""
+    rng = np.random.default_rng(0)
+    recorded = np.zeros(40, dqn_atari.TRANSITION)
+    for name in ("obs", "next_obs", "action"):
+        recorded[name] = rng.integers(0, 18, recorded[name].shape)
+    recorded["reward"] = rng.standard_normal(40)
+    recorded["done"][::7] = True
+    recorded["timeout"][::14] = True
+    recorded.tofile(tmp_path / "transitions")
+    return tmp_path / "transitions"
+
+
+@pytest.mark.parametrize("codec", [None, "default"])
+@pytest.mark.parametrize("size", [50, 40, 30])
+def test_a_buffer_equals_what_was_put_into_it(transitions: Path, size: int, codec: str | None) -> None:
+    buffer = dqn_atari.new_buffer(size, codec)
+    for transition in dqn_atari.recorded(transitions):
+        dqn_atari.add(buffer, transition)
+    assert dqn_atari.count_different(buffer, transitions) == (min(size, 40), 0)
+
+
+@pytest.mark.parametrize("field", ["obs", "next_obs", "action", "reward", "done", "timeout"])
+def test_one_altered_transition_is_counted(transitions: Path, field: str) -> None:
+    buffer = dqn_atari.new_buffer(30, None)
+    for transition in dqn_atari.recorded(transitions):
+        dqn_atari.add(buffer, transition)
+    recorded = np.fromfile(transitions, dqn_atari.TRANSITION)
+    altered = recorded[field][28:29]  # this episode ended by its time limit
+    altered.reshape(-1).view(np.uint8)[-1] ^= 1
+    recorded.tofile(transitions)
+    assert dqn_atari.count_different(buffer, transitions) == (30, 1)
