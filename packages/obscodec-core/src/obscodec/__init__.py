@@ -8,6 +8,7 @@ from obscodec.errors import (
     CorruptStream,
     DictionaryMissing,
     DTypeError,
+    FieldError,
     HeapFull,
     LayoutError,
     LevelError,
@@ -17,10 +18,12 @@ from obscodec.errors import (
     SlotError,
     SpecError,
 )
+from obscodec.field import Field
 from obscodec.filter import Filter
 from obscodec.heap import HeapStats, SlotHeap
 from obscodec.layout import Layout
 from obscodec.registry import available, codec, codec_from_config
+from obscodec.ring import RingBuffer, RingStats
 from obscodec.segments import Segments
 from obscodec.stage import Levels
 from obscodec.store import Store, StoreStats
@@ -34,6 +37,8 @@ __all__ = [
     "DTypeError",
     "DictionaryMissing",
     "EncodedTensor",
+    "Field",
+    "FieldError",
     "Filter",
     "HeapFull",
     "HeapStats",
@@ -43,6 +48,8 @@ __all__ = [
     "Levels",
     "MissingPackage",
     "ObscodecError",
+    "RingBuffer",
+    "RingStats",
     "Segments",
     "ShapeError",
     "SlotError",

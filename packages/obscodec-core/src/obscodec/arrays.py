@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import numpy.typing as npt
 
@@ -47,3 +49,39 @@ def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
     if not array.flags.writeable or isinstance(out, np.generic):
         raise DTypeError(f"out is a read-only {type(out).__name__}, pass one that can be written")
     return array
+
+
+def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """``x`` in another dtype, as an assignment to an ndarray would store it, but never with a value changed in secret.
+
+    Floats are rounded to a narrower float, as numpy does; any other change of dtype must keep every value.
+
+    Raises:
+        DTypeError: a value would change.
+
+    Example:
+        >>> as_dtype(np.array([1.0, 255.0]), np.dtype(np.uint8))
+        array([  1, 255], dtype=uint8)
+    """
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind == dtype.kind and dtype.kind in "fc":
+        return x.astype(dtype)
+    try:
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex numbers that lose their imaginary part
+            cast = x.astype(dtype)
+            back = cast.astype(x.dtype)  # 2**53 + 1 equals its float, which equals 2**53
+        kept = _same_values(cast, x) and _same_values(back, x)
+    except (TypeError, ValueError):
+        kept = False
+    if not kept:
+        raise DTypeError(
+            f"values of dtype {x.dtype} would be changed by dtype {dtype}: cast them yourself, or use a dtype that can "
+            "hold them"
+        )
+    return cast
+
+
+def _same_values(x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> bool:
+    return np.array_equal(x, y, equal_nan=y.dtype.kind in "fcmM")

@@ -6,6 +6,7 @@
     ├── LayoutError                       fix the array
     │   ├── ShapeError    (ValueError)    its shape
     │   └── DTypeError    (TypeError)     its dtype, or what it is at all
+    ├── FieldError        (LookupError)   fix the names of the fields
     ├── SlotError         (IndexError)    fix the slot
     ├── MissingPackage    (ImportError)   install something
     ├── DictionaryMissing (LookupError)   decode with the fitted codec
@@ -38,6 +39,10 @@ class ShapeError(LayoutError, ValueError):
 
 class DTypeError(LayoutError, TypeError):
     """An array has another dtype than the one that is asked for, or one that can't be stored."""
+
+
+class FieldError(ObscodecError, LookupError):
+    """The fields of a step are not those of the buffer, or one that is named is not there."""
 
 
 class SlotError(ObscodecError, IndexError):

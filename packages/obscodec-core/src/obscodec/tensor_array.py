@@ -7,7 +7,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import DTypeError, ShapeError
+from obscodec.arrays import as_dtype
+from obscodec.errors import ShapeError
 from obscodec.indexing import Index, Part, split_index, winners
 from obscodec.layout import Layout
 from obscodec.segments import Ints
@@ -144,20 +145,8 @@ class TensorArray:
         self.store.release(old.reshape(-1)[wins])
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
-        """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret.
-
-        Floats are rounded to a narrower float, as numpy does; any other change of dtype must keep every value.
-        """
-        array = np.asarray(value)
-        if array.dtype != self.dtype:
-            cast = array.astype(self.dtype)
-            rounds = array.dtype.kind == self.dtype.kind and self.dtype.kind in "fc"
-            if not rounds and not np.array_equal(cast, array, equal_nan=array.dtype.kind in "fc"):
-                raise DTypeError(
-                    f"values of dtype {array.dtype} would be changed by dtype {self.dtype}: cast them yourself, "
-                    "or make the array with a dtype that can hold them"
-                )
-            array = cast
+        """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""
+        array = as_dtype(np.asarray(value), self.dtype)
         try:
             return np.broadcast_to(array, shape)
         except ValueError:

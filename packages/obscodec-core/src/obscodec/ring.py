@@ -1,0 +1,253 @@
+"""RingBuffer: the last steps of some environments, named field by named field, compressed where you say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arrays import ArrayLike
+from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError, SlotError
+from obscodec.field import Array, Field, gather
+from obscodec.indexing import Index
+from obscodec.layout import Layout
+from obscodec.segments import Ints
+from obscodec.store import StoreStats
+from obscodec.tensor_array import TensorArray
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RingStats:
+    """What a ring buffer holds.
+
+    Attributes:
+        fields: for each field the bytes of its steps, or what its store holds.
+        raw_bytes: what all steps would take uncompressed and without stacks.
+        total_bytes: what they take, the ids of the compressed fields included.
+    """
+
+    fields: Mapping[str, StoreStats | int]
+    raw_bytes: int
+    total_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
+        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
+
+
+class RingBuffer:
+    """The last ``capacity`` steps of each of ``n_envs`` environments.
+
+    Several threads may sample at once, while none appends.
+
+    Args:
+        capacity: how many steps to keep for each environment; then the oldest go first.
+        fields: the fields of a step.
+        n_envs: how many environments step together.
+        stack: the fields that come out as a stack of their last steps, and of how many: ``{"frame": 4}``. One step of
+            each is stored. What lies before the start of the episode, or before the oldest step, is zeros.
+        episode_end: the boolean field that is true in the last step of an episode, terminated or truncated; stacks
+            need it.
+        threads: how many threads decode a batch, None for one for each usable processor.
+
+    Raises:
+        FieldError: there are no fields, or ``stack`` or ``episode_end`` names none of them.
+        ShapeError: a number is below 1.
+        DTypeError: a dtype can't be stored, or that of ``episode_end`` is not bool.
+        SpecError: a spec names no codec.
+
+    Example:
+        >>> fields = {"frame": Field((84, 84), np.uint8, "zstd:1"), "reward": Field((), np.float32),
+        ...           "done": Field((), bool)}
+        >>> buffer = RingBuffer(1000, fields, stack={"frame": 4}, episode_end="done")
+        >>> for i in range(10):
+        ...     buffer.append(frame=np.full((84, 84), i, np.uint8), reward=1.0, done=i == 6)
+        >>> buffer[-1]["frame"][0, :, 0, 0]
+        array([0, 7, 8, 9], dtype=uint8)
+        >>> buffer.sample(32, np.random.default_rng(0))["frame"].shape
+        (32, 4, 84, 84)
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        n_envs: int = 1,
+        stack: Mapping[str, int] | None = None,
+        episode_end: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.capacity = capacity
+        self.fields = dict(fields)
+        self.n_envs = n_envs
+        self.stack = dict(stack or {})
+        self.episode_end = episode_end
+        self._check_arguments()
+        self._arrays = {name: field.zeros(capacity, n_envs, threads) for name, field in self.fields.items()}
+        self._n_appended = 0
+
+    def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Take one step of all environments. A refused call changes nothing.
+
+        Args:
+            **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
+                an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
+                any other change of dtype must keep every value.
+
+        Raises:
+            FieldError: a field is missing, or unknown.
+            ShapeError: a value has another shape.
+            DTypeError: a value would be changed by the dtype of its field.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field.
+        """
+        steps = self._checked(values)
+        at = self._n_appended % self.capacity
+        stored: list[tuple[TensorArray, Ints]] = []
+        try:
+            for name, array in self._arrays.items():
+                if isinstance(array, TensorArray):
+                    stored.append((array, array.store.append(steps[name])))
+        except BaseException:
+            for compressed, ids in stored:
+                compressed.store.release(ids)
+            raise
+        for compressed, ids in stored:
+            old = compressed.ids[at].copy()
+            compressed.ids[at] = ids
+            compressed.store.release(old)
+        for name, array in self._arrays.items():
+            if isinstance(array, np.ndarray):
+                array[at] = steps[name]
+        self._n_appended += 1
+
+    @overload
+    def sample(self, batch: int, rng: np.random.Generator | None = None) -> dict[str, Array]: ...
+
+    @overload
+    def sample(
+        self, batch: int, rng: np.random.Generator | None = None, *, convert: Callable[[Array], T]
+    ) -> dict[str, T]: ...
+
+    def sample(
+        self, batch: int, rng: np.random.Generator | None = None, *, convert: Callable[[Array], T] | None = None
+    ) -> dict[str, Array] | dict[str, T]:
+        """Steps of random environments at random times, uniformly and with replacement.
+
+        Args:
+            batch: how many.
+            rng: where random numbers come from, None for a new generator.
+            convert: called with each array, such as ``torch.from_numpy``, which shares its memory. That one does not
+                take bfloat16 or float8: let it take a view as integers, and view the result.
+
+        Returns:
+            For each field a new array ``[batch, *shape]``, or what ``convert`` makes of it; ``[batch, n, *shape]`` for
+            a stack of ``n``, the oldest first.
+
+        Raises:
+            SlotError: no step is stored.
+        """
+        if not len(self):
+            raise SlotError("the buffer is empty: append a step before you sample")
+        rng = np.random.default_rng() if rng is None else rng
+        arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
+        return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+
+    def __getitem__(self, index: Index) -> dict[str, Array]:
+        """For each field what ``index`` selects of ``[len(self), n_envs, *shape]``; time 0 is the oldest step.
+
+        Raises:
+            SlotError: the index is outside of what is stored.
+        """
+        grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
+        try:
+            steps, envs = (np.asarray(axis[index]) for axis in grid)
+        except IndexError as error:
+            raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
+        return self._read(steps, envs)
+
+    def __len__(self) -> int:
+        return min(self._n_appended, self.capacity)
+
+    def stats(self) -> RingStats:
+        """What the buffer holds now."""
+        stats: dict[str, StoreStats | int] = {}
+        raw_bytes = total_bytes = 0
+        for name, array in self._arrays.items():
+            plain_bytes = len(self) * self.n_envs * self.fields[name].layout.nbytes
+            raw_bytes += plain_bytes
+            if isinstance(array, TensorArray):
+                stats[name] = store = array.store.stats()
+                total_bytes += store.total_bytes + array.ids[: len(self)].nbytes
+            else:
+                stats[name] = plain_bytes
+                total_bytes += plain_bytes
+        return RingStats(stats, raw_bytes, total_bytes)
+
+    def __repr__(self) -> str:
+        return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
+
+    def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
+        """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
+        read = {}
+        for name, array in self._arrays.items():
+            if name not in self.stack:
+                read[name] = gather(array, self._positions(steps), envs)
+                continue
+            n = self.stack[name]
+            inside = self._inside_episode(steps, envs, n)
+            window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
+            read[name] = gather(array, self._positions(window), envs[..., None], inside)
+        return read
+
+    def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
+        """``bool[..., n]``: which of the ``n`` steps up to each are stored, and of its episode."""
+        ends = self._arrays[self.episode_end or ""]
+        inside = np.ones((*steps.shape, n), np.bool_)
+        for back in range(1, n):
+            before = np.maximum(steps - back, 0)
+            ended = gather(ends, self._positions(before), envs).astype(np.bool_)
+            inside[..., n - 1 - back] = inside[..., n - back] & (steps >= back) & ~ended
+        return inside
+
+    def _positions(self, steps: Ints) -> Ints:
+        """Where the steps lie in the arrays."""
+        oldest = max(0, self._n_appended - self.capacity)
+        return (steps + oldest) % self.capacity
+
+    def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
+        if values.keys() != self.fields.keys():
+            raise FieldError(f"a step has the fields {_listed(self.fields)}, got {_listed(values)}")
+        steps = {}
+        for name, value in values.items():
+            try:
+                steps[name] = self.fields[name].step(value, self.n_envs)
+            except LayoutError as error:
+                raise type(error)(f"field {name!r}: {error}") from None
+        return steps
+
+    def _check_arguments(self) -> None:
+        stacks = {f"stack of {name!r}": n for name, n in self.stack.items()}
+        for what, size in {"capacity": self.capacity, "n_envs": self.n_envs, **stacks}.items():
+            if size < 1:
+                raise ShapeError(f"{what} must be 1 or more, got {size}")
+        if not self.fields:
+            raise FieldError("a buffer has one field or more, got none")
+        if self.stack and self.episode_end is None:
+            raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
+        ends = [] if self.episode_end is None else [self.episode_end]
+        for name in [*self.stack, *ends]:
+            if name not in self.fields:
+                raise FieldError(f"no field is named {name!r}, there are {_listed(self.fields)}")
+        for name in ends:
+            if self.fields[name].layout != Layout((), np.bool_):
+                raise DTypeError(f"episode_end takes a field bool[], {name!r} is {self.fields[name].layout}")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(names) or "none"
