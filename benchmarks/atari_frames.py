@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import cast
 
 import ale_py
 import gymnasium
@@ -23,8 +24,8 @@ def frames(game: str, n: int, seed: int) -> Frames:
         seed: of the environment and of the policy.
 
     Returns:
-        ``u8[n, 84, 84]``, grey, every fourth frame of the game (the larger of its last two, as DQN takes it); read-only,
-        since one process gets the same array each time.
+        ``u8[n, 84, 84]``, grey, every fourth frame of the game, the maximum of two, as DQN takes it; read-only, since
+        all callers in a process get the same array.
 
     Example:
         >>> frames("Pong", 2, seed=0).shape
@@ -35,10 +36,11 @@ def frames(game: str, n: int, seed: int) -> Frames:
     env = AtariPreprocessing(gymnasium.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4)
     rng = np.random.default_rng(seed)
     played = np.empty((n, 84, 84), np.uint8)
+    actions = cast("gymnasium.spaces.Discrete", env.action_space).n
     observation, _ = env.reset(seed=seed)
     for i in range(n):
         played[i] = observation
-        observation, _, terminated, truncated, _ = env.step(rng.integers(env.action_space.n))
+        observation, _, terminated, truncated, _ = env.step(rng.integers(actions))
         if terminated or truncated:
             observation, _ = env.reset()
     env.close()

@@ -42,10 +42,10 @@ def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
         >>> storable(np.dtype(">f4")) == np.dtype("<f4")
         True
     """
-    if dtype.kind in _KINDS and not dtype.hasobject:
-        return dtype.newbyteorder("<")
     if dtype.name in _EXTENDED:
         return dtype
+    if dtype.kind in _KINDS and not dtype.hasobject:
+        return np.dtype(dtype.newbyteorder("<").str)  # by name, since numpy keeps '<i2' and 'int16' apart in repr
     found = "a structured dtype" if dtype.names else f"dtype {dtype.name}"
     hint = "store each field on its own" if dtype.names else "convert the array, or leave it uncompressed"
     raise DTypeError(

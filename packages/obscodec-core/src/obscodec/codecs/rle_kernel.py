@@ -10,6 +10,8 @@ from numba import njit
 
 from obscodec.segments import Bytes, Ints
 
+Items = npt.NDArray[np.unsignedinteger]
+
 OK: Final = 0
 OUTSIDE: Final = 1
 SHORT: Final = 2
@@ -33,7 +35,7 @@ _WIDE: Final = np.uintp(16)  # elements
 
 
 @njit(nogil=True, cache=True)
-def read_varint(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
+def read_varint(buffer: Bytes, at: np.uintp, end: np.uintp) -> tuple[int, np.uintp, np.uintp]:
     """A varint in ``buffer[at:end]``: status, value, position behind it."""
     value = np.uintp(0)
     for k in range(9):
@@ -48,7 +50,7 @@ def read_varint(buffer: Bytes, at: int, end: int) -> tuple[int, int, int]:
 
 
 @njit(nogil=True, cache=True)
-def decode_item(buffer: Bytes, at: int, end: int, item: npt.NDArray[np.unsignedinteger]) -> int:
+def decode_item(buffer: Bytes, at: np.uintp, end: np.uintp, item: Items) -> int:
     """Fill ``item`` from the stream ``buffer[at:end]``; returns a status. Each position is checked before use.
 
     All numbers are unsigned: numba checks signed indices for being negative.
@@ -91,7 +93,7 @@ def decode_item(buffer: Bytes, at: int, end: int, item: npt.NDArray[np.unsignedi
 
 
 @njit(nogil=True, cache=True)
-def decode_runs(buffer: Bytes, offsets: Ints, lengths: Ints, items: npt.NDArray[np.unsignedinteger], rows: Ints) -> int:
+def decode_runs(buffer: Bytes, offsets: Ints, lengths: Ints, items: Items, rows: Ints) -> int:
     """Fill ``items[rows[i]]`` from stream ``i``; returns the first status that is not OK."""
     for i in range(len(rows)):
         offset, length = offsets[i], lengths[i]

@@ -1,0 +1,222 @@
+"""The contract of a codec, as a test class: subclass it, name your codec, and pytest checks every law.
+
+    from obscodec.testing import CodecContract
+
+    class TestMyCodec(CodecContract):
+        spec = "my-codec:3"
+
+The class needs no pytest, any runner that calls methods named ``test_*`` will do.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codec import Codec
+from obscodec.dtypes import dtype_from_name
+from obscodec.errors import CorruptStream, DictionaryMissing
+from obscodec.layout import Layout, Rows
+from obscodec.registry import codec, codec_from_config
+from obscodec.segments import Bytes, Segments
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float16", "float32", "float64", "longdouble", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+OTHERS = ("bool", "complex64", "complex128", "clongdouble", "datetime64[ns]", "timedelta64[D]")
+SHAPES = ((), (0,), (1,), (7,), (3, 0, 2), (4, 5), (3, 40, 7))
+
+_GUARD_NBYTES = 64
+_GUARD = 0xA5
+_N_THREADS = 4
+
+
+class CodecContract:
+    """The laws that every codec keeps.
+
+    Attributes:
+        spec: the codec under test; or override :meth:`make`.
+        dtypes: the names of the dtypes that it takes.
+        shapes: the shapes that it takes.
+    """
+
+    spec: ClassVar[str] = ""
+    dtypes: ClassVar[tuple[str, ...]] = INTEGERS + FLOATS + OTHERS
+    shapes: ClassVar[tuple[tuple[int, ...], ...]] = SHAPES
+
+    def make(self, layout: Layout) -> Codec:
+        """The codec under test, for items of ``layout``; each call must give an equal one."""
+        return codec(self.spec, layout)
+
+    def test_decode_inverts_encode(self) -> None:
+        """Every item comes back bit for bit, whatever the dtype, shape, strides and byte order."""
+        for layout in self._layouts():
+            tested, rows = self.make(layout), _rows(layout)
+            for variant, x in _variants(layout.tensors(rows)):
+                decoded = _decode(tested, _encode(tested, layout.rows(x)))
+                _check(np.array_equal(decoded, rows), tested, f"decoding does not give back the {variant} items")
+
+    def test_no_stream_exceeds_its_bound(self) -> None:
+        """No stream is longer than ``bound()``."""
+        for layout in self._layouts():
+            tested = self.make(layout)
+            longest = int(_encode(tested, _rows(layout)).lengths.max())
+            _check(longest <= tested.bound(), tested, f"a stream has {longest} bytes, bound() says {tested.bound()}")
+
+    def test_a_batch_equals_its_rows(self) -> None:
+        """Items are encoded and decoded one by one as they are together."""
+        for layout in self._layouts():
+            tested, rows = self.make(layout), _rows(layout)
+            streams = _encode(tested, rows)
+            decoded = _decode(tested, streams)
+            for i in range(len(rows)):
+                alone = _encode(tested, rows[i : i + 1])
+                _check(bytes(alone[0]) == bytes(streams[i]), tested, f"item {i} of a batch has another stream alone")
+                _check(np.array_equal(_decode(tested, alone)[0], decoded[i]), tested, f"item {i} is another alone")
+            _check(len(_encode(tested, rows[:0])) == 0, tested, "a batch of no items has streams")
+            _decode(tested, Segments.of([]))
+
+    def test_a_codec_equals_its_rebuilt_self(self) -> None:
+        """Pickling, copying and describing a codec keep ``==``, ``hash``, ``repr``, the spec and the streams."""
+        for layout in self._layouts():
+            tested, rows = self.make(layout), _rows(layout)
+            streams = list(map(bytes, _encode(tested, rows)))
+            for how, rebuilt in _rebuilt(tested, self.make(layout)):
+                same = (rebuilt, hash(rebuilt), repr(rebuilt)) == (tested, hash(tested), repr(tested))
+                _check(
+                    same and rebuilt.spec == tested.spec, tested, f"after {how} it is {rebuilt!r}, before {tested!r}"
+                )
+                _check(list(map(bytes, _encode(rebuilt, rows))) == streams, tested, f"after {how} streams are others")
+            other = self.make(Layout((*layout.shape, 2), layout.dtype))
+            _check(tested != other, tested, f"it equals the codec for {other.layout}")
+
+    def test_prefixes_and_appended_bytes_are_refused(self) -> None:
+        """A stream that is cut anywhere, or followed by any byte, raises CorruptStream."""
+        for tested, stream in self._small_streams():
+            for end in range(len(stream)):
+                self._check_refused(tested, stream[:end], f"the first {end} of {len(stream)} bytes of a stream")
+            for byte in range(256):
+                self._check_refused(tested, stream + bytes([byte]), f"a stream followed by the byte {byte}")
+
+    def test_altered_streams_are_refused_or_decode_within_bounds(self) -> None:
+        """A flipped bit, or noise, raises CorruptStream or DictionaryMissing, or decodes, and writes nothing outside."""
+        rng = np.random.default_rng(0)
+        for tested, stream in self._small_streams():
+            altered = [rng.bytes(n) for n in range(64)]
+            for bit in range(8 * len(stream)):
+                flipped = bytearray(stream)
+                flipped[bit // 8] ^= 1 << bit % 8
+                altered.append(bytes(flipped))
+            for damaged in altered:
+                try:
+                    _decode(tested, Segments.of([damaged]))
+                except (CorruptStream, DictionaryMissing):
+                    continue
+                except Exception as error:
+                    raise AssertionError(f"{tested}: the stream {damaged!r} raises {error!r}") from error
+
+    def test_threads_change_nothing(self) -> None:
+        """One codec, used by several threads at once, gives each the streams and the items that it gives alone."""
+        layout = max(self._layouts(), key=lambda layout: layout.nbytes)
+        tested = self.make(layout)
+        inputs = [np.roll(_rows(layout), i, axis=0) for i in range(_N_THREADS)]
+        expected = [list(map(bytes, _encode(tested, rows))) for rows in inputs]
+        begin = threading.Barrier(_N_THREADS)
+
+        def work(i: int) -> bool:
+            begin.wait()
+            for _ in range(8):
+                streams = _encode(tested, inputs[i])
+                if list(map(bytes, streams)) != expected[i] or not np.array_equal(_decode(tested, streams), inputs[i]):
+                    return False
+            return True
+
+        with ThreadPoolExecutor(_N_THREADS) as pool:
+            _check(all(pool.map(work, range(_N_THREADS))), tested, "threads get other results than one alone")
+
+    def _layouts(self) -> Iterator[Layout]:
+        for name in self.dtypes:
+            for shape in self.shapes:
+                yield Layout(shape, dtype_from_name(name))
+
+    def _small_streams(self) -> Iterator[tuple[Codec, bytes]]:
+        """Streams of few bytes, one dtype for each size of an element."""
+        seen = set()
+        for layout in self._layouts():
+            kind = layout.shape, layout.dtype.itemsize
+            if layout.nbytes <= 7 * 16 and kind not in seen:
+                seen.add(kind)
+                tested = self.make(layout)
+                for stream in _encode(tested, _rows(layout)[[0, 3]]):
+                    yield tested, bytes(stream)
+
+    def _check_refused(self, tested: Codec, stream: bytes, what: str) -> None:
+        try:
+            _decode(tested, Segments.of([stream]))
+        except CorruptStream:
+            return
+        raise AssertionError(f"{tested}: {what} is decoded, it should raise CorruptStream")
+
+
+def _rows(layout: Layout) -> Rows:
+    """Six items: zeros, all bits set (a NaN with a payload), negative zeros, noise, noise with gaps, repetitions."""
+    rng = np.random.default_rng(layout.nbytes)
+    rows = np.zeros((6, layout.nbytes), np.uint8)
+    rows[1] = 0xFF
+    rows[2, layout.dtype.itemsize - 1 :: layout.dtype.itemsize] = 0x80
+    rows[3:] = rng.integers(0, 256, rows[3:].shape, np.uint8)
+    rows[4, ::3] = 0
+    rows[5] = np.resize(rows[5, :16], layout.nbytes)
+    if layout.dtype == np.bool_:
+        rows &= 1
+    return rows
+
+
+def _variants(x: npt.NDArray[np.generic]) -> Iterator[tuple[str, npt.NDArray[np.generic]]]:
+    """The same items, in memory in other ways."""
+    yield "contiguous", x
+    strided = np.empty((*x.shape, 2), x.dtype)
+    strided[..., 0] = x
+    yield "strided", strided[..., 0]
+    yield "Fortran-ordered", np.asfortranarray(x)
+    if x.dtype.newbyteorder(">") != x.dtype:
+        yield "big-endian", x.byteswap().view(x.dtype.newbyteorder(">"))
+
+
+def _rebuilt(tested: Codec, made_again: Codec) -> Iterator[tuple[str, Codec]]:
+    yield "making it again", made_again
+    yield "pickling", pickle.loads(pickle.dumps(tested))
+    yield "copy", copy.copy(tested)
+    yield "deepcopy", copy.deepcopy(tested)
+    yield "a round trip through its config", codec_from_config(json.loads(json.dumps(tested.config())))
+
+
+def _encode(tested: Codec, rows: Rows) -> Segments:
+    """The streams, with room for those that break the bound."""
+    return tested.encode_batch(rows, np.empty(2 * len(rows) * (tested.bound() + rows.shape[1] + 64), np.uint8))
+
+
+def _decode(tested: Codec, streams: Segments) -> Rows:
+    """The items, with a check that nothing around them is written, even when decoding fails."""
+    nbytes = len(streams) * tested.layout.nbytes
+    memory: Bytes = np.full(nbytes + 2 * _GUARD_NBYTES, _GUARD, np.uint8)
+    rows = memory[_GUARD_NBYTES : _GUARD_NBYTES + nbytes].reshape(len(streams), tested.layout.nbytes)
+    try:
+        tested.decode_batch(streams, rows)
+    finally:
+        around = np.concatenate([memory[:_GUARD_NBYTES], memory[_GUARD_NBYTES + nbytes :]])
+        _check(bool((around == _GUARD).all()), tested, "decoding writes outside of its output")
+    return rows
+
+
+def _check(kept: bool, tested: Codec, broken: str) -> None:
+    """Asserts, also under ``python -O``."""
+    if not kept:
+        raise AssertionError(f"{tested}: {broken}")
