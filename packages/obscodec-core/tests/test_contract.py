@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-
 from obscodec import Codec, Layout, codec
 from obscodec.testing import INTEGERS, SHAPES, CodecContract
 
