@@ -86,6 +86,8 @@ class BytesCodec(Codec):
             CorruptStream: the stream can't be read, or does not hold exactly ``nbytes`` bytes.
         """
         plain = self.decompress(stream, nbytes)
-        if len(plain) != nbytes:
+        if len(plain) > nbytes:  # decompressors stop there
+            raise CorruptStream(f"it holds more than {nbytes} bytes")
+        if len(plain) < nbytes:
             raise CorruptStream(f"it holds {len(plain)} bytes, expected {nbytes}")
         return plain

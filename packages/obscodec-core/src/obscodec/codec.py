@@ -93,8 +93,12 @@ class Codec(Stage):
 
         Raises:
             ShapeError: ``rows`` or ``out`` has the wrong size.
+            DTypeError: ``out`` is read-only.
         """
         self._check_rows(rows)
+        if out.dtype != np.uint8 or out.ndim != 1:
+            raise ShapeError(f"out is u8[:], got {out.dtype}{list(out.shape)}")
+        _check_writable("out", out)
         if out.nbytes < len(rows) * self.bound():
             raise ShapeError(
                 f"{len(rows)} streams of {self.spec} need up to {len(rows) * self.bound()} bytes, out has {out.nbytes}"
@@ -106,9 +110,12 @@ class Codec(Stage):
 
         Raises:
             ShapeError: ``rows`` has the wrong size.
+            DTypeError: ``rows`` is read-only.
+            DictionaryMissing: a stream names another dictionary than the one of this codec.
             CorruptStream: a stream is truncated, altered or of another format; ``rows`` may be partly written.
         """
         self._check_rows(rows)
+        _check_writable("rows", rows)
         if len(src) != len(rows):
             raise ShapeError(f"{len(src)} streams decode into {len(src)} rows, got {len(rows)}")
         try:
@@ -178,3 +185,8 @@ class Codec(Stage):
             raise ShapeError(f"{what} has shape {found.shape}, the codec is for {self.layout.shape}")
         if found.dtype != self.layout.dtype:
             raise DTypeError(f"{what} has dtype {found.dtype}, the codec is for {self.layout.dtype}")
+
+
+def _check_writable(what: str, array: Bytes) -> None:
+    if not array.flags.writeable:
+        raise DTypeError(f"{what} is read-only, pass an array that can be written")

@@ -68,6 +68,7 @@ def dtype_from_name(name: str) -> np.dtype[np.generic]:
     if name in _EXTENDED:
         return extended_dtype(name)
     try:
-        return storable(np.dtype(name))
+        dtype = np.dtype(name)
     except TypeError:
         raise DTypeError(f"no dtype is named {name!r}; examples are '|u1', '<f4', 'bfloat16'") from None
+    return storable(dtype)

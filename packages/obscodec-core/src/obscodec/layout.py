@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,11 +33,15 @@ class Layout:
     dtype: np.dtype[np.generic]
 
     def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-        shape = tuple(int(n) for n in shape)
+        try:
+            shape = tuple(operator.index(n) for n in shape)
+        except TypeError:
+            raise ShapeError(f"a shape is a tuple of whole numbers, got {shape!r}") from None
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {shape} has a negative axis, every axis must be 0 or more")
         object.__setattr__(self, "shape", shape)
-        object.__setattr__(self, "dtype", storable(np.dtype(dtype)))
+        named = dtype_from_name(dtype) if isinstance(dtype, str) else storable(np.dtype(dtype))
+        object.__setattr__(self, "dtype", named)
 
     @classmethod
     def of(cls, x: npt.NDArray[np.generic]) -> Layout:

@@ -155,5 +155,11 @@ def codec_from_config(config: Mapping[str, object]) -> Codec:
     layout = config.get("layout")
     if not isinstance(layout, Mapping):
         raise LayoutError(f"a codec config has a layout, got {layout!r}")
-    plain = codec(str(config.get("spec")), Layout.from_config(layout))
-    return plain.with_dictionary(base64.b64decode(str(config.get("dictionary", ""))))
+    spec, dictionary = config.get("spec"), config.get("dictionary", "")
+    if not isinstance(spec, str):
+        raise SpecError(f"a codec config has a spec, got {spec!r}")
+    try:
+        trained = base64.b64decode(str(dictionary), validate=True)
+    except ValueError as error:
+        raise SpecError(f"the dictionary of a codec config is base64 text, got {dictionary!r}: {error}") from None
+    return codec(spec, Layout.from_config(layout)).with_dictionary(trained)

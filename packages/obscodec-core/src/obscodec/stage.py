@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 from obscodec.errors import LevelError, SpecError
 from obscodec.layout import Layout
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,9 @@ class Stage:
         if cls.levels is None or len(args) > 1:
             takes = "no argument" if cls.levels is None else "one argument, its level"
             raise SpecError(f"{cls.name} takes {takes}, got {','.join(args)!r}")
-        try:
-            level = int(args[0])
-        except ValueError:
-            raise LevelError(f"{cls.name} level must be a whole number in {cls.levels}, got {args[0]!r}") from None
-        return cls(layout, level)
+        if not _WHOLE_NUMBER.fullmatch(args[0]):  # stricter than int(), which takes '+3', ' 3' and '1_0'
+            raise LevelError(f"{cls.name} level must be a whole number in {cls.levels}, got {args[0]!r}")
+        return cls(layout, int(args[0]))
 
     @property
     def spec(self) -> str:

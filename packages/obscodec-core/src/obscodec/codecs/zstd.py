@@ -86,6 +86,8 @@ class Zstd(BytesCodec):
 
     def _check_frame(self, stream: memoryview, nbytes: int) -> None:
         frame = zstandard.get_frame_parameters(stream)
+        if frame.content_size == zstandard.CONTENTSIZE_UNKNOWN:
+            raise CorruptStream("its frame does not say how many bytes it holds")
         if frame.content_size != nbytes:  # checked before that much is allocated
             raise CorruptStream(f"its frame says {frame.content_size} bytes, expected {nbytes}")
         if frame.dict_id != self._frame_dictionary_id:
