@@ -17,7 +17,6 @@ _MAGIC = b"OBSC"
 _VERSION = 1
 _HEAD = struct.Struct("<4sBI")  # magic, version, bytes of the JSON header
 _CRC = struct.Struct("<I")
-_MAX_NBYTES = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +76,7 @@ class EncodedTensor:
             spec, dictionary_id = header["spec"], header["dictionary_id"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ObscodecError) as error:
             raise CorruptStream(f"the header of the encoded tensor can't be read: {error}") from error
-        if not isinstance(spec, str) or type(dictionary_id) is not int or layout.nbytes > _MAX_NBYTES:
+        if not isinstance(spec, str) or type(dictionary_id) is not int:
             raise CorruptStream(f"the header of the encoded tensor has values out of range: {header}")
         stream = np.frombuffer(body, np.uint8, offset=_HEAD.size + header_nbytes).copy()
         return cls(stream, layout, spec, dictionary_id)

@@ -14,6 +14,8 @@ from obscodec.dtypes import dtype_from_name, dtype_name, storable
 from obscodec.errors import DTypeError, ShapeError
 
 Rows = npt.NDArray[np.uint8]
+_MAX_AXES = 63  # numpy has 64, one is for the items of a batch
+_MAX_NBYTES = 2**62
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -39,9 +41,13 @@ class Layout:
             raise ShapeError(f"a shape is a tuple of whole numbers, got {shape!r}") from None
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {shape} has a negative axis, every axis must be 0 or more")
+        if len(shape) > _MAX_AXES:
+            raise ShapeError(f"a shape has at most {_MAX_AXES} axes, got {len(shape)}")
         object.__setattr__(self, "shape", shape)
         named = dtype_from_name(dtype) if isinstance(dtype, str) else storable(np.dtype(dtype))
         object.__setattr__(self, "dtype", named)
+        if math.prod(n or 1 for n in shape) * named.itemsize > _MAX_NBYTES:
+            raise ShapeError(f"an item has at most {_MAX_NBYTES} bytes, shape {shape} of {named} has more")
 
     @classmethod
     def of(cls, x: npt.NDArray[np.generic]) -> Layout:
@@ -95,7 +101,7 @@ class Layout:
             DTypeError: the dtype has no such name.
         """
         shape = config.get("shape")
-        if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) for n in shape):
+        if not isinstance(shape, (list, tuple)) or not all(type(n) is int for n in shape):
             raise ShapeError(f"a shape is a list of whole numbers, got {shape!r}")
         return cls(tuple(shape), dtype_from_name(str(config.get("dtype"))))
 

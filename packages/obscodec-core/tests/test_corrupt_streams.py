@@ -1,0 +1,104 @@
+"""What each format says about a stream that it can't read."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+import zstandard
+from obscodec import CorruptStream, Layout, Segments, codec, encode
+
+FOUR = Layout((4,), "uint8")
+ZSTD = bytes(encode(np.arange(4, dtype=np.uint8), "zstd").stream)
+FRAME = bytes(encode(np.arange(4, dtype=np.uint8), "lz4-frame").stream)
+GZIP = zlib.compress(b"\0\1\2\3", wbits=31)
+
+CASES = [
+    ("raw", b"abc", "it has 3 bytes, expected 4"),
+    ("raw", b"abcde", "it has 5 bytes, expected 4"),
+    ("rle", b"", "it ends inside a varint"),
+    ("rle", b"\x80", "it ends inside a varint"),
+    ("rle", b"\x80\x00", "a varint is longer than it needs to be, or than 9 bytes"),
+    ("rle", b"\xff" * 12, "a varint is longer than it needs to be, or than 9 bytes"),
+    ("rle", b"\5\1\1\1\1\1abcde", "it says that it has more runs than elements or bytes"),
+    ("rle", b"\xff" * 8 + b"\x7f", "it says that it has more runs than elements or bytes"),
+    ("rle", b"\2\0\4ab", "a run is empty, or reaches beyond the end of the item"),
+    ("rle", b"\1\5a", "a run is empty, or reaches beyond the end of the item"),
+    ("rle", b"\1" + b"\xff" * 8 + b"\x7fa", "a run is empty, or reaches beyond the end of the item"),
+    ("rle", b"\1\3a", "its runs end before the item does"),
+    ("rle", b"\1\4aa", "bytes are missing or left over between its run lengths and its values"),
+    ("zstd", b"", "not enough data for frame parameters; need 5 bytes"),
+    ("zstd", b"no zstd frame", "cannot get frame parameters: Unknown frame descriptor"),
+    ("zstd", ZSTD[:-1], "decompression error: did not decompress full frame"),
+    ("zstd", ZSTD + b"x", "compressed input contains 1 bytes of unused data, which is disallowed"),
+    ("zstd", zstandard.compress(b"12345"), "its frame says 5 bytes, expected 4"),
+    (
+        "zstd",
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"1234"),
+        "its frame does not say how many bytes it holds",
+    ),
+    ("lz4", b"", "it is no LZ4 block of 4 bytes"),
+    ("lz4", b"\x30abc", "it holds 3 bytes, expected 4"),
+    ("lz4", b"\x50abcde", "it is no LZ4 block of 4 bytes"),
+    ("lz4-frame", b"", "its LZ4 frame has no end"),
+    ("lz4-frame", FRAME[:-1], "its LZ4 frame has no end"),
+    ("lz4-frame", FRAME + b"xy", "2 bytes follow its LZ4 frame"),
+    (
+        "lz4-frame",
+        b"no lz4 frame",
+        "it is no LZ4 frame: LZ4F_decompress failed with code: ERROR_frameType_unknown",
+    ),
+    ("lz4-frame", bytes(encode(np.zeros(3, np.uint8), "lz4-frame").stream), "it holds 3 bytes, expected 4"),
+    ("lz4-frame", bytes(encode(np.zeros(10**6, np.uint8), "lz4-frame").stream), "it holds more than 4 bytes"),
+    ("gzip", b"", "its gzip member has no end"),
+    ("gzip", GZIP[:-1], "its gzip member has no end"),
+    ("gzip", GZIP + b"xy", "2 bytes follow its gzip member"),
+    ("gzip", GZIP + GZIP, f"{len(GZIP)} bytes follow its gzip member"),
+    ("gzip", b"no gzip", "it is no gzip member: Error -3 while decompressing data: incorrect header check"),
+    ("gzip", zlib.compress(b"123", wbits=31), "it holds 3 bytes, expected 4"),
+    ("gzip", zlib.compress(bytes(10**6), wbits=31), "it holds more than 4 bytes"),
+    ("igzip", GZIP[:-1], "its gzip member has no end"),
+    ("igzip", GZIP + b"xy", "2 bytes follow its gzip member"),
+    ("igzip", b"no gzip member", "it is no gzip member: Error -4 Invalid gzip/zlib wrapper found"),
+    ("igzip", zlib.compress(bytes(10**6), wbits=31), "it holds more than 4 bytes"),
+    ("rle|zstd:3", b"\x90", "it ends inside a varint"),
+    ("rle|zstd:3", b"\x20" + ZSTD, "its inner stream has 32 bytes, at most 9 are possible"),
+    ("rle|zstd:3", b"\5" + ZSTD, "its frame says 4 bytes, expected 5"),
+    ("rle|zstd:3", b"\4" + ZSTD, "its runs end before the item does"),
+]
+
+
+@pytest.mark.parametrize(("spec", "stream", "why"), CASES, ids=[f"{s}-{w[:40]}" for s, _, w in CASES])
+def test_a_stream_that_can_not_be_read(spec: str, stream: bytes, why: str) -> None:
+    tested = codec(spec, FOUR)
+    with pytest.raises(CorruptStream) as caught:
+        tested.decode_batch(Segments.of([stream]), np.zeros((1, 4), np.uint8))
+    assert str(caught.value) == f"{tested.spec} stream of uint8[4] can't be decoded: {why}"
+
+
+def test_an_empty_zstd_item_is_one_empty_block() -> None:
+    empty = codec("zstd", Layout((0,), "uint8"))
+    stream = empty.encode(np.zeros(0, np.uint8)).stream
+    with pytest.raises(CorruptStream) as caught:
+        empty.decode_batch(Segments.of([stream[:-1]]), np.zeros((1, 0), np.uint8))
+    assert str(caught.value) == (
+        "zstd:3 stream of uint8[0] can't be decoded: its frame of 0 bytes is not one empty block"
+    )
+
+
+def test_padding_of_packed_bits_is_zero() -> None:
+    packed = codec("bitpack|raw", Layout((3,), "bool"))
+    with pytest.raises(CorruptStream) as caught:
+        packed.decode_batch(Segments.of([b"\x0f"]), np.zeros((1, 3), np.uint8))
+    assert str(caught.value) == (
+        "bitpack|raw stream of bool[3] can't be decoded: the 5 unused bits of its last byte are 0b1, expected 0"
+    )
+
+
+def test_segments_that_lie_outside_of_their_buffer() -> None:
+    rle = codec("rle", FOUR)
+    outside = Segments.packed(np.array([1, 4, 7], np.uint8), np.array([4]))
+    with pytest.raises(CorruptStream) as caught:
+        rle.decode_batch(outside, np.zeros((1, 4), np.uint8))
+    assert str(caught.value) == "rle stream of uint8[4] can't be decoded: it lies outside of its buffer"

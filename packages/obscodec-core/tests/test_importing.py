@@ -1,0 +1,110 @@
+"""Importing obscodec loads numpy and nothing else that is heavy; codecs of other packages are found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+OPTIONAL = ("numba", "zstandard", "lz4", "isal", "ml_dtypes", "torch", "gymnasium", "stable_baselines3", "cupy")
+
+
+def run(code: str, path: Path | None = None) -> str:
+    """What a fresh interpreter prints, with ``path`` in front of its module path."""
+    env = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_obscodec_imports_nothing_optional() -> None:
+    loaded = run(f"import sys, obscodec; print([m for m in {OPTIONAL} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_asking_what_is_available_imports_nothing_optional() -> None:
+    loaded = run(f"import sys, obscodec; obscodec.available(); print([m for m in {OPTIONAL} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_a_codec_loads_only_what_it_needs() -> None:
+    code = f"""
+        import sys, numpy, obscodec
+        obscodec.decode(obscodec.encode(numpy.zeros(9), "shuffle|gzip"))
+        print([m for m in {OPTIONAL} if m in sys.modules])
+        obscodec.decode(obscodec.encode(numpy.zeros(9), "zstd"))
+        print([m for m in {OPTIONAL} if m in sys.modules])
+    """
+    assert run(code) == "[]\n['zstandard']"
+
+
+def install(folder: Path, entry_points: str) -> None:
+    """A package as pip would install it."""
+    (folder / "upside_down.py").write_text(
+        textwrap.dedent(
+            """
+            from dataclasses import dataclass
+            from obscodec.codecs.raw import Raw
+
+            @dataclass(frozen=True)
+            class Inverted(Raw):
+                name = "inverted"
+                format = "inverted@1"
+
+                def encode_rows(self, rows, out):
+                    return super().encode_rows(~rows, out)
+
+                def decode_rows(self, src, rows):
+                    super().decode_rows(src, rows)
+                    rows ^= 0xFF
+
+            class Impostor(Raw):
+                name = "raw"
+
+            def no_codec(): pass
+            """
+        )
+    )
+    info = folder / "upside_down-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: upside-down\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[obscodec.codecs]\n{entry_points}\n")
+
+
+def test_a_codec_of_another_package_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    install(tmp_path, "inverted = upside_down:Inverted")
+    code = """
+        import sys, numpy, obscodec
+        assert obscodec.available()["inverted"] == "ready"
+        assert "upside_down" not in sys.modules
+        x = numpy.arange(3, dtype="u1")
+        for spec in ("inverted", "shuffle|inverted|zstd:3"):
+            encoded = obscodec.encode(x, spec)
+            assert (obscodec.decode(encoded) == x).all()
+        print(bytes(obscodec.encode(x, "inverted").stream).hex())
+    """
+    assert run(code, tmp_path) == "fffefd"
+
+
+def test_an_entry_point_takes_no_built_in_name(tmp_path: Path) -> None:
+    install(tmp_path, "raw = upside_down:Impostor")
+    code = """
+        import obscodec
+        print(type(obscodec.codec("raw", obscodec.Layout((), "u1"))).__module__)
+    """
+    assert run(code, tmp_path) == "obscodec.codecs.raw"
+
+
+def test_an_entry_point_that_is_no_codec_is_explained(tmp_path: Path) -> None:
+    install(tmp_path, "strange = upside_down:no_codec")
+    code = """
+        import obscodec
+        try:
+            obscodec.codec("strange", obscodec.Layout((), "u1"))
+        except obscodec.SpecError as error:
+            print(error)
+    """
+    assert run(code, tmp_path) == "codec 'strange' is upside_down:no_codec, which is neither a Codec nor a Filter"

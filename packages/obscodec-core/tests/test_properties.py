@@ -1,0 +1,85 @@
+"""Laws over dtypes, shapes, contents and chains that hypothesis makes up."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from obscodec import EncodedTensor, Layout, Segments, codec, decode, encode
+from obscodec.dtypes import dtype_from_name
+from obscodec.testing import FLOATS, INTEGERS, OTHERS
+from obscodec.varint import decode_varint, encode_varint, encode_varints
+
+PLAIN = ("raw", "rle", "zstd:1", "zstd:-7", "lz4", "lz4:9", "lz4-frame", "gzip:1", "igzip")
+ANY = (*PLAIN, "shuffle|zstd:3", "rle|zstd:3", "shuffle|rle|lz4")
+UNSIGNED = ("delta|raw", "delta|shuffle|lz4", "delta|rle|gzip")
+BOOLS = ("bitpack|rle", "bitpack|raw", "bitpack|delta|zstd:3")
+
+quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> npt.NDArray[np.generic]:
+    """Any dtype and shape, with bytes that repeat more or less."""
+    layout = Layout(draw(shapes), dtype_from_name(draw(st.sampled_from(INTEGERS + FLOATS + OTHERS))))
+    is_bool = layout.dtype == np.bool_
+    alphabet = draw(st.lists(st.integers(0, 1 if is_bool else 255), min_size=1, max_size=8))
+    picks = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, len(alphabet), layout.nbytes)
+    content = np.array(alphabet, np.uint8)[np.sort(picks) if draw(st.booleans()) else picks]
+    return layout.tensors(content.reshape(1, -1))[0, ...]
+
+
+@st.composite
+def tensors_and_specs(draw: st.DrawFn) -> tuple[npt.NDArray[np.generic], str]:
+    x = draw(tensors())
+    specs = ANY
+    if x.dtype.kind == "u" and x.ndim:
+        specs += UNSIGNED
+    if x.dtype == np.bool_:
+        specs += BOOLS
+    return x, draw(st.sampled_from(specs))
+
+
+@quick
+@given(tensors_and_specs())
+def test_decode_inverts_encode(drawn: tuple[npt.NDArray[np.generic], str]) -> None:
+    x, spec = drawn
+    encoded = EncodedTensor.from_bytes(encode(x, spec).to_bytes())
+    decoded = decode(encoded)
+    assert decoded.dtype == x.dtype
+    assert decoded.shape == x.shape
+    assert decoded.tobytes() == x.tobytes()
+    assert encoded.stream.nbytes <= codec(spec, encoded.layout).bound()
+    assert codec(spec, encoded.layout).spec == encoded.spec
+
+
+@quick
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 255)), max_size=9), min_size=1, max_size=9),
+    st.sampled_from(["uint8", "uint16", "float32", "complex64", "complex128", "bool"]),
+)
+def test_rle_batches_of_runs(drawn: list[list[tuple[int, int]]], dtype: str) -> None:
+    """Runs that meet at the seams between items stay apart."""
+    layout = Layout((16,), dtype)
+    filled = [np.repeat([v for _, v in runs] or [0], [n for n, _ in runs] or [1]) for runs in drawn]
+    rows = np.stack([np.resize(runs, layout.nbytes) for runs in filled]).astype(np.uint8)
+    rle = codec("rle", layout)
+    streams = rle.encode_batch(rows, np.empty(len(rows) * rle.bound(), np.uint8))
+    decoded = np.empty_like(rows)
+    rle.decode_batch(Segments.of(list(streams)), decoded)
+    assert np.array_equal(decoded, rows)
+
+
+@quick
+@given(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=20))
+def test_varints(values: list[int]) -> None:
+    varints, nbytes = encode_varints(np.array(values, np.int64))
+    assert bytes(varints) == b"".join(map(encode_varint, values))
+    assert nbytes.tolist() == [len(encode_varint(value)) for value in values]
+    at = 0
+    for value in values:
+        found, at = decode_varint(varints, at)
+        assert found == value
+    assert at == len(varints)
