@@ -21,8 +21,8 @@ from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.segments import Bytes, Ints, Segments
 
 _MIN_CHUNK_NBYTES = 1 << 16
-_MAX_CHUNK_NBYTES = 1 << 22  # moving one takes about 1 ms: the longest pause
-_MAX_CHUNK_STREAMS = 1 << 12  # likewise
+_MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
+_MAX_CHUNK_STREAMS = 1 << 11  # likewise
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
 
@@ -71,7 +71,7 @@ class SlotHeap:
     def __init__(self, n_slots: int, *, max_bytes: int | None = None) -> None:
         self.n_slots = n_slots
         self.max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._chunks: dict[int, _Chunk] = {}
         self._newest = 0  # chunk numbers begin at 1, so that a table of zeros says: empty
         self._unused_numbers: list[int] = []
@@ -92,7 +92,7 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
             ShapeError: there are not as many streams as slots, or a stream has 4 GiB or more.
-            HeapFull: there is not enough room below ``max_bytes``.
+            HeapFull: there is not enough room below ``max_bytes``, even before what is overwritten is dropped.
         """
         slots = self._checked(slots)
         if len(slots) != len(streams):
@@ -103,7 +103,7 @@ class SlotHeap:
             raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {int(streams.lengths.max())}")
         slots, streams = _last_of_each(slots, streams)
         with self._lock:
-            pieces = self._plan(streams.lengths)
+            pieces = self._make_room(streams.lengths)
             self._forget(slots)
             for number, part in pieces:
                 self._append(number, slots[part], streams.take(part))
@@ -145,6 +145,15 @@ class SlotHeap:
         held: npt.NDArray[np.bool_] = self._chunk_of[self._checked(slots)] != 0
         return held
 
+    def grow(self, n_slots: int) -> None:
+        """Make room for more slots; there are never fewer than before."""
+        with self._lock:
+            added = max(0, n_slots - self.n_slots)
+            for name in ("_chunk_of", "_offsets", "_lengths"):
+                table = getattr(self, name)
+                setattr(self, name, np.concatenate([table, np.zeros(added, table.dtype)]))
+            self.n_slots += added
+
     def compact(self) -> None:
         """Move streams together until no chunk but the newest has dead bytes; give back what that frees."""
         with self._lock:
@@ -161,8 +170,9 @@ class SlotHeap:
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {stats})"
 
     def __getstate__(self) -> dict[str, object]:
-        slots = np.flatnonzero(self._chunk_of[: self._n_used])
-        streams = self.get(slots)
+        with self._lock:
+            slots = np.flatnonzero(self._chunk_of[: self._n_used])
+            streams = self.get(slots)
         buffer = np.empty(streams.nbytes, np.uint8)
         streams.pack(buffer)
         return {
@@ -199,6 +209,16 @@ class SlotHeap:
         self._n_streams -= len(numbers)
         self._live_bytes -= int(lengths.sum())
 
+    def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
+        """:meth:`_plan`, after a clean-up if the streams don't fit before."""
+        while True:
+            try:
+                return self._plan(lengths)
+            except HeapFull:
+                if self._written_bytes == self._live_bytes:
+                    raise
+                self._empty(self._deadest())
+
     def _plan(self, lengths: Ints) -> list[tuple[int, slice]]:
         """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit."""
         ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -213,11 +233,14 @@ class SlotHeap:
                 pieces.append((newest, slice(first, last)))
                 first = last
             if first < len(lengths):
+                next_chunk = min(first + _MAX_CHUNK_STREAMS, len(lengths))
                 try:
-                    newest = self._add_chunk(int(lengths[first]), int(ends[-1] - ends[first]))
-                except HeapFull:
+                    newest = self._add_chunk(int(lengths[first]), int(ends[next_chunk] - ends[first]))
+                except BaseException as error:
                     for number in added:
                         self._drop(number)
+                    if isinstance(error, HeapFull):
+                        raise HeapFull(f"{ends[-1]} bytes do not fit: {error}") from None
                     raise
                 added.append(newest)
                 room, n_room = len(self._chunks[newest].memory), _MAX_CHUNK_STREAMS
@@ -232,16 +255,17 @@ class SlotHeap:
         return len(chunk.memory) - chunk.end, max(0, _MAX_CHUNK_STREAMS - chunk.n_streams)
 
     def _add_chunk(self, least: int, wanted: int) -> int:
-        """Add a chunk of ``least`` bytes or more; larger if the heap is large, or ``wanted`` more is to come."""
-        nbytes = max(self._live_bytes // 16, min(wanted, _MAX_CHUNK_NBYTES), _MIN_CHUNK_NBYTES)
+        """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
+        fillable = _MAX_CHUNK_STREAMS * (self._live_bytes // max(1, self._n_streams) + 1)
+        nbytes = max(min(self._live_bytes // 16, fillable), wanted, _MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
         nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         if self.max_bytes is not None and self._reserved_bytes + nbytes > self.max_bytes:
             nbytes = self.max_bytes - self._reserved_bytes
             if nbytes < max(least, 1):
                 raise HeapFull(
-                    f"{wanted} bytes do not fit: the heap has reserved {self._reserved_bytes} bytes for "
-                    f"{self._live_bytes} live ones, max_bytes is {self.max_bytes}: free slots, or allow more"
+                    f"the heap has reserved {self._reserved_bytes} bytes for {self._live_bytes} live ones, "
+                    f"max_bytes is {self.max_bytes}: free slots, or allow more"
                 )
         number = self._unused_numbers.pop() if self._unused_numbers else len(self._chunks) + 1
         self._chunks[number] = _Chunk(new_chunk(nbytes))
@@ -266,7 +290,11 @@ class SlotHeap:
     def _clean(self) -> None:
         """Give back chunks until the dead bytes are few against the live ones."""
         while self._written_bytes - self._live_bytes > self._live_bytes // 4 + 2 * _MIN_CHUNK_NBYTES:
-            self._empty(max(self._chunks, key=lambda n: self._chunks[n].end - self._chunks[n].live_bytes))
+            self._empty(self._deadest())
+
+    def _deadest(self) -> int:
+        """The chunk with most dead bytes."""
+        return max(self._chunks, key=lambda n: self._chunks[n].end - self._chunks[n].live_bytes)
 
     def _empty(self, number: int) -> None:
         """Move the live streams of a chunk to the front of the log, and drop the chunk."""
@@ -284,7 +312,9 @@ class SlotHeap:
         lengths = self._lengths[slots].astype(np.int64)
         offsets = self._offsets[slots].astype(np.int64)
         streams = Segments((chunk.memory,), np.zeros(len(slots), np.int64), offsets, lengths)
-        limit, self.max_bytes = self.max_bytes, None  # what is moved was stored already
+        limit = self.max_bytes
+        if limit is not None:
+            self.max_bytes = limit + len(chunk.memory)  # which is dropped as soon as it is empty
         try:
             pieces = self._plan(lengths)
         finally:

@@ -1,0 +1,49 @@
+"""How long single calls of ``SlotHeap.put`` take while a heap grows, and while its slots are overwritten.
+
+A heap cleans up after itself inside of ``put``, one chunk at a time; the maximum is the pause that an environment loop
+may feel. Run it with ``uv run benchmarks/heap_pauses.py``; it takes a minute, and wants an idle processor.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import numpy.typing as npt
+from obscodec import Segments, SlotHeap
+
+
+def pauses_us(
+    heap: SlotHeap, slots: npt.NDArray[np.int64], mean_nbytes: int, rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """Microseconds of each put of one stream, of random length, into each of ``slots``."""
+    content = np.frombuffer(rng.bytes(2 * mean_nbytes), np.uint8)
+    lengths = rng.integers(1, 2 * mean_nbytes, size=len(slots))
+    times_us = np.empty(len(slots))
+    for i in range(len(slots)):
+        stream = Segments.packed(content, lengths[i : i + 1])
+        start = time.perf_counter()
+        heap.put(slots[i : i + 1], stream)
+        times_us[i] = (time.perf_counter() - start) * 1e6
+    return times_us
+
+
+def main() -> None:
+    """Print a table: streams of several sizes; first each slot once, then random slots over and over."""
+    rng = np.random.default_rng(0)
+    print(f"{'mean bytes':>10} {'slots':>8} {'':>12} {'median us':>10} {'p99 us':>8} {'max us':>8} {'live MB':>8}")
+    for mean_nbytes, n_slots in ((100, 1_000_000), (300, 300_000), (1200, 100_000), (7000, 30_000)):
+        heap = SlotHeap(n_slots)
+        for phase, slots in (
+            ("growing", np.arange(n_slots)),
+            ("overwriting", rng.integers(n_slots, size=n_slots)),
+        ):
+            times_us = pauses_us(heap, slots, mean_nbytes, rng)
+            median, p99, longest = np.percentile(times_us, [50, 99, 100])
+            live_mb = heap.stats().live_bytes / 1e6
+            row = f"{mean_nbytes:>10} {n_slots:>8} {phase:>12} {median:>10.1f} {p99:>8.1f} {longest:>8.0f}"
+            print(f"{row} {live_mb:>8.1f}")
+
+
+if __name__ == "__main__":
+    main()

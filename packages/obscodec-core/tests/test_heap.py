@@ -1,0 +1,224 @@
+import copy
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obscodec import HeapFull, Segments, ShapeError, SlotError, SlotHeap
+
+N_SLOTS = 12
+SLOTS = st.lists(st.integers(0, N_SLOTS - 1), max_size=2 * N_SLOTS)
+
+
+def streams_of(lengths: list[int], seed: int) -> list[bytes]:
+    rng = np.random.default_rng(seed)
+    return [rng.bytes(length) for length in lengths]
+
+
+def contents(heap: SlotHeap) -> dict[int, bytes]:
+    slots = np.flatnonzero(heap.holds(range(heap.n_slots)))
+    return {int(slot): stream.tobytes() for slot, stream in zip(slots, heap.get(slots), strict=True)}
+
+
+class HeapEqualsDict(RuleBasedStateMachine):
+    """Streams up to 40 kB, so that a few of them fill a chunk of the smallest size."""
+
+    @initialize(max_bytes=st.sampled_from([None, 10_000, 100_000, 300_000]))
+    def make(self, max_bytes):
+        self.heap = SlotHeap(N_SLOTS, max_bytes=max_bytes)
+        self.model: dict[int, bytes] = {}
+        self.given_out: list[tuple[Segments, list[bytes]]] = []
+
+    @rule(slots=SLOTS, seed=st.integers(0, 1000), largest=st.sampled_from([0, 10, 3000, 40_000]))
+    def put(self, slots, seed, largest):
+        lengths = np.random.default_rng(seed).integers(largest + 1, size=len(slots)).tolist()
+        streams = streams_of(lengths, seed)
+        try:
+            self.heap.put(slots, Segments.of(streams))
+        except HeapFull:
+            assert self.heap.max_bytes is not None
+        else:
+            self.model.update(zip(slots, streams, strict=True))
+
+    @rule(slots=SLOTS)
+    def free(self, slots):
+        self.heap.free(slots)
+        for slot in slots:
+            self.model.pop(slot, None)
+
+    @rule(slots=SLOTS)
+    def get(self, slots):
+        empty = [slot for slot in slots if slot not in self.model]
+        if empty:
+            with pytest.raises(SlotError, match=f"^slot {empty[0]} holds nothing$"):
+                self.heap.get(slots)
+        else:
+            streams = [self.model[slot] for slot in slots]
+            self.given_out.append((self.heap.get(slots), streams))
+
+    @rule()
+    def compact(self):
+        self.heap.compact()
+        stats = self.heap.stats()
+        assert stats.reserved_bytes == 0 or stats.live_bytes > 0 or stats.n_streams > 0
+
+    @rule(rebuild=st.sampled_from([lambda heap: pickle.loads(pickle.dumps(heap)), copy.deepcopy]))
+    def rebuild(self, rebuild):
+        self.heap = rebuild(self.heap)
+
+    @rule(bad=st.sampled_from([-1, N_SLOTS]), slots=SLOTS)
+    def refuse(self, bad, slots):
+        slots = [*slots, bad]
+        for call in (self.heap.get, self.heap.free, self.heap.holds):
+            with pytest.raises(SlotError, match=rf"^slots are in 0\.\.11, got {bad}$"):
+                call(slots)
+        with pytest.raises(SlotError, match=rf"^slots are in 0\.\.11, got {bad}$"):
+            self.heap.put(slots, Segments.of([b"new"] * len(slots)))
+        with pytest.raises(ShapeError, match=rf"^{len(slots)} slots take {len(slots)} streams, got 0$"):
+            self.heap.put([0] * len(slots), Segments.of([]))
+
+    @invariant()
+    def equal(self):
+        assert contents(self.heap) == self.model
+        for segments, streams in self.given_out:
+            assert [stream.tobytes() for stream in segments] == streams
+
+    @invariant()
+    def statistics_add_up(self):
+        stats = self.heap.stats()
+        assert stats.n_streams == len(self.model)
+        assert stats.live_bytes == sum(map(len, self.model.values()))
+        assert stats.reserved_bytes >= stats.live_bytes
+        assert self.heap.max_bytes is None or stats.reserved_bytes <= self.heap.max_bytes
+
+
+TestHeapEqualsDict = HeapEqualsDict.TestCase
+TestHeapEqualsDict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_the_last_stream_of_a_slot_stays():
+    heap = SlotHeap(3)
+    heap.put([1, 2, 1], Segments.of([b"first", b"other", b"last"]))
+    assert contents(heap) == {1: b"last", 2: b"other"}
+    assert heap.stats().live_bytes == 9
+
+
+def test_a_full_heap_keeps_what_it_has():
+    heap = SlotHeap(10, max_bytes=8192)
+    heap.put([0, 1], Segments.of([b"a" * 3000, b"b" * 3000]))
+    before = contents(heap), heap.stats()
+    text = (
+        r"^9000 bytes do not fit: the heap has reserved 8192 bytes for 6000 live ones, max_bytes is 8192: "
+        r"free slots, or allow more$"
+    )
+    with pytest.raises(HeapFull, match=text):
+        heap.put([0, 5], Segments.of([b"c" * 1000, b"d" * 8000]))
+    assert (contents(heap), heap.stats()) == before
+
+
+def test_a_stream_fits_if_the_live_ones_leave_room():
+    heap = SlotHeap(4, max_bytes=12_288)
+    for i in range(50):
+        heap.put([i % 2], Segments.of([bytes([i]) * 3000]))
+    assert contents(heap) == {0: bytes([48]) * 3000, 1: bytes([49]) * 3000}
+
+
+@pytest.mark.parametrize("slots", [[0.0], [True], ["a"]])
+def test_slots_are_integers(slots):
+    with pytest.raises(SlotError, match=r"^slots are integers, got (float64|bool|<U1)$"):
+        SlotHeap(4).free(slots)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([50, 1000, 20_000]))
+@settings(max_examples=10, deadline=None)
+def test_reserved_bytes_stay_in_proportion_under_endless_overwriting(seed, mean_nbytes):
+    rng = np.random.default_rng(seed)
+    heap = SlotHeap(2_000)
+    content = np.frombuffer(rng.bytes(8 * mean_nbytes * 64), np.uint8)
+    for _ in range(600):
+        lengths = rng.integers(2 * mean_nbytes, size=64)
+        heap.put(rng.integers(heap.n_slots, size=64), Segments.packed(content, lengths))
+        stats = heap.stats()
+        assert stats.reserved_bytes <= 2 * stats.live_bytes + (1 << 18)
+
+
+def test_reserved_bytes_stay_in_proportion_for_many_small_streams():
+    heap = SlotHeap(200_000)
+    content = np.zeros(1000 * 100, np.uint8)
+    for first in range(0, heap.n_slots, 1000):
+        heap.put(np.arange(first, first + 1000), Segments.packed(content, np.full(1000, 100)))
+    stats = heap.stats()
+    assert stats.live_bytes == 20_000_000
+    assert stats.reserved_bytes <= 1.5 * stats.live_bytes
+
+
+def test_compaction_leaves_no_dead_bytes():
+    heap = SlotHeap(1000)
+    heap.put(range(1000), Segments.of([bytes(500)] * 1000))
+    heap.free(range(0, 1000, 2))
+    heap.compact()
+    stats = heap.stats()
+    assert stats.live_bytes == 250_000
+    assert stats.reserved_bytes <= 250_000 + (1 << 16)
+
+
+def test_two_threads_read_while_one_writes():
+    """Each stream consists of one byte value, so a reader sees at once if one was changed under it."""
+    heap = SlotHeap(200)
+    heap.put(range(200), Segments.of([bytes([i]) * 500 for i in range(200)]))
+    stop = threading.Event()
+    torn: list[bytes] = []
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            streams = heap.get(rng.integers(200, size=50))
+            for stream in streams:
+                if len(stream) == 0 or (stream != stream[0]).any():
+                    torn.append(stream.tobytes())
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    for reader in readers:
+        reader.start()
+    rng = np.random.default_rng(2)
+    for _ in range(1500):
+        slots = rng.integers(200, size=20)
+        heap.put(slots, Segments.of([bytes([value]) * n for value, n in rng.integers(1, 256, size=(20, 2)) * [1, 20]]))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not torn
+
+
+def test_memory_goes_back_to_the_operating_system():
+    program = """
+        import numpy as np
+        from obscodec import Segments, SlotHeap
+
+        def resident():
+            with open("/proc/self/statm") as statm:
+                return int(statm.read().split()[1]) * 4096
+
+        content = np.ones(1000 * 1200, np.uint8)
+        heap = SlotHeap(100_000)
+        heap.put([0], Segments.of([b"warm"]))
+        before = resident()
+        for first in range(0, 100_000, 1000):
+            heap.put(np.arange(first, first + 1000), Segments.packed(content, np.full(1000, 1200)))
+        filled = resident()
+        heap.free(np.arange(0, 100_000, 2))
+        half = resident()
+        heap.free(np.arange(100_000))
+        print(*(round((at - before) / 1e6) for at in (filled, half, resident())))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    filled, half, freed = map(int, done.stdout.split())
+    assert 115 <= filled <= 140
+    assert half <= 90
+    assert freed <= 10
