@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arrays import as_writable
 from obscodec.codec import Codec
 from obscodec.errors import ShapeError, SlotError
 from obscodec.heap import SlotHeap
@@ -99,13 +100,15 @@ class TensorStore(Store):
         Raises:
             SlotError: a slot is out of range, or holds nothing.
             ShapeError: ``out`` has another shape.
-            DTypeError: ``out`` has another dtype.
+            DTypeError: ``out`` has another dtype, or is read-only.
         """
         slots = np.atleast_1d(np.asarray(ids))
+        if slots.ndim > 1:
+            raise ShapeError(f"ids have shape (n,), got {slots.shape}")
         if out is None:
             out = np.empty((len(slots), *self.layout.shape), self.layout.dtype)
-        elif out.shape[:1] != slots.shape:
-            raise ShapeError(f"out has room for {out.shape[:1]} tensors, {len(slots)} are read")
+        elif as_writable(out).shape[:1] != slots.shape:
+            raise ShapeError(f"out has room for {len(out)} tensors, {len(slots)} are read")
         rows = self.layout.rows(out)
         stored = slots != NO_TENSOR
         if stored.all():
@@ -120,9 +123,14 @@ class TensorStore(Store):
         return out
 
     def release(self, ids: Ints) -> None:
-        """Empty the slots ``ids`` that :meth:`append` gave; 0 among them is left alone."""
+        """Empty the slots ``ids`` that :meth:`append` gave; 0 among them is left alone.
+
+        Raises:
+            SlotError: a slot is out of range, holds nothing, or is named twice.
+        """
         slots = np.asarray(ids)[np.asarray(ids) != NO_TENSOR]
         if len(slots):
+            self._check_held(slots)
             self._heap.free(slots)
             self._give_slots(slots)
 
@@ -137,6 +145,16 @@ class TensorStore(Store):
             table_bytes=heap.table_bytes,
             dictionary_bytes=len(self.codec.dictionary),
         )
+
+    def _check_held(self, slots: Ints) -> None:
+        held = self._heap.holds(slots)
+        if not held.all():
+            raise SlotError(f"slot {slots[~held][0]} holds nothing that could be released")
+        if len(slots) > 1:
+            ordered = np.sort(slots)
+            twice = ordered[1:] == ordered[:-1]
+            if twice.any():
+                raise SlotError(f"slot {ordered[1:][twice][0]} is released twice, it holds one tensor")
 
     def _take_slots(self, n: int) -> Ints:
         with self._lock:
