@@ -1,0 +1,102 @@
+"""Exact bytes per frame for every codec, on real Atari frames: ``uv run benchmarks/sizes.py``.
+
+Prints a table and writes ``benchmarks/sizes.csv``, which is committed: a change of a size is a change to review.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import zlib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import isal
+import numpy as np
+import zstandard
+from atari_frames import Frames, frames
+from obscodec import Codec, Layout, codec
+
+GAMES = ("MsPacman", "Pong", "Breakout")
+SPECS = (
+    "raw",
+    "rle",
+    "lz4",
+    "lz4:-10",
+    "lz4:9",
+    "lz4:12",
+    "lz4-frame",
+    "lz4-frame:9",
+    "gzip:1",
+    "gzip:6",
+    "gzip:9",
+    "igzip:0",
+    "igzip:1",
+    "igzip:3",
+    "zstd:-5",
+    "zstd:1",
+    "zstd:3",
+    "zstd:9",
+    "zstd:19",
+    "zstd:22",
+    "shuffle|zstd:3",
+    "delta|zstd:3",
+    "rle|lz4",
+    "rle|zstd:3",
+    "rle|zstd:19",
+)
+FITTED = ("zstd:1", "zstd:3", "zstd:19", "rle|zstd:3")  # with a dictionary of 16 KiB
+N_TRAINING = 1000
+N_MEASURED = 1000
+
+
+def sizes(played: Frames) -> Iterator[tuple[str, float]]:
+    """Each codec, and its mean bytes per frame on the frames after those that dictionaries are trained on."""
+    training, measured = played[:N_TRAINING], played[N_TRAINING:]
+    layout = Layout(played.shape[1:], played.dtype)
+    for spec in SPECS:
+        yield spec, bytes_per_frame(codec(spec, layout), measured)
+    for spec in FITTED:
+        yield f"{spec} + dictionary", bytes_per_frame(codec(spec, layout).fit(training), measured)
+
+
+def bytes_per_frame(measured: Codec, played: Frames) -> float:
+    """Mean bytes of a stream; each one is decoded and compared first."""
+    rows = measured.layout.rows(played)
+    streams = measured.encode_batch(rows, np.empty(len(rows) * measured.bound(), np.uint8))
+    decoded = np.empty_like(rows)
+    measured.decode_batch(streams, decoded)
+    if not np.array_equal(decoded, rows):
+        raise AssertionError(f"{measured.spec} does not give back what it took")
+    return streams.nbytes / len(streams)
+
+
+def libraries() -> str:
+    """The versions that the sizes depend on."""
+    zstd = ".".join(map(str, zstandard.ZSTD_VERSION))
+    packages = " ".join(f"{name}={version(name)}" for name in ("lz4", "isal", "ale-py", "opencv-python-headless"))
+    return f"zstd={zstd} zlib={zlib.ZLIB_RUNTIME_VERSION} isa-l={isal.ISAL_VERSION} {packages}"
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".csv"), help="the CSV to write")
+    out = parser.parse_args().out
+    columns = [dict(sizes(frames(game, N_TRAINING + N_MEASURED, seed=0))) for game in GAMES]
+    table = [(spec, *(f"{column[spec]:.3f}" for column in columns)) for spec in columns[0]]
+    print(f"{'codec':24}" + "".join(f"{game:>12}" for game in GAMES))
+    for spec, *figures in table:
+        print(f"{spec:24}" + "".join(f"{figure:>12}" for figure in figures))
+    with out.open("w", newline="") as file:
+        file.write(
+            f"# bytes per frame, u8[84, 84], {N_MEASURED} frames after {N_TRAINING} for training; {libraries()}\n"
+        )
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["codec", *GAMES])
+        writer.writerows(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Writes the golden files: ``uv run python packages/obscodec-core/tests/make_golden.py``.
+
+Run it when a format is added, and never to make a failing test pass: files that are there stay as they are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from obscodec import encode
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def tensors() -> dict[str, npt.NDArray[np.generic]]:
+    """The tensors in the files, by name."""
+    import ml_dtypes
+
+    image = np.zeros((12, 16), np.uint8)
+    image[3:7, 2:9] = 87
+    image[10] = np.arange(16)
+    payload = np.array([0x7FC00001, 0xFFFFFFFF, 0x80000000, 0x3F800000], np.uint32).view(np.float32)
+    return {
+        "image": image,
+        "constant-of-70000": np.full(70_000, 7, np.uint8),
+        "nan-payloads-and-negative-zero": payload,
+        "empty": np.zeros((0, 3), np.int16),
+        "scalar": np.array(-1.5),
+        "bools": np.arange(19) % 3 == 0,
+        "complex": np.array([1 + 2j, 1 + 2j, -0.0 - 1j]),
+        "bfloat16": np.array([1.5, 1.5, -0.0], ml_dtypes.bfloat16),
+        "times": np.array(["2000-01-01", "NaT"], "datetime64[ns]"),
+        "ramp-of-uint16": np.arange(250, 270, dtype=np.uint16).reshape(10, 2),
+    }
+
+
+SPECS = {
+    "raw": ("image", "empty", "scalar", "nan-payloads-and-negative-zero", "bfloat16", "times"),
+    "rle": ("image", "constant-of-70000", "empty", "scalar", "complex", "bools", "ramp-of-uint16"),
+    "zstd:3": ("image", "empty", "times"),
+    "zstd:-5": ("image",),
+    "lz4": ("image", "empty"),
+    "lz4:9": ("image",),
+    "lz4-frame:0": ("image", "empty"),
+    "gzip:6": ("image", "empty"),
+    "gzip:0": ("image",),
+    "igzip:1": ("image",),
+    "shuffle|raw": ("nan-payloads-and-negative-zero", "complex"),
+    "bitpack|raw": ("bools",),
+    "delta|raw": ("image", "ramp-of-uint16"),
+    "rle|zstd:3": ("image",),
+    "delta|shuffle|lz4": ("ramp-of-uint16",),
+}
+
+
+def checksum(x: npt.NDArray[np.generic]) -> str:
+    """What ``golden/checksums.csv`` records, so that a change of the tensors is noticed too."""
+    return f"{x.dtype.name},{'x'.join(map(str, x.shape))},{zlib.crc32(x.tobytes()):08x}"
+
+
+def main() -> None:
+    """Write what is missing."""
+    GOLDEN.mkdir(exist_ok=True)
+    contents = tensors()
+    for spec, names in SPECS.items():
+        for name in names:
+            path = GOLDEN / f"{spec.replace('|', '+').replace(':', '')}_{name}.obsc"
+            if not path.exists():
+                path.write_bytes(encode(contents[name], spec).to_bytes())
+    lines = [f"{name},{checksum(x)}\n" for name, x in contents.items()]
+    (GOLDEN / "checksums.csv").write_text("tensor,dtype,shape,crc32\n" + "".join(lines))
+
+
+if __name__ == "__main__":
+    main()
