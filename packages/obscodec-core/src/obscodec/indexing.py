@@ -62,7 +62,7 @@ def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[i
 
 def _without_ellipsis(index: Index, ndim: int) -> list[Part]:
     parts: list[Part] = list(index) if isinstance(index, tuple) else [index]
-    parts = [np.asarray(part) if isinstance(part, (list, np.ndarray)) else part for part in parts]
+    parts = [_as_integers(part) if isinstance(part, list) else part for part in parts]
     n = sum(_n_axes(part) for part in parts)
     if n > ndim:
         raise IndexError(f"too many indices: the array has {ndim} axes, {n} are indexed")
@@ -72,6 +72,10 @@ def _without_ellipsis(index: Index, ndim: int) -> list[Part]:
     for i in at:
         parts[i : i + 1] = [slice(None)] * (ndim - n)
     return parts
+
+
+def _as_integers(part: list[int] | list[bool]) -> npt.NDArray[np.generic]:
+    return np.asarray(part) if part else np.empty(0, np.int64)  # an empty list would become floats
 
 
 def _n_axes(part: Part) -> int:

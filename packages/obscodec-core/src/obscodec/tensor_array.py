@@ -74,15 +74,24 @@ class TensorArray:
     def reshape(self, *shape: int | tuple[int, ...]) -> TensorArray:
         """A view with another shape; the axes of the items stay as they are.
 
+        Where an ndarray would give a copy, as after ``swapaxes``, this gives an array that can only be read, and only
+        until the original is assigned to.
+
         Raises:
-            ShapeError: the last axes are not those of the items, or the ids can't be viewed in this shape.
+            ShapeError: the last axes are not those of the items, or the shape has not as many items.
         """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         n_item_axes = len(self.layout.shape)
         leading, items = wanted[: len(wanted) - n_item_axes], wanted[len(wanted) - n_item_axes :]
         if items != self.layout.shape:
             raise ShapeError(f"the last axes must stay those of an item, {self.layout.shape}, got {wanted}")
-        return TensorArray(self.ids.reshape(leading), self.store)  # type: ignore[arg-type]
+        try:
+            ids = self.ids.reshape(leading)  # type: ignore[arg-type]
+        except ValueError:
+            raise ShapeError(f"{self.ids.size} items of shape {self.layout.shape} don't fit shape {wanted}") from None
+        if ids.size and not np.may_share_memory(ids, self.ids):
+            ids.flags.writeable = False
+        return TensorArray(ids, self.store)
 
     def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
         """A view with two of the axes before the items exchanged.
@@ -115,6 +124,8 @@ class TensorArray:
         return tensors[(slice(None),) * ids.ndim + of_items]
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
+        if not self.ids.flags.writeable:
+            raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
         leading, of_items = split_index(index, self.ids.ndim, self.ndim)
         old = np.array(self.ids[leading])
         shape = old.shape + self.layout.shape
@@ -147,6 +158,9 @@ class TensorArray:
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
         """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""
         array = as_dtype(np.asarray(value), self.dtype)
+        surplus = max(0, array.ndim - len(shape))
+        if array.shape[:surplus] == (1,) * surplus:
+            array = array.reshape(array.shape[surplus:])
         try:
             return np.broadcast_to(array, shape)
         except ValueError:

@@ -1,0 +1,302 @@
+import copy
+import pickle
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obscodec import DTypeError, HeapFull, Layout, ShapeError, TensorArray, TensorStore, codec
+
+LEADING, ITEM = (4, 3), (2, 5)
+SHAPE = LEADING + ITEM
+
+
+def zeros(leading=LEADING, item=ITEM, dtype="i2", spec="zstd:1", **options) -> TensorArray:
+    n_slots = 2 * int(np.prod(leading))  # a tensor is stored before the one that it replaces is dropped
+    return TensorArray.zeros(leading, TensorStore(codec(spec, Layout(item, dtype)), n_slots, **options))
+
+
+def filled(**options) -> tuple[TensorArray, np.ndarray]:
+    array = zeros(**options)
+    model = np.arange(np.prod(SHAPE)).reshape(SHAPE).astype(array.dtype)
+    array[...] = model
+    return array, model
+
+
+def assert_no_leak(array: TensorArray) -> None:
+    assert array.store.stats().n_tensors == np.count_nonzero(array.ids)
+
+
+def one_axis(n: int, basic: bool) -> st.SearchStrategy:
+    """Indices of one axis; out of range now and then."""
+    position = st.integers(-n - 1 if n > 3 else -n, n - 1)
+    bound = st.none() | st.integers(-n - 1, n + 1)
+    slices = st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, -1]))
+    if basic:
+        return st.one_of(position, position.map(np.int64), slices)
+    positions = st.lists(position, max_size=5)
+    masks = st.lists(st.booleans(), min_size=n, max_size=n)
+    return st.one_of(positions, positions.map(lambda p: np.array(p, np.int32)), masks.map(np.array), masks, slices)
+
+
+@st.composite
+def indices(draw) -> object:
+    if draw(st.integers(0, 9)) == 0:
+        mask = draw(st.lists(st.booleans(), min_size=12, max_size=12))
+        return np.array(mask).reshape(LEADING)
+    n_axes = draw(st.integers(0, len(SHAPE)))
+    n_advanced = draw(st.integers(0, 2))
+    parts = [draw(one_axis(n, basic=axis >= n_advanced)) for axis, n in enumerate(SHAPE[:n_axes])]
+    if draw(st.booleans()):
+        parts.insert(draw(st.integers(0, len(parts))), draw(st.sampled_from([None, Ellipsis])))
+    if len(parts) == 1 and draw(st.booleans()):
+        return parts[0]
+    return tuple(parts)
+
+
+@st.composite
+def values(draw, shape: tuple[int, ...]) -> np.ndarray | int:
+    """Something that broadcasts to ``shape``."""
+    if draw(st.booleans()):
+        return draw(st.integers(-100, 100))
+    kept = shape[draw(st.integers(0, len(shape))) :]
+    axes = tuple(1 if draw(st.integers(0, 3)) == 0 else n for n in kept)
+    if len(axes) == len(shape) and draw(st.booleans()):
+        axes = (1, *axes)
+    seed = draw(st.integers(0, 1000))
+    return np.random.default_rng(seed).integers(-100, 100, size=axes).astype(draw(st.sampled_from(["i2", "i8", ">i4"])))
+
+
+class ArrayEqualsNdarray(RuleBasedStateMachine):
+    @initialize(spec=st.sampled_from(["raw", "zstd:1"]))
+    def make(self, spec):
+        self.array = zeros(spec=spec)
+        self.model = np.zeros(SHAPE, np.int16)
+
+    @rule(index=indices())
+    def read(self, index):
+        try:
+            expected = self.model[index]
+        except IndexError:
+            with pytest.raises(IndexError):
+                self.array[index]
+            return
+        try:
+            read = self.array[index]
+        except IndexError as error:
+            assume("is not supported" not in str(error))
+            raise
+        assert read.dtype == expected.dtype
+        np.testing.assert_array_equal(read, expected, strict=True)
+
+    @rule(index=indices(), data=st.data())
+    def write(self, index, data):
+        try:
+            shape = self.model[index].shape
+        except IndexError:
+            with pytest.raises(IndexError):
+                self.array[index] = 1
+            return
+        value = data.draw(values(shape))
+        try:
+            self.array[index] = value
+        except IndexError as error:
+            assume("is not supported" not in str(error))
+            raise
+        self.model[index] = value
+
+    @rule(index=indices())
+    def refuse_a_shape(self, index):
+        value = np.ones((7, 7, 7))
+        with pytest.raises((ShapeError, IndexError)):
+            self.array[index] = value
+
+    @rule(rebuild=st.sampled_from([lambda array: pickle.loads(pickle.dumps(array)), copy.deepcopy]))
+    def rebuild(self, rebuild):
+        self.array = rebuild(self.array)
+
+    @invariant()
+    def equal(self):
+        np.testing.assert_array_equal(self.array[:], self.model, strict=True)
+        assert_no_leak(self.array)
+
+
+TestArrayEqualsNdarray = ArrayEqualsNdarray.TestCase
+TestArrayEqualsNdarray.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+
+
+def test_it_has_the_attributes_of_the_ndarray():
+    array, model = filled()
+    for name in ("shape", "dtype", "ndim", "nbytes"):
+        assert getattr(array, name) == getattr(model, name)
+    assert len(array) == len(model)
+    np.testing.assert_array_equal(np.stack(list(array)), model)
+
+
+VIEWS = [
+    lambda a: a.swapaxes(0, 1),
+    lambda a: a.swapaxes(-4, 1),
+    lambda a: a.transpose(1, 0, 2, 3),
+    lambda a: a.reshape(12, *ITEM),
+    lambda a: a.reshape((2, 2, 3, *ITEM)),
+    lambda a: a.reshape(-1, *ITEM),
+    lambda a: a.reshape(2, -1, 3, *ITEM).swapaxes(0, 2),
+]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_write_through(view):
+    array, model = filled()
+    np.testing.assert_array_equal(view(array)[:], view(model), strict=True)
+    view(array)[1] = 7
+    view(model)[1] = 7
+    view(array)[0, ..., 3] = -1
+    view(model)[0, ..., 3] = -1
+    np.testing.assert_array_equal(array[:], model)
+    assert_no_leak(array)
+
+
+def test_a_reshape_that_is_no_view_can_only_be_read():
+    """As in Stable-Baselines3's ``swap_and_flatten``; writing to it would drop tensors that the original still has."""
+    array, model = filled()
+    flat = array.swapaxes(0, 1).reshape(12, *ITEM)
+    np.testing.assert_array_equal(flat[:], model.swapaxes(0, 1).reshape(12, *ITEM))
+    text = r"^this array can only be read: reshape could not make a view, assign to the original$"
+    for copied in (flat, flat.reshape(4, 3, *ITEM)):
+        with pytest.raises(ValueError, match=text):
+            copied[0] = 1
+    np.testing.assert_array_equal(array[:], model)
+    assert_no_leak(array)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda a: a.swapaxes(0, 2), "axis 2 is not one of the 2 axes before the items of shape (4, 3, 2, 5)"),
+        (lambda a: a.swapaxes(-1, 0), "axis -1 is not one of the 2 axes before the items of shape (4, 3, 2, 5)"),
+        (lambda a: a.transpose(0, 1, 3, 2), "the axes of the items, (2, 3), must stay last, got (0, 1, 3, 2)"),
+        (lambda a: a.transpose(), "the axes of the items, (2, 3), must stay last, got ()"),
+        (lambda a: a.reshape(-1), "the last axes must stay those of an item, (2, 5), got (-1,)"),
+        (lambda a: a.reshape(5, *ITEM), "12 items of shape (2, 5) don't fit shape (5, 2, 5)"),
+        (lambda a: a.reshape(12, 10), "the last axes must stay those of an item, (2, 5), got (12, 10)"),
+    ],
+)
+def test_the_axes_of_items_stay_as_they_are(call, text):
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        call(zeros())
+
+
+def test_an_array_is_not_decoded_as_a_whole_by_accident():
+    text = (
+        "a TensorArray of 240 bytes is not decoded as a whole by accident: index it, as in array[:100], "
+        "or array[:] for all"
+    )
+    for convert in (np.asarray, np.array, np.ascontiguousarray, np.sum):
+        with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+            convert(zeros())
+
+
+def test_indices_across_the_border_are_refused():
+    text = (
+        "an index that combines arrays or integers of the axes before the items with those of the items is not "
+        "supported: read the items first, as in array[...][...]"
+    )
+    array, model = filled()
+    for index in (([0, 1], 0, 0), (0, 0, [0, 1]), (slice(None), [0, 1], 1), np.ones(SHAPE, bool)):
+        with pytest.raises(IndexError, match=f"^{re.escape(text)}$"):
+            array[index]
+        with pytest.raises(IndexError, match=f"^{re.escape(text)}$"):
+            array[index] = 1
+    np.testing.assert_array_equal(array[:], model)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("u1", np.array(256)),
+        ("u1", np.array(-1)),
+        ("u1", np.array(0.5)),
+        ("u1", np.array(np.nan)),
+        ("u1", np.array(1 + 1j)),
+        ("u1", np.array("a")),
+        ("u1", np.array(None)),
+        ("?", np.array(2)),
+        ("f4", np.array(2**24 + 1)),
+        ("f8", np.array(2**53 + 1)),
+        ("i8", np.array(2**63, np.uint64)),
+        ("u8", np.array(-1)),
+        ("f4", np.array(1j)),
+        ("M8[s]", np.array(1500, "M8[ms]")),
+        ("i8", np.array(0, "M8[s]")),
+    ],
+)
+def test_a_value_that_would_change_is_refused(dtype, value):
+    array = zeros(dtype=dtype)
+    array[1] = np.zeros(ITEM, dtype)
+    before = array[:].tobytes(), array.store.stats()
+    text = (
+        f"values of dtype {value.dtype} would be changed by dtype {array.dtype}: cast them yourself, "
+        "or use a dtype that can hold them"
+    )
+    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
+        array[0, 0] = value
+    assert (array[:].tobytes(), array.store.stats()) == before
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("u1", np.array(255.0)),
+        ("f4", np.array(0.1)),
+        ("f2", np.array(0.1, np.float32)),
+        ("c8", np.array(0.1 + 0.1j)),
+        ("f4", np.array(2**24)),
+        ("f4", np.array(True)),
+        ("f8", np.array(np.nan, np.float32)),
+        ("M8[ms]", np.array(1, "M8[s]")),
+        ("M8[ms]", np.array("NaT", "M8[s]")),
+        ("i2", np.array(-3, ">i8")),
+    ],
+)
+def test_a_value_that_fits_is_stored_as_numpy_does(dtype, value):
+    array, model = zeros(dtype=dtype), np.zeros(SHAPE, dtype)
+    array[1:3] = value
+    model[1:3] = value
+    assert array[:].tobytes() == model.tobytes()
+
+
+def test_a_full_store_changes_nothing():
+    array = zeros(leading=(100,), item=(64, 64), dtype="u1", spec="raw", max_bytes=300_000)
+    array[:50] = 7
+    before = array[:], array.ids.copy()
+    with pytest.raises(HeapFull):
+        array[40:] = np.ones((60, 64, 64), np.uint8)
+    np.testing.assert_array_equal(array[:], before[0])
+    np.testing.assert_array_equal(array.ids, before[1])
+    assert_no_leak(array)
+
+
+@given(st.lists(st.integers(-4, 3), min_size=1, max_size=20))
+@settings(deadline=None)
+def test_of_two_values_for_one_item_the_last_stays(where):
+    array, model = filled()
+    value = np.arange(len(where), dtype=np.int16)[:, None, None, None]
+    array[where] = value
+    model[where] = value
+    np.testing.assert_array_equal(array[:], model)
+    assert_no_leak(array)
+
+
+def test_items_of_no_axes():
+    array = zeros(leading=(5,), item=(), dtype="f4")
+    array[[1, 3]] = [1.5, 2.5]
+    np.testing.assert_array_equal(array[:], np.array([0, 1.5, 0, 2.5, 0], np.float32), strict=True)
+    assert array[3].shape == ()
+
+
+def test_a_new_array_of_a_million_items_takes_no_memory():
+    array = zeros(leading=(1_000_000,), item=(84, 84), dtype="u1")
+    assert array.nbytes == 7_056_000_000
+    assert array.store.stats().total_bytes == 0
