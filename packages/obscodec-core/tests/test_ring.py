@@ -1,0 +1,307 @@
+import copy
+import pickle
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from atari_frames import frames
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obscodec import DTypeError, Field, FieldError, HeapFull, RingBuffer, ShapeError, SlotError, SpecError
+
+FIELDS = {
+    "frame": Field((3, 2), np.uint8, "zstd:1"),
+    "state": Field((2,), np.float32),
+    "action": Field((), np.int64),
+    "done": Field((), np.bool_),
+}
+STACK = {"frame": 4, "state": 2}
+
+
+class ListOfSteps:
+    """What a ring buffer is, written down naively: a list of steps, and loops."""
+
+    def __init__(self, capacity: int, n_envs: int) -> None:
+        self.capacity, self.n_envs = capacity, n_envs
+        self.steps: list[dict[str, np.ndarray]] = []
+
+    def append(self, **values: np.ndarray) -> None:
+        self.steps = [*self.steps, values][-self.capacity :]
+
+    def at(self, name: str, time: int, env: int) -> np.ndarray:
+        if name not in STACK:
+            return self.steps[time][name][env]
+        stacked = [self.steps[time][name][env]]
+        while len(stacked) < STACK[name]:
+            time -= 1
+            if time < 0 or self.steps[time]["done"][env]:
+                break
+            stacked.insert(0, self.steps[time][name][env])
+        missing = [np.zeros_like(stacked[0])] * (STACK[name] - len(stacked))
+        return np.stack(missing + stacked)
+
+    def everything(self, name: str) -> np.ndarray:
+        """``[len, n_envs, ...]``."""
+        times, envs = range(len(self.steps)), range(self.n_envs)
+        return np.stack([np.stack([self.at(name, time, env) for env in envs]) for time in times])
+
+
+def random_step(rng: np.random.Generator, n_envs: int) -> dict[str, np.ndarray]:
+    return {
+        "frame": rng.integers(256, size=(n_envs, 3, 2), dtype=np.uint8),
+        "state": rng.normal(size=(n_envs, 2)).astype(np.float32),
+        "action": rng.integers(10, size=n_envs),
+        "done": rng.random(n_envs) < 0.2,
+    }
+
+
+def both(capacity: int, n_envs: int, n_steps: int, seed: int = 0) -> tuple[RingBuffer, ListOfSteps]:
+    buffer = RingBuffer(capacity, FIELDS, n_envs, stack=STACK, episode_end="done")
+    model = ListOfSteps(capacity, n_envs)
+    rng = np.random.default_rng(seed)
+    for _ in range(n_steps):
+        step = random_step(rng, n_envs)
+        buffer.append(**step)
+        model.append(**step)
+    return buffer, model
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], strict=True)
+
+
+SMALL = {
+    "capacity": st.integers(1, 9),
+    "n_envs": st.sampled_from([1, 3]),
+    "n_steps": st.integers(1, 25),
+    "seed": st.integers(0, 1000),
+}
+
+
+@given(**SMALL)
+@settings(deadline=None)
+def test_it_holds_the_last_steps_and_stacks_them_within_episodes(capacity, n_envs, n_steps, seed):
+    buffer, model = both(capacity, n_envs, n_steps, seed)
+    assert len(buffer) == len(model.steps)
+    assert_same(buffer[:], {name: model.everything(name) for name in FIELDS})
+
+
+@given(**SMALL, batch=st.integers(0, 40))
+@settings(deadline=None)
+def test_a_sample_is_steps_at_uniform_times_of_uniform_environments(capacity, n_envs, n_steps, seed, batch):
+    buffer, model = both(capacity, n_envs, n_steps, seed)
+    sample = buffer.sample(batch, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    times, envs = rng.integers(len(buffer), size=batch), rng.integers(n_envs, size=batch)
+    assert_same(sample, {name: model.everything(name)[times, envs] for name in FIELDS})
+
+
+def test_a_sample_reaches_every_step_of_every_environment():
+    buffer, _ = both(5, 3, 12)
+    for i in range(5):
+        buffer.append(**random_step(np.random.default_rng(0), 3) | {"action": np.arange(3 * i, 3 * i + 3)})
+    counts = np.bincount(buffer.sample(15_000, np.random.default_rng(0))["action"])
+    assert len(counts) == 15
+    assert counts.min() > 850
+    assert counts.max() < 1150
+
+
+INDICES = [
+    0,
+    -1,
+    np.int64(3),
+    slice(None),
+    slice(-3, None),
+    slice(None, None, -2),
+    [0, -1, 2, 2],
+    np.array([[1, 2], [3, 0]]),
+    np.arange(7) % 2 == 0,
+    [],
+    (2, 1),
+    (-1, slice(None)),
+    (slice(1, 4), 2),
+    ([0, 3], [1, 2]),
+    (slice(None), [2, 0]),
+    np.eye(7, 3, dtype=bool),
+    ...,
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_an_index_selects_times_and_environments_as_numpy_does(index):
+    buffer, model = both(7, 3, 17)
+    assert_same(buffer[index], {name: model.everything(name)[index] for name in FIELDS})
+
+
+@pytest.mark.parametrize("index", [7, -8, (0, 3), [0, 7], (0, 0, 0), "frame", 1.0])
+def test_an_index_outside_is_refused(index):
+    buffer, _ = both(7, 3, 17)
+    with pytest.raises(SlotError, match=r"^7 steps of 3 environments are stored: "):
+        buffer[index]
+
+
+def test_iteration_goes_from_the_oldest_to_the_newest():
+    buffer, model = both(7, 1, 17)
+    assert [step["action"].item() for step in buffer] == [step["action"].item() for step in model.steps]
+
+
+def test_one_environment_needs_no_axis_and_numbers_need_no_array():
+    fields = {**FIELDS, "reward": Field((), np.float32)}
+    short, full = (RingBuffer(5, fields) for _ in range(2))
+    for i in range(7):
+        step = random_step(np.random.default_rng(i), 1)
+        full.append(**step, reward=np.array([0.1 * i]))
+        short.append(frame=step["frame"][0], state=step["state"][0].tolist(), action=int(step["action"][0]),
+                     done=bool(step["done"][0]), reward=0.1 * i)  # fmt: skip
+    assert_same(short[:], full[:])
+
+
+def test_what_was_appended_and_what_was_read_is_a_copy():
+    buffer = RingBuffer(5, FIELDS)
+    step = random_step(np.random.default_rng(0), 1)
+    buffer.append(**step)
+    expected = copy.deepcopy(step)
+    for array in [*step.values(), *buffer[-1].values(), *buffer.sample(1).values()]:
+        array[...] = 1
+    assert_same(buffer[-1], expected)
+
+
+def test_samples_go_through_convert():
+    buffer, _ = both(7, 3, 17)
+    plain = buffer.sample(20, np.random.default_rng(0))
+    converted = buffer.sample(20, np.random.default_rng(0), convert=lambda array: (array.shape, array.tobytes()))
+    assert converted == {name: (array.shape, array.tobytes()) for name, array in plain.items()}
+
+
+@pytest.mark.parametrize("spec", [None, "zstd:1"])
+def test_extended_dtypes_keep_their_bits(spec):
+    bits = np.arange(2**16, dtype=np.uint16).reshape(1, 256, 256)
+    buffer = RingBuffer(2, {"x": Field((256, 256), ml_dtypes.bfloat16, spec)})
+    buffer.append(x=bits.view(ml_dtypes.bfloat16))
+    np.testing.assert_array_equal(buffer[0]["x"].view(np.uint16), bits)
+    as_integers = buffer.sample(3, convert=lambda array: array.view(np.int16))["x"]
+    assert as_integers.dtype == np.int16
+
+
+@pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
+def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
+    buffer, model = both(7, 3, 17)
+    rebuilt = rebuild(buffer)
+    before = buffer[:]
+    step = random_step(np.random.default_rng(99), 3)
+    rebuilt.append(**step)
+    assert_same(buffer[:], before)
+    model.append(**step)
+    assert_same(rebuilt[:], {name: model.everything(name) for name in FIELDS})
+
+
+def test_statistics_are_the_sum_of_the_fields():
+    played = frames("Pong", 400, seed=0)
+    fields = {"frame": Field((84, 84), np.uint8, "zstd:1"), "reward": Field((), np.float32)}
+    buffer = RingBuffer(300, fields)
+    assert buffer.stats().total_bytes == 0
+    assert buffer.stats().ratio == 1.0
+    for frame in played:
+        buffer.append(frame=frame, reward=0.0)
+    stats = buffer.stats()
+    assert stats.fields["frame"].n_tensors == 300
+    assert stats.fields["reward"] == 300 * 4
+    assert stats.raw_bytes == 300 * (84 * 84 + 4)
+    ids_bytes = 300 * 8
+    assert stats.total_bytes == stats.fields["frame"].total_bytes + 300 * 4 + ids_bytes
+    assert stats.ratio == stats.raw_bytes / stats.total_bytes > 10
+
+
+GOOD = random_step(np.random.default_rng(1), 3)
+CAST = "cast them yourself, or use a dtype that can hold them"
+REFUSED_STEPS = [
+    ({"extra": 1}, FieldError,
+     "a step has the fields frame, state, action, done, got frame, state, action, done, extra"),
+    ({"action": np.array([None] * 3)}, DTypeError,
+     f"field 'action': values of dtype object would be changed by dtype int64: {CAST}"),
+    ({"action": np.array([0, 1, 0.5])}, DTypeError,
+     f"field 'action': values of dtype float64 would be changed by dtype int64: {CAST}"),
+    ({"frame": GOOD["frame"][:2]}, ShapeError, "field 'frame': expected shape (3, 3, 2), got (2, 3, 2)"),
+    ({"frame": GOOD["frame"][0]}, ShapeError, "field 'frame': expected shape (3, 3, 2), got (3, 2)"),
+    ({"done": True}, ShapeError, "field 'done': expected shape (3,), got ()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "error", "text"), REFUSED_STEPS)
+def test_a_refused_step_changes_nothing(change, error, text):
+    buffer, model = both(7, 3, 17)
+    stats = buffer.stats()
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        buffer.append(**GOOD | change)
+    assert_same(buffer[:], {name: model.everything(name) for name in FIELDS})
+    assert buffer.stats() == stats
+
+
+def test_a_missing_field_is_refused():
+    with pytest.raises(FieldError, match=r"^a step has the fields frame, state, action, done, got none$"):
+        RingBuffer(5, FIELDS).append()
+
+
+def test_a_field_without_room_leaves_all_fields_as_they_were():
+    fields = {
+        "number": Field((), np.int64),
+        "before": Field((1000,), np.uint8, "raw"),
+        "full": Field((1000,), np.uint8, "raw", max_bytes=4096),
+        "after": Field((1000,), np.uint8, "raw"),
+    }
+    buffer = RingBuffer(10, fields)
+    for i in range(4):
+        buffer.append(number=i, **dict.fromkeys(["before", "full", "after"], np.full(1000, i, np.uint8)))
+    before, stats = buffer[:], buffer.stats()
+    text = (
+        "1000 bytes do not fit: the heap has reserved 4096 bytes for 4000 live ones, max_bytes is 4096: "
+        "free slots, or allow more"
+    )
+    for _ in range(30):  # more often than there are slots
+        with pytest.raises(HeapFull, match=f"^{text}$"):
+            buffer.append(number=9, **dict.fromkeys(["before", "full", "after"], np.full(1000, 9, np.uint8)))
+    assert_same(buffer[:], before)
+    assert buffer.stats().fields["before"].n_tensors == stats.fields["before"].n_tensors == 4
+
+
+REFUSED_BUFFERS = [
+    ({"capacity": 0}, ShapeError, "capacity must be 1 or more, got 0"),
+    ({"n_envs": 0}, ShapeError, "n_envs must be 1 or more, got 0"),
+    ({"stack": {"frame": 0}}, ShapeError, "stack of 'frame' must be 1 or more, got 0"),
+    ({"fields": {}}, FieldError, "a buffer has one field or more, got none"),
+    ({"stack": {"pixels": 4}}, FieldError, "no field is named 'pixels', there are frame, state, action, done"),
+    ({"episode_end": "end"}, FieldError, "no field is named 'end', there are frame, state, action, done"),
+    ({"episode_end": None}, FieldError,
+     "stacks need episode_end, the boolean field that is true in the last step of an episode"),
+    ({"episode_end": "action"}, DTypeError, "episode_end takes a field bool[], 'action' is int64[]"),
+    ({"fields": {**FIELDS, "x": Field((), object)}}, DTypeError,
+     "dtype object can't be stored; allowed are bool, integers, floats, complex, datetime64, timedelta64, bfloat16 and "
+     "float8: convert the array, or leave it uncompressed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "error", "text"), REFUSED_BUFFERS)
+def test_a_constructor_refuses_what_it_can_know(change, error, text):
+    arguments = {"capacity": 5, "fields": FIELDS, "stack": {"frame": 4}, "episode_end": "done"}
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        RingBuffer(**arguments | change)
+
+
+def test_a_field_with_an_unknown_codec_is_refused():
+    with pytest.raises(SpecError, match=r"^no codec is named 'zst' \(in spec 'zst'\), there are "):
+        RingBuffer(5, {"frame": Field((84, 84), np.uint8, "zst")})
+
+
+def test_an_empty_buffer_has_no_samples():
+    buffer = RingBuffer(5, FIELDS)
+    with pytest.raises(SlotError, match=r"^the buffer is empty: append a step before you sample$"):
+        buffer.sample(3)
+    assert buffer[:]["frame"].shape == (0, 1, 3, 2)
+
+
+def test_a_buffer_of_a_million_frames_is_made_without_memory():
+    buffer = RingBuffer(1_000_000, {"frame": Field((84, 84), np.uint8, "zstd:1")})
+    assert buffer.stats().total_bytes == 0
