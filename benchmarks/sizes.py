@@ -90,9 +90,8 @@ def main() -> None:
     for spec, *figures in table:
         print(f"{spec:24}" + "".join(f"{figure:>12}" for figure in figures))
     with out.open("w", newline="") as file:
-        file.write(
-            f"# bytes per frame, u8[84, 84], {N_MEASURED} frames after {N_TRAINING} for training; {libraries()}\n"
-        )
+        file.write(f"# bytes per frame of u8[84, 84]: {N_MEASURED} frames, after {N_TRAINING} for dictionaries\n")
+        file.write(f"# {libraries()}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["codec", *GAMES])
         writer.writerows(table)

@@ -5,12 +5,13 @@ Run it when a format is added, and never to make a failing test pass: files that
 
 from __future__ import annotations
 
+import json
 import zlib
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import encode
+from obscodec import Layout, codec, encode
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,15 +62,27 @@ def checksum(x: npt.NDArray[np.generic]) -> str:
     return f"{x.dtype.name},{'x'.join(map(str, x.shape))},{zlib.crc32(x.tobytes()):08x}"
 
 
+def write_fitted(image: npt.NDArray[np.generic]) -> None:
+    """A stream with a dictionary, and the config of the codec that reads it."""
+    path = GOLDEN / "zstd=3+dictionary_image.json"
+    if path.exists():
+        return
+    samples = np.stack([np.roll(image, i, axis=(0, 1)) for i in range(100)])
+    fitted = codec("zstd:3", Layout.of(image)).fit(samples)
+    path.write_text(json.dumps(fitted.config()) + "\n")
+    path.with_suffix(".obsc").write_bytes(fitted.encode(image).to_bytes())
+
+
 def main() -> None:
     """Write what is missing."""
     GOLDEN.mkdir(exist_ok=True)
     contents = tensors()
     for spec, names in SPECS.items():
         for name in names:
-            path = GOLDEN / f"{spec.replace('|', '+').replace(':', '')}_{name}.obsc"
+            path = GOLDEN / f"{spec.replace('|', '+').replace(':', '=')}_{name}.obsc"
             if not path.exists():
                 path.write_bytes(encode(contents[name], spec).to_bytes())
+    write_fitted(contents["image"])
     lines = [f"{name},{checksum(x)}\n" for name, x in contents.items()]
     (GOLDEN / "checksums.csv").write_text("tensor,dtype,shape,crc32\n" + "".join(lines))
 

@@ -93,12 +93,16 @@ def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
         ``ml_dtypes``.
 
     Raises:
-        DTypeError: the array is in the memory of another device, or of a dtype that has no numpy equivalent.
+        DTypeError: the array is in the memory of another device, of a dtype that has no numpy equivalent, or its owner
+            does not give it away.
     """
-    device, _ = x.__dlpack_device__()
-    if int(device) not in _CPU_DEVICES:
-        raise DTypeError(f"array lies in the memory of DLPack device type {int(device)}, copy it to the CPU first")
-    capsule = _capsule(x)
+    try:
+        device, _ = x.__dlpack_device__()
+        if int(device) not in _CPU_DEVICES:
+            raise DTypeError(f"array lies in the memory of DLPack device type {int(device)}, copy it to the CPU first")
+        capsule = _capsule(x)
+    except (BufferError, ValueError) as error:
+        raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
     read_only = False
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))

@@ -1,0 +1,87 @@
+"""torch tensors go in and come out, though the core does not know torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from obscodec import DTypeError, ShapeError, decode, encode
+
+INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
+FLOATS = [torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bfloat16]
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz]
+SPECS = ["raw", "rle", "zstd:3", "shuffle|lz4"]
+
+
+def noise(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Any bits, NaN payloads among them."""
+    drawn = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (*shape, dtype.itemsize), np.uint8))
+    return drawn[..., 0] < 128 if dtype == torch.bool else drawn.view(dtype).squeeze(-1)
+
+
+def bits(x: torch.Tensor) -> bytes:
+    return x.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if x.numel() else b""
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("dtype", INTEGERS + UNSIGNED + FLOATS + FLOAT8, ids=str)
+def test_a_tensor_keeps_its_bits(dtype: torch.dtype, spec: str) -> None:
+    x = noise(dtype, 4, 6)
+    encoded = encode(x, spec)
+    assert encoded.layout.shape == (4, 6)
+    assert decode(encoded).tobytes() == bits(x)
+    out = torch.zeros(4, 6, dtype=dtype)
+    decode(encoded, out)
+    assert bits(out) == bits(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16, torch.float8_e5m2], ids=str)
+def test_any_strides(dtype: torch.dtype) -> None:
+    x = noise(dtype, 4, 6, 5)
+    for view in (x.permute(2, 0, 1), x[:, ::2], x[1, 2, 3], x[:0], x[:, 1:2].expand(4, 7, 5)):
+        assert decode(encode(view, "zstd")).tobytes() == bits(view)
+        assert encode(view, "rle").layout.shape == tuple(view.shape)
+
+
+def test_out_with_gaps_is_filled() -> None:
+    x = noise(torch.bfloat16, 3, 4)
+    memory = torch.zeros(3, 8, dtype=torch.bfloat16)
+    decode(encode(x, "zstd"), memory[:, ::2])
+    assert bits(memory[:, ::2]) == bits(x)
+    assert not memory[:, 1::2].any()
+
+
+def test_out_of_another_layout_is_refused() -> None:
+    encoded = encode(torch.zeros(3, dtype=torch.bfloat16), "raw")
+    with pytest.raises(DTypeError) as wrong_dtype:
+        decode(encoded, torch.zeros(3, dtype=torch.float16))
+    assert str(wrong_dtype.value) == "out has dtype float16, the codec is for bfloat16"
+    with pytest.raises(ShapeError) as wrong_shape:
+        decode(encoded, torch.zeros(4, dtype=torch.bfloat16))
+    assert str(wrong_shape.value) == "out has shape (4,), the codec is for (3,)"
+
+
+def test_a_decoded_array_becomes_a_tensor_without_a_copy() -> None:
+    x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    decoded = decode(encode(x, "lz4"))
+    assert torch.equal(torch.from_numpy(decoded), x)
+
+
+def test_a_tensor_that_is_freed_was_read_before() -> None:
+    encoded = [encode(torch.full((1000,), i, dtype=torch.int32), "rle") for i in range(50)]
+    assert [int(decode(e)[0]) for e in encoded] == list(range(50))
+
+
+def test_a_tensor_that_is_no_memory_is_refused() -> None:
+    with pytest.raises(DTypeError) as caught:
+        encode(torch.zeros(3, device="meta"), "raw")
+    assert str(caught.value) == "Tensor can't be read by DLPack: Unknown device type meta for Dlpack"
+
+
+def test_a_tensor_that_needs_gradients() -> None:
+    with pytest.raises(DTypeError) as caught:
+        encode(torch.nn.Parameter(torch.zeros(3)), "raw")
+    assert str(caught.value) == (
+        "Parameter can't be read by DLPack: Can't export tensors that require gradient, use tensor.detach()"
+    )
