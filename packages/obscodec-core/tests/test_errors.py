@@ -30,7 +30,7 @@ from obscodec import (
 
 FOUR = Layout((4,), "uint8")
 X = np.arange(4, dtype=np.uint8)
-NAMES = "bitpack, delta, gzip, igzip, lz4, lz4-frame, raw, rle, shuffle, zstd"
+NAMES = ", ".join(obscodec.available())
 DTYPES = "allowed are bool, integers, floats, complex, datetime64, timedelta64, bfloat16 and float8"
 NO_ARRAY = "expected a numpy array, or an object with __dlpack__ or the buffer protocol, got"
 CONVERT = "convert it first, as in numpy.asarray(x, dtype=...)"
