@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import obscodec
 import torch as th
@@ -72,11 +74,63 @@ class CompressedReplayBuffer(ReplayBuffer):
         """Where the observations are, None if they are not compressed; its ``stats()`` tells their memory."""
         return self.observations.store if isinstance(self.observations, obscodec.TensorArray) else None
 
+    def add(
+        self,
+        obs: np.ndarray,
+        next_obs: np.ndarray,
+        action: np.ndarray,
+        reward: np.ndarray,
+        done: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Store one transition of each environment. A refused call changes nothing.
+
+        Raises:
+            ShapeError: an observation has another shape than the space.
+            DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
+        """
+        # SB3's add stores the observations before it looks at the next ones, the rewards and the infos.
+        steps = [self.pos]
+        if self.optimize_memory_usage and self.buffer_size > 1:
+            steps.append((self.pos + 1) % self.buffer_size)
+        overwritten = [self._take_out(array, steps) for array in self._arrays()]
+        try:
+            super().add(obs, next_obs, action, reward, done, infos)
+        except BaseException:
+            for array, before in zip(self._arrays(), overwritten, strict=True):
+                self._put_back(array, steps, before)
+            raise
+        for array, before in zip(self._arrays(), overwritten, strict=True):
+            if isinstance(array, obscodec.TensorArray):
+                array.store.release(before.reshape(-1))
+
+    def _arrays(self) -> list[np.ndarray | obscodec.TensorArray]:
+        observations = (
+            [self.observations] if self.optimize_memory_usage else [self.observations, self.next_observations]
+        )
+        return [*observations, self.actions, self.rewards, self.dones, self.timeouts]
+
+    @staticmethod
+    def _take_out(array: np.ndarray | obscodec.TensorArray, steps: list[int]) -> np.ndarray:
+        """What ``array`` has at ``steps``; tensors go out of the array, so that overwriting does not drop them."""
+        if isinstance(array, np.ndarray):
+            return array[steps]
+        ids = array.ids[steps]
+        array.ids[steps] = 0
+        return ids
+
+    @staticmethod
+    def _put_back(array: np.ndarray | obscodec.TensorArray, steps: list[int], before: np.ndarray) -> None:
+        if isinstance(array, np.ndarray):
+            array[steps] = before
+        else:
+            array.store.release(array.ids[steps].reshape(-1))
+            array.ids[steps] = before
+
     def _compress_observations(self, codec: obscodec.Codec, threads: int | None) -> None:
         shape = (self.buffer_size, self.n_envs)
         n_arrays = 1 if self.optimize_memory_usage else 2
-        # a step is stored before the one that it overwrites is dropped
-        n_slots = n_arrays * self.buffer_size * self.n_envs + self.n_envs
+        n_slots = (n_arrays * self.buffer_size + 2) * self.n_envs  # what add overwrites is dropped when it has ended
         store = obscodec.TensorStore(codec, n_slots, threads=threads)
         self.observations = obscodec.TensorArray.zeros(shape, store)
         if not self.optimize_memory_usage:

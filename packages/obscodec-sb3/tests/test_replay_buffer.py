@@ -1,0 +1,265 @@
+"""CompressedReplayBuffer gives what ReplayBuffer gives."""
+
+import copy
+import pickle
+import re
+
+import numpy as np
+import obscodec
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obscodec_sb3 import CompressedReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+SPACES = {
+    "channel-first images": spaces.Box(0, 255, (4, 12, 12), np.uint8),
+    "channel-last images": spaces.Box(0, 255, (12, 12, 3), np.uint8),
+    "float images": spaces.Box(-np.inf, np.inf, (1, 20, 20), np.float32),
+    "float64 vectors": spaces.Box(-np.inf, np.inf, (5,), np.float64),
+    "float32 vectors": spaces.Box(-np.inf, np.inf, (5,), np.float32),
+    "discrete": spaces.Discrete(9),
+    "multi-discrete": spaces.MultiDiscrete([3, 4]),
+    "multi-binary": spaces.MultiBinary(6),
+}
+ACTIONS = {"discrete": spaces.Discrete(4), "continuous": spaces.Box(-1, 1, (2,), np.float32)}
+Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict[str, object]]]
+
+
+def random_observation(space: spaces.Space, n_envs: int, rng: np.random.Generator) -> np.ndarray:
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+        return rng.integers(256, size=(n_envs, *space.shape), dtype=np.uint8)
+    if isinstance(space, spaces.Box):
+        return rng.normal(size=(n_envs, *space.shape))  # float64, as environments often give it
+    if isinstance(space, spaces.Discrete):
+        return rng.integers(space.n, size=n_envs)
+    return rng.integers(2, size=(n_envs, *space.shape)).astype(space.dtype)
+
+
+def random_steps(space: spaces.Space, action_space: spaces.Space, n_envs: int, n: int, seed: int) -> list[Step]:
+    rng = np.random.default_rng(seed)
+    steps = []
+    obs = random_observation(space, n_envs, rng)
+    for _ in range(n):
+        next_obs = random_observation(space, n_envs, rng)
+        discrete = isinstance(action_space, spaces.Discrete)
+        action = rng.integers(4, size=n_envs) if discrete else rng.normal(size=(n_envs, 2)).astype(np.float32)
+        done = rng.random(n_envs) < 0.2
+        infos = [{"TimeLimit.truncated": True, "terminal_observation": obs} if rng.random() < 0.3 else {} for _ in done]
+        steps.append((obs, next_obs, action, rng.normal(size=n_envs), done, infos))
+        obs = next_obs
+    return steps
+
+
+def both(
+    space: spaces.Space,
+    buffer_size: int,
+    n_envs: int = 1,
+    *,
+    action_space: spaces.Space = ACTIONS["discrete"],
+    codec: str = "zstd:1",
+    **options: bool,
+) -> tuple[ReplayBuffer, CompressedReplayBuffer]:
+    arguments = (buffer_size, space, action_space, "cpu", n_envs)
+    return ReplayBuffer(*arguments, **options), CompressedReplayBuffer(*arguments, **options, codec=codec)
+
+
+def assert_same_samples(stock: ReplayBuffer, compressed: ReplayBuffer, env: VecNormalize | None = None) -> None:
+    assert (stock.pos, stock.full, stock.size()) == (compressed.pos, compressed.full, compressed.size())
+    for seed in range(2):
+        samples = []
+        for buffer in (stock, compressed):
+            np.random.seed(seed)
+            samples.append(buffer.sample(64, env=env))
+        for expected, found in zip(*samples, strict=True):
+            if expected is None:
+                assert found is None
+            else:
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found.numpy(), expected.numpy(), strict=True)
+
+
+def assert_same_contents(stock: ReplayBuffer, compressed: CompressedReplayBuffer) -> None:
+    for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
+        if hasattr(stock, name):
+            np.testing.assert_array_equal(getattr(compressed, name)[:], getattr(stock, name), strict=True)
+    assert hasattr(compressed, "next_observations") == hasattr(stock, "next_observations")
+
+
+MEMORY_OPTIONS = [
+    {"optimize_memory_usage": False, "handle_timeout_termination": True},
+    {"optimize_memory_usage": False, "handle_timeout_termination": False},
+    {"optimize_memory_usage": True, "handle_timeout_termination": False},
+]
+
+
+@pytest.mark.parametrize("options", MEMORY_OPTIONS, ids=["timeouts", "no timeouts", "optimized"])
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
+def test_samples_are_those_of_the_stock_buffer(space, n_envs, options):
+    stock, compressed = both(space, 20 * n_envs + 1, n_envs, **options)
+    for i, step in enumerate(random_steps(space, ACTIONS["discrete"], n_envs, 50, seed=0)):
+        stock.add(*step)
+        compressed.add(*step)
+        if i in (0, 7, 19, 20, 49):
+            assert_same_samples(stock, compressed)
+    assert_same_contents(stock, compressed)
+
+
+@given(
+    space=st.sampled_from(list(SPACES.values())),
+    action_space=st.sampled_from(list(ACTIONS.values())),
+    buffer_size=st.integers(1, 30),
+    n_envs=st.sampled_from([1, 2, 3]),
+    options=st.sampled_from(MEMORY_OPTIONS),
+    n_steps=st.integers(1, 40),
+    seed=st.integers(0, 1000),
+)
+@settings(deadline=None, max_examples=100)
+def test_random_programs(space, action_space, buffer_size, n_envs, options, n_steps, seed):
+    stock, compressed = both(space, buffer_size, n_envs, action_space=action_space, **options)
+    rng = np.random.default_rng(seed)
+    can_sample = buffer_size // n_envs > 1 or not options["optimize_memory_usage"]  # SB3 draws from an empty range
+    for step in random_steps(space, action_space, n_envs, n_steps, seed):
+        stock.add(*step)
+        compressed.add(*step)
+        if rng.random() < 0.1:
+            compressed = pickle.loads(pickle.dumps(compressed))
+        if rng.random() < 0.05:
+            stock.reset()
+            compressed.reset()
+        elif can_sample and rng.random() < 0.3:
+            assert_same_samples(stock, compressed)
+    assert_same_contents(stock, compressed)
+
+
+@pytest.mark.parametrize("codec", ["raw", "rle", "zstd:3", "lz4", "shuffle|zstd:1"])
+def test_every_codec_gives_the_same_samples(codec):
+    space = SPACES["float images"]
+    stock, compressed = both(space, 20, codec=codec)
+    for step in random_steps(space, ACTIONS["discrete"], 1, 30, seed=0):
+        stock.add(*step)
+        compressed.add(*step)
+    assert_same_samples(stock, compressed)
+
+
+def test_normalized_samples_are_those_of_the_stock_buffer():
+    import gymnasium
+
+    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 2))
+    stock, compressed = both(env.observation_space, 40, 2)
+    env.reset()
+    obs = env.get_original_obs()
+    for _ in range(50):
+        action = np.array([env.action_space.sample() for _ in range(2)])
+        _, _, done, infos = env.step(action)
+        step = (obs, env.get_original_obs(), action, env.get_original_reward(), done, infos)
+        stock.add(*step)
+        compressed.add(*step)
+        obs = step[1]
+    assert_same_samples(stock, compressed, env=env)
+
+
+def test_extend_adds_what_add_does():
+    space = SPACES["channel-first images"]
+    stock, compressed = both(space, 20)
+    columns = list(zip(*random_steps(space, ACTIONS["discrete"], 1, 30, seed=0), strict=True))
+    stock.extend(*columns)
+    compressed.extend(*columns)
+    assert_same_contents(stock, compressed)
+
+
+@pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
+def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
+    space = SPACES["channel-first images"]
+    stock, compressed = both(space, 20)
+    *steps, last = random_steps(space, ACTIONS["discrete"], 1, 31, seed=0)
+    for step in steps:
+        stock.add(*step)
+        compressed.add(*step)
+    rebuilt = rebuild(compressed)
+    assert_same_contents(stock, rebuilt)
+    rebuilt.add(*last)
+    assert_same_contents(stock, compressed)
+    stock.add(*last)
+    assert_same_contents(stock, rebuilt)
+
+
+GOOD = random_steps(SPACES["channel-first images"], ACTIONS["discrete"], 2, 1, seed=1)[0]
+IMAGES = "an array of shape (2, 3, 12, 12) can't be assigned to shape (2, 4, 12, 12)"
+CAST = "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
+REFUSED = {
+    "shape of obs": (0, GOOD[0][:, 1:], obscodec.ShapeError, IMAGES),
+    "shape of next_obs": (1, GOOD[1][:, 1:], obscodec.ShapeError, IMAGES),
+    "dtype of obs": (0, GOOD[0] / 255, obscodec.DTypeError, CAST),
+    "dtype of next_obs": (1, GOOD[1] / 255, obscodec.DTypeError, CAST),
+    "action": (2, np.zeros(3), ValueError, "cannot reshape array of size 3 into shape (2,1)"),
+    "reward": (3, np.zeros(3), ValueError, "could not broadcast input array from shape (3,) into shape (2,)"),
+    "done": (4, np.zeros(3), ValueError, "could not broadcast input array from shape (3,) into shape (2,)"),
+    "infos": (5, [None, None], AttributeError, "'NoneType' object has no attribute 'get'"),
+}
+
+
+@pytest.mark.parametrize("options", MEMORY_OPTIONS[::2], ids=["timeouts", "optimized"])
+@pytest.mark.parametrize("n_steps", [0, 7, 9, 25])
+@pytest.mark.parametrize(("at", "value", "error", "text"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_refused_add_changes_nothing(at, value, error, text, n_steps, options):
+    if at == 5 and not options["handle_timeout_termination"]:
+        pytest.skip("without timeouts nobody reads the infos")
+    space = SPACES["channel-first images"]
+    stock, compressed = both(space, 20, 2, **options)
+    for step in random_steps(space, ACTIONS["discrete"], 2, n_steps, seed=0):
+        stock.add(*step)
+        compressed.add(*step)
+    bad = (*GOOD[:at], value, *GOOD[at + 1 :])
+    for _ in range(50):  # more often than there are free slots
+        with pytest.raises(error, match=f"^{re.escape(text)}$"):
+            compressed.add(*bad)
+    assert_same_contents(stock, compressed)
+    stock.add(*GOOD)
+    compressed.add(*GOOD)
+    assert_same_contents(stock, compressed)
+
+
+def test_a_refused_add_changes_nothing_in_an_uncompressed_buffer():
+    space = SPACES["float32 vectors"]
+    stock, compressed = both(space, 5, codec="default")
+    assert compressed.observation_store is None
+    *steps, last = random_steps(space, ACTIONS["discrete"], 1, 9, seed=0)
+    for step in steps:
+        stock.add(*step)
+        compressed.add(*step)
+    with pytest.raises(ValueError, match="could not broadcast"):
+        compressed.add(last[0], last[1][:, 1:], *last[2:])
+    assert_same_contents(stock, compressed)
+
+
+def test_images_are_compressed_by_default_and_vectors_are_not():
+    action_space = ACTIONS["discrete"]
+    images = CompressedReplayBuffer(100, spaces.Box(0, 255, (4, 84, 84), np.uint8), action_space, "cpu")
+    vectors = CompressedReplayBuffer(100, SPACES["float32 vectors"], action_space, "cpu")
+    assert images.observation_store is not None
+    assert vectors.observation_store is None
+    assert isinstance(vectors.observations, np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("codec", "error", "text"),
+    [
+        ("zstd:99", obscodec.LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
+        ("shuffle", obscodec.SpecError,
+         "'shuffle' ends in a filter, add a codec behind it: 'shuffle|zstd:3' or 'shuffle|raw'"),
+        ("zstd-5", obscodec.SpecError,
+         "'zstd-5' has two readings: write 'zstd:5' for level 5, or 'zstd:-5' for level -5"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spec_is_refused(codec, error, text):
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        CompressedReplayBuffer(10, SPACES["channel-first images"], ACTIONS["discrete"], "cpu", codec=codec)
+
+
+def test_both_memory_options_at_once_are_refused_as_in_the_stock_buffer():
+    with pytest.raises(ValueError, match=r"^ReplayBuffer does not support optimize_memory_usage = True"):
+        CompressedReplayBuffer(10, SPACES["discrete"], ACTIONS["discrete"], "cpu", optimize_memory_usage=True)
