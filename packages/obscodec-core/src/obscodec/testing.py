@@ -109,7 +109,7 @@ class CodecContract:
         """A flipped bit, or noise, raises CorruptStream or DictionaryMissing, or decodes; nothing else is written."""
         rng = np.random.default_rng(0)
         for tested, stream in self._small_streams():
-            altered = [rng.bytes(n) for n in range(64)]
+            altered = [rng.bytes(n) for n in range(32)]
             for bit in range(8 * len(stream)):
                 flipped = bytearray(stream)
                 flipped[bit // 8] ^= 1 << bit % 8
