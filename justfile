@@ -20,11 +20,11 @@ imports:
     uv run lint-imports
 
 # Each package's tests in an environment that holds that package and its dependencies only.
-alone: (_alone "obscodec" "obscodec-core" "isal torch stable_baselines3 obscodec_sb3") (_alone "obscodec-sb3" "obscodec-sb3" "isal tqdm")
+alone: (_alone "obscodec" "obscodec-core" "torch stable_baselines3 obscodec_sb3") (_alone "obscodec-sb3" "obscodec-sb3" "isal rich")
 
 _alone package folder absent:
-    uv run --isolated --package {{ package }} --no-default-groups --group test python .ci/alone.py {{ absent }}
-    uv run --isolated --package {{ package }} --no-default-groups --group test pytest --doctest-ignore-import-errors packages/{{ folder }}
+    uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test python .ci/alone.py {{ absent }}
+    uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test pytest packages/{{ folder }}
 
 # The example with few steps.
 example:
