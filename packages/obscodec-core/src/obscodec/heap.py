@@ -157,7 +157,7 @@ class SlotHeap:
     def compact(self) -> None:
         """Move streams together until no chunk but the newest has dead bytes; give back what that frees."""
         with self._lock:
-            for number in [n for n, chunk in self._chunks.items() if chunk.live_bytes < chunk.end]:
+            for number in [n for n, chunk in self._chunks.items() if chunk.live_bytes < max(chunk.end, 1)]:
                 self._empty(number)
 
     def stats(self) -> HeapStats:
