@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 
 import ale_py
 import gymnasium as gym
@@ -45,6 +45,12 @@ BATCH = 256
 
 T = TypeVar("T")
 Transitions = npt.NDArray[np.void]
+
+
+class Options(TypedDict, total=False):
+    """What our buffer is told, beside what SB3's is."""
+
+    codec: str
 
 
 class Recorder(VecEnvWrapper):
@@ -93,7 +99,7 @@ def recorded(path: Path, first: int = 0, batch: int = 1) -> Iterator[Transitions
             yield transitions
 
 
-def train(game: str, steps: int, codec: str, buffer_size: int, seed: int, path: Path) -> ReplayBuffer:
+def train(game: str, steps: int, options: Options, buffer_size: int, seed: int, path: Path) -> ReplayBuffer:
     """Train DQN for ``steps`` steps, recording what the environment gives, and return its replay buffer."""
     env = VecTransposeImage(VecFrameStack(make_atari_env(game, seed=seed), n_stack=4))
     recorder = Recorder(env, path)
@@ -103,7 +109,7 @@ def train(game: str, steps: int, codec: str, buffer_size: int, seed: int, path: 
         buffer_size=buffer_size,
         learning_starts=min(1_000, steps // 2),
         replay_buffer_class=CompressedReplayBuffer,
-        replay_buffer_kwargs={"codec": codec},
+        replay_buffer_kwargs={**options},
         seed=seed,
     )
     model.learn(steps, progress_bar=True)
@@ -140,31 +146,30 @@ def bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
 
 
-def new_buffer(size: int, codec: str | None) -> ReplayBuffer:
-    """An empty replay buffer: SB3's own, or ours with a codec."""
+def new_buffer(size: int, options: Options | None) -> ReplayBuffer:
+    """An empty replay buffer: ours with these options, or SB3's own for None."""
     observation_space, action_space = spaces.Box(0, 255, STACK, np.uint8), spaces.Discrete(18)
-    if codec is None:
+    if options is None:
         return ReplayBuffer(size, observation_space, action_space, "cpu")
-    return CompressedReplayBuffer(size, observation_space, action_space, "cpu", codec=codec)
+    return CompressedReplayBuffer(size, observation_space, action_space, "cpu", **options)
 
 
-def add(buffer: ReplayBuffer, transition: Transitions) -> None:
+def add(buffer: ReplayBuffer, t: Transitions) -> None:
     """Put one recorded transition into a buffer."""
-    t = transition
     infos = [{"TimeLimit.truncated": bool(t["timeout"][0])}]
     buffer.add(t["obs"], t["next_obs"], t["action"], t["reward"], t["done"], infos)
 
 
-def resident_bytes(path: Path, size: int, codec: str | None) -> float:
+def resident_bytes(path: Path, size: int, options: Options | None) -> float:
     """Bytes of resident memory for each transition: how much this process grows while a buffer is filled.
 
     A small buffer is filled before, so that what is loaded and compiled once does not count.
     """
-    small = new_buffer(BATCH, codec)
+    small = new_buffer(BATCH, options)
     fill(small, path)
     small.sample(BATCH)
     before = psutil.Process().memory_full_info().uss
-    buffer = new_buffer(size, codec)
+    buffer = new_buffer(size, options)
     fill(buffer, path)
     return (psutil.Process().memory_full_info().uss - before) / buffer.size()
 
@@ -175,9 +180,9 @@ def fill(buffer: ReplayBuffer, path: Path) -> None:
         add(buffer, transition)
 
 
-def medians_us(path: Path, size: int, codec: str) -> dict[str, list[float]]:
+def medians_us(path: Path, size: int, options: Options) -> dict[str, list[float]]:
     """Median microseconds of ``add`` and ``sample`` of SB3's buffer and of ours, each call next to the other's."""
-    buffers = [new_buffer(size, None), new_buffer(size, codec)]
+    buffers = [new_buffer(size, None), new_buffer(size, options)]
     adds = [[elapsed_us(add, buffer, transition) for buffer in buffers] for transition in recorded(path)]
     samples = [[elapsed_us(buffer.sample, BATCH) for buffer in buffers] for _ in range(200)]
     return {"add": np.median(adds, axis=0).tolist(), f"sample({BATCH})": np.median(samples, axis=0).tolist()}
@@ -196,12 +201,13 @@ def in_fresh_process(function: Callable[..., T], *args: object) -> T:
         return pool.submit(function, *args).result()
 
 
-def report(path: Path, size: int, codec: str) -> Table:
+def report(path: Path, size: int, options: Options) -> Table:
     """Measure both buffers with the recorded transitions."""
+    codec = options.get("codec", "default")
     table = Table("", "SB3's own", f"codec {codec}", "difference", title=f"Replay buffers for {size:,} transitions")
-    stock, ours = (in_fresh_process(resident_bytes, path, size, spec) for spec in (None, codec))
+    stock, ours = (in_fresh_process(resident_bytes, path, size, which) for which in (None, options))
     table.add_row("resident bytes/transition", f"{stock:,.0f}", f"{ours:,.0f}", difference(stock, ours))
-    for name, (stock, ours) in in_fresh_process(medians_us, path, size, codec).items():
+    for name, (stock, ours) in in_fresh_process(medians_us, path, size, options).items():
         table.add_row(f"{name}, median", f"{stock:,.0f} µs", f"{ours:,.0f} µs", difference(stock, ours))
     return table
 
@@ -214,28 +220,27 @@ def difference(stock: float, ours: float) -> str:
 def main(
     game: Annotated[str, typer.Option(help="an Atari game, such as Pong")] = "MsPacman",
     steps: Annotated[int, typer.Option(min=1, help="steps to train; each takes 56 KB in a temporary file")] = 4_000,
-    codec: Annotated[str, typer.Option(help="a codec spec, such as zstd:3")] = "default",
-    buffer_size: Annotated[
-        int | None, typer.Option(min=1, help="transitions to keep, all of them if not given")
-    ] = None,
+    codec: Annotated[str | None, typer.Option(help="a codec spec, such as zstd:3")] = None,
+    buffer_size: Annotated[int | None, typer.Option(min=1, help="transitions to keep, all if not given")] = None,
     seed: Annotated[int, typer.Option(help="seed of the environment and of the agent")] = 0,
 ) -> None:
     """Train DQN with a compressed replay buffer, check every transition in it, and compare it with SB3's own."""
     gym.register_envs(ale_py)
     env_id = f"{game}NoFrameskip-v4"
     size = buffer_size or steps
+    options: Options = {"codec": codec} if codec else {}
     try:
         gym.spec(env_id)
-        new_buffer(1, codec)
+        new_buffer(1, options)
     except (gym.error.Error, obscodec.ObscodecError) as error:
         raise typer.BadParameter(str(error)) from error
     console = Console()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "transitions")
-        buffer = train(env_id, steps, codec, size, seed, path)
+        buffer = train(env_id, steps, options, size, seed, path)
         stored, different = count_different(buffer, path)
         with console.status("measuring"):
-            console.print(report(path, size, codec))
+            console.print(report(path, size, options))
     if different:
         console.print(f"[red]{different:,} of {stored:,} stored transitions differ from what the environment gave.")
         raise typer.Exit(1)

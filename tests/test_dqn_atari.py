@@ -8,16 +8,15 @@ from pathlib import Path
 import dqn_atari
 import numpy as np
 import pytest
-
-EXAMPLE = Path(dqn_atari.__file__)
-
-
-def run_example(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, EXAMPLE, *options], capture_output=True, text=True, check=False)
+import typer
+from typer.testing import CliRunner
 
 
 def test_the_example_trains_measures_and_compares() -> None:
-    done = run_example("--game", "Breakout", "--steps", "400", "--buffer-size", "300", "--codec", "zstd:1")
+    options = ["--game", "Breakout", "--steps", "400", "--buffer-size", "300", "--codec", "zstd:1"]
+    done = subprocess.run(
+        [sys.executable, dqn_atari.__file__, *options], capture_output=True, text=True, encoding="utf-8", check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "All 300 stored transitions equal what the environment gave, bit for bit." in done.stdout
     for measured in ("resident bytes/transition", "add, median", "sample(256), median"):
@@ -29,9 +28,11 @@ def test_the_example_trains_measures_and_compares() -> None:
     [("--codec", "zstd-5", "has two readings"), ("--game", "Pongg", "Did you mean"), ("--steps", "0", "greater than")],
 )
 def test_a_wrong_option_is_refused_before_training(option: str, value: str, text: str) -> None:
-    done = run_example(option, value)
-    assert done.returncode == 2
-    assert text in done.stderr
+    app = typer.Typer()
+    app.command()(dqn_atari.main)
+    done = CliRunner().invoke(app, [option, value])
+    assert done.exit_code == 2
+    assert text in done.output
 
 
 @pytest.fixture
@@ -48,10 +49,10 @@ def transitions(tmp_path: Path) -> Path:
     return tmp_path / "transitions"
 
 
-@pytest.mark.parametrize("codec", [None, "default"])
+@pytest.mark.parametrize("options", [None, {}, {"codec": "zstd:1"}])
 @pytest.mark.parametrize("size", [50, 40, 30])
-def test_a_buffer_equals_what_was_put_into_it(transitions: Path, size: int, codec: str | None) -> None:
-    buffer = dqn_atari.new_buffer(size, codec)
+def test_a_buffer_equals_what_was_put_into_it(transitions: Path, size: int, options: dqn_atari.Options | None) -> None:
+    buffer = dqn_atari.new_buffer(size, options)
     for transition in dqn_atari.recorded(transitions):
         dqn_atari.add(buffer, transition)
     assert dqn_atari.count_different(buffer, transitions) == (min(size, 40), 0)
