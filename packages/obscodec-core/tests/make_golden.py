@@ -23,9 +23,11 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
     image = np.zeros((12, 16), np.uint8)
     image[3:7, 2:9] = 87
     image[10] = np.arange(16)
+    moving = np.stack([np.roll(image, i, axis=1) for i in (0, 1, 2, 2, 5)])
     payload = np.array([0x7FC00001, 0xFFFFFFFF, 0x80000000, 0x3F800000], np.uint32).view(np.float32)
     return {
         "image": image,
+        "moving-image": moving,
         "constant-of-70000": np.full(70_000, 7, np.uint8),
         "nan-payloads-and-negative-zero": payload,
         "empty": np.zeros((0, 3), np.int16),
@@ -41,6 +43,8 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
 SPECS = {
     "raw": ("image", "empty", "scalar", "nan-payloads-and-negative-zero", "bfloat16", "times"),
     "rle": ("image", "constant-of-70000", "empty", "scalar", "complex", "bools", "ramp-of-uint16"),
+    "delta-rle": ("moving-image", "empty", "scalar", "bools", "ramp-of-uint16", "nan-payloads-and-negative-zero"),
+    "delta-rle|zstd:3": ("moving-image", "empty"),
     "zstd:3": ("image", "empty", "times"),
     "zstd:-5": ("image",),
     "lz4": ("image", "empty"),
@@ -56,21 +60,29 @@ SPECS = {
     "delta|shuffle|lz4": ("ramp-of-uint16",),
 }
 
+FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"))
+
 
 def checksum(x: npt.NDArray[np.generic]) -> str:
     """What ``golden/checksums.csv`` records, so that a change of the tensors is noticed too."""
     return f"{x.dtype.name},{'x'.join(map(str, x.shape))},{zlib.crc32(x.tobytes()):08x}"
 
 
-def write_fitted(image: npt.NDArray[np.generic]) -> None:
+def write_fitted(spec: str, name: str) -> None:
     """A stream with a dictionary, and the config of the codec that reads it."""
-    path = GOLDEN / "zstd=3+dictionary_image.json"
+    path = GOLDEN / f"{file_name(spec)}+dictionary_{name}.json"
     if path.exists():
         return
-    samples = np.stack([np.roll(image, i, axis=(0, 1)) for i in range(100)])
-    fitted = codec("zstd:3", Layout.of(image)).fit(samples)
+    x = tensors()[name]
+    samples = np.stack([np.roll(x, i, axis=(-2, -1)) for i in range(100)])
+    fitted = codec(spec, Layout.of(x)).fit(samples)
     path.write_text(json.dumps(fitted.config()) + "\n")
-    path.with_suffix(".obsc").write_bytes(fitted.encode(image).to_bytes())
+    path.with_suffix(".obsc").write_bytes(fitted.encode(x).to_bytes())
+
+
+def file_name(spec: str) -> str:
+    """A spec as part of the name of a file."""
+    return spec.replace("|", "+").replace(":", "=")
 
 
 def main() -> None:
@@ -79,10 +91,11 @@ def main() -> None:
     contents = tensors()
     for spec, names in SPECS.items():
         for name in names:
-            path = GOLDEN / f"{spec.replace('|', '+').replace(':', '=')}_{name}.obsc"
+            path = GOLDEN / f"{file_name(spec)}_{name}.obsc"
             if not path.exists():
                 path.write_bytes(encode(contents[name], spec).to_bytes())
-    write_fitted(contents["image"])
+    for spec, name in FITTED:
+        write_fitted(spec, name)
     lines = [f"{name},{checksum(x)}\n" for name, x in contents.items()]
     (GOLDEN / "checksums.csv").write_text("tensor,dtype,shape,crc32\n" + "".join(lines))
 

@@ -21,7 +21,7 @@ def checksums() -> dict[str, list[str]]:
 
 
 def test_there_are_golden_files() -> None:
-    assert len(FILES) == 34
+    assert len(FILES) == 43
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

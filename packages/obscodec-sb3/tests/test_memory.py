@@ -34,7 +34,7 @@ FILL = """
                 env.reset()
 
     arguments = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(6), "cpu"
-    fill({buffer}(10, *arguments), 10)  # what is loaded and compiled at first use
+    fill({buffer}(200, *arguments), 300)  # what is loaded and compiled at first use
     before = resident()
     buffer = {buffer}(1500, *arguments)
     fill(buffer, 1500)

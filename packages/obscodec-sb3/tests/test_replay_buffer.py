@@ -188,7 +188,7 @@ def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
 
 
 GOOD = random_steps(SPACES["channel-first images"], ACTIONS["discrete"], 2, 1, seed=1)[0]
-IMAGES = "an array of shape (2, 3, 12, 12) can't be assigned to shape (2, 4, 12, 12)"
+IMAGES = "expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
 CAST = "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
 REFUSED = {
     "shape of obs": (0, GOOD[0][:, 1:], obscodec.ShapeError, IMAGES),
@@ -196,8 +196,8 @@ REFUSED = {
     "dtype of obs": (0, GOOD[0] / 255, obscodec.DTypeError, CAST),
     "dtype of next_obs": (1, GOOD[1] / 255, obscodec.DTypeError, CAST),
     "action": (2, np.zeros(3), ValueError, "cannot reshape array of size 3 into shape (2,1)"),
-    "reward": (3, np.zeros(3), ValueError, "could not broadcast input array from shape (3,) into shape (2,)"),
-    "done": (4, np.zeros(3), ValueError, "could not broadcast input array from shape (3,) into shape (2,)"),
+    "reward": (3, np.zeros(3), obscodec.ShapeError, "expected rewards of shape (2,), got (3,)"),
+    "done": (4, np.zeros(3), obscodec.ShapeError, "expected dones of shape (2,), got (3,)"),
     "infos": (5, [None, None], AttributeError, "'NoneType' object has no attribute 'get'"),
 }
 
@@ -225,13 +225,13 @@ def test_a_refused_add_changes_nothing(at, value, error, text, n_steps, options)
 
 def test_a_refused_add_changes_nothing_in_an_uncompressed_buffer():
     space = SPACES["float32 vectors"]
-    stock, compressed = both(space, 5, codec="default")
+    stock, compressed = both(space, 5, codec="auto")
     assert compressed.observation_store is None
     *steps, last = random_steps(space, ACTIONS["discrete"], 1, 9, seed=0)
     for step in steps:
         stock.add(*step)
         compressed.add(*step)
-    with pytest.raises(ValueError, match="could not broadcast"):
+    with pytest.raises(ValueError, match="expected"):
         compressed.add(last[0], last[1][:, 1:], *last[2:])
     assert_same_contents(stock, compressed)
 

@@ -1,5 +1,9 @@
 """Lossless codecs, compressed stores and a ring buffer for the observations of reinforcement learning."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from obscodec.batch_memory import BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
@@ -18,20 +22,47 @@ from obscodec.errors import (
     SlotError,
     SpecError,
 )
-from obscodec.field import Field
 from obscodec.filter import Filter
+from obscodec.frame_stack import FrameStack
 from obscodec.heap import HeapStats, SlotHeap
 from obscodec.layout import Layout
+from obscodec.narrow import Narrow, find_narrow
 from obscodec.registry import available, codec, codec_from_config
-from obscodec.ring import RingBuffer, RingStats
 from obscodec.segments import Segments
 from obscodec.stage import Levels
 from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 from obscodec.tensor_store import TensorStore
 
+if TYPE_CHECKING:
+    from obscodec.auto_store import AutoStats, AutoStore
+    from obscodec.choice import Choice, Trial
+    from obscodec.field import Field
+    from obscodec.frame_store import FrameStore
+    from obscodec.narrow_store import NarrowStore
+    from obscodec.ring import RingBuffer, RingStats
+    from obscodec.stack_store import StackStore
+
+# What needs numba, which takes half a second to import: loaded when it is first asked for.
+_LAZY = {
+    "AutoStats": "obscodec.auto_store",
+    "AutoStore": "obscodec.auto_store",
+    "Choice": "obscodec.choice",
+    "Field": "obscodec.field",
+    "FrameStore": "obscodec.frame_store",
+    "NarrowStore": "obscodec.narrow_store",
+    "RingBuffer": "obscodec.ring",
+    "RingStats": "obscodec.ring",
+    "StackStore": "obscodec.stack_store",
+    "Trial": "obscodec.choice",
+}
+
 __all__ = [
+    "AutoStats",
+    "AutoStore",
+    "BatchMemory",
     "BytesCodec",
+    "Choice",
     "Codec",
     "CorruptStream",
     "DTypeError",
@@ -40,6 +71,8 @@ __all__ = [
     "Field",
     "FieldError",
     "Filter",
+    "FrameStack",
+    "FrameStore",
     "HeapFull",
     "HeapStats",
     "Layout",
@@ -47,6 +80,8 @@ __all__ = [
     "LevelError",
     "Levels",
     "MissingPackage",
+    "Narrow",
+    "NarrowStore",
     "ObscodecError",
     "RingBuffer",
     "RingStats",
@@ -55,13 +90,26 @@ __all__ = [
     "SlotError",
     "SlotHeap",
     "SpecError",
+    "StackStore",
     "Store",
     "StoreStats",
     "TensorArray",
     "TensorStore",
+    "Trial",
     "available",
     "codec",
     "codec_from_config",
     "decode",
     "encode",
+    "find_narrow",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike, as_array, as_dtype
+from obscodec.auto_store import AutoStore
 from obscodec.dlpack import SupportsDLPack
 from obscodec.errors import ShapeError
+from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
-from obscodec.registry import codec
 from obscodec.segments import Ints
 from obscodec.store import NO_TENSOR
 from obscodec.tensor_array import TensorArray
-from obscodec.tensor_store import TensorStore
+
+MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Field:
     """What one step of one environment has in a field.
 
     Attributes:
         shape: its shape, ``()`` for a scalar.
         dtype: its dtype.
-        codec: the spec of the codec that compresses it, such as ``"zstd:1"``; None for a plain numpy array.
+        codec: the spec of the codec that compresses it, such as ``"delta-rle"``; ``"auto"`` to find the best one, if
+            the field has 1 KiB or more; None for a plain numpy array.
+        frame_stack: how its steps are made of frames, None to find out.
+        budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         max_bytes: the most bytes to reserve for its streams, None for no limit.
 
     Example:
@@ -37,10 +43,12 @@ class Field:
 
     shape: tuple[int, ...]
     dtype: npt.DTypeLike
-    codec: str | None = None
+    codec: str | None = "auto"
+    frame_stack: FrameStack | None = None
+    budget: str | None = None
     max_bytes: int | None = None
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The layout of one step of one environment."""
         return Layout(self.shape, self.dtype)
@@ -49,14 +57,21 @@ class Field:
         """An array ``[n_steps, n_envs, *shape]``, compressed if there is a codec.
 
         Raises:
-            SpecError: the spec names no codec.
+            SpecError: the spec names no codec, or the budget is malformed.
+            ShapeError: the field does not divide into such a frame stack.
             DTypeError: the dtype can't be stored.
         """
         layout = self.layout
-        if self.codec is None:
+        if self.codec is None or (self.codec == "auto" and layout.nbytes < MIN_COMPRESSED_NBYTES):
             return np.zeros((n_steps, n_envs, *layout.shape), layout.dtype)
-        n_slots = (n_steps + 1) * n_envs  # a step is stored before the one that it overwrites is dropped
-        store = TensorStore(codec(self.codec, layout), n_slots, max_bytes=self.max_bytes, threads=threads)
+        store = AutoStore(
+            layout,
+            codec=self.codec,
+            frame_stack=self.frame_stack,
+            budget=self.budget,
+            max_bytes=self.max_bytes,
+            threads=threads,
+        )
         return TensorArray.zeros((n_steps, n_envs), store)
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
@@ -67,7 +82,9 @@ class Field:
             DTypeError: it would be changed by the dtype.
         """
         layout = self.layout
-        array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
+        array = value
+        if not isinstance(array, np.ndarray):
+            array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
         if n_envs == 1 and array.shape == layout.shape:
             array = array[None]
         if array.shape != (n_envs, *layout.shape):

@@ -46,15 +46,15 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     return tuple(leading), tuple(of_items)
 
 
-def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints:
+def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints | None:
     """For each of the elements that an index selects, in C order, which of them stays when all are assigned.
 
     An index array can name an element twice; then the last one stays. ``leading`` indexes an array of ``shape`` and
-    selects an array of the shape ``selected``.
+    selects an array of the shape ``selected``. None if each element stays: without index arrays.
     """
+    if not any(isinstance(part, np.ndarray) for part in leading):
+        return None
     order = np.arange(int(np.prod(selected, dtype=np.int64)))
-    if not any(isinstance(part, (np.ndarray, list)) for part in leading):
-        return order
     scratch = np.empty(shape, np.int64)  # only the pages that are indexed become resident
     scratch[leading] = order.reshape(selected)
     return scratch[leading].reshape(-1)

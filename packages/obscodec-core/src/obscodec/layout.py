@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ class Layout:
     Attributes:
         shape: the shape of one item, ``()`` for a scalar.
         dtype: its dtype, always little-endian.
+        nbytes: bytes of one item.
 
     Example:
         >>> Layout((4, 84, 84), np.uint8).nbytes
@@ -33,6 +34,7 @@ class Layout:
 
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
+    nbytes: int = field(init=False, repr=False, compare=False)
 
     def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         try:
@@ -46,6 +48,7 @@ class Layout:
         object.__setattr__(self, "shape", shape)
         named = dtype_from_name(dtype) if isinstance(dtype, str) else storable(np.dtype(dtype))
         object.__setattr__(self, "dtype", named)
+        object.__setattr__(self, "nbytes", math.prod(shape) * named.itemsize)
         if math.prod(n or 1 for n in shape) * named.itemsize > _MAX_NBYTES:
             raise ShapeError(f"an item has at most {_MAX_NBYTES} bytes, shape {shape} of {named} has more")
 
@@ -53,11 +56,6 @@ class Layout:
     def of(cls, x: npt.NDArray[np.generic]) -> Layout:
         """The layout of the array ``x`` itself, all of its axes included."""
         return cls(x.shape, x.dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one item."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
     def rows(self, x: npt.NDArray[np.generic]) -> Rows:
         """Many items as bytes.

@@ -62,6 +62,7 @@ class Entry:
 _BUILT_IN = {
     "bitpack": Entry("obscodec.filters.bitpack:BitPack"),
     "delta": Entry("obscodec.filters.delta:Delta"),
+    "delta-rle": Entry("obscodec.codecs.delta_rle:DeltaRle", "numba", "numba"),
     "gzip": Entry("obscodec.codecs.gzip:Gzip"),
     "igzip": Entry("obscodec.codecs.igzip:Igzip", "isal", "obscodec[igzip]"),
     "lz4": Entry("obscodec.codecs.lz4:Lz4", "lz4", "lz4"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arrays import as_writable
+from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 
@@ -45,6 +47,20 @@ class StoreStats:
         return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
+def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
+    """The stream of each of ``n`` tensors, from one for each or one for all.
+
+    Raises:
+        ShapeError: there are neither one nor ``n``.
+    """
+    given = np.asarray(streams, np.int64)
+    if given.shape == (n,):
+        return given
+    if given.size != 1:
+        raise ShapeError(f"{n} tensors have {n} streams or one for all, got {given.shape}")
+    return np.full(n, given.item())
+
+
 class Store(ABC):
     """Tensors of one layout, each under an integer id. Id 0 is the zero tensor.
 
@@ -55,20 +71,75 @@ class Store(ABC):
     layout: Layout
 
     @abstractmethod
-    def append(self, tensors: npt.NDArray[np.generic]) -> Ints:
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store ``[n, *shape]``.
+
+        Args:
+            tensors: in the order of time for each stream.
+            streams: which stream each tensor belongs to, ``i64[n]`` or one for all: the index of the environment. What
+                follows each other in a stream is likely to be alike.
 
         Returns:
             ``i64[n]``, the ids. The caller owns one reference to each.
         """
 
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing."""
+        ids = self.append(tensors, streams)
+        try:
+            self.release(old)
+        except BaseException:
+            self.release(ids)
+            raise
+        return ids
+
     @abstractmethod
-    def read(self, ids: Ints, out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
-        """Decode the tensors ``ids``, ``i64[n]``, into ``out`` or a new array ``[n, *shape]``."""
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode the tensors ``ids``, ``i64[n]``, into ``out``, ``[n, *shape]`` of this dtype and contiguous.
+
+        Raises:
+            SlotError: an id is of no tensor.
+        """
 
     @abstractmethod
     def release(self, ids: Ints) -> None:
         """Give back one reference to each of ``ids``; a tensor that has none left is dropped."""
+
+    def read(self, ids: npt.ArrayLike, out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
+        """Decode tensors.
+
+        Args:
+            ids: ``[n]``, in any order and as often as you like.
+            out: ``[n, *shape]`` to fill, numpy or any array with DLPack; a new numpy array if None.
+
+        Returns:
+            The tensors, in ``out`` if that was given.
+
+        Raises:
+            SlotError: an id is of no tensor.
+            ShapeError: ``ids`` or ``out`` has another shape.
+            DTypeError: ``out`` has another dtype, or is read-only.
+        """
+        given = np.atleast_1d(np.asarray(ids))
+        if given.size and given.dtype.kind not in "iu":
+            raise SlotError(f"ids are integers, got {given.dtype}")
+        wanted = given.astype(np.int64)
+        if wanted.ndim > 1:
+            raise ShapeError(f"ids have shape (n,), got {wanted.shape}")
+        if out is None:
+            out = np.empty((len(wanted), *self.layout.shape), self.layout.dtype)
+            self.read_into(wanted, out)
+            return out
+        target = as_writable(out)
+        if target.shape != (len(wanted), *self.layout.shape):
+            raise ShapeError(f"out has shape {(len(wanted), *self.layout.shape)}, got {target.shape}")
+        if target.dtype.newbyteorder("<") != self.layout.dtype:
+            raise DTypeError(f"out has dtype {self.layout.dtype}, got {target.dtype}")
+        if target.flags.c_contiguous and target.dtype == self.layout.dtype:
+            self.read_into(wanted, target)
+        else:
+            target[...] = self.read(wanted)
+        return target
 
     @abstractmethod
     def stats(self) -> StoreStats:

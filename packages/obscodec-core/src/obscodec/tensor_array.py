@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import as_dtype
-from obscodec.errors import ShapeError
+from obscodec.errors import HeapFull, ShapeError
 from obscodec.indexing import Index, Part, split_index, winners
 from obscodec.layout import Layout
 from obscodec.segments import Ints
@@ -37,14 +37,14 @@ class TensorArray:
         array([0., 1.])
     """
 
-    def __init__(self, ids: Ints, store: Store) -> None:
+    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
         self.ids = ids
         self.store = store
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store) -> Self:
         """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written."""
-        return cls(np.zeros(shape, np.int64), store)
+        return cls(np.zeros(shape, np.int32), store)
 
     @property
     def layout(self) -> Layout:
@@ -127,7 +127,7 @@ class TensorArray:
         if not self.ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
         leading, of_items = split_index(index, self.ids.ndim, self.ndim)
-        old = np.array(self.ids[leading])
+        old = np.array(self.ids[leading], np.int64)
         shape = old.shape + self.layout.shape
         if of_items:  # part of each item: decode, assign, encode
             tensors = self.store.read(old.reshape(-1)).reshape(shape)
@@ -148,12 +148,27 @@ class TensorArray:
 
     def _replace(self, leading: tuple[Part, ...], old: Ints, tensors: npt.NDArray[np.generic]) -> None:
         """Put ``tensors`` where the ids ``old`` are; nothing is changed unless all of them can be stored."""
+        streams = self._streams(leading).reshape(-1)
         winner = winners(leading, self.ids.shape, old.shape)
+        if winner is None:
+            self.ids[leading] = self._checked(self.store.replace(old.reshape(-1), tensors, streams)).reshape(old.shape)
+            return
         wins = winner == np.arange(old.size)
         new = np.empty(old.size, np.int64)
-        new[wins] = self.store.append(tensors if wins.all() else tensors[wins])
+        new[wins] = self._checked(self.store.replace(old.reshape(-1)[wins], tensors[wins], streams[wins]))
         self.ids[leading] = new[winner].reshape(old.shape)
-        self.store.release(old.reshape(-1)[wins])
+
+    def _streams(self, leading: tuple[Part, ...]) -> Ints:
+        """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
+        shape = self.ids.shape
+        along_last = np.arange(shape[-1]) if len(shape) > 1 else np.zeros(1, np.int64)
+        return np.asarray(np.broadcast_to(along_last, shape)[leading])
+
+    def _checked(self, ids: Ints) -> Ints:
+        largest = np.iinfo(self.ids.dtype).max
+        if ids.size and max(int(ids.max()), -int(ids.min())) > largest:
+            raise HeapFull(f"the store has given out an id over {largest}: use an array of ids of a wider dtype")
+        return ids
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
         """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""

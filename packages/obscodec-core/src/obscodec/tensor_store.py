@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arrays import as_writable
 from obscodec.codec import Codec
 from obscodec.errors import ShapeError, SlotError
 from obscodec.heap import SlotHeap
@@ -69,7 +68,7 @@ class TensorStore(Store):
         if len(slots):
             self._heap.put(slots, self._encode(rows))
 
-    def append(self, tensors: npt.NDArray[np.generic]) -> Ints:
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Encode ``[n, *shape]`` into slots that are free.
 
         Returns:
@@ -90,37 +89,17 @@ class TensorStore(Store):
             raise
         return slots
 
-    def read(self, ids: npt.ArrayLike, out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
-        """Decode the tensors in the slots ``ids``.
-
-        Args:
-            ids: ``[n]``, in any order and as often as you like.
-            out: ``[n, *shape]`` to fill; a new array if None.
-
-        Raises:
-            SlotError: a slot is out of range, or holds nothing.
-            ShapeError: ``out`` has another shape.
-            DTypeError: ``out`` has another dtype, or is read-only.
-        """
-        slots = np.atleast_1d(np.asarray(ids))
-        if slots.ndim > 1:
-            raise ShapeError(f"ids have shape (n,), got {slots.shape}")
-        if out is None:
-            out = np.empty((len(slots), *self.layout.shape), self.layout.dtype)
-        elif as_writable(out).shape[:1] != slots.shape:
-            raise ShapeError(f"out has room for {len(out)} tensors, {len(slots)} are read")
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode the tensors in the slots ``ids``; see ``Store.read``."""
         rows = self.layout.rows(out)
-        stored = slots != NO_TENSOR
+        stored = ids != NO_TENSOR
         if stored.all():
-            self._decode(self._heap.get(slots), rows)
-        else:
-            some = np.empty((int(stored.sum()), self.layout.nbytes), np.uint8)
-            self._decode(self._heap.get(slots[stored]), some)
-            rows[stored] = some
-            rows[~stored] = 0
-        if not np.shares_memory(rows, out) and rows.size:
-            out[...] = self.layout.tensors(rows)
-        return out
+            self._decode(self._heap.get(ids), rows)
+            return
+        some = np.empty((int(stored.sum()), self.layout.nbytes), np.uint8)
+        self._decode(self._heap.get(ids[stored]), some)
+        rows[stored] = some
+        rows[~stored] = 0
 
     def release(self, ids: Ints) -> None:
         """Empty the slots ``ids`` that :meth:`append` gave; 0 among them is left alone.

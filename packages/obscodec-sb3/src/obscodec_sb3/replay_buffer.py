@@ -9,8 +9,14 @@ import obscodec
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
 
-_MIN_IMAGE_NBYTES = 1024  # below, an observation is a vector, and what it takes uncompressed is little
+from obscodec_sb3.memory import batch_memory
+
+Observations = np.ndarray | obscodec.TensorArray
+
+_SMALL_ARRAYS = ("actions", "rewards", "dones", "timeouts")
 
 
 class CompressedReplayBuffer(ReplayBuffer):
@@ -27,47 +33,52 @@ class CompressedReplayBuffer(ReplayBuffer):
         n_envs: how many environments there are.
         optimize_memory_usage: keep next observations as the observations of the next step, as in ``ReplayBuffer``.
         handle_timeout_termination: tell truncated episodes from terminated ones, as in ``ReplayBuffer``.
-        codec: the spec of the codec, such as ``"zstd:3"``; ``"default"`` is ``zstd:1`` for images, and no compression
-            for observations under 1 KiB.
+        codec: the spec of the codec, such as ``"zstd:3"``; ``"auto"`` to find the best one on the first observations,
+            if they have 1 KiB or more; None to keep them uncompressed.
+        frame_stack: how observations are made of frames, None to find out.
+        budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         threads: how many threads decode a batch, None for one for each usable processor.
 
     Raises:
-        SpecError: ``codec`` names no codec.
+        SpecError: ``codec`` names no codec, or ``budget`` is malformed.
+        ShapeError: observations don't divide into such a frame stack.
 
     Example:
         >>> from stable_baselines3 import DQN
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
 
-    observations: np.ndarray | obscodec.TensorArray  # type: ignore[assignment]
-    next_observations: np.ndarray | obscodec.TensorArray  # type: ignore[assignment]
+    observations: Observations  # type: ignore[assignment]
+    next_observations: Observations  # type: ignore[assignment]
 
     def __init__(
         self,
         buffer_size: int,
-        observation_space: spaces.Space[np.ndarray],
-        action_space: spaces.Space[np.ndarray],
+        observation_space: spaces.Space[object],
+        action_space: spaces.Space[object],
         device: th.device | str = "auto",
         n_envs: int = 1,
         optimize_memory_usage: bool = False,
         handle_timeout_termination: bool = True,
         *,
-        codec: str = "default",
+        codec: str | None = "auto",
+        frame_stack: obscodec.FrameStack | None = None,
+        budget: str | None = None,
         threads: int | None = None,
     ) -> None:
         # SB3 allocates its arrays in its constructor, so that one makes a buffer of a single row.
         super().__init__(
             n_envs, observation_space, action_space, device, n_envs, optimize_memory_usage, handle_timeout_termination
         )
-        layout = obscodec.Layout(self.obs_shape, self.observations.dtype)
-        if codec == "default" and layout.nbytes >= _MIN_IMAGE_NBYTES:
-            codec = "zstd:1"
         self.buffer_size = max(buffer_size // n_envs, 1)
-        if codec != "default":
-            self._compress_observations(obscodec.codec(codec, layout), threads)
-        for name, array in vars(self).items():
-            if isinstance(array, np.ndarray):
-                setattr(self, name, np.zeros((self.buffer_size, *array.shape[1:]), array.dtype))
+        self._field = obscodec.Field(self.obs_shape, self.observations.dtype, codec, frame_stack, budget)
+        self._streams = np.tile(np.arange(n_envs), 2)  # of the observations and the next ones
+        self.observations = self._field.zeros(self.buffer_size, n_envs, threads)
+        if not optimize_memory_usage:
+            self.next_observations = _like(self.observations)
+        for name in _SMALL_ARRAYS:
+            row = getattr(self, name)
+            setattr(self, name, np.zeros((self.buffer_size, *row.shape[1:]), row.dtype))
 
     @property
     def observation_store(self) -> obscodec.Store | None:
@@ -89,49 +100,75 @@ class CompressedReplayBuffer(ReplayBuffer):
             ShapeError: an observation has another shape than the space.
             DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
         """
-        # SB3's add stores the observations before it looks at the next ones, the rewards and the infos.
-        steps = [self.pos]
-        if self.optimize_memory_usage and self.buffer_size > 1:
-            steps.append((self.pos + 1) % self.buffer_size)
-        overwritten = [self._take_out(array, steps) for array in self._arrays()]
-        try:
-            super().add(obs, next_obs, action, reward, done, infos)
-        except BaseException:
-            for array, before in zip(self._arrays(), overwritten, strict=True):
-                self._put_back(array, steps, before)
-            raise
-        for array, before in zip(self._arrays(), overwritten, strict=True):
-            if isinstance(array, obscodec.TensorArray):
-                array.store.release(before.reshape(-1))
+        # SB3's own would do. This one checks all that it is given first, and stores both observations with one call.
+        timeouts = [info.get("TimeLimit.truncated", False) for info in infos] if self.handle_timeout_termination else 0
+        values = {"actions": action, "rewards": reward, "dones": done, "timeouts": timeouts}
+        row = {name: self._row(name, value) for name, value in values.items()}
+        self._store_observations(self._checked(obs), self._checked(next_obs))
+        for name, value in row.items():
+            getattr(self, name)[self.pos] = value
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.full, self.pos = True, 0
 
-    def _arrays(self) -> list[np.ndarray | obscodec.TensorArray]:
-        observations = (
-            [self.observations] if self.optimize_memory_usage else [self.observations, self.next_observations]
-        )
-        return [*observations, self.actions, self.rewards, self.dones, self.timeouts]
+    def _row(self, name: str, value: Any) -> np.ndarray:
+        """``value`` as a row of one of the small arrays."""
+        array, shape = np.asarray(value), getattr(self, name).shape[1:]
+        if name == "actions":
+            array = array.reshape(shape)
+        if array.shape not in (shape, ()):
+            raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {array.shape}")
+        return array
 
-    @staticmethod
-    def _take_out(array: np.ndarray | obscodec.TensorArray, steps: list[int]) -> np.ndarray:
-        """What ``array`` has at ``steps``; tensors go out of the array, so that overwriting does not drop them."""
-        if isinstance(array, np.ndarray):
-            return array[steps]
-        ids = array.ids[steps]
-        array.ids[steps] = 0
-        return ids
+    def _checked(self, obs: np.ndarray) -> np.ndarray:
+        if isinstance(self.observation_space, spaces.Discrete):
+            obs = obs.reshape((self.n_envs, *self.obs_shape))
+        return self._field.step(obs, self.n_envs)
 
-    @staticmethod
-    def _put_back(array: np.ndarray | obscodec.TensorArray, steps: list[int], before: np.ndarray) -> None:
-        if isinstance(array, np.ndarray):
-            array[steps] = before
-        else:
-            array.store.release(array.ids[steps].reshape(-1))
-            array.ids[steps] = before
-
-    def _compress_observations(self, codec: obscodec.Codec, threads: int | None) -> None:
-        shape = (self.buffer_size, self.n_envs)
-        n_arrays = 1 if self.optimize_memory_usage else 2
-        n_slots = (n_arrays * self.buffer_size + 2) * self.n_envs  # what add overwrites is dropped when it has ended
-        store = obscodec.TensorStore(codec, n_slots, threads=threads)
-        self.observations = obscodec.TensorArray.zeros(shape, store)
+    def _store_observations(self, obs: np.ndarray, next_obs: np.ndarray) -> None:
+        following, at = (self.observations, (self.pos + 1) % self.buffer_size)
         if not self.optimize_memory_usage:
-            self.next_observations = obscodec.TensorArray.zeros(shape, store)
+            following, at = self.next_observations, self.pos
+        if isinstance(self.observations, np.ndarray) or isinstance(following, np.ndarray) or self.buffer_size == 1:
+            self.observations[self.pos] = obs
+            following[at] = next_obs
+            return
+        old = np.concatenate([self.observations.ids[self.pos], following.ids[at]], dtype=np.int64)
+        new = self.observations.store.replace(old, np.concatenate([obs, next_obs]), self._streams)
+        self.observations.ids[self.pos], following.ids[at] = new[: self.n_envs], new[self.n_envs :]
+
+    def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
+        """SB3's, with both observations read in one call: their frames are mostly the same, and decoded once."""
+        if isinstance(self.observations, np.ndarray) or self.optimize_memory_usage:
+            return super()._get_samples(batch_inds, env)
+        env_indices = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))
+        at = batch_inds, env_indices
+        obs, next_obs = _read_together(self.observations, self.next_observations, at, self.device)
+        done = self.dones[at] * (1 - self.timeouts[at])
+        samples = (
+            self._normalize_obs(obs, env),
+            self.actions[at],
+            self._normalize_obs(next_obs, env),
+            done.reshape(-1, 1),
+            self._normalize_reward(self.rewards[at].reshape(-1, 1), env),
+        )
+        # nobody else holds these arrays, so tensors share their memory
+        return ReplayBufferSamples(*(th.as_tensor(array, device=self.device) for array in samples))
+
+
+def _read_together(
+    observations: obscodec.TensorArray, following: Observations, at: tuple[np.ndarray, np.ndarray], device: th.device
+) -> np.ndarray:
+    """``[2, batch, *obs_shape]``: both arrays at the same place, from the store that they share."""
+    assert isinstance(following, obscodec.TensorArray)
+    store = observations.store
+    ids = np.stack([observations.ids[at], following.ids[at]])
+    out = batch_memory(device).array(ids.size, store.layout)
+    return store.read(ids.reshape(-1), out).reshape(*ids.shape, *store.layout.shape)
+
+
+def _like(observations: Observations) -> Observations:
+    """As many zeros, in the same store."""
+    if isinstance(observations, np.ndarray):
+        return np.zeros_like(observations)
+    return obscodec.TensorArray.zeros(observations.ids.shape, observations.store)

@@ -1,0 +1,245 @@
+"""AutoStore: looks at the first tensors, then decides how to store them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.choice import Choice, choose, parse_budget
+from obscodec.errors import SlotError
+from obscodec.frame_stack import FrameStack, find_frame_stack
+from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.layout import Layout
+from obscodec.narrow import find_narrow
+from obscodec.narrow_store import NarrowStore
+from obscodec.registry import codec as build_codec
+from obscodec.segments import Ints
+from obscodec.spec import parse
+from obscodec.stack_store import StackStore
+from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream
+
+_MAX_FIRST = 256
+_MAX_FIRST_NBYTES = 1 << 23
+_MIN_FIRST = 16
+_WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the others' narrow form
+
+
+@dataclass(frozen=True, slots=True)
+class AutoStats(StoreStats):
+    """What a store holds, and how its codec was chosen.
+
+    Attributes:
+        choice: what was chosen, why, and how the other codecs did; None before that, or if the codec was given.
+    """
+
+    choice: Choice | None
+
+
+class AutoStore(Store):
+    """A store that finds out how its tensors are best stored.
+
+    The first tensors, 256 or 8 MB of them, are kept as they are. They show whether tensors are stacks of frames,
+    whether floats are narrower numbers in disguise, and which codec makes them smallest. Then they move to a store
+    made for that, and all that follow go there.
+
+    Args:
+        layout: shape and dtype of one tensor.
+        codec: a spec, or ``"auto"`` for the smallest codec that is fast enough.
+        frame_stack: how tensors are made of frames, None to find out.
+        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
+            Without it, the same tensors always give the same choice.
+        max_bytes: the most bytes to reserve for blocks, None for no limit.
+        threads: how many threads a large batch is spread over, None for one for each usable processor.
+
+    Raises:
+        SpecError: the codec or the budget is malformed.
+        ShapeError: the tensors don't divide into such a frame stack.
+
+    Example:
+        >>> store = AutoStore(Layout((84, 84), np.uint8))
+        >>> ids = store.append(np.arange(300, dtype=np.uint8).repeat(7056).reshape(-1, 84, 84))
+        >>> store.choice.chosen.spec
+        'delta-rle'
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        codec: str = "auto",
+        frame_stack: FrameStack | None = None,
+        budget: str | None = None,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.layout = layout
+        self.codec = codec if codec == "auto" else build_codec(codec, layout).spec
+        self.frame_stack = frame_stack
+        self.budget = budget
+        self.max_bytes = max_bytes
+        self.threads = threads
+        self.choice: Choice | None = None
+        if budget is not None:
+            parse_budget(budget)
+        if frame_stack is not None:
+            frame_stack.frame_layout(layout)
+        self._store: Store | None = None
+        self._n_first = int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
+        if max_bytes is not None:
+            self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
+        self._first: list[npt.NDArray[np.generic]] = []
+        self._streams: list[int] = []
+        self._moved = np.zeros(self._n_first + 1, np.int64)  # ids in the store of the first tensors, by theirs here
+        self._n_early = 0  # how many of them there are still
+        self._released = np.zeros(self._n_first + 1, bool)
+        self._lock = threading.RLock()
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store ``[n, *shape]``; see ``Store.append``.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
+        """
+        if self._store is not None:
+            return self._store.append(tensors, streams)
+        self.layout.rows(tensors[:0])
+        of_streams = each_stream(streams, len(tensors))
+        with self._lock:
+            n = 0 if self._store is not None else min(len(tensors), self._n_first - len(self._first))
+            ids = np.arange(len(self._first) + 1, len(self._first) + 1 + n)
+            self._first += list(np.array(tensors[:n], self.layout.dtype))
+            self._streams += of_streams[:n].tolist()
+            if n and len(self._first) == self._n_first:
+                try:
+                    self._move()
+                except BaseException:
+                    del self._first[-n:], self._streams[-n:]
+                    raise
+        if n == len(tensors):
+            return ids
+        return np.concatenate([ids, self.append(tensors[n:], of_streams[n:])])
+
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store tensors, and give back one reference to each of ``old``; see ``Store.replace``."""
+        if self._store is None:
+            return super().replace(old, tensors, streams)
+        ids = self._store.replace(self._inner(old), tensors, streams)
+        self._forget(old)
+        return ids
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode tensors; see ``Store.read``."""
+        with self._lock:
+            if self._store is None:
+                self._check_first(ids)
+                out[...] = 0
+                for target, i in zip(out, ids.tolist(), strict=True):
+                    if i != NO_TENSOR:
+                        target[...] = self._first[i - 1]
+                return
+        self._store.read_into(self._inner(ids), out)
+
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor.
+        """
+        released = np.atleast_1d(np.asarray(ids, np.int64))
+        with self._lock:
+            if self._store is None:
+                self._check_first(released)
+                self._released[released[released != NO_TENSOR]] = True
+                return
+        self._store.release(self._inner(released))
+        self._forget(released)
+
+    def stats(self) -> AutoStats:
+        """What the store holds now, and how its codec was chosen."""
+        if self._store is not None:
+            return AutoStats(**asdict(self._store.stats()), choice=self.choice)
+        n = len(self._first) - int(np.count_nonzero(self._released))
+        nbytes = len(self._first) * self.layout.nbytes
+        return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
+
+    def _move(self) -> None:
+        """Decide, and move the first tensors to the store that they show to be best."""
+        tensors, streams = np.stack(self._first), np.array(self._streams)
+        store = self._decided(tensors, streams)
+        kept = np.flatnonzero(~self._released[1:])
+        self._moved[kept + 1] = store.append(tensors[kept], streams[kept])
+        self._first, self._streams = [], []
+        self._n_early = len(kept)
+        self._store = store
+
+    def _decided(self, tensors: npt.NDArray[np.generic], streams: Ints) -> Store:
+        narrow = find_narrow(tensors)
+        if narrow is not None:
+            codes, _ = narrow.apply(tensors)
+            wide = FrameStore(
+                self.layout, codec=_WIDE_SPEC, block_frames=1, max_bytes=self.max_bytes, threads=self.threads
+            )
+            return NarrowStore(narrow, self._stack_store(codes, streams), wide, threads=self.threads)
+        return self._stack_store(tensors, streams)
+
+    def _stack_store(self, tensors: npt.NDArray[np.generic], streams: Ints) -> Store:
+        layout = Layout(tensors.shape[1:], tensors.dtype)
+        stack = self.frame_stack or find_frame_stack(tensors, streams)
+        depth = stack.depth if stack else 1
+        frames = stack.split(tensors) if stack else tensors
+        spec, block_frames = self._chosen(frames, streams.repeat(depth), depth)
+        frame_layout = Layout(frames.shape[1:], frames.dtype)
+        store = FrameStore(
+            frame_layout,
+            codec=spec,
+            block_frames=block_frames,
+            stack=depth,
+            first_id=self._n_first + 1,
+            max_bytes=self.max_bytes,
+            threads=self.threads,
+        )
+        return StackStore(store, layout, stack) if stack else store
+
+    def _chosen(self, frames: npt.NDArray[np.generic], streams: Ints, stack: int) -> tuple[str, int]:
+        if self.codec != "auto":
+            patches = parse(self.codec)[0].name == "delta-rle"
+            return self.codec, DEFAULT_BLOCK_FRAMES if patches else 1
+        distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=stack)
+        _, first = np.unique(distinct.append(frames, streams), return_index=True)
+        first.sort()
+        self.choice = choose(frames[first], streams[first], self.budget)
+        return self.choice.chosen.spec, self.choice.chosen.block_frames
+
+    def _inner(self, ids: Ints) -> Ints:
+        """The ids in the store: those of the first tensors are looked up, all others are the same."""
+        if not self._n_early:
+            return ids
+        early = (ids > 0) & (ids <= self._n_first)
+        return np.where(early, self._moved[ids * early], ids)
+
+    def _forget(self, released: Ints) -> None:
+        """Count the first tensors that are left; without any, ids need no look."""
+        if self._n_early:
+            self._n_early -= int(np.count_nonzero((released > 0) & (released <= self._n_first)))
+
+    def _check_first(self, ids: Ints) -> None:
+        known = (ids >= 0) & (ids <= len(self._first))
+        if known.all():
+            known = ~self._released[ids]
+        if not known.all():
+            raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+
+    def __repr__(self) -> str:
+        inside = "undecided" if self._store is None else repr(self._store)
+        return f"AutoStore({self.layout}, {inside})"

@@ -1,0 +1,81 @@
+"""BatchMemory: memory for batches that is used again once nobody holds the batch that is in it.
+
+A fresh array of 14 MB costs more in page faults than in writing it. So a batch is an array over memory that comes back
+when the last array, tensor or view of it is gone, and never before.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.chunk import new_chunk
+from obscodec.layout import Layout
+from obscodec.segments import Bytes
+
+_MIN_NBYTES = 1 << 16  # below, a new array costs little
+_KEPT = 2  # one batch that is used, one that is prepared
+
+
+class _Lease:
+    """Memory that goes back when this object does: numpy keeps it alive for as long as any view of the array."""
+
+    def __init__(self, memory: Bytes) -> None:
+        self.__array_interface__ = memory.__array_interface__
+
+
+class BatchMemory:
+    """A source of arrays whose memory is used again. Safe to use from several threads.
+
+    Args:
+        allocate: where new memory comes from: called with a number of bytes, gives ``u8[nbytes]``. Pinned memory, for
+            instance.
+
+    Example:
+        >>> memory = BatchMemory()
+        >>> batch = memory.array(256, Layout((84, 84), np.uint8))
+        >>> address = batch.ctypes.data
+        >>> del batch
+        >>> memory.array(256, Layout((84, 84), np.uint8)).ctypes.data == address
+        True
+    """
+
+    def __init__(self, allocate: Callable[[int], Bytes] = new_chunk) -> None:
+        self._allocate = allocate
+        self._free: list[Bytes] = []
+        self._lock = threading.RLock()  # a batch can go back while the garbage collector runs in here
+
+    def array(self, n: int, layout: Layout) -> npt.NDArray[np.generic]:
+        """An array ``[n, *shape]`` with unknown content, which nobody else holds."""
+        nbytes = n * layout.nbytes
+        if nbytes < _MIN_NBYTES:
+            return np.empty((n, *layout.shape), layout.dtype)
+        memory = self._take(nbytes)
+        lease = _Lease(memory)
+        weakref.finalize(lease, self._give, memory).atexit = False
+        return layout.tensors(np.asarray(lease)[:nbytes].reshape(n, layout.nbytes))
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are kept for the next batches."""
+        with self._lock:
+            return sum(memory.nbytes for memory in self._free)
+
+    def _take(self, nbytes: int) -> Bytes:
+        with self._lock:
+            for i, memory in enumerate(self._free):
+                if nbytes <= memory.nbytes <= 2 * nbytes:
+                    return self._free.pop(i)
+        return self._allocate(nbytes)
+
+    def _give(self, memory: Bytes) -> None:
+        with self._lock:
+            self._free.append(memory)
+            del self._free[:-_KEPT]
+
+    def __reduce__(self) -> tuple[type[BatchMemory], tuple[Callable[[int], Bytes]]]:
+        return BatchMemory, (self._allocate,)

@@ -1,0 +1,151 @@
+"""Which codec fits some frames best: what ``auto`` means."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import SpecError
+from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.layout import Layout
+from obscodec.registry import available
+from obscodec.segments import Ints
+from obscodec.spec import parse
+
+_BATCH = 256
+_BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>us|ms|s)/batch")
+_UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A codec to try, and what it costs to read with it.
+
+    The cost is the time to read a batch of Atari stacks, in units of the time with ``raw``. Measured once, the median
+    of three games: benchmarks/costs.py. So the choice depends on the data alone, not on how busy the machine is.
+    """
+
+    spec: str
+    block_frames: int
+    cost: float
+
+
+_CANDIDATES = (
+    _Candidate("raw", 1, 1.0),
+    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.3),
+    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 1.2),
+    _Candidate("lz4", 1, 1.5),
+    _Candidate("zstd:1", 1, 2.0),
+    _Candidate("shuffle|zstd:1", 1, 2.5),
+    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 1.5),
+)
+_MAX_COST = 1.0  # without a budget: not slower than uncompressed
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a codec did on the first frames.
+
+    Attributes:
+        spec: the codec.
+        block_frames: frames in a block.
+        frame_bytes: bytes for each frame, without dictionaries, which come later.
+        cost: time to read a batch, relative to ``raw`` on the machine where the table was made.
+        batch_s: seconds to read a batch of 256 frames here and now, None if no budget was given.
+        fits: whether it is fast enough.
+    """
+
+    spec: str
+    block_frames: int
+    frame_bytes: float
+    cost: float
+    batch_s: float | None
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, and why.
+
+    Attributes:
+        chosen: the trial that won: the smallest of those that are fast enough, or the fastest if none is.
+        trials: all trials.
+        reason: the same in words.
+    """
+
+    chosen: Trial
+    trials: tuple[Trial, ...]
+    reason: str
+
+
+def parse_budget(budget: str) -> float:
+    """Seconds for each batch of ``"1 ms/batch"``.
+
+    Raises:
+        SpecError: the text is not of that form.
+    """
+    match = _BUDGET.fullmatch(budget)
+    if match is None:
+        raise SpecError(f"a budget is a time for each batch of {_BATCH} such as '1 ms/batch', got {budget!r}")
+    return float(match["number"]) * _UNITS_IN_S[match["unit"]]
+
+
+def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None) -> Choice:
+    """The codec that stores ``frames`` in the least memory and is fast enough.
+
+    Args:
+        frames: ``[n, *shape]``, the first frames, in the order of time for each stream.
+        streams: ``i64[n]``, the stream of each frame.
+        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``: then each codec is timed. If
+            None, a table of costs decides, and the same frames give the same choice.
+
+    Raises:
+        SpecError: the budget is malformed.
+    """
+    limit_s = None if budget is None else parse_budget(budget)
+    ready = available()
+    trials = []
+    for candidate in _CANDIDATES:
+        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
+            trials.append(_try(candidate, frames, streams, limit_s))
+    fast = [trial for trial in trials if trial.fits]
+    chosen = min(fast, key=_size) if fast else min(trials, key=_time)
+    why = "the smallest" if fast else "the fastest, since none is"
+    limit = f"within {budget}" if budget else "not slower to read than raw"
+    reason = f"{why} {limit} on the first {len(frames)} frames: {chosen.frame_bytes:.0f} bytes per frame"
+    return Choice(chosen, tuple(trials), reason)
+
+
+def _size(trial: Trial) -> tuple[float, float]:
+    return trial.frame_bytes, trial.cost
+
+
+def _time(trial: Trial) -> float:
+    return trial.cost if trial.batch_s is None else trial.batch_s
+
+
+def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], streams: Ints, limit_s: float | None) -> Trial:
+    store = FrameStore(
+        Layout(frames.shape[1:], frames.dtype), codec=candidate.spec, block_frames=candidate.block_frames
+    )
+    ids = store.append(frames, streams)
+    batch_s = None if limit_s is None else _batch_s(store, ids)
+    fits = candidate.cost <= _MAX_COST if limit_s is None or batch_s is None else batch_s <= limit_s
+    return Trial(candidate.spec, candidate.block_frames, store.mean_frame_bytes, candidate.cost, batch_s, fits)
+
+
+def _batch_s(store: FrameStore, ids: Ints) -> float:
+    """Median seconds to read a batch of random ones of the frames."""
+    out = np.empty((_BATCH, *store.layout.shape), store.layout.dtype)
+    rng = np.random.default_rng(0)
+    times = []
+    for _ in range(6):
+        wanted = rng.choice(ids, _BATCH)
+        begin = time.perf_counter()
+        store.read(wanted, out)
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times[1:]))  # the first one compiles

@@ -1,0 +1,237 @@
+"""How the blocks of a FrameStore are encoded and read.
+
+A stored block is ``varint version``, then its bytes. Version 0 is what every coder can read: patches (``delta-rle``) or
+the frames as they are. Others are those of the codec that compressed it further, which learns while it works.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from obscodec.bytes_codec import BytesCodec
+from obscodec.codec import Codec
+from obscodec.errors import CorruptStream, DictionaryMissing, SpecError
+from obscodec.kernels.blocks import check, read_blocks
+from obscodec.layout import Layout, Rows
+from obscodec.open_blocks import BlockContent
+from obscodec.parallel import over_ranges
+from obscodec.registry import codec
+from obscodec.segments import Bytes, Ints, Segments
+from obscodec.varint import decode_varint, encode_varint
+from obscodec.versions import Versions
+
+_MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
+_PLAIN = np.frombuffer(encode_varint(0), np.uint8)
+_PATCHES = "delta-rle"
+
+
+class Wanted(NamedTuple):
+    """Which frames to read of which block, and where to put them.
+
+    Attributes:
+        starts: ``i64[n_blocks + 1]``: the entries ``starts[b]`` to ``starts[b + 1]`` are of block ``b``.
+        places: ``i64[n]``, the place in its block of each frame, rising within a block.
+        targets: ``i64[n]``, the row of ``rows`` that it goes to.
+        rows: ``u8[m, nbytes]``, contiguous.
+    """
+
+    starts: Ints
+    places: Ints
+    targets: Ints
+    rows: Rows
+
+
+C = TypeVar("C", bound=Codec)
+
+
+class BlockCoder(ABC, Generic[C]):
+    """Encodes full blocks, and reads frames out of encoded ones.
+
+    Attributes:
+        spec: the codec, in canonical form.
+        patches: whether it takes frames as patches of each other.
+        versions: the codec that compresses blocks, None if patches are left as they are.
+    """
+
+    spec: str
+    patches: bool
+    versions: Versions[C] | None
+
+    @abstractmethod
+    def plain(self, content: BlockContent) -> Bytes:
+        """A block as it is before compression, a copy or a view."""
+
+    @abstractmethod
+    def compress(self, compressor: C, plain: Bytes) -> Bytes:
+        """A full block, compressed."""
+
+    @abstractmethod
+    def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
+        """Read some blocks. An empty one holds frames of zeros."""
+
+    def open(self, content: BlockContent) -> Bytes:
+        """A block of version 0, a copy."""
+        return np.concatenate([_PLAIN, self.plain(content)])
+
+    def seal(self, content: BlockContent) -> Bytes:
+        """A full block, as it is stored: never larger than a block of version 0."""
+        if self.versions is None:
+            return self.open(content)
+        plain = self.plain(content)
+        version = self.versions.newest
+        compressed = self.compress(self.versions[version], plain)
+        if len(compressed) >= len(plain):
+            return self.open(content)
+        return np.concatenate([np.frombuffer(encode_varint(version), np.uint8), compressed])
+
+    def stored(self, block: Bytes, content: BlockContent) -> None:
+        """Learn that a sealed block is stored now, and from what is in it."""
+        if self.versions is not None:
+            version, start = decode_varint(block)
+            if version:
+                self.versions.encoded(self.plain(content), len(block) - start)
+
+    def dropped(self, blocks: Segments) -> None:
+        """Learn that stored blocks are gone."""
+        if self.versions is not None:
+            for block in blocks:
+                version, _ = decode_varint(block)
+                if version:
+                    self.versions.dropped(version)
+
+    def read(self, blocks: Segments, wanted: Wanted, references: Rows, threads: int) -> None:
+        """Decode each block once, and put the wanted frames into their rows.
+
+        Raises:
+            CorruptStream: a block is truncated or altered.
+        """
+
+        def work(first: int, last: int) -> None:
+            part = wanted._replace(starts=wanted.starts[first : last + 1])
+            self.read_range(blocks.take(slice(first, last)), part, references)
+
+        n_bytes = len(wanted.places) * wanted.rows.shape[1]
+        try:
+            over_ranges(work, len(blocks), min(threads, n_bytes // _MIN_BYTES_PER_THREAD))
+        except (CorruptStream, DictionaryMissing) as error:
+            raise CorruptStream(f"a stored block of {self.spec} can't be decoded: {error}") from error
+
+    def _version(self, block: Bytes) -> tuple[C | None, Bytes]:
+        """What compressed a block, None for nothing, and the compressed bytes."""
+        version, start = decode_varint(block)
+        if version == 0:
+            return None, block[start:]
+        if self.versions is None or version not in self.versions:
+            raise CorruptStream(f"it is of version {version}, which this store does not have")
+        return self.versions[version], block[start:]
+
+
+class PatchBlocks(BlockCoder[BytesCodec]):
+    """``delta-rle``: a frame is a patch of the one before it. A block of patches can be compressed further."""
+
+    patches = True
+
+    def __init__(self, tail: BytesCodec | None, bound: int) -> None:
+        self._bound = bound  # bytes of the patches of a block
+        self.spec = _PATCHES if tail is None else f"{_PATCHES}|{tail.spec}"
+        self.versions = None if tail is None else Versions(tail, _train)
+
+    def plain(self, content: BlockContent) -> Bytes:
+        """A stream of ``delta-rle``."""
+        head = encode_varint(content.reference) + encode_varint(len(content.runs))
+        return np.concatenate([np.frombuffer(head, np.uint8), content.runs, content.literals])
+
+    def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
+        """``varint`` bytes of the stream, then that compressed."""
+        return np.frombuffer(encode_varint(len(plain)) + compressor.compress(plain.data), np.uint8)
+
+    def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
+        """Walk each block up to the last frame that is wanted of it."""
+        if self.versions is None:
+            streams, version_nbytes = blocks, len(_PLAIN)
+        else:
+            streams, version_nbytes = Segments.of([self._decompress(block) for block in blocks]), 0
+        addresses = np.where(streams.lengths == 0, 0, streams.addresses().astype(np.int64))
+        check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes))
+
+    def _decompress(self, block: Bytes) -> Bytes | bytes:
+        if len(block) == 0:
+            return b""
+        compressor, compressed = self._version(block)
+        if compressor is None:
+            stream: Bytes | bytes = compressed
+        else:
+            nbytes, start = decode_varint(compressed)
+            if nbytes > self._bound:
+                raise CorruptStream(f"its patches have {nbytes} bytes, at most {self._bound} are possible")
+            stream = compressor.decompress_exactly(compressed[start:].data, nbytes)
+        if len(stream) == 0:
+            raise CorruptStream("it has no patches")
+        return stream
+
+
+class CodecBlocks(BlockCoder[Codec]):
+    """Any codec, for items of ``block_frames`` frames."""
+
+    patches = False
+
+    def __init__(self, block_codec: Codec) -> None:
+        self.spec = block_codec.spec
+        self.layout = block_codec.layout
+        self.versions = Versions(block_codec, _fit)
+
+    def plain(self, content: BlockContent) -> Bytes:
+        """The frames, one behind the other."""
+        return content.literals
+
+    def compress(self, compressor: Codec, plain: Bytes) -> Bytes:
+        """A stream of the codec."""
+        return compressor.encode_batch(plain[None], np.empty(compressor.bound(), np.uint8))[0]
+
+    def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
+        """Decode the blocks one by one, and copy the wanted frames out of each."""
+        frames = np.empty((1, self.layout.nbytes), np.uint8)
+        for b, block in enumerate(blocks):
+            entries = slice(wanted.starts[b], wanted.starts[b + 1])
+            if len(block) == 0:
+                wanted.rows[wanted.targets[entries]] = 0
+                continue
+            compressor, compressed = self._version(block)
+            if compressor is not None:
+                compressor.decode_rows(Segments.packed(compressed, np.array([len(compressed)])), frames)
+            elif (wanted.places[entries].max() + 1) * wanted.rows.shape[1] <= len(compressed) <= self.layout.nbytes:
+                frames[0, : len(compressed)] = compressed
+            else:
+                raise CorruptStream(f"it has {len(compressed)} bytes, which is not what its frames take")
+            by_frame = frames.reshape(-1, wanted.rows.shape[1])
+            wanted.rows[wanted.targets[entries]] = by_frame[wanted.places[entries]]
+
+
+def block_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCodec] | BlockCoder[Codec]:
+    """The coder that ``spec`` names, for blocks of ``block_frames`` frames of the layout ``frame``.
+
+    Raises:
+        SpecError: the spec names no codec, or one that can't stand there.
+    """
+    block_codec = codec(spec, Layout((block_frames, *frame.shape), frame.dtype))
+    if block_codec.spec == _PATCHES:
+        return PatchBlocks(None, block_codec.bound())
+    if not block_codec.spec.startswith(f"{_PATCHES}|"):
+        return CodecBlocks(block_codec)
+    tail = codec(block_codec.spec.removeprefix(f"{_PATCHES}|"), Layout((0,), np.uint8))
+    if not isinstance(tail, BytesCodec):
+        raise SpecError(f"{spec!r} compresses patches more than once, use one codec behind {_PATCHES!r}")
+    inner_bound = codec(_PATCHES, block_codec.layout).bound()
+    return PatchBlocks(tail, inner_bound)
+
+
+def _train(tail: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:
+    return tail.train(Segments.of(samples))
+
+
+def _fit(block_codec: Codec, samples: Sequence[Bytes]) -> Codec:
+    return block_codec.fit(block_codec.layout.tensors(np.stack(samples)))

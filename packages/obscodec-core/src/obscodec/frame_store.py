@@ -1,0 +1,282 @@
+"""FrameStore: frames that are stored once, in blocks of consecutive ones, as patches of each other."""
+
+from __future__ import annotations
+
+import threading
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import ShapeError, SlotError
+from obscodec.frame_blocks import Wanted, block_coder
+from obscodec.heap import SlotHeap
+from obscodec.kernels.frames import release_frames
+from obscodec.layout import Layout, Rows
+from obscodec.open_blocks import FrameTables, OpenBlocks
+from obscodec.parallel import default_threads
+from obscodec.segments import Ints, Segments
+from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream
+
+DEFAULT_BLOCK_FRAMES = 16
+_MIN_BLOCKS = 1 << 10
+_NOTHING = np.empty(0, np.int64)
+
+
+class FrameStore(Store):
+    """Frames of one layout, each stored once, under integer ids.
+
+    A frame that is equal, byte for byte, to one of the last frames of its stream gets the id of that one. A new one
+    joins the open block of its stream; a full block is encoded as one stream in a slot heap. With the codec
+    ``delta-rle``, each frame is a patch of the one before it, made when it is appended.
+
+    The id of a frame is ``block * block_frames + place``. Id 0 is the frame of zeros. Ids are counted: a frame is
+    dropped when each reference that :meth:`append` and :meth:`retain` gave has been released, and the memory of a block
+    when its last frame is. Safe to use from several threads.
+
+    Args:
+        layout: shape and dtype of one frame.
+        codec: how blocks are encoded: ``delta-rle``, ``delta-rle|zstd:3`` or any other spec.
+        block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
+        stack: how many frames come together in one observation. A hint: the likely distance to a repetition.
+        recent: with how many of the last frames of its stream a frame is compared.
+        first_id: the least id to give out, 1 or more.
+        max_bytes: the most bytes to reserve for blocks, None for no limit.
+        threads: how many threads a large batch is spread over, None for one for each usable processor.
+
+    Example:
+        >>> import numpy as np
+        >>> store = FrameStore(Layout((84, 84), np.uint8))
+        >>> black, white = np.zeros((84, 84), np.uint8), np.full((84, 84), 255, np.uint8)
+        >>> a, b, c = store.append(np.stack([black, white, black]))
+        >>> bool(a == c), store.stats().n_tensors
+        (True, 2)
+        >>> store.read([b]).max()
+        np.uint8(255)
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        codec: str = "delta-rle",
+        block_frames: int = DEFAULT_BLOCK_FRAMES,
+        stack: int = 1,
+        recent: int | None = None,
+        first_id: int = 1,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if layout.nbytes == 0:
+            raise ShapeError(f"a frame has at least one byte, got {layout}")
+        if min(block_frames, stack, 1 if recent is None else recent) < 1:
+            raise ShapeError(f"block_frames, stack and recent are 1 or more, got {block_frames}, {stack}, {recent}")
+        self.layout = layout
+        self.block_frames = block_frames
+        self.threads = default_threads() if threads is None else threads
+        self._coder = block_coder(codec, layout, block_frames)
+        self._heap = SlotHeap(_MIN_BLOCKS, max_bytes=max_bytes)
+        self._open = OpenBlocks(
+            layout.nbytes,
+            block_frames=block_frames,
+            stack=stack,
+            n_recent=max(2 * stack, 4) if recent is None else recent,
+            patches=self._coder.patches,
+        )
+        self._n_blocks = 0
+        self._unused_blocks: list[int] = []
+        self._tables = FrameTables(_MIN_BLOCKS, block_frames)
+        while self._n_blocks * block_frames < first_id:  # the first one is that of the frame of zeros
+            self._add_block()
+        self._lock = threading.Lock()
+
+    @property
+    def codec(self) -> str:
+        """The spec of the codec of the blocks."""
+        return self._coder.spec
+
+    @property
+    def previous(self) -> npt.NDArray[np.int32]:
+        """For each frame, by id, the one before it in the observation of ``stack`` frames that it came with first."""
+        return self._tables.previous
+
+    @property
+    def mean_frame_bytes(self) -> float:
+        """Bytes for each frame in the full blocks; in the open ones if none is full yet."""
+        with self._lock:
+            heap = self._heap.stats()
+            if heap.n_streams:
+                return heap.live_bytes / (heap.n_streams * self.block_frames)
+            return self._open.mean_frame_bytes
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store frames, those that are new.
+
+        Args:
+            tensors: ``[n, *shape]``, in the order of time for each stream.
+            streams: which stream each frame belongs to, ``i64[n]`` or one for all: small numbers from 0 on, such as
+                the index of the environment. Frames are compared and encoded within their stream.
+
+        Returns:
+            ``i64[n]``, their ids. The caller owns one reference for each.
+
+        Raises:
+            ShapeError: the frames have another shape.
+            DTypeError: the frames have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
+        """
+        return self.replace(_NOTHING, tensors, streams)
+
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store frames, and give back one reference to each of ``old``; see :meth:`append`, :meth:`release`."""
+        rows = self.layout.rows(tensors)
+        return self.replace_rows(old, rows, each_stream(streams, len(rows)))
+
+    def replace_rows(self, old: Ints, rows: Rows, streams: Ints) -> Ints:
+        """:meth:`replace` for frames that are rows already, ``u8[n, nbytes]`` and contiguous."""
+        n = len(rows)
+        ids = np.empty(n, np.int64)
+        dead = np.empty(n + len(old), np.int64)
+        with self._lock:
+            done = 0
+            try:
+                while True:
+                    done, n_dead = self._open.replace(old, rows, done, streams, self._tables, ids, dead)
+                    if n_dead > 0:
+                        self._drop(dead[:n_dead].tolist())
+                    if done == n:
+                        break
+                    self._next_block(int(streams[done]))
+                if n_dead < 0:
+                    self._complain(old[-1 - n_dead])
+            except BaseException:
+                self._release(ids[:done])
+                raise
+        return ids
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
+        self._gather(ids, self.layout.rows(out))
+
+    def retain(self, ids: npt.ArrayLike) -> None:
+        """Add one reference to each of ``ids``.
+
+        Raises:
+            SlotError: an id is of no frame.
+        """
+        added = np.atleast_1d(np.asarray(ids, np.int64))
+        with self._lock:
+            self._check(added)
+            np.add.at(self._tables.counts, added[added != NO_TENSOR], 2)
+
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no frame.
+        """
+        released = np.atleast_1d(np.asarray(ids, np.int64))
+        with self._lock:
+            self._release(released)
+
+    def stats(self) -> StoreStats:
+        """What the store holds now."""
+        with self._lock:
+            heap = self._heap.stats()
+            n_frames = int(np.count_nonzero(self._tables.counts[: self._n_blocks * self.block_frames] > 1))
+            open_bytes = self._open.memory_bytes
+            reference_bytes = (self._open.n_references - 1) * self.layout.nbytes
+        return StoreStats(
+            n_tensors=n_frames,
+            raw_bytes=n_frames * self.layout.nbytes,
+            live_bytes=heap.live_bytes,
+            reserved_bytes=heap.reserved_bytes + open_bytes,
+            table_bytes=heap.table_bytes + self._n_blocks * (8 * self.block_frames + 4),
+            dictionary_bytes=reference_bytes + (self._coder.versions.dictionary_bytes if self._coder.versions else 0),
+        )
+
+    def _gather(self, ids: Ints, rows: Rows) -> None:
+        order = np.argsort(ids)
+        ids = ids[order]
+        blocks = ids // self.block_frames
+        firsts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        with self._lock:
+            self._check(ids)
+            streams = self._snapshot(blocks[firsts])
+            references = self._open.references[: self._open.n_references]
+        wanted = Wanted(np.append(firsts, len(ids)), ids - blocks * self.block_frames, order, rows)
+        self._coder.read(streams, wanted, references, self.threads)
+
+    def _check(self, ids: Ints) -> None:
+        known = (ids >= 0) & (ids < len(self._tables.counts))
+        if known.all():
+            known = (self._tables.counts[ids] > 1) | (ids == NO_TENSOR)
+        if not known.all():
+            raise SlotError(f"id {int(ids[~known][0])} is of no frame in this store")
+
+    def _snapshot(self, blocks: Ints) -> Segments:
+        """The streams of blocks, as they are now; empty for the block of zeros."""
+        numbers = blocks.tolist()
+        special = [i for i, number in enumerate(numbers) if number == 0 or number in self._open]
+        if not special:
+            return self._heap.get(blocks)
+        stored = np.ones(len(blocks), bool)
+        stored[special] = False
+        opened = [self._coder.open(self._open.content(numbers[i])) if numbers[i] else b"" for i in special]
+        order = np.argsort(np.concatenate([np.flatnonzero(stored), special]))
+        return Segments.joined([self._heap.get(blocks[stored]), Segments.of(opened)]).take(order)
+
+    def _next_block(self, stream: int) -> None:
+        """Encode the full block of a stream, and begin another one."""
+        if stream < 0:
+            raise ShapeError(f"streams are numbers from 0 on, got {stream}")
+        self._open.add_streams(stream + 1)
+        full = self._open.block_of(stream)
+        if full and self._tables.live[full]:
+            content = self._open.content(full)
+            block = self._coder.seal(content)
+            self._heap.put(full, Segments.of([block]))
+            self._coder.stored(block, content)
+        elif full:
+            self._unused_blocks.append(full)
+        self._open.start(stream, self._new_block())
+
+    def _new_block(self) -> int:
+        if self._unused_blocks:
+            return self._unused_blocks.pop()
+        return self._add_block()
+
+    def _add_block(self) -> int:
+        if self._n_blocks == len(self._tables.live):
+            self._heap.grow(2 * self._n_blocks)
+            self._tables.grow()
+        self._n_blocks += 1
+        return self._n_blocks - 1
+
+    def _release(self, ids: Ints) -> None:
+        dead = np.empty(len(ids), np.int64)
+        n_dead = release_frames(ids, self.block_frames, self._tables.counts, self._tables.live, dead)
+        if n_dead < 0:
+            self._complain(ids[-1 - n_dead])
+        self._drop(dead[:n_dead].tolist())
+
+    def _complain(self, released: np.int64) -> NoReturn:
+        raise SlotError(f"id {released} is of no frame in this store, or is released more often than it was given out")
+
+    def _drop(self, blocks: list[int]) -> None:
+        """Give back blocks without references; one that is still open goes when it is full."""
+        dropped = [block for block in blocks if block not in self._open]
+        if dropped:
+            if self._coder.versions is not None:
+                self._coder.dropped(self._heap.get(dropped))
+            self._heap.free(dropped)
+            self._unused_blocks += dropped
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
+    def __repr__(self) -> str:
+        return f"FrameStore({self.codec!r}, {self.layout}, block_frames={self.block_frames}, {self.stats()})"

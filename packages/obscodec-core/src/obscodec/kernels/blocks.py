@@ -1,0 +1,112 @@
+"""Reading frames out of blocks of ``delta-rle``: each block is walked once, up to the last frame wanted of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from obscodec.errors import CorruptStream
+from obscodec.kernels import patch
+from obscodec.kernels.memory import address, copy, fill_zeros, load_u8
+from obscodec.kernels.patch import OK, apply_patch, read_varint
+from obscodec.layout import Rows
+from obscodec.segments import Ints
+
+NO_SUCH_REFERENCE: Final = 16
+NO_SUCH_SECTION: Final = 17
+LEFT_OVER: Final = 18
+OTHER_VERSION: Final = 19
+
+_PADDING: Final = 8  # apply_patch may write so many bytes behind a frame
+
+_EXPLANATIONS: Final = {
+    **patch.EXPLANATIONS,
+    NO_SUCH_REFERENCE: "it is a patch of a reference frame that does not exist",
+    NO_SUCH_SECTION: "its runs reach beyond its end",
+    LEFT_OVER: "it holds more than its frames need",
+    OTHER_VERSION: "it is of a version that this store does not have",
+}
+
+
+def check(status: int) -> None:
+    """Raise what a status code means.
+
+    Raises:
+        CorruptStream: it is not OK.
+    """
+    if status != OK:
+        raise CorruptStream(_EXPLANATIONS[status])
+
+
+@njit(nogil=True, cache=True)
+def read_blocks(
+    starts: Ints,
+    places: Ints,
+    targets: Ints,
+    rows: Rows,
+    addresses: Ints,
+    lengths: Ints,
+    references: Rows,
+    block_frames: int,
+    version_nbytes: int,
+) -> int:
+    """Decode the frames that are wanted of each block.
+
+    Args:
+        starts: ``i64[n_blocks + 1]``: what is wanted of block ``b`` are the entries ``starts[b]`` to ``starts[b + 1]``.
+        places: ``i64[n]``, the place of each wanted frame in its block, rising within a block.
+        targets: ``i64[n]``, the row of ``rows`` that it goes to.
+        rows: ``u8[m, nbytes]``, contiguous.
+        addresses: ``i64[n_blocks]``, where the stream of each block is; 0 for a block of zeros.
+        lengths: ``i64[n_blocks]``, its bytes.
+        references: ``u8[n_references, nbytes]``, contiguous.
+        block_frames: the streams must hold so many frames and nothing else; -1 if any number will do.
+        version_nbytes: 1 if each stream comes behind a byte that must be 0, the version of a stored block; else 0.
+
+    Returns:
+        A status code.
+    """
+    nbytes = rows.shape[1]
+    base = address(rows)
+    scratch = np.empty(nbytes + _PADDING, np.uint8)
+    frame = address(scratch)
+    for b in range(len(addresses)):
+        if addresses[b] == 0:
+            for k in range(starts[b], starts[b + 1]):
+                fill_zeros(base + targets[k] * nbytes, nbytes)
+            continue
+        if version_nbytes and lengths[b] and load_u8(addresses[b]) != 0:
+            return OTHER_VERSION
+        runs, runs_end, literals, end, reference = _sections(addresses[b] + version_nbytes, addresses[b] + lengths[b])
+        if runs < 0:
+            return -runs
+        if reference >= len(references):
+            return NO_SUCH_REFERENCE
+        copy(frame, address(references) + reference * nbytes, nbytes)
+        done = 0
+        for k in range(starts[b], starts[b + 1]):
+            while done <= places[k]:
+                runs, literals = apply_patch(frame, nbytes, runs, runs_end, literals, end)
+                if runs < 0:
+                    return -runs
+                done += 1
+            copy(base + targets[k] * nbytes, frame, nbytes)
+        if block_frames >= 0 and (done != block_frames or runs != runs_end or literals != end):
+            return LEFT_OVER
+    return OK
+
+
+@njit(nogil=True, cache=True)
+def _sections(at: int, end: int) -> tuple[int, int, int, int, int]:
+    """The runs and where they end, the literals and where they end, the reference; minus a status code first if bad."""
+    reference, at = read_varint(at, end)
+    if at < 0:
+        return at, 0, 0, 0, 0
+    runs_nbytes, at = read_varint(at, end)
+    if at < 0:
+        return at, 0, 0, 0, 0
+    if runs_nbytes > end - at:
+        return -NO_SUCH_SECTION, 0, 0, 0, 0
+    return at, at + runs_nbytes, at + runs_nbytes, end, reference

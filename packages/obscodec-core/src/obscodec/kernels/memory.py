@@ -1,0 +1,114 @@
+"""Memory by address, for kernels: what C does with pointers, as numba intrinsics.
+
+An address is an ``int64``. Nothing here is checked: the kernels check positions and lengths before they come here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_BYTE = ir.IntType(8)
+
+
+def _pointer(builder: Any, address: Any, pointee: ir.Type) -> Any:
+    return builder.inttoptr(address, pointee.as_pointer())
+
+
+def _loader(bits: int, numba_type: types.Type) -> Any:
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.load(_pointer(builder, args[0], ir.IntType(bits)), align=1)
+            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+
+        return numba_type(types.int64), codegen
+
+    return load
+
+
+def _storer(bits: int) -> Any:
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.trunc(args[1], ir.IntType(bits)) if bits < 64 else args[1]
+            builder.store(value, _pointer(builder, args[0], ir.IntType(bits)), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.uint64), codegen
+
+    return store
+
+
+@njit(nogil=True, cache=True, inline="always")
+def address(array: npt.NDArray[np.generic]) -> int:
+    """Where an array begins. Signed: numba makes a float of the sum of an unsigned and a signed integer."""
+    return np.int64(array.ctypes.data)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def signed(value: int) -> int:
+    """``value`` as ``int64``."""
+    return np.int64(value)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def unsigned(value: int) -> int:
+    """``value`` as ``uint64``."""
+    return np.uint64(value)
+
+
+load_u8 = _loader(8, types.uint64)
+load_u16 = _loader(16, types.uint64)
+load_u64 = _loader(64, types.uint64)
+store_u8 = _storer(8)
+store_u64 = _storer(64)
+
+
+@intrinsic
+def copy(typingctx: Any, target: Any, source: Any, nbytes: Any) -> Any:
+    """``memcpy(target, source, nbytes)``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        cgutils.raw_memcpy(builder, _pointer(builder, args[0], _BYTE), _pointer(builder, args[1], _BYTE), args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def move(typingctx: Any, target: Any, source: Any, nbytes: Any) -> Any:
+    """``memmove(target, source, nbytes)``: the two may overlap."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        cgutils.raw_memmove(builder, _pointer(builder, args[0], _BYTE), _pointer(builder, args[1], _BYTE), args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def fill_zeros(typingctx: Any, target: Any, nbytes: Any) -> Any:
+    """``memset(target, 0, nbytes)``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        cgutils.memset(builder, _pointer(builder, args[0], _BYTE), args[1], 0)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def trailing_zeros(typingctx: Any, value: Any) -> Any:
+    """How many low bits of a ``u64`` are zero; 64 for zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen

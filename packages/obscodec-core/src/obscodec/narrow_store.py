@@ -1,0 +1,169 @@
+"""NarrowStore: wide tensors that are stored as narrow codes, as far as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.narrow import Narrow
+from obscodec.segments import Ints
+from obscodec.store import NO_TENSOR, Store, StoreStats
+
+_ALL_CODE_0 = 1  # the tensor whose codes are all 0, where that is not the zero tensor
+
+
+class NarrowStore(Store):
+    """Wide tensors, of which those that fit a Narrow are stored as codes, and the others as they are.
+
+    Each tensor comes back bit for bit; whether its codes give it back is checked when it is appended. A tensor that is
+    ``i`` in the store of the codes has the id ``2 * i``, one that is ``i`` in the store of the others ``2 * i + 1``.
+    Safe to use from several threads if both stores are.
+
+    Args:
+        narrow: which numbers have codes.
+        codes: the store of the codes, used by this store alone.
+        wide: the store of the tensors that do not fit, likewise.
+        threads: how many threads a large batch is spread over, None for one for each usable processor.
+
+    Raises:
+        ShapeError: the tensors of the two stores have different shapes.
+        DTypeError: the dtypes of the two stores are not those of ``narrow``.
+
+    Example:
+        >>> from obscodec import Layout, TensorStore, codec
+        >>> from obscodec.formulas import Formula
+        >>> halves = Narrow(np.dtype(np.float32), 8, Formula((("/", 2),)))
+        >>> codes = TensorStore(codec("zstd:1", Layout((3,), np.uint8)), n_slots=100)
+        >>> wide = TensorStore(codec("zstd:1", Layout((3,), np.float32)), n_slots=100)
+        >>> store = NarrowStore(halves, codes, wide)
+        >>> store.read(store.append(np.array([[0, 0.5, 1], [0, 0.1, 0.2]], np.float32)))
+        array([[0. , 0.5, 1. ],
+               [0. , 0.1, 0.2]], dtype=float32)
+        >>> codes.stats().n_tensors, wide.stats().n_tensors
+        (1, 1)
+    """
+
+    def __init__(self, narrow: Narrow, codes: Store, wide: Store, *, threads: int | None = None) -> None:
+        if codes.layout.shape != wide.layout.shape:
+            raise ShapeError(f"codes of shape {codes.layout.shape} can't stand for tensors of {wide.layout.shape}")
+        if (codes.layout.dtype, wide.layout.dtype) != (narrow.code_dtype, narrow.dtype):
+            raise DTypeError(
+                f"the stores are for {narrow.code_dtype.name} and {narrow.dtype.name}, "
+                f"got {codes.layout.dtype.name} and {wide.layout.dtype.name}"
+            )
+        self.narrow = narrow
+        self.codes = codes
+        self.wide = wide
+        self.layout = wide.layout
+        self.threads = threads
+        self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store ``[n, *shape]``; see ``Store.append``.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            SlotError: there are not enough free slots in one of the stores; nothing was stored.
+            HeapFull: there is not enough room in one of the stores; nothing was stored.
+        """
+        tensors = self.layout.tensors(self.layout.rows(tensors))  # contiguous; no copy if they are
+        of_streams = np.broadcast_to(streams, len(tensors))
+        codes, fits = self.narrow.apply(tensors, threads=self.threads)
+        if fits.all():
+            return self._outer_narrow(self.codes.append(codes, of_streams))
+        ids = np.empty(len(tensors), np.int64)
+        wide = self.wide.append(tensors[~fits], of_streams[~fits])
+        try:
+            if fits.any():
+                ids[fits] = self._outer_narrow(self.codes.append(codes[fits], of_streams[fits]))
+        except BaseException:
+            self.wide.release(wide)
+            raise
+        ids[~fits] = np.where(wide == NO_TENSOR, NO_TENSOR, 2 * wide + 1)
+        return ids
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode tensors; see ``Store.read``."""
+        narrow, inner = self._are_narrow(ids), ids >> 1
+        if narrow.all():
+            with _narrow_ids():
+                codes = self.codes.read(inner)
+            self.narrow.undo(codes, out, threads=self.threads)
+        elif not narrow.any():
+            with _wide_ids():
+                self.wide.read_into(inner, out)
+        else:
+            with _narrow_ids():
+                codes = self.codes.read(inner[narrow])
+            with _wide_ids():
+                out[~narrow] = self.wide.read(inner[~narrow])
+            self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
+
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor.
+        """
+        released = np.atleast_1d(np.asarray(ids, np.int64))
+        narrow, inner = self._are_narrow(released), released >> 1
+        if narrow.any():
+            if not narrow.all():
+                with _wide_ids():
+                    self.wide.read(inner[~narrow])  # complains before any code is released
+            with _narrow_ids():
+                self.codes.release(inner[narrow])
+        if not narrow.all():
+            with _wide_ids():
+                self.wide.release(inner[~narrow])
+
+    def stats(self) -> StoreStats:
+        """What both stores hold now; the lookup tables count as tables."""
+        codes, wide = self.codes.stats(), self.wide.stats()
+        n_tensors = codes.n_tensors + wide.n_tensors
+        return StoreStats(
+            n_tensors=n_tensors,
+            raw_bytes=n_tensors * self.layout.nbytes,
+            live_bytes=codes.live_bytes + wide.live_bytes,
+            reserved_bytes=codes.reserved_bytes + wide.reserved_bytes,
+            table_bytes=codes.table_bytes + wide.table_bytes + self.narrow.nbytes,
+            dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
+        )
+
+    def _outer_narrow(self, inner: Ints) -> Ints:
+        """The ids here of tensors in the store of the codes, where 0 is the tensor whose codes are all 0."""
+        outer = 2 * inner
+        if not self._code_0_is_zero:
+            outer[inner == NO_TENSOR] = _ALL_CODE_0
+        return outer
+
+    def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        narrow: npt.NDArray[np.bool_] = ids & 1 == 0
+        if not self._code_0_is_zero:
+            narrow[ids == NO_TENSOR] = False  # the zero tensor of the other store
+            narrow[ids == _ALL_CODE_0] = True
+        return narrow
+
+    def __repr__(self) -> str:
+        return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"
+
+
+@contextmanager
+def _narrow_ids() -> Iterator[None]:
+    try:
+        yield
+    except SlotError as error:
+        raise SlotError(f"ids of narrow tensors are twice those among the codes: {error}") from error
+
+
+@contextmanager
+def _wide_ids() -> Iterator[None]:
+    try:
+        yield
+    except SlotError as error:
+        raise SlotError(f"ids of wide tensors are twice those among the wide ones, plus 1: {error}") from error

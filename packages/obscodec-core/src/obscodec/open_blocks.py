@@ -1,0 +1,179 @@
+"""OpenBlocks: for each stream of frames, the block that is being filled, and what new frames are compared with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.chunk import new_chunk
+from obscodec.kernels import frames as kernel
+from obscodec.kernels.patch import runs_bound
+from obscodec.kernels.references import MAX_REFERENCES
+from obscodec.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+
+class FrameTables:
+    """What is known of each frame and block. What was never used takes no memory.
+
+    Attributes:
+        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id; see ``kernels.frames``.
+        previous: likewise, the frame before it in the observation that it came with first.
+        live: ``i32[n_blocks]``, frames with references.
+    """
+
+    def __init__(self, n_blocks: int, block_frames: int) -> None:
+        self.counts = np.zeros(n_blocks * block_frames, np.int32)
+        self.previous = np.zeros(n_blocks * block_frames, np.int32)
+        self.live = np.zeros(n_blocks, np.int32)
+
+    def grow(self) -> None:
+        """Make room for twice as many blocks."""
+        for name, table in vars(self).items():
+            grown = np.zeros(2 * len(table), table.dtype)
+            grown[: len(table)] = table
+            setattr(self, name, grown)
+
+
+class BlockContent(NamedTuple):
+    """The frames of a block that is not encoded yet.
+
+    Attributes:
+        reference: what the first frame is a patch of.
+        runs: ``u8[:]``, the runs of all patches; empty if the frames are kept as they are.
+        literals: ``u8[:]``, the literals of all patches, or the frames.
+    """
+
+    reference: int
+    runs: Bytes
+    literals: Bytes
+
+
+class OpenBlocks:
+    """One open block for each stream. Not safe to use from several threads: its FrameStore locks.
+
+    Args:
+        nbytes: of a frame.
+        block_frames: how many frames a block takes.
+        stack: how many frames come from one observation.
+        n_recent: with how many of the last frames of its stream a frame is compared.
+        patches: keep frames as patches of each other; else as they are.
+    """
+
+    def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
+        self.nbytes = nbytes
+        self.block_frames = block_frames
+        self.stack = stack
+        self.patches = patches
+        self.references = new_chunk(MAX_REFERENCES * nbytes).reshape(MAX_REFERENCES, nbytes)
+        self._n_references = np.ones(1, np.int64)
+        self._table = np.zeros((0, kernel.RECENT_IDS + 2 * n_recent), np.int64)
+        self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
+        self._row_of: dict[int, int] = {}
+
+    @property
+    def n_references(self) -> int:
+        """How many reference frames there are, the one of zeros included."""
+        return int(self._n_references[0])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the open blocks and the recent frames."""
+        recent = int(self._table[:, kernel.N_RECENT].sum()) * self.nbytes
+        return recent + int(self._table[:, [kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]].sum()) + self._table.nbytes
+
+    @property
+    def mean_frame_bytes(self) -> float:
+        """Bytes for each frame in the open blocks."""
+        n_frames = int(self._table[:, kernel.PLACE].sum())
+        nbytes = int(self._table[:, [kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]].sum())
+        return nbytes / n_frames if n_frames else float(self.nbytes)
+
+    def __contains__(self, block: int) -> bool:
+        return block in self._row_of
+
+    def add_streams(self, n: int) -> None:
+        """Make sure that there are ``n`` streams."""
+        n_recent = (self._table.shape[1] - kernel.RECENT_IDS) // 2
+        added = np.zeros((max(0, n - len(self._table)), self._table.shape[1]), np.int64)
+        for row in added:
+            runs = new_chunk(self.block_frames * runs_bound(self.nbytes)) if self.patches else np.empty(0, np.uint8)
+            room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(n_recent * self.nbytes)
+            self._rooms.append(room)
+            self._point(row, room)
+        self._table = np.concatenate([self._table, added])
+
+    def replace(
+        self, old: Ints, rows: Rows, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
+    ) -> tuple[int, int]:
+        """Take frames in, from the row ``first`` on, then release ``old``; see ``kernels.frames.replace_frames``."""
+        return kernel.replace_frames(
+            old,
+            rows,
+            first,
+            streams,
+            self._table,
+            self.block_frames,
+            self.stack,
+            self.references,
+            self._n_references,
+            tables.counts,
+            tables.live,
+            tables.previous,
+            ids,
+            dead,
+        )
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def block_of(self, stream: int) -> int:
+        """The number of the open block of a stream, 0 for none."""
+        return int(self._table[stream, kernel.BLOCK])
+
+    def content(self, block: int) -> BlockContent:
+        """A view of the frames of an open block; it changes when frames are added."""
+        row = self._table[self._row_of[block]]
+        runs, literals, _ = self._rooms[self._row_of[block]]
+        return BlockContent(
+            int(row[kernel.REFERENCE]), runs[: row[kernel.RUNS_NBYTES]], literals[: row[kernel.LITERALS_NBYTES]]
+        )
+
+    def start(self, stream: int, block: int) -> None:
+        """Begin the empty block ``block`` in place of the one that is open in a stream."""
+        row = self._table[stream]
+        self._row_of.pop(int(row[kernel.BLOCK]), None)
+        self._row_of[block] = stream
+        row[[kernel.PLACE, kernel.REFERENCE, kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]] = 0
+        row[kernel.BLOCK] = block
+
+    def __getstate__(self) -> dict[str, object]:
+        rooms = []
+        for row, (runs, literals, recent) in zip(self._table, self._rooms, strict=True):
+            n_recent_bytes = row[kernel.N_RECENT] * self.nbytes
+            rooms.append(
+                (runs[: row[kernel.RUNS_NBYTES]], literals[: row[kernel.LITERALS_NBYTES]], recent[:n_recent_bytes])
+            )
+        return {**vars(self), "references": self.references[: self.n_references], "_rooms": rooms}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        table, rooms, references = self._table, self._rooms, self.references
+        self.references = new_chunk(MAX_REFERENCES * self.nbytes).reshape(MAX_REFERENCES, self.nbytes)
+        self.references[: len(references)] = references
+        self._table, self._rooms = table[:0], []
+        self.add_streams(len(table))
+        self._table = table.copy()
+        for row, room, filled in zip(self._table, self._rooms, rooms, strict=True):
+            for memory, content in zip(room, filled, strict=True):
+                memory[: len(content)] = content
+            self._point(row, room)
+
+    @staticmethod
+    def _point(row: npt.NDArray[np.int64], room: tuple[Bytes, Bytes, Bytes]) -> None:
+        runs, literals, recent = room
+        row[kernel.RUNS] = runs.ctypes.data if len(runs) else 0
+        row[kernel.LITERALS] = literals.ctypes.data
+        row[kernel.RECENT] = recent.ctypes.data

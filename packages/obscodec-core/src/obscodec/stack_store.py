@@ -1,0 +1,147 @@
+"""StackStore: observations that are stacks of frames, over a store that holds each frame once.
+
+Nearly every stack is a frame and the ones that came before it. So a FrameStore remembers for each frame the one before
+it, and a stack is one integer: the id of its newest frame. A stack that does not follow from its newest frame, such as
+one with a repeated frame, is listed in a table, and has a negative id.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import ShapeError, SlotError
+from obscodec.frame_stack import FrameStack
+from obscodec.frame_store import FrameStore
+from obscodec.kernels import stacks as kernel
+from obscodec.layout import Layout, Rows
+from obscodec.segments import Ints
+from obscodec.store import Store, StoreStats, each_stream
+
+_MIN_UNLINKED = 1 << 8
+_NOTHING = np.empty(0, np.int64)
+
+
+class StackStore(Store):
+    """Stacks of frames, each frame stored once. Safe to use from several threads.
+
+    Args:
+        frames: the store of the frames, used by this store alone.
+        layout: shape and dtype of one observation.
+        frame_stack: how it is made of frames.
+
+    Example:
+        >>> stack, layout = FrameStack(depth=4), Layout((4, 84, 84), np.uint8)
+        >>> store = StackStore(FrameStore(stack.frame_layout(layout), stack=4), layout, stack)
+        >>> observations = np.arange(5, dtype=np.uint8)[:, None, None].repeat(84, 1).repeat(84, 2)
+        >>> ids = store.append(np.stack([observations[:4], observations[1:]]))
+        >>> bool((store.read(ids)[1] == observations[1:]).all())
+        True
+    """
+
+    def __init__(self, frames: FrameStore, layout: Layout, frame_stack: FrameStack) -> None:
+        if frames.layout != frame_stack.frame_layout(layout):
+            raise ShapeError(f"the frames are {frame_stack.frame_layout(layout)}, the store is for {frames.layout}")
+        self.frames = frames
+        self.layout = layout
+        self.frame_stack = frame_stack
+        self._unlinked = np.zeros((_MIN_UNLINKED, frame_stack.depth), np.int32)
+        self._unused = list(range(_MIN_UNLINKED))[::-1]
+        self._n_stacks = 0
+        self._lock = threading.Lock()
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store stacks, ``[n, *shape]``.
+
+        Args:
+            tensors: in the order of time for each stream.
+            streams: which stream each stack belongs to, ``i64[n]`` or one for all; see ``FrameStore.append``.
+
+        Returns:
+            ``i64[n]``, their ids. The caller owns one reference for each.
+
+        Raises:
+            ShapeError: the stacks have another shape.
+            DTypeError: the stacks have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
+        """
+        return self.replace(_NOTHING, tensors, streams)
+
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store stacks, and give back one reference to each of ``old``; see :meth:`append`, :meth:`release`."""
+        depth = self.frame_stack.depth
+        rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
+        rows = rows.reshape(len(tensors) * depth, self.frames.layout.nbytes)
+        of_frames = each_stream(streams, len(tensors)).repeat(depth)
+        ids = np.empty(len(tensors), np.int64)
+        with self._lock:
+            old_frames, n_listed = self._expand(old)
+            frames = self.frames.replace_rows(old_frames.reshape(-1), rows, of_frames).reshape(-1, depth)
+            if n_listed:
+                self._unused += (-1 - old[old < 0]).tolist()
+            if kernel.link(frames, self.frames.previous, ids):
+                self._list(frames, ids)
+            self._n_stacks += int(np.count_nonzero(ids)) - int(np.count_nonzero(old))
+        return ids
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode stacks; see ``Store.read``. Frames that several of them share are decoded once."""
+        frames = self._expand(ids)[0].reshape(-1)
+        if self.frame_stack.axis == 0:
+            self.frames.read_into(frames, self.frame_stack.split(out))
+        else:
+            out[...] = self.frame_stack.join(self.frames.read(frames))
+
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no stack.
+        """
+        self.replace(np.atleast_1d(np.asarray(ids, np.int64)), np.empty((0, *self.layout.shape), self.layout.dtype))
+
+    def stats(self) -> StoreStats:
+        """What the store holds now."""
+        frames = self.frames.stats()
+        listed = len(self._unlinked) - len(self._unused)
+        return replace(
+            frames,
+            n_tensors=self._n_stacks,
+            raw_bytes=self._n_stacks * self.layout.nbytes,
+            table_bytes=frames.table_bytes + listed * self._unlinked.itemsize * self.frame_stack.depth,
+        )
+
+    def _list(self, frames: npt.NDArray[np.int64], ids: Ints) -> None:
+        """List the stacks that have the id -1, and give them ids of their own."""
+        which = np.flatnonzero(ids < 0)
+        while len(self._unused) < len(which):
+            n = len(self._unlinked)
+            self._unlinked = np.concatenate([self._unlinked, np.zeros_like(self._unlinked)])
+            self._unused = list(range(n, 2 * n))[::-1] + self._unused
+        rows = np.array([self._unused.pop() for _ in which], np.int64)
+        self._unlinked[rows] = frames[which]
+        ids[which] = -1 - rows
+
+    def _expand(self, ids: Ints) -> tuple[npt.NDArray[np.int64], int]:
+        """The frames of stacks, ``i64[n, depth]``, and how many of these are listed in the table."""
+        frames = np.empty((len(ids), self.frame_stack.depth), np.int64)
+        n_listed = kernel.expand(ids, self.frames.previous, self._unlinked, frames)
+        if n_listed < 0:
+            raise SlotError(f"id {int(ids[-1 - n_listed])} is of no stack in this store")
+        return frames, n_listed
+
+    def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
+        self.layout.rows(tensors[:0])  # complains of a stack, not of a frame
+        return self.frames.layout.rows(self.frame_stack.split(tensors))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
+    def __repr__(self) -> str:
+        return f"StackStore({self.frames!r}, {self.layout}, {self.frame_stack})"

@@ -1,0 +1,96 @@
+"""Versions: a codec that learns from what it encodes, and every earlier state of it that a stream still needs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from obscodec.codec import Codec
+from obscodec.errors import ShapeError
+from obscodec.segments import Bytes
+
+C = TypeVar("C", bound=Codec)
+
+_N_SAMPLES = 256
+_MAX_SAMPLES_NBYTES = 1 << 22  # training takes some 50 ms for each MB
+_DRIFT = 1.25
+
+
+class Versions(Generic[C]):
+    """Numbered codecs, of which the newest one encodes.
+
+    The first streams are the samples that a dictionary is trained on. When streams have become larger than they were
+    right after that, by a quarter on average, another one is trained. A codec without dictionaries stays as it is.
+
+    Args:
+        codec: the first version, number 1.
+        fit: gives a codec trained on samples of what it encodes.
+    """
+
+    def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:
+        self.newest = 1
+        self._codecs: dict[int, C] = {1: codec}
+        self._n_streams: dict[int, int] = {1: 0}
+        self._fit = fit
+        self._samples: list[Bytes] = []
+        self._samples_nbytes = 0
+        self._learning = True
+        self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
+        self._first_ratio: float | None = None
+
+    def __getitem__(self, version: int) -> C:
+        return self._codecs[version]
+
+    def __contains__(self, version: int) -> bool:
+        return version in self._codecs
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """Bytes of all dictionaries that are kept."""
+        return sum(len(codec.dictionary) for codec in self._codecs.values())
+
+    def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
+        """Count a stream of the newest version, and learn from what it was made of, which is copied if it is kept."""
+        self._n_streams[self.newest] += 1
+        if self._learning:
+            self._samples.append(plain.copy())
+            self._samples_nbytes += plain.nbytes
+            if len(self._samples) == _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
+                self._learn()
+        else:
+            self._watch(stream_nbytes / max(1, plain.nbytes))
+
+    def dropped(self, version: int) -> None:
+        """Count a stream of ``version`` less; one that nothing needs goes."""
+        self._n_streams[version] -= 1
+        self._forget(version)
+
+    def _learn(self) -> None:
+        try:
+            codec = self._fit(self._codecs[self.newest], self._samples)
+        except ShapeError:  # too little to learn from, the codec stays as it is
+            codec = self._codecs[self.newest]
+        self._samples, self._samples_nbytes, self._learning = [], 0, False
+        self._ratios.clear()
+        self._first_ratio = None
+        if codec != self._codecs[self.newest]:
+            before, self.newest = self.newest, max(self._codecs) + 1
+            self._codecs[self.newest] = codec
+            self._n_streams[self.newest] = 0
+            self._forget(before)
+
+    def _watch(self, ratio: float) -> None:
+        self._ratios.append(ratio)
+        if len(self._ratios) < _N_SAMPLES:
+            return
+        mean = sum(self._ratios) / len(self._ratios)
+        if self._first_ratio is None:
+            self._first_ratio = mean
+            self._ratios.clear()
+        elif mean > _DRIFT * self._first_ratio and self._codecs[self.newest].dictionary:
+            self._learning = True
+
+    def _forget(self, version: int) -> None:
+        if version != self.newest and self._n_streams[version] == 0:
+            del self._codecs[version], self._n_streams[version]

@@ -1,0 +1,438 @@
+"""``delta-rle``: the contract, a decoder written from its document, hostile streams, sizes on real frames."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from atari_frames import frames
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obscodec import Codec, CorruptStream, Layout, Segments, SpecError, codec, codec_from_config
+from obscodec.codecs.delta_rle import DeltaRle
+from obscodec.kernels.blocks import check, read_blocks
+from obscodec.testing import SHAPES, CodecContract
+from obscodec.varint import decode_varint, encode_varint
+
+GUARD = 0xA5
+GAMES = ["MsPacman", "Pong", "Breakout"]
+
+
+class TestDeltaRle(CodecContract):
+    spec = "delta-rle"
+    shapes = (*SHAPES, (1, 5), (16, 3), (16, 1))
+
+
+class TestDeltaRleZstd(CodecContract):
+    spec = "delta-rle|zstd:3"
+    dtypes = ("uint8", "float32", "bool")
+    shapes = (*SHAPES, (1, 5), (16, 3))
+
+
+class TestDeltaRleLz4(CodecContract):
+    spec = "delta-rle|lz4"
+    dtypes = ("uint8", "complex128")
+
+
+class TestShuffleDeltaRle(CodecContract):
+    spec = "shuffle|delta-rle"
+    dtypes = ("uint16", "float64")
+
+
+class TestWithReferences(CodecContract):
+    spec = "delta-rle"
+    dtypes: ClassVar = ("uint8", "float16", "bool")
+    shapes: ClassVar = ((), (1,), (7,), (4, 5), (16, 3))
+
+    def make(self, layout: Layout) -> Codec:
+        plain = codec(self.spec, layout)
+        assert isinstance(plain, DeltaRle)
+        references = np.random.default_rng(0).integers(2, size=(5, plain.frame_nbytes), dtype=np.uint8)
+        return plain.with_dictionary(references.tobytes())
+
+
+def decode_as_documented(stream: bytes, n_frames: int, references: np.ndarray) -> np.ndarray:
+    """``u8[n_frames, nbytes]``, as ``docs/formats/delta-rle.md`` says it, one byte or one run at a time."""
+    src = np.frombuffer(stream, np.uint8)
+    reference, at = decode_varint(src)
+    runs_nbytes, at = decode_varint(src, at)
+    if reference >= len(references) or runs_nbytes > len(src) - at:
+        raise CorruptStream
+    runs, literals = src[at : at + runs_nbytes], src[at + runs_nbytes :]
+    at = used = 0
+    frame = references[reference].copy()
+    decoded = np.empty((n_frames, len(frame)), np.uint8)
+    for k in range(n_frames):
+        count, at = decode_varint(runs, at)
+        position = 0
+        for _ in range(count):
+            skip, at = decode_varint(runs, at)
+            length, at = decode_varint(runs, at)
+            position += skip
+            if position + length > len(frame) or used + length > len(literals):
+                raise CorruptStream
+            frame[position : position + length] = literals[used : used + length]
+            position += length
+            used += length
+        decoded[k] = frame
+    if at != len(runs) or used != len(literals):
+        raise CorruptStream
+    return decoded
+
+
+def fenced(nbytes: int) -> np.ndarray:
+    """``u8[nbytes]``; on Linux whoever reads or writes the byte behind it ends the test run."""
+    if sys.platform != "linux":
+        return np.empty(nbytes, np.uint8)
+    n_pages = nbytes // mmap.PAGESIZE + 1
+    pages = np.frombuffer(mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE), np.uint8)
+    fence = ctypes.c_void_p(pages.ctypes.data + n_pages * mmap.PAGESIZE)
+    assert ctypes.CDLL(None).mprotect(fence, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return pages[n_pages * mmap.PAGESIZE - nbytes : n_pages * mmap.PAGESIZE]
+
+
+class Decoder:
+    """The compiled decoder, between memory that it must not touch."""
+
+    def __init__(self, tested: Codec, max_stream_nbytes: int) -> None:
+        assert isinstance(tested, DeltaRle)
+        self.tested = tested
+        self.streams = fenced(max_stream_nbytes)
+        self.memory = fenced(64 + tested.layout.nbytes)
+        self.rows = self.memory[64:].reshape(1, -1)
+        self.references = np.frombuffer(bytes(tested.frame_nbytes) + tested.dictionary, np.uint8)
+        self.references = self.references.reshape(-1, tested.frame_nbytes)
+
+    def __call__(self, stream: bytes) -> bytes | None:
+        """The item; None if the stream is refused."""
+        placed = self.streams[len(self.streams) - len(stream) :]
+        placed[:] = np.frombuffer(stream, np.uint8)
+        self.memory[:] = GUARD
+        try:
+            self.tested.decode_batch(Segments.packed(placed, np.array([len(placed)])), self.rows)
+        except CorruptStream:
+            return None
+        finally:
+            assert (self.memory[:64] == GUARD).all()
+        return self.rows.tobytes()
+
+    def expected(self, stream: bytes) -> bytes | None:
+        try:
+            return decode_as_documented(stream, self.tested.n_frames, self.references).tobytes()
+        except CorruptStream:
+            return None
+
+    def compare(self, stream: bytes) -> bool:
+        """Whether the stream is decoded, after a check that the document has it so."""
+        decoded = self(stream)
+        assert decoded == self.expected(stream), stream.hex(" ")
+        return decoded is not None
+
+
+def encode(tested: Codec, block: np.ndarray) -> bytes:
+    return tested.encode(block).stream.tobytes()
+
+
+def fitted(played: np.ndarray, block_frames: int) -> Codec:
+    blocks = played.reshape(-1, block_frames, *played.shape[1:])
+    return codec("delta-rle", Layout(blocks.shape[1:], played.dtype)).fit(blocks)
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("block_frames", [1, 4, 16])
+def test_real_frames_decode_as_documented(game: str, block_frames: int) -> None:
+    played = frames(game, 320, seed=0)
+    tested = fitted(played, block_frames)
+    decoder = Decoder(tested, tested.bound())
+    for block in played.reshape(-1, block_frames, 84, 84)[:40]:
+        stream = encode(tested, block)
+        assert decoder(stream) == block.tobytes() == decoder.expected(stream)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> np.ndarray:
+    """Blocks of frames that change in few places, in many, or everywhere."""
+    n_frames, nbytes = draw(st.integers(0, 17)), draw(st.integers(1, 600))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    first = rng.integers(256, size=nbytes, dtype=np.uint8) * draw(st.booleans())
+    changed = rng.random((n_frames, nbytes)) < draw(st.sampled_from([0, 0.003, 0.05, 0.2, 0.5, 1]))
+    return first + np.cumsum(changed, axis=0, dtype=np.uint8)
+
+
+@given(blocks())
+@settings(max_examples=200, deadline=None)
+def test_made_up_frames_decode_as_documented(block: np.ndarray) -> None:
+    tested = codec("delta-rle", Layout.of(block))
+    stream = encode(tested, block)
+    assert len(stream) <= tested.bound()
+    references = np.zeros((1, block.shape[1]), np.uint8)
+    assert decode_as_documented(stream, len(block), references).tobytes() == block.tobytes()
+    assert tested.decode(tested.encode(block)).tobytes() == block.tobytes()
+
+
+@pytest.mark.parametrize("gap", [0, 1, 2, 3, 4, 5, 7, 127, 128])
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 127, 128, 16_384])
+def test_runs_and_gaps_of_every_size(gap: int, length: int) -> None:
+    changed = np.resize(np.repeat([True, False], [length, gap]), 3 * (length + gap) + 5)
+    block = np.stack([changed, ~changed, changed]).astype(np.uint8)
+    tested = codec("delta-rle", Layout.of(block))
+    stream = encode(tested, block)
+    assert len(stream) <= tested.bound()
+    decoder = Decoder(tested, len(stream))
+    assert decoder(stream) == block.tobytes() == decoder.expected(stream)
+
+
+def test_frames_of_several_megabytes() -> None:
+    block = np.zeros((3, 5 << 20), np.uint8)
+    block[1:] = 7
+    block[2, :: 1 << 20] = 1
+    tested = codec("delta-rle", Layout.of(block))
+    stream = encode(tested, block)
+    assert len(stream) < (5 << 20) + 100
+    assert Decoder(tested, len(stream))(stream) == block.tobytes()
+
+
+def test_no_stream_of_long_runs_exceeds_its_bound() -> None:
+    """Each run of 2 MiB takes five bytes, and the gap before it is four."""
+    frame = np.ones((45, (1 << 21) + 4), np.uint8)
+    frame[:, -4:] = 0
+    tested = codec("delta-rle", Layout((1, frame.size), np.uint8))
+    stream = tested.encode(frame.reshape(1, -1)).stream
+    assert frame.size + 27 + 18 < stream.nbytes <= tested.bound()
+
+
+@pytest.mark.parametrize(("game", "part_of_zstd"), [("MsPacman", 0.25), ("Pong", 0.6), ("Breakout", 0.25)])
+def test_real_frames_take_far_less_than_with_zstd(game: str, part_of_zstd: float) -> None:
+    played = frames(game, 640, seed=0)
+    zstd = codec("zstd:3", Layout((84, 84), np.uint8))
+    alone = sum(zstd.encode(frame).stream.nbytes for frame in played)
+    tested = fitted(played, 16)
+    in_blocks = sum(tested.encode(block).stream.nbytes for block in played.reshape(-1, 16, 84, 84))
+    assert in_blocks < part_of_zstd * alone
+    with_entropy = codec("delta-rle|zstd:3", tested.layout)
+    assert sum(with_entropy.encode(block).stream.nbytes for block in played.reshape(-1, 16, 84, 84)) < alone
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_some_frames_of_a_block_are_those_of_the_whole(game: str) -> None:
+    played = frames(game, 320, seed=0)
+    tested = fitted(played, 16)
+    assert isinstance(tested, DeltaRle)
+    references = np.frombuffer(bytes(tested.frame_nbytes) + tested.dictionary, np.uint8).reshape(-1, 84 * 84)
+    streams = Segments.of([encode(tested, block) for block in played.reshape(-1, 16, 84, 84)])
+    addresses = streams.addresses().astype(np.int64)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        per_block = [np.sort(rng.integers(16, size=rng.integers(1, 6))) for _ in range(len(streams))]
+        starts = np.cumsum([0, *map(len, per_block)])
+        places = np.concatenate(per_block)
+        targets = rng.permutation(len(places))
+        rows = np.full((len(places), 84 * 84), GUARD, np.uint8)
+        check(read_blocks(starts, places, targets, rows, addresses, streams.lengths, references, -1, 0))
+        expected = played.reshape(-1, 16, 84 * 84)[np.repeat(np.arange(20), np.diff(starts)), places]
+        assert np.array_equal(rows[targets], expected)
+
+
+def test_a_reader_of_the_first_frames_does_not_look_behind_them() -> None:
+    stream = np.array([0, 9, 1, 0, 1, 200, 200, 200, 200, 200, 200, 5], np.uint8)
+    rows = np.zeros((1, 4), np.uint8)
+    one = np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64), rows
+    where = np.array([stream.ctypes.data]), np.array([len(stream)]), np.zeros((1, 4), np.uint8)
+    check(read_blocks(*one, *where, -1, 0))
+    assert rows.tolist() == [[5, 0, 0, 0]]
+
+
+def test_references_are_the_dictionary() -> None:
+    """The worked example in ``docs/formats/delta-rle.md``."""
+    block = np.array([[0, 0, 0, 0, 0, 7, 0, 0], [0, 0, 0, 0, 0, 7, 0, 9], [0, 0, 0, 0, 0, 7, 0, 9]], np.uint8)
+    tested = codec("delta-rle", Layout.of(block)).with_dictionary(block[0].tobytes())
+    assert encode(tested, block).hex(" ") == "01 05 00 01 07 01 00 09"
+    assert np.array_equal(codec_from_config(tested.config()).decode(tested.encode(block)), block)
+
+
+def test_references_are_whole_frames() -> None:
+    tested = codec("delta-rle", Layout((3, 8), np.uint8))
+    with pytest.raises(SpecError) as caught:
+        tested.with_dictionary(b"12345")
+    assert str(caught.value) == "delta-rle takes a dictionary of whole frames of 8 bytes, got 5 bytes"
+
+
+def test_fit_keeps_frames_that_are_far_from_each_other() -> None:
+    rng = np.random.default_rng(0)
+    scenes = rng.integers(256, size=(5, 1, 84, 84), dtype=np.uint8)
+    samples = np.repeat(scenes[[0, 1, 0, 2, 3, 3, 4]], 2, axis=1)
+    tested = codec("delta-rle", Layout((2, 84, 84), np.uint8)).fit(samples)
+    assert tested.dictionary == scenes.tobytes()
+    assert tested.encode(samples[5]).stream.tobytes().hex(" ") == "04 02 00 00"
+    assert len(tested.fit(rng.integers(256, size=(50, 2, 84, 84), dtype=np.uint8)).dictionary) == 32 * 84 * 84
+    assert tested.fit(samples[:0]) == tested
+
+
+SHORT = "its runs end inside a varint"
+LONG = "a varint is longer than it needs to be, or than 9 bytes"
+NO_REFERENCE = "it is a patch of a reference frame that does not exist"
+NO_SECTION = "its runs reach beyond its end"
+OUTSIDE_FRAME = "a run reaches beyond the end of the frame"
+NO_LITERALS = "it has fewer literals than its runs need"
+LEFT_OVER = "it holds more than its frames need"
+HUGE = bytes([0xFF] * 8 + [0x7F])
+
+CASES = [
+    (b"", SHORT),
+    (b"\0", SHORT),
+    (b"\0\x80", SHORT),
+    (b"\x80\0\2\0\0", LONG),
+    (b"\0\x82\0\0\0", LONG),
+    (b"\xff" * 12, LONG),
+    (b"\1\2\0\0", NO_REFERENCE),
+    (HUGE + b"\2\0\0", NO_REFERENCE),
+    (b"\0\3\0\0", NO_SECTION),
+    (b"\0" + HUGE, NO_SECTION),
+    (b"\0\0", SHORT),
+    (b"\0\1\0\0", SHORT),
+    (b"\0\2\0\x80", SHORT),
+    (b"\0\2\1\0x", SHORT),
+    (b"\0\3\1\0\x81x", SHORT),
+    (b"\0\x0a" + HUGE + b"\0", SHORT),
+    (b"\0\3\x80\0\0", LONG),
+    (b"\0\5\1\x80\0\1\0x", LONG),
+    (b"\0\5\1\0\x81\0\0x", LONG),
+    (b"\0\4\1\5\0\0", OUTSIDE_FRAME),
+    (b"\0\4\1\0\5\0abcde", OUTSIDE_FRAME),
+    (b"\0\4\1\4\1\0a", OUTSIDE_FRAME),
+    (b"\0\6\2\2\2\0\1\0abc", OUTSIDE_FRAME),
+    (b"\0\x0c\1" + HUGE + b"\1\0a", OUTSIDE_FRAME),
+    (b"\0\x0c\1\0" + HUGE + b"\0a", OUTSIDE_FRAME),
+    (b"\0\x14\1" + HUGE + HUGE + b"\0a", OUTSIDE_FRAME),
+    (b"\0\4\1\0\4\0abc", NO_LITERALS),
+    (b"\0\4\1\0\1\0", NO_LITERALS),
+    (b"\0\6\1\0\4\1\0\4abcdefg", NO_LITERALS),
+    (b"\0\2\0\0x", LEFT_OVER),
+    (b"\0\3\0\0\0", LEFT_OVER),
+    (b"\0\4\1\0\1\0ab", LEFT_OVER),
+]
+
+
+@pytest.mark.parametrize(("stream", "why"), CASES, ids=[stream.hex(" ") for stream, _ in CASES])
+def test_a_stream_that_can_not_be_read(stream: bytes, why: str) -> None:
+    tested = codec("delta-rle", Layout((2, 4), np.uint8))
+    with pytest.raises(CorruptStream) as caught:
+        tested.decode_batch(Segments.of([stream]), np.zeros((1, 8), np.uint8))
+    assert str(caught.value) == f"delta-rle stream of uint8[2, 4] can't be decoded: {why}"
+    assert Decoder(tested, 100).compare(stream) is False
+
+
+@pytest.mark.parametrize(
+    ("stream", "item"),
+    [
+        (b"\0\4\1\4\0\0", [0] * 8),
+        (b"\0\x0a\3\0\0\0\0\4\0\1\0\1ab", [0, 0, 0, 0] * 2),
+        (b"\0\6\2\0\1\0\1\0ab", [97, 98, 0, 0] * 2),
+        (b"\0\6\1\0\2\1\0\2\0\0\0\0", [0] * 8),
+    ],
+)
+def test_what_no_encoder_writes_but_a_decoder_takes(stream: bytes, item: list[int]) -> None:
+    """Empty runs, runs without a gap, and literals that change nothing."""
+    decoder = Decoder(codec("delta-rle", Layout((2, 4), np.uint8)), 100)
+    decoder.compare(stream)
+    decoded = decoder(stream)
+    assert decoded is None or list(decoded) == item
+
+
+def small_blocks() -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    sparse = np.cumsum(rng.random((4, 12)) < 0.15, axis=0, dtype=np.uint8)
+    return [
+        np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 6]], np.uint8),
+        sparse,
+        rng.integers(256, size=(2, 9), dtype=np.uint8),
+        np.zeros((16, 1), np.uint8),
+    ]
+
+
+@pytest.mark.parametrize("block", small_blocks(), ids=["tiny", "sparse", "noise", "bytes"])
+def test_every_change_of_one_byte_and_every_other_length(block: np.ndarray) -> None:
+    tested = codec("delta-rle", Layout.of(block)).with_dictionary(block[:2].tobytes())
+    for stream in (encode(tested, block), encode(tested, block[::-1])):
+        decoder = Decoder(tested, len(stream) + 2)
+        assert decoder.compare(stream)
+        assert not any(decoder.compare(stream[:end]) for end in range(len(stream)))
+        assert not any(decoder.compare(stream + bytes([byte])) for byte in range(256))
+        for at in range(len(stream)):
+            for byte in range(256):
+                decoder.compare(stream[:at] + bytes([byte]) + stream[at + 1 :])
+
+
+def altered(stream: bytes, rng: np.random.Generator) -> bytes:
+    """One of: flipped bits, another byte, a byte more or less, a huge varint, a piece from elsewhere, noise."""
+    at = int(rng.integers(len(stream)))
+    kind = rng.integers(6)
+    if kind == 0:
+        return stream[:at] + bytes([stream[at] ^ 1 << rng.integers(8)]) + stream[at + 1 :]
+    if kind == 1:
+        return stream[:at] + rng.bytes(1) + stream[at + 1 :]
+    if kind == 2:
+        return stream[:at] + stream[at + 1 :] if rng.random() < 0.5 else stream[:at] + rng.bytes(1) + stream[at:]
+    if kind == 3:
+        return stream[:at] + encode_varint(int(2.0 ** rng.uniform(7, 62.9))) + stream[at + 1 :]
+    if kind == 4:
+        begin = int(rng.integers(len(stream)))
+        piece = stream[begin : begin + int(rng.integers(1, 20))]
+        return stream[:at] + piece + stream[at + len(piece) :]
+    return stream[:at] + rng.bytes(len(stream) - at)
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_real_streams_that_are_altered(game: str) -> None:
+    played = frames(game, 320, seed=0)
+    tested = fitted(played, 16)
+    streams = [encode(tested, block) for block in played.reshape(-1, 16, 84, 84)]
+    decoder = Decoder(tested, 2 * max(map(len, streams)) + 100)
+    rng = np.random.default_rng(0)
+    n_decoded = 0
+    for _ in range(400):
+        stream = altered(streams[rng.integers(len(streams))], rng)
+        for _ in range(rng.integers(3)):
+            stream = altered(stream, rng)
+        n_decoded += decoder.compare(stream)
+    assert 0 < n_decoded < 400
+    shortest = min(streams, key=len)
+    assert not any(decoder.compare(shortest[:end]) for end in range(len(shortest)))
+
+
+@given(st.binary(max_size=60), st.integers(0, 4), st.integers(1, 20))
+@settings(max_examples=300, deadline=None)
+def test_noise(stream: bytes, n_frames: int, nbytes: int) -> None:
+    tested = codec("delta-rle", Layout((n_frames, nbytes), np.uint8))
+    rows = np.zeros((1, n_frames * nbytes), np.uint8)
+    try:
+        tested.decode_batch(Segments.of([stream]), rows)
+    except CorruptStream:
+        return
+    expected = decode_as_documented(stream, n_frames, np.zeros((1, nbytes), np.uint8))
+    assert rows.tobytes() == expected.tobytes()
+
+
+def test_streams_in_several_buffers_and_with_gaps() -> None:
+    tested = codec("delta-rle", Layout((1, 2), np.uint8))
+    first = np.frombuffer(b"\0\3\1\0\1x\0\3\1\0\1y", np.uint8)
+    apart = np.zeros(16, np.uint8)
+    apart[4::2] = first[:6]
+    segments = Segments((apart[4::2], first), np.array([1, 0, 1]), np.array([6, 0, 0]), np.array([6, 6, 6]))
+    rows = np.zeros((3, 2), np.uint8)
+    tested.decode_batch(segments, rows)
+    assert rows[:, 0].tobytes() == b"yxx"
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 7), (1, 6), (-1, 6), (7, 0), (2**62, 2**62), (0, -1)])
+def test_streams_that_lie_outside_of_their_buffer(offset: int, length: int) -> None:
+    tested = codec("delta-rle", Layout((1, 2), np.uint8))
+    buffer = np.frombuffer(b"\0\3\1\0\1x", np.uint8)
+    outside = Segments((buffer,), np.zeros(1, np.int64), np.array([offset]), np.array([length]))
+    with pytest.raises(CorruptStream) as caught:
+        tested.decode_batch(outside, np.zeros((1, 2), np.uint8))
+    assert str(caught.value) == "delta-rle stream of uint8[1, 2] can't be decoded: it lies outside of its buffer"

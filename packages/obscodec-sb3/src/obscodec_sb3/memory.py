@@ -1,0 +1,23 @@
+"""The memory that batches are decoded into: one for all buffers of the process, pinned if samples go to a GPU."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import obscodec
+import torch as th
+
+
+@cache
+def _memory(pinned: bool) -> obscodec.BatchMemory:
+    return obscodec.BatchMemory(_pinned) if pinned else obscodec.BatchMemory()
+
+
+def batch_memory(device: th.device) -> obscodec.BatchMemory:
+    """Where to decode batches that are for ``device``."""
+    return _memory(device.type == "cuda")
+
+
+def _pinned(nbytes: int) -> np.ndarray:
+    return th.empty(nbytes, dtype=th.uint8, pin_memory=True).numpy()
