@@ -1,0 +1,141 @@
+"""Memory of a batch is used again when the batch is gone, and never while anybody holds a part of it."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from obscodec import BatchMemory, Layout
+
+FRAME = Layout((84, 84), np.uint8)
+N = 64
+
+
+class HoldsDLPack:
+    """A consumer of DLPack, as torch is: it keeps the capsule."""
+
+    def __init__(self, batch):
+        self.tensor = np.from_dlpack(batch)
+
+
+VIEWS = {
+    "the batch": lambda batch: batch,
+    "a slice": lambda batch: batch[3:5, ::2],
+    "one element": lambda batch: batch[-1:, -1:, -1:],
+    "a reshaped view": lambda batch: batch.reshape(-1)[::7],
+    "a view of another dtype": lambda batch: batch.view(np.uint32),
+    "a memoryview": memoryview,
+    "a memoryview of a slice": lambda batch: memoryview(batch)[2:3],
+    "an array of its buffer": lambda batch: np.frombuffer(batch, np.uint8)[5:9],
+    "a tensor from DLPack": HoldsDLPack,
+    "a view of a view in a dict": lambda batch: {"obs": (batch[1][2], None)},
+    "an array with its interface": lambda batch: np.asarray(batch).T,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_memory_is_not_used_again_before_the_last_view_is_gone(view):
+    memory = BatchMemory()
+    batch = memory.array(N, FRAME)
+    address = batch.ctypes.data
+    held = view(batch)
+    del batch
+    gc.collect()
+    others = [memory.array(N, FRAME) for _ in range(5)]
+    assert address not in [other.ctypes.data for other in others]
+    assert memory.kept_bytes == 0
+    del held
+    gc.collect()
+    assert memory.kept_bytes >= N * FRAME.nbytes
+    assert memory.array(N, FRAME).ctypes.data == address
+
+
+def test_content_stays_while_it_is_held():
+    memory = BatchMemory()
+    rng = np.random.default_rng(0)
+    held: list[tuple[np.ndarray, int]] = []
+    for step in range(300):
+        batch = memory.array(int(rng.integers(20, N)), FRAME)
+        assert batch.shape[1:] == (84, 84)
+        assert batch.flags.c_contiguous
+        assert batch.flags.writeable
+        batch[:] = step % 251
+        held.append((batch[1::3], step % 251))
+        del batch
+        while len(held) > rng.integers(6):
+            held.pop(int(rng.integers(len(held))))
+        assert all((view == value).all() for view, value in held)
+
+
+def test_at_most_two_batches_are_kept():
+    memory = BatchMemory()
+    batches = [memory.array(N, FRAME) for _ in range(6)]
+    assert memory.kept_bytes == 0
+    del batches
+    assert memory.kept_bytes == 2 * N * FRAME.nbytes
+
+
+def test_memory_of_another_size_is_not_wasted():
+    memory = BatchMemory()
+    large = memory.array(4 * N, FRAME)
+    address = large.ctypes.data
+    del large
+    assert memory.array(N, FRAME).ctypes.data != address
+    assert memory.array(3 * N, FRAME).ctypes.data == address
+
+
+@pytest.mark.parametrize("layout", [Layout((), np.float64), Layout((3,), "bfloat16"), Layout((0,), np.uint8)], ids=str)
+@pytest.mark.parametrize("n", [0, 1, 100_000])
+def test_any_layout(layout, n):
+    array = BatchMemory().array(n, layout)
+    assert array.shape == (n, *layout.shape)
+    assert array.dtype == layout.dtype
+
+
+def test_memory_comes_from_where_it_is_told():
+    given: list[int] = []
+
+    def allocate(nbytes):
+        given.append(nbytes)
+        return np.zeros(nbytes, np.uint8)
+
+    memory = BatchMemory(allocate)
+    for _ in range(4):
+        memory.array(N, FRAME)
+    assert given == [N * FRAME.nbytes]
+
+
+def test_a_batch_outlives_its_source():
+    batch = BatchMemory().array(N, FRAME)
+    gc.collect()
+    batch[:] = 7
+    assert (batch == 7).all()
+
+
+def test_a_pickled_source_is_empty():
+    memory = BatchMemory()
+    memory.array(N, FRAME)
+    assert memory.kept_bytes > 0
+    assert pickle.loads(pickle.dumps(memory)).kept_bytes == 0
+
+
+def test_threads_never_share_memory():
+    memory = BatchMemory()
+    wrong: list[int] = []
+
+    def work(value):
+        for _ in range(200):
+            batch = memory.array(N, FRAME)
+            batch[:] = value
+            if (batch != value).any():
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

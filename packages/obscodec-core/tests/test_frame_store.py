@@ -1,0 +1,560 @@
+"""A FrameStore equals a dict of arrays; it holds each frame once, gives memory back, and survives altered blocks."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import threading
+from collections import Counter
+
+import numpy as np
+import obscodec
+import pytest
+from atari_frames import frames
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError
+
+FRAME = Layout((84, 84), np.uint8)
+CODECS = [("delta-rle", 16), ("delta-rle|zstd:3", 16), ("zstd:3", 4), ("lz4", 1), ("raw", 16), ("delta-rle", 1)]
+GAMES = ["MsPacman", "Pong", "Breakout"]
+N_STREAMS = 3
+
+
+def noise(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(256, size=(n, 84, 84), dtype=np.uint8)
+
+
+def pool() -> np.ndarray:
+    """Frames to draw from: zeros, one with a single byte that is not, noise, and games as they were played."""
+    nearly_zeros = np.zeros((2, 84, 84), np.uint8)
+    nearly_zeros[1, -1, -1] = 1
+    return np.concatenate([nearly_zeros, noise(3, 0), *(frames(game, 320, 0)[:60] for game in GAMES)])
+
+
+class FrameStoreEqualsDict(RuleBasedStateMachine):
+    @initialize(
+        spec=st.sampled_from(CODECS),
+        stack=st.sampled_from([1, 4]),
+        recent=st.sampled_from([None, 1, 7]),
+    )
+    def make(self, spec, stack, recent):
+        codec, block_frames = spec
+        self.pool = pool()
+        self.store = FrameStore(FRAME, codec=codec, block_frames=block_frames, stack=stack, recent=recent, threads=2)
+        self.model: dict[int, bytes] = {}
+        self.counts: Counter[int] = Counter()
+
+    @rule(
+        first=st.integers(0, 184),
+        n=st.integers(0, 40),
+        step=st.sampled_from([0, 1, 1, 2]),
+        stream=st.integers(0, N_STREAMS - 1),
+    )
+    def append_played(self, first, n, step, stream):
+        self.append((first + step * np.arange(n)) % len(self.pool), stream)
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 30), alphabet=st.integers(1, 12))
+    def append_mixed(self, seed, n, alphabet):
+        rng = np.random.default_rng(seed)
+        self.append(rng.integers(alphabet, size=n), rng.integers(N_STREAMS, size=n))
+
+    def append(self, which, streams):
+        self.know(self.store.append(self.pool[which], streams), which)
+
+    def know(self, ids, which):
+        for frame_id, frame in zip(ids.tolist(), self.pool[which], strict=True):
+            content = frame.tobytes()
+            assert (frame_id == 0) == (not frame.any())
+            if frame_id:
+                assert self.model.setdefault(frame_id, content) == content
+                self.counts[frame_id] += 1
+
+    def forget(self, ids):
+        for frame_id in ids:
+            if frame_id:
+                self.counts[frame_id] -= 1
+                if not self.counts[frame_id]:
+                    del self.counts[frame_id], self.model[frame_id]
+
+    def some_ids(self, seed, n):
+        return np.random.default_rng(seed).choice([0, *self.model], size=n)
+
+    def some_references(self, seed, part):
+        held = np.array([0, 0, *self.counts.elements()])
+        rng = np.random.default_rng(seed)
+        return rng.permutation(held)[: int(part * len(held))]
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 60))
+    def read(self, seed, n):
+        ids = self.some_ids(seed, n)
+        expected = [self.model.get(frame_id, bytes(FRAME.nbytes)) for frame_id in ids.tolist()]
+        assert self.store.read(ids).tobytes() == b"".join(expected)
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 60))
+    def retain(self, seed, n):
+        ids = self.some_ids(seed, n)
+        self.store.retain(ids)
+        self.counts.update(ids[ids != 0].tolist())
+
+    @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5, 0.9, 1]))
+    def release(self, seed, part):
+        ids = self.some_references(seed, part)
+        self.store.release(ids)
+        self.forget(ids.tolist())
+
+    @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5]), first=st.integers(0, 184), n=st.integers(0, 20))
+    def replace(self, seed, part, first, n):
+        old = self.some_references(seed, part)
+        which = (first + np.arange(n)) % len(self.pool)
+        ids = self.store.replace(old, self.pool[which], 1)
+        self.forget(old.tolist())
+        self.know(ids, which)
+
+    @rule(seed=st.integers(0, 1000))
+    def release_too_often(self, seed):
+        ids = self.some_references(seed, 1)
+        surplus = int(ids[0]) if ids[0] else max(self.model, default=0) + 10_000
+        with pytest.raises(SlotError, match=f"^id {surplus} is of no frame in this store, or is released more often"):
+            self.store.release(np.append(ids, surplus))
+        with pytest.raises(SlotError, match=f"^id {surplus} is of no frame in this store, or is released more often"):
+            self.store.replace(np.append(ids, surplus), noise(20, 1 + seed))
+
+    @rule(how=st.sampled_from([copy.deepcopy, copy.copy, lambda store: pickle.loads(pickle.dumps(store))]))
+    def rebuild(self, how):
+        self.store = how(self.store)
+
+    @invariant()
+    def holds_what_the_model_holds(self):
+        stats = self.store.stats()
+        assert stats.n_tensors == len(self.model)
+        assert stats.raw_bytes == len(self.model) * FRAME.nbytes
+        ids = list(self.model)[-20:]
+        assert self.store.read(ids).tobytes() == b"".join(self.model[frame_id] for frame_id in ids)
+
+
+TestFrameStoreEqualsDict = FrameStoreEqualsDict.TestCase
+TestFrameStoreEqualsDict.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize(("codec", "block_frames"), CODECS)
+@pytest.mark.parametrize("game", GAMES)
+def test_read_gives_what_was_appended(codec, block_frames, game):
+    played = frames(game, 320, seed=0)
+    store = FrameStore(FRAME, codec=codec, block_frames=block_frames)
+    ids = store.append(played)
+    np.testing.assert_array_equal(store.read(ids), played)
+    which = np.random.default_rng(0).integers(320, size=500)
+    np.testing.assert_array_equal(store.read(ids[which]), played[which])
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout((), np.float64),
+        Layout((1,), np.uint8),
+        Layout((3, 5), "bfloat16"),
+        Layout((2, 3, 4), np.complex64),
+        Layout((9,), "datetime64[s]"),
+        Layout((3 << 20,), np.uint8),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("codec", "block_frames"), CODECS[:5])
+def test_frames_of_any_layout(layout, codec, block_frames):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(256, size=(1, layout.nbytes), dtype=np.uint8).repeat(37 if layout.nbytes < 1000 else 6, 0)
+    rows[np.arange(len(rows)), np.arange(len(rows)) % layout.nbytes] ^= rng.integers(
+        256, size=len(rows), dtype=np.uint8
+    )
+    written = layout.tensors(rows)
+    store = FrameStore(layout, codec=codec, block_frames=min(block_frames, 4) if layout.nbytes > 1000 else block_frames)
+    read = store.read(store.append(written))
+    assert read.dtype == layout.dtype
+    assert read.tobytes() == written.tobytes()
+
+
+def test_minus_zero_is_not_the_frame_of_zeros():
+    store = FrameStore(Layout((4,), np.float32))
+    ids = store.append(np.array([[0.0] * 4, [-0.0] * 4], np.float32))
+    assert ids[0] == 0 != ids[1]
+    assert np.signbit(store.read(ids)).tolist() == [[False] * 4, [True] * 4]
+
+
+def test_frames_that_differ_in_one_byte_are_different():
+    store = FrameStore(FRAME)
+    base = noise(1, 0).reshape(1, -1)
+    for at in (0, 1, 8, 4000, 7047, 7048, 7055):
+        changed = base.copy()
+        changed[0, at] ^= 1
+        ids = store.append(np.concatenate([base, changed]).reshape(-1, 84, 84))
+        assert ids[0] != ids[1]
+
+
+def test_equal_frames_of_a_stream_are_stored_once():
+    played = np.unique(frames("MsPacman", 320, 0)[:60].reshape(60, -1), axis=0).reshape(-1, 84, 84)
+    store = FrameStore(FRAME, stack=4)
+    stacks = np.arange(len(played) - 3)[:, None] + np.arange(4)
+    ids = store.append(played[stacks.ravel()])
+    assert len(set(ids.tolist())) == len(played)
+    assert store.stats().n_tensors == len(played)
+    again = store.append(played[-2:])
+    assert np.array_equal(again, ids[-2:])
+    assert not set(store.append(played[-2:], streams=1).tolist()) & set(again.tolist())
+
+
+def test_releasing_everything_gives_the_memory_back():
+    for spec, block_frames in CODECS:
+        store = FrameStore(FRAME, codec=spec, block_frames=block_frames)
+        all_ids = [store.append(frames("MsPacman", 320, 0) ^ np.uint8(key), streams=key % 2) for key in range(6)]
+        full = store.stats()
+        for ids in all_ids:
+            store.release(ids)
+        stats = store.stats()
+        assert (stats.n_tensors, stats.raw_bytes) == (0, 0)
+        # four recent frames of each stream are kept, and the blocks that they are in
+        most = 2 * (1 if block_frames > 4 else 4)
+        assert stats.live_bytes <= most * (full.live_bytes / (full.n_tensors / block_frames)) * 4
+        assert stats.reserved_bytes < stats.live_bytes + (1 << 18)
+
+
+def test_a_store_that_is_used_for_ever_does_not_grow():
+    store = FrameStore(FRAME, stack=1)
+    played = frames("Pong", 320, 0)
+    held = []
+    sizes = []
+    for step in range(40):
+        held.append(store.append(np.roll(played[:100], step, axis=1)))
+        if len(held) > 3:
+            store.release(held.pop(0))
+        sizes.append(store.stats().reserved_bytes + store.stats().table_bytes)
+        assert store.stats().dictionary_bytes <= 32 * FRAME.nbytes
+    assert max(sizes[20:]) < 1.1 * max(sizes[:20])
+    expected = np.concatenate([np.roll(played[:100], step, axis=1) for step in (37, 38, 39)])
+    np.testing.assert_array_equal(store.read(np.concatenate(held)), expected)
+
+
+REFUSED = "is of no frame in this store, or is released more often than it was given out"
+REFUSED_CALLS = [
+    ("release", ([1000],), SlotError, f"id 1000 {REFUSED}"),
+    ("release", ([-1],), SlotError, f"id -1 {REFUSED}"),
+    ("release", ([2**40],), SlotError, f"id {2**40} {REFUSED}"),
+    ("read", ([1000],), SlotError, "id 1000 is of no frame in this store"),
+    ("read", ([-5],), SlotError, "id -5 is of no frame in this store"),
+    ("read", ([2**40],), SlotError, f"id {2**40} is of no frame in this store"),
+    ("read", ([[0]],), ShapeError, "ids have shape (n,), got (1, 1)"),
+    ("read", ([0], np.empty((2, 84, 84), np.uint8)), ShapeError, "out has shape (1, 84, 84), got (2, 84, 84)"),
+    ("read", ([0], np.empty((1, 84, 84), np.int8)), DTypeError, "out has dtype uint8, got int8"),
+    ("read", ([0.5],), SlotError, "ids are integers, got float64"),
+    ("retain", ([0, 1000],), SlotError, "id 1000 is of no frame in this store"),
+    ("append", (np.ones((1, 84, 83), np.uint8),), ShapeError, "items have shape (n, 84, 84), got (1, 84, 83)"),
+    (
+        "append",
+        (np.ones((1, 84, 84), np.int8),),
+        DTypeError,
+        "items have dtype uint8, got int8: convert the array, nothing is cast here",
+    ),
+    (
+        "append",
+        (np.ones((3, 84, 84), np.uint8), [0, 1]),
+        ShapeError,
+        "3 tensors have 3 streams or one for all, got (2,)",
+    ),
+    ("append", (np.ones((2, 84, 84), np.uint8), [0, -1]), ShapeError, "streams are numbers from 0 on, got -1"),
+    ("append", (np.ones((1, 84, 84), np.uint8), -7), ShapeError, "streams are numbers from 0 on, got -7"),
+]
+
+
+@pytest.mark.parametrize(("call", "arguments", "error", "text"), REFUSED_CALLS)
+def test_a_refused_call_changes_nothing(call, arguments, error, text):
+    store = FrameStore(FRAME)
+    played = frames("Pong", 320, 0)[:40]
+    ids = store.append(played)
+    before = store.stats()
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        getattr(store, call)(*arguments)
+    assert store.stats().n_tensors == before.n_tensors
+    np.testing.assert_array_equal(store.read(ids), played)
+    store.release(ids)
+    assert store.stats().n_tensors == 0
+
+
+def test_an_id_without_references_is_unknown_even_if_its_frame_is_a_recent_one():
+    store = FrameStore(FRAME)
+    (frame,) = store.append(noise(1, 0))
+    store.release([frame])
+    for call in (store.read, store.retain):
+        with pytest.raises(SlotError, match=f"^id {frame} is of no frame in this store$"):
+            call([frame])
+    with pytest.raises(SlotError, match=f"^id {frame} {REFUSED}$"):
+        store.release([frame])
+    assert store.append(noise(1, 0)) == [frame]
+    np.testing.assert_array_equal(store.read([frame]), noise(1, 0))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"block_frames": 0}, "block_frames, stack and recent are 1 or more, got 0, 1, None"),
+        ({"stack": 0}, "block_frames, stack and recent are 1 or more, got 16, 0, None"),
+        ({"recent": 0}, "block_frames, stack and recent are 1 or more, got 16, 1, 0"),
+    ],
+)
+def test_options_that_can_not_be(options, text):
+    with pytest.raises(ShapeError, match=f"^{text}$"):
+        FrameStore(FRAME, **options)
+
+
+def test_frames_without_bytes_are_refused():
+    with pytest.raises(ShapeError, match=r"^a frame has at least one byte, got uint8\[0\]$"):
+        FrameStore(Layout((0,), np.uint8))
+
+
+@pytest.mark.parametrize(("codec", "block_frames"), CODECS)
+def test_a_full_store_keeps_what_it_has(codec, block_frames):
+    store = FrameStore(FRAME, codec=codec, block_frames=block_frames, max_bytes=1 << 20)
+    held = {}
+    batches = (noise(7, seed) for seed in range(1000))
+    with pytest.raises(HeapFull):  # noqa: PT012
+        for batch in batches:
+            held.update(zip(store.append(batch).tolist(), batch, strict=True))
+    text = r"^\d+ bytes do not fit: the heap has .* live ones, max_bytes is 1048576: free slots, or allow more$"
+    for _ in range(3):
+        with pytest.raises(HeapFull, match=text):
+            store.append(np.concatenate([next(batches) for _ in range(5)]))
+    assert store.stats().n_tensors == len(held) > 100
+    np.testing.assert_array_equal(store.read(list(held)), np.stack(list(held.values())))
+    gone = list(held)[:60]
+    store.release(gone)
+    for frame_id in gone:
+        del held[frame_id]
+    batch = next(batches)
+    held.update(zip(store.append(batch).tolist(), batch, strict=True))
+    np.testing.assert_array_equal(store.read(list(held)), np.stack(list(held.values())))
+    store.release(list(held))
+    assert store.stats().n_tensors == 0
+
+
+def test_one_frame_kept_of_each_block():
+    """Its block stays whole: the statistics show it, and memory is bounded by the blocks that are kept."""
+    store = FrameStore(FRAME)
+    rng = np.random.default_rng(0)
+    long_lived: list[int] = []
+    block_nbytes = []
+    for _ in range(40):
+        ids = store.append(np.cumsum(rng.random((32, 84, 84)) < 0.01, axis=0, dtype=np.uint8) + np.uint8(1))
+        block_nbytes.append(store.stats().live_bytes / 2)
+        keep = ids[[5, 21]]
+        store.release(np.setdiff1d(ids, keep))
+        long_lived += keep.tolist()
+        if len(long_lived) > 20:
+            store.release(long_lived[:2])
+            del long_lived[:2]
+        stats = store.stats()
+        assert stats.n_tensors == len(long_lived)
+    a_block = 16 * FRAME.nbytes * 0.03 + FRAME.nbytes
+    assert stats.live_bytes < 24 * a_block
+    assert stats.live_bytes > 5 * 20 * 70  # far more than twenty frames need, and it is counted
+    assert stats.reserved_bytes < 3 * stats.live_bytes + (1 << 18)
+    store.release(long_lived)
+    assert store.stats().live_bytes < 3 * a_block
+
+
+def test_two_threads_read_while_one_appends_and_releases():
+    store = FrameStore(FRAME, codec="delta-rle|zstd:3", block_frames=4, threads=2)
+    played = frames("MsPacman", 320, 0)
+    kept = store.append(played, np.arange(320) % 2)
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        try:
+            while not stop.is_set():
+                which = rng.integers(320, size=64)
+                if not np.array_equal(store.read(kept[which]), played[which]):
+                    wrong.append(which)
+        except BaseException as error:
+            wrong.append(error)
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    for reader in readers:
+        reader.start()
+    others: list[np.ndarray] = []
+    for step in range(60):
+        others.append(store.append(np.roll(played[:40], step, axis=2), step % 3))
+        if len(others) > 4:
+            store.release(others.pop(0))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+
+
+def test_threads_append_to_streams_of_their_own():
+    store = FrameStore(FRAME, block_frames=4)
+    played = frames("Breakout", 320, 0)
+    ids = [np.empty(0, np.int64)] * 4
+
+    def append(stream):
+        ids[stream] = np.concatenate([store.append(part, stream) for part in np.split(played, 32)])
+
+    threads = [threading.Thread(target=append, args=(stream,)) for stream in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for of_stream in ids:
+        np.testing.assert_array_equal(store.read(of_stream), played)
+    assert store.stats().n_tensors == 4 * len(set(ids[0].tolist()) - {0})
+
+
+def test_reads_with_any_number_of_threads_are_equal():
+    played = frames("MsPacman", 320, 0)
+    which = np.random.default_rng(0).integers(320, size=700)
+    for spec, block_frames in CODECS:
+        for threads in (1, 2, 7):
+            store = FrameStore(FRAME, codec=spec, block_frames=block_frames, threads=threads)
+            np.testing.assert_array_equal(store.read(store.append(played)[which]), played[which])
+
+
+def test_out_of_any_kind_is_filled():
+    store = FrameStore(FRAME)
+    ids = store.append(frames("Pong", 320, 0)[:20])
+    expected = store.read(ids)
+    for out in (
+        np.full((20, 84, 84), 9, np.uint8),
+        np.full((20, 84, 168), 9, np.uint8)[:, :, ::2],
+        np.full((84, 20, 84), 9, np.uint8).swapaxes(0, 1),
+        np.full((20, 84, 84), 9, np.uint8)[::-1],
+    ):
+        assert store.read(ids, out=out) is out
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_dictionaries_are_trained_kept_while_needed_and_trained_again():
+    """256 blocks are the samples, 256 more show how well it goes, and a game that goes worse gets another one."""
+    store = FrameStore(FRAME, codec="zstd:1", block_frames=1)
+    pong, pacman = frames("Pong", 900, 0), frames("MsPacman", 900, 0)
+    first = store.append(pong[:250])
+    assert store.stats().dictionary_bytes == 0
+    second = store.append(pong[250:])
+    one = store.stats().dictionary_bytes
+    assert 1000 < one <= 1 << 14
+    store.append(np.roll(pong, 1, axis=1)[:10])
+    third = store.append(pacman)
+    two = store.stats().dictionary_bytes
+    assert one < two <= 2 << 14
+    np.testing.assert_array_equal(store.read(first), pong[:250])
+    np.testing.assert_array_equal(store.read(second), pong[250:])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(store)).read(third), pacman)
+
+
+def test_a_dictionary_goes_with_the_last_block_that_needs_it():
+    store = FrameStore(FRAME, codec="zstd:1", block_frames=1)
+    pong, pacman = frames("Pong", 900, 0), frames("MsPacman", 900, 0)
+    ids = store.append(pong)
+    trained = store.stats().dictionary_bytes
+    kept = store.append(pacman)
+    both = store.stats().dictionary_bytes
+    store.release(ids)
+    assert store.stats().dictionary_bytes == both  # the first frames of MsPacman need it too
+    store.release(kept[:700])
+    assert trained < both
+    assert store.stats().dictionary_bytes == both - trained
+    np.testing.assert_array_equal(store.read(kept[700:]), pacman[700:])
+
+
+def test_a_dictionary_makes_blocks_smaller():
+    pacman = frames("MsPacman", 900, 0)
+    sizes = {}
+    for spec, block_frames in (("zstd:1", 1), ("delta-rle|zstd:3", 3)):
+        store = FrameStore(FRAME, codec=spec, block_frames=block_frames)
+        store.append(pacman[:840])
+        before = store.stats().live_bytes
+        store.append(pacman[840:])
+        sizes[spec] = (store.stats().live_bytes - before) / 60, before / 840
+    assert sizes["zstd:1"][0] < 0.6 * sizes["zstd:1"][1]
+    assert sizes["delta-rle|zstd:3"][0] < sizes["delta-rle|zstd:3"][1]
+
+
+@pytest.mark.parametrize(("codec", "block_frames"), CODECS)
+def test_altered_blocks_are_refused_or_decode_within_bounds(codec, block_frames):
+    store = FrameStore(FRAME, codec=codec, block_frames=block_frames, threads=1)
+    played = frames("MsPacman", 320, 0)[:100]
+    ids = store.append(played)
+    blocks = np.unique(ids // block_frames)
+    blocks = blocks[store._heap.holds(blocks)]
+    streams = list(store._heap.get(blocks))
+    memory = np.full((102, 84, 84), 0xA5, np.uint8)
+    rng = np.random.default_rng(0)
+    why = []
+    for _ in range(150):
+        stream = streams[rng.integers(len(streams))]
+        before = stream.copy()
+        for _ in range(rng.integers(1, 4)):
+            at = rng.integers(min(len(stream), rng.choice([4, 40, 10**9])))
+            stream[at : at + rng.integers(1, 10)] = rng.choice([0, 0x7F, 0x80, 0xFF, rng.integers(256)])
+        try:
+            store.read(ids, out=memory[1:-1])
+        except CorruptStream as error:
+            why.append(str(error))
+        assert (memory[[0, -1]] == 0xA5).all()
+        stream[:] = before
+    assert len(why) > 0
+    assert all(text.startswith(f"a stored block of {store.codec} can't be decoded: ") for text in why)
+    np.testing.assert_array_equal(store.read(ids), played)
+
+
+@pytest.mark.parametrize(
+    ("codec", "bytes_of_block", "why"),
+    [
+        ("delta-rle", "01", "it is of a version that this store does not have"),
+        ("delta-rle", "00 21", "it is a patch of a reference frame that does not exist"),
+        ("delta-rle|zstd:3", "09", "it is of version 9, which this store does not have"),
+        ("delta-rle|zstd:3", "ff ff ff ff ff ff ff ff ff", "a varint has more than 9 bytes"),
+        (
+            "delta-rle|zstd:3",
+            "01 ff ff ff ff ff ff ff ff 7f",
+            "its patches have 9223372036854775807 bytes, at most 14184 are possible",
+        ),
+        ("zstd:3", "00", None),
+    ],
+)
+def test_what_is_said_of_an_altered_block(codec, bytes_of_block, why):
+    store = FrameStore(FRAME, codec=codec, block_frames=2)
+    ids = store.append(frames("MsPacman", 320, 0)[100:106])
+    stream = store._heap.get(ids[:1] // 2)[0]
+    altered = np.frombuffer(bytes.fromhex(bytes_of_block), np.uint8)
+    stream[: len(altered)] = altered
+    with pytest.raises(CorruptStream) as caught:
+        store.read(ids)
+    why = why or f"it has {len(stream) - 1} bytes, which is not what its frames take"
+    assert str(caught.value) == f"a stored block of {codec} can't be decoded: {why}"
+
+
+@pytest.mark.parametrize(
+    ("codec", "stored"), [("raw", "00 01 02 03 04 01 02 03 05"), ("delta-rle", "00 01 04 00 01 03 01 05")]
+)
+def test_a_block_is_stored_as_its_document_says(codec, stored):
+    """The examples in ``docs/formats/frame-block.md``."""
+    store = FrameStore(Layout((4,), np.uint8), codec=codec, block_frames=2)
+    ids = store.append(np.array([[1, 2, 3, 4], [1, 2, 3, 5], [9, 9, 9, 9]], np.uint8))
+    assert bytes(store._heap.get(ids[:1] // 2)[0]).hex(" ") == stored
+
+
+def test_blocks_are_streams_of_the_codec():
+    """What a store keeps, the codec of its blocks decodes, if it has the same references."""
+    played = frames("MsPacman", 320, 0)[:64]
+    store = FrameStore(FRAME)
+    ids = store.append(played)
+    blocks = np.unique(ids // 16)
+    blocks = blocks[store._heap.holds(blocks)]
+    references = store._open.references[1 : store._open.n_references].tobytes()
+    tested = obscodec.codec("delta-rle", Layout((16, 84, 84), np.uint8)).with_dictionary(references)
+    for block, stream in zip(blocks, store._heap.get(blocks), strict=True):
+        encoded = tested.encode(np.zeros((16, 84, 84), np.uint8))
+        decoded = tested.decode(encoded.__class__(stream[1:], encoded.layout, "delta-rle", encoded.dictionary_id))
+        np.testing.assert_array_equal(decoded, store.read(block * 16 + np.arange(16)))
