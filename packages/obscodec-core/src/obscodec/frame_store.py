@@ -47,8 +47,8 @@ class FrameStore(Store):
     Example:
         >>> import numpy as np
         >>> store = FrameStore(Layout((84, 84), np.uint8))
-        >>> black, white = np.zeros((84, 84), np.uint8), np.full((84, 84), 255, np.uint8)
-        >>> a, b, c = store.append(np.stack([black, white, black]))
+        >>> grey, white = np.full((84, 84), 127, np.uint8), np.full((84, 84), 255, np.uint8)
+        >>> a, b, c = store.append(np.stack([grey, white, grey]))
         >>> bool(a == c), store.stats().n_tensors
         (True, 2)
         >>> store.read([b]).max()
