@@ -30,6 +30,7 @@ from obscodec.narrow import Narrow, find_narrow
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
 from obscodec.stage import Levels
+from obscodec.staging import Staging
 from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 from obscodec.tensor_store import TensorStore
@@ -91,6 +92,7 @@ __all__ = [
     "SlotHeap",
     "SpecError",
     "StackStore",
+    "Staging",
     "Store",
     "StoreStats",
     "TensorArray",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.choice import Choice, choose, parse_budget
-from obscodec.errors import SlotError
+from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack, find_frame_stack
 from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.layout import Layout
@@ -24,6 +24,7 @@ from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
+_FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the others' narrow form
 
 
@@ -92,9 +93,9 @@ class AutoStore(Store):
             self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first: list[npt.NDArray[np.generic]] = []
         self._streams: list[int] = []
-        self._moved = np.zeros(self._n_first + 1, np.int64)  # ids in the store of the first tensors, by theirs here
-        self._n_early = 0  # how many of them there are still
-        self._released = np.zeros(self._n_first + 1, bool)
+        self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
+        self._released = np.zeros(self._n_first, bool)  # which of them are gone
+        self._n_early = 0  # how many of them are in the store still
         self._lock = threading.RLock()
 
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
@@ -107,11 +108,13 @@ class AutoStore(Store):
         """
         if self._store is not None:
             return self._store.append(tensors, streams)
-        self.layout.rows(tensors[:0])
+        self.layout.check(tensors)
         of_streams = each_stream(streams, len(tensors))
+        if of_streams.min(initial=0) < 0:
+            raise ShapeError(f"streams are numbers from 0 on, got {of_streams.min()}")
         with self._lock:
             n = 0 if self._store is not None else min(len(tensors), self._n_first - len(self._first))
-            ids = np.arange(len(self._first) + 1, len(self._first) + 1 + n)
+            ids = np.arange(len(self._first), len(self._first) + n) + _FIRST_ID
             self._first += list(np.array(tensors[:n], self.layout.dtype))
             self._streams += of_streams[:n].tolist()
             if n and len(self._first) == self._n_first:
@@ -122,13 +125,17 @@ class AutoStore(Store):
                     raise
         if n == len(tensors):
             return ids
-        return np.concatenate([ids, self.append(tensors[n:], of_streams[n:])])
+        try:
+            return np.concatenate([ids, self.append(tensors[n:], of_streams[n:])])
+        except BaseException:
+            self.release(ids)
+            raise
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store tensors, and give back one reference to each of ``old``; see ``Store.replace``."""
         if self._store is None:
             return super().replace(old, tensors, streams)
-        ids = self._store.replace(self._inner(old), tensors, streams)
+        ids = self._store.replace(self._inner(old, released=True), tensors, streams)
         self._forget(old)
         return ids
 
@@ -137,10 +144,10 @@ class AutoStore(Store):
         with self._lock:
             if self._store is None:
                 self._check_first(ids)
-                out[...] = 0
+                out[ids == NO_TENSOR] = 0
                 for target, i in zip(out, ids.tolist(), strict=True):
                     if i != NO_TENSOR:
-                        target[...] = self._first[i - 1]
+                        target[...] = self._first[i - _FIRST_ID]
                 return
         self._store.read_into(self._inner(ids), out)
 
@@ -154,9 +161,10 @@ class AutoStore(Store):
         with self._lock:
             if self._store is None:
                 self._check_first(released)
-                self._released[released[released != NO_TENSOR]] = True
+                self._check_once(released[released != NO_TENSOR])
+                self._released[released[released != NO_TENSOR] - _FIRST_ID] = True
                 return
-        self._store.release(self._inner(released))
+        self._store.release(self._inner(released, released=True))
         self._forget(released)
 
     def stats(self) -> AutoStats:
@@ -171,8 +179,8 @@ class AutoStore(Store):
         """Decide, and move the first tensors to the store that they show to be best."""
         tensors, streams = np.stack(self._first), np.array(self._streams)
         store = self._decided(tensors, streams)
-        kept = np.flatnonzero(~self._released[1:])
-        self._moved[kept + 1] = store.append(tensors[kept], streams[kept])
+        kept = np.flatnonzero(~self._released)
+        self._moved[kept] = store.append(tensors[kept], streams[kept])
         self._first, self._streams = [], []
         self._n_early = len(kept)
         self._store = store
@@ -182,7 +190,12 @@ class AutoStore(Store):
         if narrow is not None:
             codes, _ = narrow.apply(tensors)
             wide = FrameStore(
-                self.layout, codec=_WIDE_SPEC, block_frames=1, max_bytes=self.max_bytes, threads=self.threads
+                self.layout,
+                codec=_WIDE_SPEC,
+                block_frames=1,
+                first_id=_FIRST_ID + self._n_first,
+                max_bytes=self.max_bytes,
+                threads=self.threads,
             )
             return NarrowStore(narrow, self._stack_store(codes, streams), wide, threads=self.threads)
         return self._stack_store(tensors, streams)
@@ -199,7 +212,7 @@ class AutoStore(Store):
             codec=spec,
             block_frames=block_frames,
             stack=depth,
-            first_id=self._n_first + 1,
+            first_id=_FIRST_ID + self._n_first,
             max_bytes=self.max_bytes,
             threads=self.threads,
         )
@@ -215,24 +228,44 @@ class AutoStore(Store):
         self.choice = choose(frames[first], streams[first], self.budget)
         return self.choice.chosen.spec, self.choice.chosen.block_frames
 
-    def _inner(self, ids: Ints) -> Ints:
+    def _inner(self, ids: Ints, *, released: bool = False) -> Ints:
         """The ids in the store: those of the first tensors are looked up, all others are the same."""
         if not self._n_early:
             return ids
-        early = (ids > 0) & (ids <= self._n_first)
-        return np.where(early, self._moved[ids * early], ids)
+        early = self._are_first(ids)
+        if not early.any():
+            return ids
+        which = ids[early]
+        if self._released[which - _FIRST_ID].any():
+            raise SlotError(f"id {which[self._released[which - _FIRST_ID]][0]} is of no tensor in this store")
+        if released:
+            self._check_once(which)
+        inner = ids.copy()
+        inner[early] = self._moved[which - _FIRST_ID]
+        return inner
 
     def _forget(self, released: Ints) -> None:
-        """Count the first tensors that are left; without any, ids need no look."""
+        """Note which of the first tensors are gone; without any left, ids need no look."""
         if self._n_early:
-            self._n_early -= int(np.count_nonzero((released > 0) & (released <= self._n_first)))
+            which = released[self._are_first(released)]
+            self._released[which - _FIRST_ID] = True
+            self._n_early -= len(which)
+
+    def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        are_first: npt.NDArray[np.bool_] = (ids >= _FIRST_ID) & (ids < _FIRST_ID + self._n_first)
+        return are_first
 
     def _check_first(self, ids: Ints) -> None:
-        known = (ids >= 0) & (ids <= len(self._first))
-        if known.all():
-            known = ~self._released[ids]
+        known = (ids >= _FIRST_ID) & (ids < _FIRST_ID + len(self._first))
+        known[known] = ~self._released[ids[known] - _FIRST_ID]
+        known |= ids == NO_TENSOR
         if not known.all():
             raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
+
+    def _check_once(self, ids: Ints) -> None:
+        numbers, counts = np.unique(ids, return_counts=True)
+        if counts.max(initial=1) > 1:
+            raise SlotError(f"id {int(numbers[counts.argmax()])} is released twice, it stands for one tensor")
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}

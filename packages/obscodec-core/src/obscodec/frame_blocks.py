@@ -142,8 +142,15 @@ class PatchBlocks(BlockCoder[BytesCodec]):
 
     def plain(self, content: BlockContent) -> Bytes:
         """A stream of ``delta-rle``."""
-        head = encode_varint(content.reference) + encode_varint(len(content.runs))
-        return np.concatenate([np.frombuffer(head, np.uint8), content.runs, content.literals])
+        return np.concatenate([self._head(content), content.runs, content.literals])
+
+    def open(self, content: BlockContent) -> Bytes:
+        """A block of version 0, a copy."""
+        return np.concatenate([_PLAIN, self._head(content), content.runs, content.literals])
+
+    @staticmethod
+    def _head(content: BlockContent) -> Bytes:
+        return np.frombuffer(encode_varint(content.reference) + encode_varint(len(content.runs)), np.uint8)
 
     def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
         """``varint`` bytes of the stream, then that compressed."""

@@ -131,7 +131,9 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
         """
-        slots = np.unique(self._checked(slots))
+        slots = self._checked(slots)
+        if len(slots) > 1:
+            slots = np.unique(slots)
         with self._lock:
             self._forget(slots)
             self._clean()
@@ -203,7 +205,7 @@ class SlotHeap:
         if not used.any():
             return
         numbers, lengths = numbers[used], self._lengths[slots[used]].astype(np.int64)
-        for number in np.unique(numbers).tolist():
+        for number in set(numbers.tolist()):
             self._chunks[number].live_bytes -= int(lengths[numbers == number].sum())
         self._chunk_of[slots] = 0
         self._n_streams -= len(numbers)
@@ -257,7 +259,7 @@ class SlotHeap:
     def _add_chunk(self, least: int, wanted: int) -> int:
         """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
         fillable = _MAX_CHUNK_STREAMS * (self._live_bytes // max(1, self._n_streams) + 1)
-        nbytes = max(min(self._live_bytes // 16, fillable), wanted, _MIN_CHUNK_NBYTES)
+        nbytes = max(min(self._live_bytes // 32, fillable), wanted, _MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
         nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         if self.max_bytes is not None and self._reserved_bytes + nbytes > self.max_bytes:

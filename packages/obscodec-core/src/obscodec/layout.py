@@ -57,6 +57,19 @@ class Layout:
         """The layout of the array ``x`` itself, all of its axes included."""
         return cls(x.shape, x.dtype)
 
+    def check(self, x: npt.NDArray[np.generic]) -> None:
+        """Make sure that ``x`` is ``[n, *shape]`` of this dtype, in any byte order.
+
+        Raises:
+            ShapeError: the axes after the first are not this shape.
+            DTypeError: the dtype is another one.
+        """
+        if x.ndim == 0 or x.shape[1:] != self.shape:
+            wanted = ", ".join(["n", *map(str, self.shape)])
+            raise ShapeError(f"items have shape ({wanted}), got {x.shape}")
+        if x.dtype != self.dtype and x.dtype.newbyteorder("<") != self.dtype:
+            raise DTypeError(f"items have dtype {self.dtype}, got {x.dtype}: convert the array, nothing is cast here")
+
     def rows(self, x: npt.NDArray[np.generic]) -> Rows:
         """Many items as bytes.
 
@@ -70,11 +83,7 @@ class Layout:
             ShapeError: the axes after the first are not this shape.
             DTypeError: the dtype is another one.
         """
-        if x.ndim == 0 or x.shape[1:] != self.shape:
-            wanted = ", ".join(["n", *map(str, self.shape)])
-            raise ShapeError(f"items have shape ({wanted}), got {x.shape}")
-        if x.dtype.newbyteorder("<") != self.dtype:
-            raise DTypeError(f"items have dtype {self.dtype}, got {x.dtype}: convert the array, nothing is cast here")
+        self.check(x)
         x = np.ascontiguousarray(x, dtype=self.dtype)
         if x.size == 0:
             return np.empty((len(x), self.nbytes), np.uint8)

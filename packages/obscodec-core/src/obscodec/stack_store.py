@@ -48,7 +48,7 @@ class StackStore(Store):
         self.frames = frames
         self.layout = layout
         self.frame_stack = frame_stack
-        self._unlinked = np.zeros((_MIN_UNLINKED, frame_stack.depth), np.int32)
+        self._unlinked = np.full((_MIN_UNLINKED, frame_stack.depth), -1, np.int32)
         self._unused = list(range(_MIN_UNLINKED))[::-1]
         self._n_stacks = 0
         self._lock = threading.Lock()
@@ -79,9 +79,17 @@ class StackStore(Store):
         ids = np.empty(len(tensors), np.int64)
         with self._lock:
             old_frames, n_listed = self._expand(old)
+            listed = _NOTHING
+            if n_listed:
+                listed, counts = np.unique(-1 - old[old < 0], return_counts=True)
+                if counts.max() > 1:
+                    raise SlotError(
+                        f"id {-1 - int(listed[counts.argmax()])} is released twice, it stands for one stack"
+                    )
             frames = self.frames.replace_rows(old_frames.reshape(-1), rows, of_frames).reshape(-1, depth)
             if n_listed:
-                self._unused += (-1 - old[old < 0]).tolist()
+                self._unlinked[listed] = -1
+                self._unused += listed.tolist()
             if kernel.link(frames, self.frames.previous, ids):
                 self._list(frames, ids)
             self._n_stacks += int(np.count_nonzero(ids)) - int(np.count_nonzero(old))
@@ -119,7 +127,7 @@ class StackStore(Store):
         which = np.flatnonzero(ids < 0)
         while len(self._unused) < len(which):
             n = len(self._unlinked)
-            self._unlinked = np.concatenate([self._unlinked, np.zeros_like(self._unlinked)])
+            self._unlinked = np.concatenate([self._unlinked, np.full_like(self._unlinked, -1)])
             self._unused = list(range(n, 2 * n))[::-1] + self._unused
         rows = np.array([self._unused.pop() for _ in which], np.int64)
         self._unlinked[rows] = frames[which]
@@ -134,7 +142,7 @@ class StackStore(Store):
         return frames, n_listed
 
     def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
-        self.layout.rows(tensors[:0])  # complains of a stack, not of a frame
+        self.layout.check(tensors)  # complains of a stack, not of a frame
         return self.frames.layout.rows(self.frame_stack.split(tensors))
 
     def __getstate__(self) -> dict[str, object]:

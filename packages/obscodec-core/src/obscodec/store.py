@@ -53,7 +53,10 @@ def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
     Raises:
         ShapeError: there are neither one nor ``n``.
     """
-    given = np.asarray(streams, np.int64)
+    given = np.asarray(streams)
+    if given.shape == (n,) and given.dtype == np.int64:
+        return given
+    given = given.astype(np.int64)
     if given.shape == (n,):
         return given
     if given.size != 1:

@@ -12,6 +12,7 @@ from obscodec.errors import HeapFull, ShapeError
 from obscodec.indexing import Index, Part, split_index, winners
 from obscodec.layout import Layout
 from obscodec.segments import Ints
+from obscodec.staging import Staging
 from obscodec.store import Store
 
 
@@ -25,6 +26,8 @@ class TensorArray:
     Args:
         ids: an integer array of ids in ``store``; this array owns one reference for each that is not 0.
         store: where the tensors are.
+        staging: where assigned steps wait to be stored together, for an array ``[n_steps, n_envs, *shape]`` that is
+            filled step by step; None to store at once.
 
     Example:
         >>> import numpy as np, obscodec
@@ -37,14 +40,22 @@ class TensorArray:
         array([0., 1.])
     """
 
-    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
-        self.ids = ids
+    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, staging: Staging | None = None) -> None:
+        self._ids = ids
         self.store = store
+        self._staging = staging
 
     @classmethod
-    def zeros(cls, shape: tuple[int, ...], store: Store) -> Self:
+    def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
         """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written."""
-        return cls(np.zeros(shape, np.int32), store)
+        return cls(np.zeros(shape, np.int32), store, staging)
+
+    @property
+    def ids(self) -> npt.NDArray[np.signedinteger]:
+        """The id of each tensor in the store."""
+        if self._staging is not None:
+            self._staging.flush()
+        return self._ids
 
     @property
     def layout(self) -> Layout:
@@ -54,7 +65,7 @@ class TensorArray:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the ndarray that this stands for."""
-        return self.ids.shape + self.layout.shape
+        return self._ids.shape + self.layout.shape
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -69,7 +80,7 @@ class TensorArray:
     @property
     def nbytes(self) -> int:
         """What the ndarray that this stands for would take; see ``store.stats()`` for what is really taken."""
-        return self.ids.size * self.layout.nbytes
+        return self._ids.size * self.layout.nbytes
 
     def reshape(self, *shape: int | tuple[int, ...]) -> TensorArray:
         """A view with another shape; the axes of the items stay as they are.
@@ -88,10 +99,10 @@ class TensorArray:
         try:
             ids = self.ids.reshape(leading)  # type: ignore[arg-type]
         except ValueError:
-            raise ShapeError(f"{self.ids.size} items of shape {self.layout.shape} don't fit shape {wanted}") from None
+            raise ShapeError(f"{self._ids.size} items of shape {self.layout.shape} don't fit shape {wanted}") from None
         if ids.size and not np.may_share_memory(ids, self.ids):
             ids.flags.writeable = False
-        return TensorArray(ids, self.store)
+        return TensorArray(ids, self.store, self._staging)
 
     def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
         """A view with two of the axes before the items exchanged.
@@ -99,7 +110,9 @@ class TensorArray:
         Raises:
             ShapeError: an axis is one of an item.
         """
-        return TensorArray(self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)), self.store)
+        return TensorArray(
+            self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)), self.store, self._staging
+        )
 
     def transpose(self, *axes: int) -> TensorArray:
         """A view with its axes in the order ``axes``; those of the items stay last, in order.
@@ -107,16 +120,16 @@ class TensorArray:
         Raises:
             ShapeError: an axis of an item would move.
         """
-        n = self.ids.ndim
+        n = self._ids.ndim
         if axes[n:] != tuple(range(n, self.ndim)):
             raise ShapeError(f"the axes of the items, {tuple(range(n, self.ndim))}, must stay last, got {axes}")
-        return TensorArray(self.ids.transpose(axes[:n]), self.store)
+        return TensorArray(self.ids.transpose(axes[:n]), self.store, self._staging)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._ids)
 
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
-        leading, of_items = split_index(index, self.ids.ndim, self.ndim)
+        leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         ids = np.asarray(self.ids[leading])
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:
@@ -124,9 +137,12 @@ class TensorArray:
         return tensors[(slice(None),) * ids.ndim + of_items]
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
-        if not self.ids.flags.writeable:
+        if self._staging is not None and type(index) is int and 0 <= index < len(self._ids) and self._ids.base is None:
+            self._staging.put(self._ids, index, self._cast(value, self._staging.row_shape))  # a step, and no view
+            return
+        if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
-        leading, of_items = split_index(index, self.ids.ndim, self.ndim)
+        leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         old = np.array(self.ids[leading], np.int64)
         shape = old.shape + self.layout.shape
         if of_items:  # part of each item: decode, assign, encode
@@ -143,13 +159,16 @@ class TensorArray:
             "or array[:] for all"
         )
 
+    def __getstate__(self) -> dict[str, object]:
+        return {"_ids": self.ids, "store": self.store, "_staging": self._staging}
+
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
 
     def _replace(self, leading: tuple[Part, ...], old: Ints, tensors: npt.NDArray[np.generic]) -> None:
         """Put ``tensors`` where the ids ``old`` are; nothing is changed unless all of them can be stored."""
         streams = self._streams(leading).reshape(-1)
-        winner = winners(leading, self.ids.shape, old.shape)
+        winner = winners(leading, self._ids.shape, old.shape)
         if winner is None:
             self.ids[leading] = self._checked(self.store.replace(old.reshape(-1), tensors, streams)).reshape(old.shape)
             return
@@ -160,12 +179,12 @@ class TensorArray:
 
     def _streams(self, leading: tuple[Part, ...]) -> Ints:
         """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
-        shape = self.ids.shape
+        shape = self._ids.shape
         along_last = np.arange(shape[-1]) if len(shape) > 1 else np.zeros(1, np.int64)
         return np.asarray(np.broadcast_to(along_last, shape)[leading])
 
     def _checked(self, ids: Ints) -> Ints:
-        largest = np.iinfo(self.ids.dtype).max
+        largest = np.iinfo(self._ids.dtype).max
         if ids.size and max(int(ids.max()), -int(ids.min())) > largest:
             raise HeapFull(f"the store has given out an id over {largest}: use an array of ids of a wider dtype")
         return ids
@@ -173,6 +192,8 @@ class TensorArray:
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
         """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""
         array = as_dtype(np.asarray(value), self.dtype)
+        if array.shape == shape:
+            return array
         surplus = max(0, array.ndim - len(shape))
         if array.shape[:surplus] == (1,) * surplus:
             array = array.reshape(array.shape[surplus:])
@@ -183,8 +204,8 @@ class TensorArray:
 
     def _leading_axis(self, axis: int) -> int:
         leading = axis + self.ndim if axis < 0 else axis
-        if not 0 <= leading < self.ids.ndim:
+        if not 0 <= leading < self._ids.ndim:
             raise ShapeError(
-                f"axis {axis} is not one of the {self.ids.ndim} axes before the items of shape {self.shape}"
+                f"axis {axis} is not one of the {self._ids.ndim} axes before the items of shape {self.shape}"
             )
         return leading

@@ -72,13 +72,18 @@ class CompressedReplayBuffer(ReplayBuffer):
         )
         self.buffer_size = max(buffer_size // n_envs, 1)
         self._field = obscodec.Field(self.obs_shape, self.observations.dtype, codec, frame_stack, budget)
-        self._streams = np.tile(np.arange(n_envs), 2)  # of the observations and the next ones
         self.observations = self._field.zeros(self.buffer_size, n_envs, threads)
+        if isinstance(self.observations, obscodec.TensorArray):
+            staging = obscodec.Staging(self.observations.store, n_envs)
+            self.observations = _zeros_like(self.observations, staging)
+            following: Observations = _zeros_like(self.observations, staging)
+        else:
+            following = np.zeros_like(self.observations)
         if not optimize_memory_usage:
-            self.next_observations = _like(self.observations)
-        for name in _SMALL_ARRAYS:
-            row = getattr(self, name)
-            setattr(self, name, np.zeros((self.buffer_size, *row.shape[1:]), row.dtype))
+            self.next_observations = following
+        self._row_shapes = {name: getattr(self, name).shape[1:] for name in _SMALL_ARRAYS}
+        for name, shape in self._row_shapes.items():
+            setattr(self, name, np.zeros((self.buffer_size, *shape), getattr(self, name).dtype))
 
     @property
     def observation_store(self) -> obscodec.Store | None:
@@ -100,23 +105,16 @@ class CompressedReplayBuffer(ReplayBuffer):
             ShapeError: an observation has another shape than the space.
             DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
         """
-        # SB3's own would do. This one checks all that it is given first, and stores both observations with one call.
-        timeouts = [info.get("TimeLimit.truncated", False) for info in infos] if self.handle_timeout_termination else 0
-        values = {"actions": action, "rewards": reward, "dones": done, "timeouts": timeouts}
-        row = {name: self._row(name, value) for name, value in values.items()}
-        self._store_observations(self._checked(obs), self._checked(next_obs))
-        for name, value in row.items():
-            getattr(self, name)[self.pos] = value
-        self.pos += 1
-        if self.pos == self.buffer_size:
-            self.full, self.pos = True, 0
+        # SB3's own add stores one thing after the other, so what could be refused is refused before.
+        action = self._as_row("actions", np.asarray(action).reshape((self.n_envs, self.action_dim)))
+        reward, done = self._as_row("rewards", reward), self._as_row("dones", done)
+        if self.handle_timeout_termination:
+            self._as_row("timeouts", [info.get("TimeLimit.truncated", False) for info in infos])
+        super().add(self._checked(obs), self._checked(next_obs), action, reward, done, infos)
 
-    def _row(self, name: str, value: Any) -> np.ndarray:
-        """``value`` as a row of one of the small arrays."""
-        array, shape = np.asarray(value), getattr(self, name).shape[1:]
-        if name == "actions":
-            array = array.reshape(shape)
-        if array.shape not in (shape, ()):
+    def _as_row(self, name: str, value: Any) -> np.ndarray:
+        array, shape = np.asarray(value), self._row_shapes[name]
+        if array.shape != shape and array.shape != ():
             raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {array.shape}")
         return array
 
@@ -124,18 +122,6 @@ class CompressedReplayBuffer(ReplayBuffer):
         if isinstance(self.observation_space, spaces.Discrete):
             obs = obs.reshape((self.n_envs, *self.obs_shape))
         return self._field.step(obs, self.n_envs)
-
-    def _store_observations(self, obs: np.ndarray, next_obs: np.ndarray) -> None:
-        following, at = (self.observations, (self.pos + 1) % self.buffer_size)
-        if not self.optimize_memory_usage:
-            following, at = self.next_observations, self.pos
-        if isinstance(self.observations, np.ndarray) or isinstance(following, np.ndarray) or self.buffer_size == 1:
-            self.observations[self.pos] = obs
-            following[at] = next_obs
-            return
-        old = np.concatenate([self.observations.ids[self.pos], following.ids[at]], dtype=np.int64)
-        new = self.observations.store.replace(old, np.concatenate([obs, next_obs]), self._streams)
-        self.observations.ids[self.pos], following.ids[at] = new[: self.n_envs], new[self.n_envs :]
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
         """SB3's, with both observations read in one call: their frames are mostly the same, and decoded once."""
@@ -167,8 +153,5 @@ def _read_together(
     return store.read(ids.reshape(-1), out).reshape(*ids.shape, *store.layout.shape)
 
 
-def _like(observations: Observations) -> Observations:
-    """As many zeros, in the same store."""
-    if isinstance(observations, np.ndarray):
-        return np.zeros_like(observations)
-    return obscodec.TensorArray.zeros(observations.ids.shape, observations.store)
+def _zeros_like(array: obscodec.TensorArray, staging: obscodec.Staging) -> obscodec.TensorArray:
+    return obscodec.TensorArray.zeros(array.ids.shape, array.store, staging)

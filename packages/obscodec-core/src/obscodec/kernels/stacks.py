@@ -43,7 +43,7 @@ def expand(ids: Ints, previous: Table, unlinked: npt.NDArray[np.int32], frames: 
     ``-1 - id`` of a negative id is the row in ``unlinked`` where its frames are listed.
 
     Returns:
-        How many stacks are listed there; -1 - i if ``ids[i]`` is out of range.
+        How many stacks are listed there; -1 - i if ``ids[i]`` is out of range, or of an unused row: one of -1.
     """
     depth = frames.shape[1]
     n_listed = 0
@@ -52,6 +52,8 @@ def expand(ids: Ints, previous: Table, unlinked: npt.NDArray[np.int32], frames: 
             return -1 - i
         if ids[i] < 0:
             n_listed += 1
+            if unlinked[-1 - ids[i], 0] < 0:
+                return -1 - i
             for k in range(depth):
                 frames[i, k] = unlinked[-1 - ids[i], k]
         else:
