@@ -5,9 +5,12 @@ uv run examples/dqn_atari.py --game Pong --steps 4000 --codec zstd:1
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,7 +19,6 @@ from typing import Annotated, TypedDict, TypeVar
 import ale_py
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 import obscodec
 import psutil
 import typer
@@ -27,76 +29,18 @@ from rich.table import Table
 from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.env_util import make_atari_env
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecTransposeImage
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
+from transitions import STACK, Recorder, add, count_different, fill, recorded
 
-STACK = (4, 84, 84)
-TRANSITION = np.dtype(
-    [
-        ("obs", np.uint8, STACK),
-        ("next_obs", np.uint8, STACK),
-        ("action", np.int64),
-        ("reward", np.float32),
-        ("done", np.bool_),
-        ("timeout", np.bool_),
-    ]
-)
 BATCH = 256
 
 T = TypeVar("T")
-Transitions = npt.NDArray[np.void]
 
 
 class Options(TypedDict, total=False):
     """What our buffer is told, beside what SB3's is."""
 
     codec: str
-
-
-class Recorder(VecEnvWrapper):
-    """Writes each transition to a file as the environment gives it, before any buffer has seen it."""
-
-    def __init__(self, venv: VecEnv, path: Path) -> None:
-        super().__init__(venv)
-        self._file = path.open("wb")
-
-    def reset(self) -> VecEnvObs:
-        """The first observation."""
-        obs = self.venv.reset()
-        self._obs = np.array(obs)
-        return obs
-
-    def step_async(self, actions: npt.NDArray[np.int64]) -> None:
-        """Begin a step."""
-        self._actions = np.array(actions)
-        self.venv.step_async(actions)
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """End the step, and write it down."""
-        obs, rewards, dones, infos = self.venv.step_wait()
-        transition = np.zeros(1, TRANSITION)
-        transition["obs"] = self._obs
-        transition["next_obs"] = infos[0]["terminal_observation"] if dones[0] else obs
-        transition["action"] = self._actions
-        transition["reward"] = rewards
-        transition["done"] = dones
-        transition["timeout"] = infos[0].get("TimeLimit.truncated", False)
-        transition.tofile(self._file)
-        self._obs = np.array(obs)
-        return obs, rewards, dones, infos
-
-    def close(self) -> None:
-        """Close the file too."""
-        self._file.close()
-        super().close()
-
-
-def recorded(path: Path, first: int = 0, batch: int = 1) -> Iterator[Transitions]:
-    """The recorded transitions from number ``first`` on, ``batch`` at a time, by ordinary reads."""
-    with path.open("rb") as file:
-        file.seek(first * TRANSITION.itemsize)
-        while len(transitions := np.fromfile(file, TRANSITION, batch)):
-            yield transitions
 
 
 def train(game: str, steps: int, options: Options, buffer_size: int, seed: int, path: Path) -> ReplayBuffer:
@@ -118,46 +62,12 @@ def train(game: str, steps: int, options: Options, buffer_size: int, seed: int, 
     return model.replay_buffer
 
 
-def count_different(buffer: ReplayBuffer, path: Path) -> tuple[int, int]:
-    """How many transitions ``buffer`` holds, and how many of them are not bit for bit the last that were recorded."""
-    n_recorded = path.stat().st_size // TRANSITION.itemsize
-    first = n_recorded - buffer.size()
-    different = 0
-    at = first
-    for expected in recorded(path, first, BATCH):
-        slots = np.arange(at, at + len(expected)) % buffer.buffer_size
-        samples = buffer._get_samples(slots)
-        pairs = [
-            (samples.observations.numpy(force=True), expected["obs"]),
-            (samples.actions.numpy(force=True), expected["action"]),
-            (samples.next_observations.numpy(force=True), expected["next_obs"]),
-            (samples.rewards.numpy(force=True), expected["reward"]),
-            (buffer.dones[slots], expected["done"].astype(np.float32)),
-            (buffer.timeouts[slots], expected["timeout"].astype(np.float32)),
-        ]
-        same = [(bits(stored) == bits(given)).all(axis=1) for stored, given in pairs]
-        different += len(expected) - int(np.logical_and.reduce(same).sum())
-        at += len(expected)
-    return buffer.size(), different
-
-
-def bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """The bytes of each item, ``u8[n, nbytes]``."""
-    return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
-
-
 def new_buffer(size: int, options: Options | None) -> ReplayBuffer:
     """An empty replay buffer: ours with these options, or SB3's own for None."""
     observation_space, action_space = spaces.Box(0, 255, STACK, np.uint8), spaces.Discrete(18)
     if options is None:
         return ReplayBuffer(size, observation_space, action_space, "cpu")
     return CompressedReplayBuffer(size, observation_space, action_space, "cpu", **options)
-
-
-def add(buffer: ReplayBuffer, t: Transitions) -> None:
-    """Put one recorded transition into a buffer."""
-    infos = [{"TimeLimit.truncated": bool(t["timeout"][0])}]
-    buffer.add(t["obs"], t["next_obs"], t["action"], t["reward"], t["done"], infos)
 
 
 def resident_bytes(path: Path, size: int, options: Options | None) -> float:
@@ -168,16 +78,22 @@ def resident_bytes(path: Path, size: int, options: Options | None) -> float:
     small = new_buffer(BATCH, options)
     fill(small, path)
     small.sample(BATCH)
-    before = psutil.Process().memory_full_info().uss
+    before = resident_now()
     buffer = new_buffer(size, options)
     fill(buffer, path)
-    return (psutil.Process().memory_full_info().uss - before) / buffer.size()
+    return (resident_now() - before) / buffer.size()
 
 
-def fill(buffer: ReplayBuffer, path: Path) -> None:
-    """Put the first recorded transitions into a buffer until it is full."""
-    for _, transition in zip(range(buffer.buffer_size), recorded(path), strict=False):
-        add(buffer, transition)
+def resident_now() -> int:
+    """Bytes of memory that only this process has, as the operating system counts them.
+
+    Garbage is dropped first, and what the C library keeps of freed memory goes back: a few megabytes that come and go
+    would drown a buffer of some thousand transitions.
+    """
+    gc.collect()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
+    return int(psutil.Process().memory_full_info().uss)
 
 
 def medians_us(path: Path, size: int, options: Options) -> dict[str, list[float]]:
@@ -214,6 +130,8 @@ def report(path: Path, size: int, options: Options) -> Table:
 
 def difference(stock: float, ours: float) -> str:
     """How many times more or less ours is."""
+    if min(stock, ours) <= 0:
+        return "too little to tell"
     return f"{stock / ours:.1f}x less" if ours < stock else f"{ours / stock:.1f}x more"
 
 

@@ -9,6 +9,7 @@ import dqn_atari
 import numpy as np
 import pytest
 import typer
+from transitions import TRANSITION, add, count_different, recorded
 from typer.testing import CliRunner
 
 
@@ -36,35 +37,35 @@ def test_a_wrong_option_is_refused_before_training(option: str, value: str, text
 
 
 @pytest.fixture
-def transitions(tmp_path: Path) -> Path:
+def recording(tmp_path: Path) -> Path:
     """A recording of 40 made-up transitions; every seventh ends an episode, every fourteenth by its time limit."""
     rng = np.random.default_rng(0)
-    recorded = np.zeros(40, dqn_atari.TRANSITION)
+    given = np.zeros(40, TRANSITION)
     for name in ("obs", "next_obs", "action"):
-        recorded[name] = rng.integers(0, 18, recorded[name].shape)
-    recorded["reward"] = rng.standard_normal(40)
-    recorded["done"][::7] = True
-    recorded["timeout"][::14] = True
-    recorded.tofile(tmp_path / "transitions")
+        given[name] = rng.integers(0, 18, given[name].shape)
+    given["reward"] = rng.standard_normal(40)
+    given["done"][::7] = True
+    given["timeout"][::14] = True
+    given.tofile(tmp_path / "transitions")
     return tmp_path / "transitions"
 
 
 @pytest.mark.parametrize("options", [None, {}, {"codec": "zstd:1"}])
 @pytest.mark.parametrize("size", [50, 40, 30])
-def test_a_buffer_equals_what_was_put_into_it(transitions: Path, size: int, options: dqn_atari.Options | None) -> None:
+def test_a_buffer_equals_what_was_put_into_it(recording: Path, size: int, options: dqn_atari.Options | None) -> None:
     buffer = dqn_atari.new_buffer(size, options)
-    for transition in dqn_atari.recorded(transitions):
-        dqn_atari.add(buffer, transition)
-    assert dqn_atari.count_different(buffer, transitions) == (min(size, 40), 0)
+    for transition in recorded(recording):
+        add(buffer, transition)
+    assert count_different(buffer, recording) == (min(size, 40), 0)
 
 
 @pytest.mark.parametrize("field", ["obs", "next_obs", "action", "reward", "done", "timeout"])
-def test_one_altered_transition_is_counted(transitions: Path, field: str) -> None:
+def test_one_altered_transition_is_counted(recording: Path, field: str) -> None:
     buffer = dqn_atari.new_buffer(30, None)
-    for transition in dqn_atari.recorded(transitions):
-        dqn_atari.add(buffer, transition)
-    recorded = np.fromfile(transitions, dqn_atari.TRANSITION)
-    altered = recorded[field][28:29]  # this episode ended by its time limit
+    for transition in recorded(recording):
+        add(buffer, transition)
+    given = np.fromfile(recording, TRANSITION)
+    altered = given[field][28:29]  # this episode ended by its time limit
     altered.reshape(-1).view(np.uint8)[-1] ^= 1
-    recorded.tofile(transitions)
-    assert dqn_atari.count_different(buffer, transitions) == (30, 1)
+    given.tofile(recording)
+    assert count_different(buffer, recording) == (30, 1)
