@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ _CANDIDATES = (
     _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 1.5),
 )
 _MAX_COST = 1.0  # without a budget: not slower than uncompressed
+_MIN_GAIN = 0.95  # of the raw size; a codec that saves less is not worth its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,8 @@ def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None) -
     for candidate in _CANDIDATES:
         if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
             trials.append(_try(candidate, frames, streams, limit_s))
-    fast = [trial for trial in trials if trial.fits]
+    raw_bytes = math.prod(frames.shape[1:]) * frames.itemsize
+    fast = [t for t in trials if t.fits and (t.spec == "raw" or t.frame_bytes <= _MIN_GAIN * raw_bytes)]
     chosen = min(fast, key=_size) if fast else min(trials, key=_time)
     why = "the smallest" if fast else "the fastest, since none is"
     limit = f"within {budget}" if budget else "not slower to read than raw"

@@ -102,11 +102,12 @@ class FrameStore(Store):
 
     @property
     def mean_frame_bytes(self) -> float:
-        """Bytes for each frame in the full blocks; in the open ones if none is full yet."""
+        """Bytes for each frame in the full blocks, with the reference frames; in the open ones if none is full yet."""
         with self._lock:
             heap = self._heap.stats()
             if heap.n_streams:
-                return heap.live_bytes / (heap.n_streams * self.block_frames)
+                references = (self._open.n_references - 1) * self.layout.nbytes
+                return (heap.live_bytes + references) / (heap.n_streams * self.block_frames)
             return self._open.mean_frame_bytes
 
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:

@@ -22,6 +22,7 @@ from obscodec.segments import Bytes, Ints, Segments
 
 _MIN_CHUNK_NBYTES = 1 << 16
 _MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
+_MIN_CHUNK_STREAMS = 16  # at the end of a chunk there is room that one more would not fit into
 _MAX_CHUNK_STREAMS = 1 << 11  # likewise
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
@@ -259,7 +260,7 @@ class SlotHeap:
     def _add_chunk(self, least: int, wanted: int) -> int:
         """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
         fillable = _MAX_CHUNK_STREAMS * (self._live_bytes // max(1, self._n_streams) + 1)
-        nbytes = max(min(self._live_bytes // 32, fillable), wanted, _MIN_CHUNK_NBYTES)
+        nbytes = max(min(self._live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, _MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
         nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         if self.max_bytes is not None and self._reserved_bytes + nbytes > self.max_bytes:

@@ -1,0 +1,347 @@
+"""An AutoStore equals a dict of arrays, before it has decided how to store them, while it does and afterwards."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import threading
+from collections import deque
+
+import numpy as np
+import pytest
+from atari_frames import frames
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obscodec import AutoStore, DTypeError, FrameStack, HeapFull, Layout, LevelError, ShapeError, SlotError, SpecError
+
+N_FIRST = 256  # tensors before it decides
+FRAME = Layout((84, 84), np.uint8)
+REBUILD = [lambda store: pickle.loads(pickle.dumps(store)), copy.deepcopy]
+
+
+def stacks(n: int, starts: set[int]) -> np.ndarray:
+    """Stacks of four frames; the first frame again before an episode begins, at each of ``starts``."""
+    stacked = []
+    last: deque[np.ndarray] = deque(maxlen=4)
+    for i, frame in enumerate(frames("MsPacman", 320, 0)[:n, ::2, ::2]):
+        last.extend([frame] * (4 if i in starts else 1))
+        stacked.append(np.stack(last))
+    return np.stack(stacked)
+
+
+def tensors_of(kind: str) -> np.ndarray:
+    """320 tensors; 200 of the first 256 are different ones."""
+    small = frames("MsPacman", 320, 0)[:, ::4, ::4]
+    rng = np.random.default_rng(0)
+    if kind == "frames":
+        return small
+    if kind == "stacks":
+        return stacks(320, {0, 70, 73, 260, 261})
+    if kind == "noise":
+        return rng.integers(256, size=(320, 21, 21), dtype=np.uint8)
+    if kind == "zeros":
+        return np.zeros((320, 21, 21), np.uint8)
+    if kind == "floats of bytes":
+        return small.astype(np.float32) / np.float32(255)
+    if kind == "floats around zero":  # the code 0 stands for -1, and there are tensors of zeros and of -1
+        centred = small.astype(np.float32) / np.float32(127.5) - np.float32(1)
+        centred[[3, 100, 300]] = 0
+        centred[[5, 101, 301]] = -1
+        return centred
+    if kind == "floats of which some do not fit":
+        mixed = small.astype(np.float32) / np.float32(255)
+        mixed[[258, 270, 300, 301]] = rng.normal(size=(4, 21, 21))
+        return mixed
+    if kind == "stacked floats":
+        return stacks(320, {0, 70, 73, 260}).astype(np.float32) / np.float32(255)
+    assert kind == "normal floats"
+    return rng.normal(size=(320, 21, 21))
+
+
+KINDS = [
+    "frames",
+    "stacks",
+    "noise",
+    "zeros",
+    "floats of bytes",
+    "floats around zero",
+    "floats of which some do not fit",
+    "stacked floats",
+    "normal floats",
+]
+
+
+class AutoStoreEqualsDict(RuleBasedStateMachine):
+    @initialize(kind=st.sampled_from(KINDS), spec=st.sampled_from(["auto", "auto", "zstd:1", "delta-rle|lz4"]))
+    def make(self, kind, spec):
+        self.tensors = tensors_of(kind)
+        self.store = AutoStore(Layout(self.tensors.shape[1:], self.tensors.dtype), codec=spec, threads=1)
+        self.appended = 0
+        self.references: list[tuple[int, bytes]] = []
+
+    @rule(n=st.integers(0, 120), n_streams=st.integers(1, 3))
+    def append(self, n, n_streams):
+        which = (self.appended + np.arange(n)) % len(self.tensors)
+        self.appended += n
+        self.know(self.store.append(self.tensors[which], np.arange(n) % n_streams), which)
+
+    @rule(n=st.integers(0, 40), seed=st.integers(0, 1000))
+    def replace(self, n, seed):
+        which = (self.appended + np.arange(n)) % len(self.tensors)
+        self.appended += n
+        old = self.take(n, seed)
+        self.know(self.store.replace(np.array([0, *old], np.int64), self.tensors[which], 1), which)
+
+    def know(self, ids, which):
+        assert len(ids) == len(which)
+        contents = (tensor.tobytes() for tensor in self.tensors[which])
+        self.references += list(zip(ids.tolist(), contents, strict=True))
+
+    def take(self, n, seed):
+        chosen = set(np.random.default_rng(seed).permutation(len(self.references))[:n].tolist())
+        taken = [self.references[i][0] for i in chosen]
+        self.references = [reference for i, reference in enumerate(self.references) if i not in chosen]
+        return taken
+
+    @rule(n=st.integers(0, 200), seed=st.integers(0, 1000))
+    def release(self, n, seed):
+        self.store.release(np.array([*self.take(n, seed), 0]))
+
+    @rule(rebuild=st.sampled_from(REBUILD))
+    def rebuild(self, rebuild):
+        self.store = rebuild(self.store)
+
+    @invariant()
+    def holds_what_the_model_holds(self):
+        rng = np.random.default_rng(self.appended)
+        some = [self.references[i] for i in rng.permutation(len(self.references))[:50]]
+        some.append((0, bytes(self.store.layout.nbytes)))
+        assert self.store.read([i for i, _ in some]).tobytes() == b"".join(content for _, content in some)
+
+
+TestAutoStoreEqualsDict = AutoStoreEqualsDict.TestCase
+TestAutoStoreEqualsDict.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_come_back_before_and_after_the_move(kind):
+    tensors = tensors_of(kind)
+    store = AutoStore(Layout(tensors.shape[1:], tensors.dtype))
+    ids = np.zeros(0, np.int64)
+    for part in np.split(tensors, 32):
+        ids = np.append(ids, store.append(part))
+        assert store.read(ids).tobytes() == tensors[: len(ids)].tobytes()
+        assert (store.choice is None) == (len(ids) < N_FIRST)
+    which = np.random.default_rng(0).integers(320, size=500)
+    assert store.read(ids[which]).tobytes() == tensors[which].tobytes()
+    store.release(ids)
+    assert store.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_tensors_give_the_same_choice(kind):
+    tensors = tensors_of(kind)
+    choices = []
+    for n_parts in (1, 4, 320):
+        store = AutoStore(Layout(tensors.shape[1:], tensors.dtype))
+        for part in np.split(tensors, n_parts):
+            store.append(part)
+        choices.append(store.stats().choice)
+    assert choices[0] == choices[1] == choices[2]
+
+
+@pytest.mark.parametrize("kind", ["noise", "normal floats"])
+def test_noise_takes_no_more_than_it_does_raw(kind):
+    """And a byte for each tensor, the tables, and what the heap reserves ahead."""
+    tensors = tensors_of(kind)
+    store = AutoStore(Layout(tensors.shape[1:], tensors.dtype))
+    for key in range(10):
+        store.append(np.roll(tensors, key, axis=2))
+    stats = store.stats()
+    assert stats.n_tensors == 3200
+    assert stats.live_bytes <= stats.raw_bytes + 3200
+    assert stats.table_bytes <= 32 * 3200
+    assert stats.total_bytes <= 1.02 * stats.raw_bytes + (1 << 21) + (1 << 18)
+    assert store.choice.chosen.spec == "raw" or stats.live_bytes < stats.raw_bytes
+
+
+def test_floats_of_bytes_take_as_little_as_bytes():
+    layouts = [(tensors_of("frames"), np.uint8), (tensors_of("floats of bytes"), np.float32)]
+    narrow, wide = [AutoStore(Layout((21, 21), dtype)) for _, dtype in layouts]
+    narrow.append(layouts[0][0])
+    wide.append(layouts[1][0])
+    assert wide.stats().live_bytes == narrow.stats().live_bytes
+
+
+def test_stacks_are_found_and_each_frame_is_stored_once():
+    both = AutoStore(Layout((4, 42, 42), np.uint8)), AutoStore(Layout((42, 42), np.uint8))
+    both[0].append(stacks(320, {0, 100}))
+    both[1].append(stacks(320, {0, 100})[:, 3])
+    assert both[0].stats().live_bytes <= 1.1 * both[1].stats().live_bytes
+
+
+def test_a_frame_stack_that_is_given_is_used():
+    store = AutoStore(Layout((4, 21, 21), np.uint8), frame_stack=FrameStack(2), codec="zstd:1")
+    tensors = np.random.default_rng(0).integers(256, size=(300, 4, 21, 21), dtype=np.uint8)
+    np.testing.assert_array_equal(store.read(store.append(tensors)), tensors)
+    assert "FrameStack(depth=2, axis=0)" in repr(store)
+    assert store.choice is None
+
+
+@pytest.mark.parametrize("rebuild", REBUILD)
+@pytest.mark.parametrize("n_before", [10, 255, 256, 300])
+def test_a_rebuilt_store_holds_the_same_and_goes_on_on_its_own(rebuild, n_before):
+    tensors = tensors_of("stacks")
+    store = AutoStore(Layout((4, 42, 42), np.uint8))
+    ids = store.append(tensors[:n_before])
+    store.release(ids[:5])
+    rebuilt = rebuild(store)
+    more = rebuilt.append(tensors[n_before:])
+    held = np.concatenate([ids[5:], more])
+    np.testing.assert_array_equal(rebuilt.read(held), tensors[5:])
+    np.testing.assert_array_equal(store.read(ids[5:]), tensors[5:n_before])
+    assert store.stats().n_tensors == n_before - 5
+    np.testing.assert_array_equal(store.append(tensors[n_before:]), more)
+
+
+def test_tensors_that_are_released_before_the_move_do_not_move():
+    tensors = tensors_of("frames")
+    store = AutoStore(Layout((21, 21), np.uint8))
+    ids = store.append(tensors[:200])
+    store.release(ids[::2])
+    assert store.stats().n_tensors == 100
+    more = store.append(tensors[200:])
+    held = np.concatenate([ids[1::2], more])
+    np.testing.assert_array_equal(store.read(held), np.concatenate([tensors[1:200:2], tensors[200:]]))
+    store.release(held)
+    assert store.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_no_tensor_is_released_twice(n):
+    """Also where it shares its frame with another one."""
+    tensors = np.repeat(tensors_of("frames"), 2, axis=0)[:n]
+    store = AutoStore(Layout((21, 21), np.uint8))
+    ids = store.append(tensors)
+    with pytest.raises(SlotError, match=f"^id {ids[4]} is released twice, it stands for one tensor$"):
+        store.release(ids[[4, 6, 4]])
+    np.testing.assert_array_equal(store.read(ids), tensors)
+    store.release(ids[[4, 6]])
+    for call in (store.release, store.read, lambda old: store.replace(old, tensors[:0])):
+        with pytest.raises(SlotError, match=f"^id {ids[4]} is of no tensor in this store$"):
+            call(ids[[0, 4]])
+    kept = np.delete(np.arange(n), [4, 6])
+    np.testing.assert_array_equal(store.read(ids[kept]), tensors[kept])
+
+
+@pytest.mark.parametrize("n", [0, 20, 256, 300])
+@pytest.mark.parametrize(
+    ("call", "arguments", "error", "text"),
+    [
+        ("append", (np.ones((3, 4, 4), np.uint8),), ShapeError, "items have shape (n, 21, 21), got (3, 4, 4)"),
+        (
+            "append",
+            (np.ones((3, 21, 21), np.float32),),
+            DTypeError,
+            "items have dtype uint8, got float32: convert the array, nothing is cast here",
+        ),
+        (
+            "append",
+            (np.ones((3, 21, 21), np.uint8), [0, 1]),
+            ShapeError,
+            "3 tensors have 3 streams or one for all, got (2,)",
+        ),
+        ("append", (np.ones((1, 21, 21), np.uint8), -1), ShapeError, "streams are numbers from 0 on, got -1"),
+        ("read", ([100_000],), SlotError, None),
+        ("read", ([-100_000],), SlotError, None),
+        ("release", ([100_000],), SlotError, None),
+    ],
+)
+def test_a_refused_call_changes_nothing(n, call, arguments, error, text):
+    tensors = tensors_of("frames")
+    store = AutoStore(Layout((21, 21), np.uint8))
+    ids = store.append(tensors[:n])
+    before = store.stats()
+    with pytest.raises(error, match=f"^{re.escape(text)}$" if text else r"^id -?100000 is of no (tensor|frame)"):
+        getattr(store, call)(*arguments)
+    assert store.stats() == before
+    np.testing.assert_array_equal(store.read(ids), tensors[:n])
+    np.testing.assert_array_equal(store.read(store.append(tensors[n:])), tensors[n:])
+
+
+def test_a_full_store_keeps_what_it_has():
+    noise = np.random.default_rng(0).integers(256, size=(900, 21, 21), dtype=np.uint8)
+    store = AutoStore(Layout((21, 21), np.uint8), max_bytes=400 * 442)
+    ids = store.append(noise[:200])
+    with pytest.raises(HeapFull):
+        store.append(noise[200:])
+    np.testing.assert_array_equal(store.read(ids), noise[:200])
+    assert store.stats().n_tensors == 200
+    ids = np.append(ids, store.append(noise[200:300]))
+    with pytest.raises(HeapFull):
+        store.append(noise[300:])
+    np.testing.assert_array_equal(store.read(ids), noise[:300])
+    store.release(ids)
+    np.testing.assert_array_equal(store.read(store.append(noise[600:800])), noise[600:800])
+
+
+def test_threads_append_and_read_through_the_move():
+    tensors = tensors_of("stacks")
+    store = AutoStore(Layout((4, 42, 42), np.uint8), threads=2)
+    wrong: list[object] = []
+
+    def work(stream):
+        try:
+            ids = np.zeros(0, np.int64)
+            for part in np.split(tensors, 32):
+                ids = np.append(ids, store.append(part, stream))
+                which = np.random.default_rng(len(ids)).integers(len(ids), size=20)
+                if not np.array_equal(store.read(ids[which]), tensors[which]):
+                    wrong.append(which)
+            store.release(ids)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(stream,)) for stream in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert store.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"budget": "fast"}, SpecError, "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
+        ({"codec": "zstd:99"}, LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
+        (
+            {"frame_stack": FrameStack(3)},
+            ShapeError,
+            "axis 0 of shape (4, 84, 84) does not divide into 3 frames",
+        ),
+    ],
+)
+def test_options_that_can_not_be(options, error, text):
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        AutoStore(Layout((4, 84, 84), np.uint8), **options)
+
+
+def test_a_budget_is_timed():
+    store = AutoStore(FRAME, budget="10 s/batch")
+    store.append(frames("Breakout", 320, 0))
+    assert all(trial.batch_s > 0 for trial in store.choice.trials)
+    assert store.choice.chosen.frame_bytes == min(trial.frame_bytes for trial in store.choice.trials)
+    assert store.stats().choice is store.choice
+
+
+def test_large_tensors_are_decided_on_early():
+    store = AutoStore(Layout((3, 512, 512), np.uint8))
+    tensors = np.zeros((20, 3, 512, 512), np.uint8)
+    tensors[:, 0, :20] = np.arange(20, dtype=np.uint8)[:, None, None]
+    ids = store.append(tensors)
+    assert store.choice is not None
+    np.testing.assert_array_equal(store.read(ids[::-1]), tensors[::-1])

@@ -1,0 +1,381 @@
+"""A StackStore gives back the stacks that it was given, over resets, truncation and whatever else games do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import threading
+from collections import deque
+
+import numpy as np
+import pytest
+from atari_frames import frames
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obscodec import DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SlotError, StackStore
+from obscodec.frame_stack import find_frame_stack
+
+GAMES = ["MsPacman", "Pong", "Breakout"]
+
+
+def stacks_of(played: np.ndarray, starts: set[int], depth: int, *, padding: str, axis: int = 0) -> np.ndarray:
+    """Stacks ``[n, ...]`` of frames ``[n, channels, h, w]``, made by hand; an episode begins at each of ``starts``.
+
+    A padding of zeros is that of Stable-Baselines3's ``VecFrameStack``, the first frame again that of Gymnasium's
+    ``FrameStackObservation``.
+    """
+    stacks = []
+    last: deque[np.ndarray] = deque(maxlen=depth)
+    for i, frame in enumerate(played):
+        if i in starts:
+            last.extend([np.zeros_like(frame) if padding == "zeros" else frame] * depth)
+        last.append(frame)
+        stacks.append(np.concatenate(last))
+    stacked = np.stack(stacks)
+    return stacked if axis == 0 else np.ascontiguousarray(np.moveaxis(stacked, 1, -1))
+
+
+def store_for(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> StackStore:
+    stack, layout = FrameStack(depth, axis), Layout(stacks.shape[1:], stacks.dtype)
+    return StackStore(FrameStore(stack.frame_layout(layout), stack=depth, **options), layout, stack)
+
+
+def check(store: StackStore, stacks: np.ndarray, ids: np.ndarray) -> None:
+    np.testing.assert_array_equal(store.read(ids), stacks)
+    which = np.random.default_rng(0).integers(len(ids), size=2 * len(ids))
+    np.testing.assert_array_equal(store.read(ids[which]), stacks[which])
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("padding", ["zeros", "first frame"])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("depth", [1, 4])
+def test_stacks_over_resets(game, padding, axis, depth):
+    """Episodes of every length, shorter than the stack included."""
+    played = frames(game, 320, 0)[:, None]
+    starts = {0, 1, 2, 5, 9, 40, 42, 150, 151, 152, 153, 318, 319}
+    stacks = stacks_of(played, starts, depth, padding=padding, axis=axis)
+    store = store_for(stacks, depth, axis)
+    ids = np.concatenate([store.append(part) for part in np.array_split(stacks, 7)])
+    check(store, stacks, ids)
+    assert store.stats().n_tensors == np.count_nonzero(ids)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "first frame"])
+def test_observations_and_next_observations_of_four_environments(padding):
+    """As a replay buffer appends them; an episode that is truncated ends with a stack that no other follows."""
+    n_envs, n_steps, depth = 4, 120, 4
+    rng = np.random.default_rng(0)
+    per_env = [
+        frames(game, 320, 0)[at : at + n_steps + 1, None]
+        for at, game in zip((0, 50, 0, 0), GAMES + GAMES[:1], strict=True)
+    ]
+    dones = rng.random((n_steps, n_envs)) < 0.1
+    stacked = []
+    for env, played in enumerate(per_env):
+        starts = {0, *(np.flatnonzero(dones[:, env]) + 1).tolist()}
+        observations = stacks_of(played, starts, depth, padding=padding)
+        following = stacks_of(played, {0}, depth, padding=padding)
+        last = [
+            following[t + 1] if not dones[t, env] else np.concatenate([observations[t][1:], played[t + 1]])
+            for t in range(n_steps)
+        ]
+        continued = [last[t] if dones[t, env] else observations[t + 1] for t in range(n_steps)]
+        stacked.append((observations[:n_steps], np.stack(continued)))
+    store = store_for(stacked[0][0], depth)
+    streams = np.arange(n_envs)
+    ids = []
+    for t in range(n_steps):
+        obs = np.stack([stacked[env][0][t] for env in range(n_envs)])
+        next_obs = np.stack([stacked[env][1][t] for env in range(n_envs)])
+        ids.append((store.append(obs, streams), store.append(next_obs, streams), obs, next_obs))
+    for obs_ids, next_ids, obs, next_obs in ids:
+        np.testing.assert_array_equal(store.read(obs_ids), obs)
+        np.testing.assert_array_equal(store.read(next_ids), next_obs)
+    distinct = sum(len(np.unique(played.reshape(len(played), -1), axis=0)) for played in per_env)
+    assert store.frames.stats().n_tensors <= 1.1 * distinct
+    for obs_ids, next_ids, *_ in ids[: n_steps // 2]:
+        store.release(np.concatenate([obs_ids, next_ids]))
+    for obs_ids, next_ids, _, next_obs in ids[n_steps // 2 :]:
+        np.testing.assert_array_equal(store.read(next_ids), next_obs)
+        store.release(obs_ids)
+        store.release(next_ids)
+    assert store.stats().n_tensors == 0
+    assert store.frames.stats().n_tensors == 0
+
+
+def test_consecutive_frames_that_are_equal():
+    played = frames("Pong", 320, 0)[:60].repeat(3, axis=0)[:, None]
+    stacks = stacks_of(played, {0, 77}, 4, padding="zeros")
+    store = store_for(stacks, 4)
+    check(store, stacks, store.append(stacks))
+
+
+def test_a_game_that_alternates_between_two_frames():
+    played = frames("Pong", 320, 0)[[100, 101] * 40][:, None]
+    stacks = stacks_of(played, {0}, 4, padding="first frame")
+    store = store_for(stacks, 4)
+    check(store, stacks, store.append(stacks))
+    assert store.frames.stats().n_tensors == 2
+
+
+def test_stacks_that_never_repeat():
+    stacks = np.random.default_rng(0).integers(256, size=(100, 4, 20, 20), dtype=np.uint8)
+    store = store_for(stacks, 4)
+    check(store, stacks, store.append(stacks))
+    assert store.frames.stats().n_tensors == 400
+
+
+def test_colour_frames_along_either_axis():
+    grey = frames("Breakout", 320, 0)[:80]
+    colour = np.stack([grey, np.roll(grey, 1, axis=1), 255 - grey], axis=1)
+    for axis, shape in ((0, (12, 84, 84)), (-1, (84, 84, 12))):
+        stacks = stacks_of(colour, {0, 30}, 4, padding="zeros", axis=axis)
+        assert stacks.shape[1:] == shape
+        store = store_for(stacks, 4, axis)
+        check(store, stacks, store.append(stacks))
+        assert store.frames.layout.shape == (3, 84, 84)
+        assert store.frames.stats().n_tensors <= 80
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    depth=st.integers(1, 5),
+    alphabet=st.integers(1, 5),
+    axis=st.sampled_from([0, -1]),
+    block_frames=st.sampled_from([1, 2, 16]),
+)
+@settings(deadline=None, max_examples=150)
+def test_any_stacks_of_few_frames(seed, depth, alphabet, axis, block_frames):
+    """Stacks of frames in any order, zeros among them, from three streams, some of them released on the way."""
+    rng = np.random.default_rng(seed)
+    pool = rng.integers(256, size=(alphabet, 1, 3, 3), dtype=np.uint8) * (np.arange(alphabet) > 0)[:, None, None, None]
+    pool = pool.astype(np.uint8)
+    which = rng.integers(alphabet, size=(60, depth))
+    stacks = np.stack([np.concatenate(pool[row]) for row in which])
+    stacks = stacks if axis == 0 else np.ascontiguousarray(np.moveaxis(stacks, 1, -1))
+    streams = rng.integers(3, size=60)
+    store = store_for(stacks, depth, axis, block_frames=block_frames)
+    ids = np.zeros(60, np.int64)
+    for first in range(0, 60, 6):
+        part = slice(first, first + 6)
+        gone = rng.permutation(first)[:3] if first else np.zeros(0, np.int64)
+        gone = gone[ids[gone] != 0]
+        ids[part] = store.replace(ids[gone], stacks[part], streams[part])
+        ids[gone] = 0
+        alive = np.flatnonzero(ids)
+        np.testing.assert_array_equal(store.read(ids[alive]), stacks[alive])
+        assert store.stats().n_tensors == len(alive)
+    store.release(ids)
+    assert store.stats().n_tensors == store.frames.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("rebuild", [lambda store: pickle.loads(pickle.dumps(store)), copy.deepcopy])
+def test_a_rebuilt_store_holds_the_same_and_goes_on_on_its_own(rebuild):
+    stacks = stacks_of(frames("MsPacman", 320, 0)[:120, None], {0, 50}, 4, padding="first frame")
+    store = store_for(stacks, 4)
+    ids = store.append(stacks[:70])
+    rebuilt = rebuild(store)
+    more = rebuilt.append(stacks[70:])
+    check(rebuilt, stacks, np.concatenate([ids, more]))
+    assert store.stats().n_tensors == 70
+    check(store, stacks[:70], ids)
+    np.testing.assert_array_equal(store.append(stacks[70:]), more)
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("n_envs", [1, 4])
+def test_bookkeeping_of_a_transition(game, n_envs):
+    """The tables, and two ids of four bytes for obs and next_obs, take 32 bytes or less."""
+    n_steps = 880 // n_envs
+    played = frames(game, 900, 0)[:, None]
+    starts = {0, 200, 400, 600}
+    store = store_for(stacks_of(played[:4], {0}, 4, padding="zeros"), 4)
+    stacks = stacks_of(played, starts, 4, padding="zeros")
+    streams = np.arange(n_envs)
+    for t in range(n_steps):
+        at = t + streams * n_steps
+        store.append(stacks[at], streams)
+        store.append(stacks[at + 1], streams)
+    transitions = n_steps * n_envs
+    assert store.stats().table_bytes / transitions + 2 * 4 <= 32
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("n_envs", [1, 4])
+@pytest.mark.parametrize(("depth", "channels"), [(4, 1), (3, 1), (4, 3)])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("padding", ["zeros", "first frame"])
+def test_the_frame_stack_is_found(game, n_envs, depth, channels, axis, padding):
+    grey = frames(game, 320, 0)
+    played = np.stack([np.roll(grey, i, axis=2) for i in range(channels)], axis=1)[100:]
+    n_steps = 200 // n_envs
+    per_env = [
+        stacks_of(played[env * n_steps : (env + 1) * n_steps], {0, 10, 33}, depth, padding=padding, axis=axis)
+        for env in range(n_envs)
+    ]
+    interleaved = np.stack(per_env, axis=1).reshape(-1, *per_env[0].shape[1:])
+    found = find_frame_stack(interleaved, np.tile(np.arange(n_envs), n_steps))
+    assert found == FrameStack(depth, axis)
+
+
+def test_a_frame_stack_is_found_where_obs_and_next_obs_alternate():
+    stacks = stacks_of(frames("MsPacman", 320, 0)[:, None], {0, 100}, 4, padding="zeros")
+    both = np.stack([stacks[:200], stacks[1:201]], axis=1).reshape(-1, 4, 84, 84)
+    assert find_frame_stack(both, np.zeros(400, np.int64)) == FrameStack(4)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        np.random.default_rng(0).integers(256, size=(100, 4, 20, 20), dtype=np.uint8),
+        np.random.default_rng(0).integers(256, size=(100, 20, 20, 3), dtype=np.uint8),
+        np.zeros((100, 4, 20, 20), np.uint8),
+        np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32),
+        np.arange(100, dtype=np.uint8).reshape(100, 1),
+        np.zeros((100,), np.uint8),
+        np.zeros((3, 4, 8, 8), np.uint8),
+        np.arange(100 * 4 * 64, dtype=np.int64).reshape(100, 4, 8, 8),
+    ],
+    ids=["noise", "colour noise", "zeros", "vectors", "scalars in an axis", "scalars", "few", "counting"],
+)
+def test_no_frame_stack_is_found_where_there_is_none(images):
+    assert find_frame_stack(images, np.zeros(len(images), np.int64)) is None
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_no_frame_stack_is_found_in_colour_frames(game):
+    grey = frames(game, 320, 0)
+    colour = np.stack([grey, np.roll(grey, 1, axis=1), 255 - grey], axis=-1)
+    assert find_frame_stack(colour, np.zeros(320, np.int64)) is None
+    assert find_frame_stack(grey, np.zeros(320, np.int64)) is None
+
+
+STACKS = np.ones((2, 4, 6, 6), np.uint8)
+REFUSED_CALLS = [
+    ("read", ([10**6],), SlotError, "id 1000000 is of no stack in this store"),
+    ("read", ([-(10**6)],), SlotError, "id -1000000 is of no stack in this store"),
+    ("release", ([0, 10**6],), SlotError, "id 1000000 is of no stack in this store"),
+    ("append", (STACKS[:, :3],), ShapeError, "items have shape (n, 4, 6, 6), got (2, 3, 6, 6)"),
+    (
+        "append",
+        (STACKS.astype(np.int8),),
+        DTypeError,
+        "items have dtype uint8, got int8: convert the array, nothing is cast here",
+    ),
+    ("append", (STACKS, [0, 1, 2]), ShapeError, "2 tensors have 2 streams or one for all, got (3,)"),
+]
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize(("call", "arguments", "error", "text"), REFUSED_CALLS)
+def test_a_refused_call_changes_nothing(axis, call, arguments, error, text):
+    if axis == -1:
+        text = text.replace("(n, 4, 6, 6), got (2, 3, 6, 6)", "(n, 6, 6, 4), got (2, 6, 6, 3)")
+        arguments = tuple(np.moveaxis(a, 1, -1) if isinstance(a, np.ndarray) else a for a in arguments)
+    stacks = np.random.default_rng(0).integers(256, size=(9, 4, 6, 6), dtype=np.uint8)
+    stacks = stacks if axis == 0 else np.ascontiguousarray(np.moveaxis(stacks, 1, -1))
+    store = store_for(stacks, 4, axis)
+    ids = store.append(stacks)
+    before = store.stats()
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        getattr(store, call)(*arguments)
+    assert store.stats() == before
+    check(store, stacks, ids)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_stack_is_released_once(listed):
+    rng = np.random.default_rng(0)
+    played = rng.integers(256, size=(9, 1, 6, 6), dtype=np.uint8)
+    stacks = stacks_of(played[[0, 1, 2, 3, 0, 0, 5, 6] if listed else np.arange(8)], {0}, 4, padding="zeros")[4:6]
+    store = store_for(stacks, 4)
+    ids = store.append(stacks)
+    assert (ids[1] < 0) == listed
+    store.release(ids[1:])
+    unknown = f"id {ids[1]} is of no stack in this store" if listed else r"id \d+ is of no frame in this store"
+    with pytest.raises(SlotError, match=f"^{unknown}"):
+        store.release(ids[1:])
+    with pytest.raises(SlotError, match=f"^{unknown}"):
+        store.read(ids[1:])
+    check(store, stacks[:1], ids[:1])
+    assert store.stats().n_tensors == 1
+
+
+def test_a_stack_that_does_not_follow_from_its_newest_frame_is_released_once():
+    played = frames("Pong", 320, 0)[[100, 101, 100, 100]][:, None]
+    stacks = stacks_of(played, {0}, 4, padding="first frame")
+    store = store_for(stacks, 4)
+    ids = store.append(stacks)
+    assert ids[2] < 0
+    with pytest.raises(SlotError, match=f"^id {ids[2]} is released twice, it stands for one stack$"):
+        store.release(ids[[2, 0, 2]])
+    store.release(ids[2:3])
+    for call in (store.release, store.read):  # its frames are there still, in other stacks
+        with pytest.raises(SlotError, match=f"^id {ids[2]} is of no stack in this store$"):
+            call(ids[2:3])
+    check(store, stacks[[0, 1, 3]], ids[[0, 1, 3]])
+
+
+def test_a_full_store_keeps_what_it_has():
+    stacks = np.random.default_rng(0).integers(256, size=(60, 4, 84, 84), dtype=np.uint8)
+    store = store_for(stacks, 4, codec="raw", block_frames=1, max_bytes=100 * 7057)
+    ids = store.append(stacks[:20])
+    with pytest.raises(HeapFull):
+        store.append(stacks[20:])
+    assert store.stats().n_tensors == 20
+    check(store, stacks[:20], ids)
+    store.release(ids)
+    check(store, stacks[40:], store.append(stacks[40:]))
+
+
+def test_two_threads_read_while_one_appends_and_releases():
+    stacks = stacks_of(frames("MsPacman", 320, 0)[:, None], {0, 50, 51, 53}, 4, padding="first frame")
+    store = store_for(stacks, 4, block_frames=4)
+    kept = store.append(stacks)
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        try:
+            while not stop.is_set():
+                which = rng.integers(320, size=32)
+                if not np.array_equal(store.read(kept[which]), stacks[which]):
+                    wrong.append(which)
+        except BaseException as error:
+            wrong.append(error)
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    for reader in readers:
+        reader.start()
+    rng = np.random.default_rng(2)
+    others = np.zeros(0, np.int64)
+    for _ in range(60):
+        others = store.replace(others, stacks[rng.integers(320, size=20)], 1)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("frame_stack", "shape", "text"),
+    [
+        (FrameStack(4, 1), (4, 84, 84), "frames are stacked along axis 0 or -1, got axis 1 of shape (4, 84, 84)"),
+        (FrameStack(4), (), "frames are stacked along axis 0 or -1, got axis 0 of shape ()"),
+        (FrameStack(3), (4, 84, 84), "axis 0 of shape (4, 84, 84) does not divide into 3 frames"),
+        (FrameStack(0, -1), (84, 84, 4), "axis -1 of shape (84, 84, 4) does not divide into 0 frames"),
+    ],
+)
+def test_a_frame_stack_that_does_not_fit(frame_stack, shape, text):
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        frame_stack.frame_layout(Layout(shape, np.uint8))
+
+
+def test_the_frames_are_of_the_right_layout():
+    layout = Layout((4, 84, 84), np.uint8)
+    text = re.escape("the frames are uint8[1, 84, 84], the store is for uint8[84, 84]")
+    with pytest.raises(ShapeError, match=f"^{text}$"):
+        StackStore(FrameStore(Layout((84, 84), np.uint8)), layout, FrameStack(4))
