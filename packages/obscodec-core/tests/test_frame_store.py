@@ -217,7 +217,7 @@ def test_releasing_everything_gives_the_memory_back():
         # four recent frames of each stream are kept, and the blocks that they are in
         most = 2 * (1 if block_frames > 4 else 4)
         assert stats.live_bytes <= most * (full.live_bytes / (full.n_tensors / block_frames)) * 4
-        assert stats.reserved_bytes < stats.live_bytes + (1 << 19)
+        assert stats.reserved_bytes < full.reserved_bytes / 3 + (1 << 19)
 
 
 def test_a_store_that_is_used_for_ever_does_not_grow():
