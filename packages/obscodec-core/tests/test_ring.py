@@ -1,4 +1,5 @@
 import copy
+import itertools
 import pickle
 import re
 
@@ -215,6 +216,35 @@ def test_statistics_are_the_sum_of_the_fields():
     assert stats.ratio == stats.raw_bytes / stats.total_bytes > 10
 
 
+def test_a_field_can_share_the_store_of_another():
+    played = frames("Pong", 700, seed=0)
+    stacks = np.lib.stride_tricks.sliding_window_view(played, 4, axis=0).transpose(0, 3, 1, 2)
+    alone = {"obs": Field((4, 84, 84), np.uint8), "next_obs": Field((4, 84, 84), np.uint8)}
+    shared = {**alone, "next_obs": Field((4, 84, 84), np.uint8, shares="obs")}
+    buffers = [RingBuffer(500, fields) for fields in (alone, shared)]
+    for obs, next_obs in itertools.pairwise(stacks):
+        for buffer in buffers:
+            buffer.append(obs=obs, next_obs=next_obs)
+    assert_same(buffers[0][:], buffers[1][:])
+    np.testing.assert_array_equal(buffers[1][:]["next_obs"][:, 0], stacks[-500:])
+    totals = [buffer.stats().total_bytes for buffer in buffers]
+    assert totals[1] < 0.6 * totals[0]
+    batch = buffers[1].sample(64, np.random.default_rng(0))
+    assert np.shares_memory(batch["obs"].base, batch["next_obs"].base)
+
+
+def test_environments_are_streams_of_their_own():
+    played = [frames("Pong", 400, seed=0), frames("Breakout", 400, seed=0)]
+    single = [RingBuffer(300, {"frame": Field((84, 84), np.uint8, "delta-rle")}) for _ in played]
+    both = RingBuffer(300, {"frame": Field((84, 84), np.uint8, "delta-rle")}, n_envs=2)
+    for step in zip(*played, strict=True):
+        both.append(frame=np.stack(step))
+        for buffer, frame in zip(single, step, strict=True):
+            buffer.append(frame=frame)
+    live_bytes = [buffer.stats().fields["frame"].live_bytes for buffer in [*single, both]]
+    assert live_bytes[2] < 1.1 * (live_bytes[0] + live_bytes[1])
+
+
 GOOD = random_step(np.random.default_rng(1), 3)
 CAST = "cast them yourself, or use a dtype that can hold them"
 REFUSED_STEPS = [
@@ -274,6 +304,10 @@ REFUSED_BUFFERS = [
     ({"fields": {}}, FieldError, "a buffer has one field or more, got none"),
     ({"stack": {"pixels": 4}}, FieldError, "no field is named 'pixels', there are frame, state, action, done"),
     ({"episode_end": "end"}, FieldError, "no field is named 'end', there are frame, state, action, done"),
+    ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="pixels")}}, FieldError,
+     "no field is named 'pixels', there are frame, state, action, done, x"),
+    ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="frame")}}, ShapeError,
+     "fields that share a store have one shape and dtype, 'x' is uint8[2], 'frame' is uint8[3, 2]"),
     ({"episode_end": None}, FieldError,
      "stacks need episode_end, the boolean field that is true in the last step of an episode"),
     ({"episode_end": "action"}, DTypeError, "episode_end takes a field bool[], 'action' is int64[]"),

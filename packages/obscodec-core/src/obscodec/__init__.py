@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from obscodec.batch_memory import BatchMemory
+from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
@@ -59,6 +59,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "BATCH_MEMORY",
     "AutoStats",
     "AutoStore",
     "BatchMemory",

@@ -79,3 +79,6 @@ class BatchMemory:
 
     def __reduce__(self) -> tuple[type[BatchMemory], tuple[Callable[[int], Bytes]]]:
         return BatchMemory, (self._allocate,)
+
+
+BATCH_MEMORY = BatchMemory()  # for all buffers of the process

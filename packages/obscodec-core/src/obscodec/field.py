@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,12 +11,13 @@ import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike, as_array, as_dtype
 from obscodec.auto_store import AutoStore
+from obscodec.batch_memory import BATCH_MEMORY
 from obscodec.dlpack import SupportsDLPack
 from obscodec.errors import ShapeError
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
 from obscodec.segments import Ints
-from obscodec.store import NO_TENSOR
+from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
@@ -35,6 +37,8 @@ class Field:
         frame_stack: how its steps are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         max_bytes: the most bytes to reserve for its streams, None for no limit.
+        shares: the field of the same shape and dtype whose store keeps this one too, with its codec and its limits:
+            ``next_obs`` shares that of ``obs``, and each frame is stored once.
 
     Example:
         >>> Field((84, 84), np.uint8, "zstd:1").codec
@@ -47,6 +51,7 @@ class Field:
     frame_stack: FrameStack | None = None
     budget: str | None = None
     max_bytes: int | None = None
+    shares: str | None = None
 
     @cached_property
     def layout(self) -> Layout:
@@ -92,14 +97,23 @@ class Field:
         return as_dtype(array, layout.dtype)
 
 
-def gather(array: Array | TensorArray, at: Ints, envs: Ints, keep: npt.NDArray[np.bool_] | None = None) -> Array:
-    """The items at ``array[at, envs]``; zeros where ``keep`` is false."""
-    if isinstance(array, np.ndarray):
-        items = np.asarray(array[at, envs])
-        if keep is not None:
-            items[~keep] = 0
-        return items
-    ids = np.asarray(array.ids[at, envs])
+def choose(array: Array | TensorArray, at: Ints, envs: Ints, keep: npt.NDArray[np.bool_] | None = None) -> Array:
+    """The items at ``array[at, envs]``, zeros where ``keep`` is false; of a compressed array their ids."""
+    chosen = np.asarray((array if isinstance(array, np.ndarray) else array.ids)[at, envs])
     if keep is not None:
-        ids[~keep] = NO_TENSOR
-    return array.store.read(ids.reshape(-1)).reshape(ids.shape + array.layout.shape)
+        chosen[~keep] = 0  # the id of the zero tensor, too
+    return chosen
+
+
+def read_together(store: Store, ids: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors with the ids of several fields, in one call to their store: frames that they share are decoded once.
+
+    The arrays lie one behind the other in memory that is used again when all of them are gone.
+    """
+    flat = np.concatenate([i.reshape(-1) for i in ids.values()])
+    tensors = store.read(flat, BATCH_MEMORY.array(len(flat), store.layout))
+    ends = np.cumsum([i.size for i in ids.values()])
+    return {
+        name: part.reshape(*i.shape, *store.layout.shape)
+        for (name, i), part in zip(ids.items(), np.split(tensors, ends[:-1]), strict=True)
+    }

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike
 from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError, SlotError
-from obscodec.field import Array, Field, gather
+from obscodec.field import Array, Field, choose, read_together
 from obscodec.indexing import Index
 from obscodec.layout import Layout
 from obscodec.segments import Ints
-from obscodec.store import StoreStats
+from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class RingBuffer:
         self.stack = dict(stack or {})
         self.episode_end = episode_end
         self._check_arguments()
-        self._arrays = {name: field.zeros(capacity, n_envs, threads) for name, field in self.fields.items()}
+        self._arrays = self._new_arrays(threads)
         self._n_appended = 0
 
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -108,19 +108,21 @@ class RingBuffer:
         """
         steps = self._checked(values)
         at = self._n_appended % self.capacity
-        stored: list[tuple[TensorArray, Ints]] = []
+        stored: list[tuple[Store, list[TensorArray], Ints]] = []
         try:
-            for name, array in self._arrays.items():
-                if isinstance(array, TensorArray):
-                    stored.append((array, array.store.append(steps[name])))
+            for store, names in self._by_store().items():
+                tensors = np.concatenate([steps[name] for name in names])
+                ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
+                stored.append((store, [self._compressed(name) for name in names], ids))
         except BaseException:
-            for compressed, ids in stored:
-                compressed.store.release(ids)
+            for store, _, ids in stored:
+                store.release(ids)
             raise
-        for compressed, ids in stored:
-            old = compressed.ids[at].copy()
-            compressed.ids[at] = ids
-            compressed.store.release(old)
+        for store, arrays, ids in stored:
+            old = np.concatenate([array.ids[at] for array in arrays], dtype=np.int64)
+            for compressed, row in zip(arrays, ids.reshape(len(arrays), self.n_envs), strict=True):
+                compressed.ids[at] = row
+            store.release(old)
         for name, array in self._arrays.items():
             if isinstance(array, np.ndarray):
                 array[at] = steps[name]
@@ -183,7 +185,9 @@ class RingBuffer:
             raw_bytes += plain_bytes
             if isinstance(array, TensorArray):
                 stats[name] = store = array.store.stats()
-                total_bytes += store.total_bytes + array.ids[: len(self)].nbytes
+                total_bytes += array.ids[: len(self)].nbytes
+                if self.fields[name].shares is None:
+                    total_bytes += store.total_bytes
             else:
                 stats[name] = plain_bytes
                 total_bytes += plain_bytes
@@ -194,16 +198,41 @@ class RingBuffer:
 
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
         """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
-        read = {}
+        chosen = {}
+        for name in self._arrays:
+            if name in self.stack:
+                n = self.stack[name]
+                window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
+                keep = self._inside_episode(steps, envs, n)
+                chosen[name] = choose(self._arrays[name], self._positions(window), envs[..., None], keep)
+            else:
+                chosen[name] = choose(self._arrays[name], self._positions(steps), envs)
+        for store, names in self._by_store().items():
+            chosen |= read_together(store, {name: chosen[name] for name in names})
+        return chosen
+
+    def _by_store(self) -> dict[Store, list[str]]:
+        """The compressed fields, those that share a store together: their frames are found and decoded once."""
+        names: dict[Store, list[str]] = {}
         for name, array in self._arrays.items():
-            if name not in self.stack:
-                read[name] = gather(array, self._positions(steps), envs)
-                continue
-            n = self.stack[name]
-            inside = self._inside_episode(steps, envs, n)
-            window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
-            read[name] = gather(array, self._positions(window), envs[..., None], inside)
-        return read
+            if isinstance(array, TensorArray):
+                names.setdefault(array.store, []).append(name)
+        return names
+
+    def _compressed(self, name: str) -> TensorArray:
+        array = self._arrays[name]
+        assert isinstance(array, TensorArray)
+        return array
+
+    def _new_arrays(self, threads: int | None) -> dict[str, Array | TensorArray]:
+        arrays: dict[str, Array | TensorArray] = {}
+        for name, field in self.fields.items():
+            arrays[name] = field.zeros(self.capacity, self.n_envs, threads)
+        for name, field in self.fields.items():
+            shared = arrays[field.shares] if field.shares else None
+            if isinstance(shared, TensorArray):
+                arrays[name] = TensorArray.zeros((self.capacity, self.n_envs), shared.store)
+        return arrays
 
     def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
         """``bool[..., n]``: which of the ``n`` steps up to each are stored, and of its episode."""
@@ -211,7 +240,7 @@ class RingBuffer:
         inside = np.ones((*steps.shape, n), np.bool_)
         for back in range(1, n):
             before = np.maximum(steps - back, 0)
-            ended = gather(ends, self._positions(before), envs).astype(np.bool_)
+            ended = choose(ends, self._positions(before), envs).astype(np.bool_)
             inside[..., n - 1 - back] = inside[..., n - back] & (steps >= back) & ~ended
         return inside
 
@@ -241,9 +270,16 @@ class RingBuffer:
         if self.stack and self.episode_end is None:
             raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
         ends = [] if self.episode_end is None else [self.episode_end]
-        for name in [*self.stack, *ends]:
+        shared = [field.shares for field in self.fields.values() if field.shares is not None]
+        for name in [*self.stack, *ends, *shared]:
             if name not in self.fields:
                 raise FieldError(f"no field is named {name!r}, there are {_listed(self.fields)}")
+        for name, field in self.fields.items():
+            if field.shares is not None and self.fields[field.shares].layout != field.layout:
+                raise ShapeError(
+                    f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "
+                    f"{field.shares!r} is {self.fields[field.shares].layout}"
+                )
         for name in ends:
             if self.fields[name].layout != Layout((), np.bool_):
                 raise DTypeError(f"episode_end takes a field bool[], {name!r} is {self.fields[name].layout}")

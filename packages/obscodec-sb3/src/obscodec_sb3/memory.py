@@ -10,13 +10,13 @@ import torch as th
 
 
 @cache
-def _memory(pinned: bool) -> obscodec.BatchMemory:
-    return obscodec.BatchMemory(_pinned) if pinned else obscodec.BatchMemory()
+def _pinned_memory() -> obscodec.BatchMemory:
+    return obscodec.BatchMemory(_pinned)
 
 
 def batch_memory(device: th.device) -> obscodec.BatchMemory:
     """Where to decode batches that are for ``device``."""
-    return _memory(device.type == "cuda")
+    return _pinned_memory() if device.type == "cuda" else obscodec.BATCH_MEMORY
 
 
 def _pinned(nbytes: int) -> np.ndarray:
