@@ -12,7 +12,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
-from obscodec_sb3.memory import batch_memory
+from obscodec_sb3.drawn import Drawn
 
 Observations = np.ndarray | obscodec.TensorArray
 
@@ -37,6 +37,8 @@ class CompressedReplayBuffer(ReplayBuffer):
             if they have 1 KiB or more; None to keep them uncompressed.
         frame_stack: how observations are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
+        prefetch: draw and decode the next batch while the learner works on this one. Then a batch does not hold what
+            was added since the one before it was given out.
         threads: how many threads decode a batch, None for one for each usable processor.
 
     Raises:
@@ -64,6 +66,7 @@ class CompressedReplayBuffer(ReplayBuffer):
         codec: str | None = "auto",
         frame_stack: obscodec.FrameStack | None = None,
         budget: str | None = None,
+        prefetch: bool = False,
         threads: int | None = None,
     ) -> None:
         # SB3 allocates its arrays in its constructor, so that one makes a buffer of a single row.
@@ -81,6 +84,8 @@ class CompressedReplayBuffer(ReplayBuffer):
             following = np.zeros_like(self.observations)
         if not optimize_memory_usage:
             self.next_observations = following
+        self._prefetch = prefetch
+        self._ahead: dict[int, Drawn] = {}  # by the size of the batch
         self._row_shapes = {name: getattr(self, name).shape[1:] for name in _SMALL_ARRAYS}
         for name, shape in self._row_shapes.items():
             setattr(self, name, np.zeros((self.buffer_size, *shape), getattr(self, name).dtype))
@@ -110,6 +115,8 @@ class CompressedReplayBuffer(ReplayBuffer):
         reward, done = self._as_row("rewards", reward), self._as_row("dones", done)
         if self.handle_timeout_termination:
             self._as_row("timeouts", [info.get("TimeLimit.truncated", False) for info in infos])
+        for drawn in self._ahead.values():
+            drawn.wait()  # what it reads may be overwritten now
         super().add(self._checked(obs), self._checked(next_obs), action, reward, done, infos)
 
     def _as_row(self, name: str, value: Any) -> np.ndarray:
@@ -123,34 +130,33 @@ class CompressedReplayBuffer(ReplayBuffer):
             obs = obs.reshape((self.n_envs, *self.obs_shape))
         return self._field.step(obs, self.n_envs)
 
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
+        """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out."""
+        if not self._prefetch or not self._reads_together:
+            return super().sample(batch_size, env)
+        ahead = self._ahead.pop(batch_size, None) or self._draw(batch_size)
+        samples = ahead.samples(env)
+        self._ahead[batch_size] = self._draw(batch_size)
+        return samples
+
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
         """SB3's, with both observations read in one call: their frames are mostly the same, and decoded once."""
-        if isinstance(self.observations, np.ndarray) or self.optimize_memory_usage:
+        if not self._reads_together:
             return super()._get_samples(batch_inds, env)
-        env_indices = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))
-        at = batch_inds, env_indices
-        obs, next_obs = _read_together(self.observations, self.next_observations, at, self.device)
-        done = self.dones[at] * (1 - self.timeouts[at])
-        samples = (
-            self._normalize_obs(obs, env),
-            self.actions[at],
-            self._normalize_obs(next_obs, env),
-            done.reshape(-1, 1),
-            self._normalize_reward(self.rewards[at].reshape(-1, 1), env),
-        )
-        # nobody else holds these arrays, so tensors share their memory
-        return ReplayBufferSamples(*(th.as_tensor(array, device=self.device) for array in samples))
+        return Drawn(self, batch_inds).samples(env)
 
+    @property
+    def _reads_together(self) -> bool:
+        return isinstance(self.observations, obscodec.TensorArray) and not self.optimize_memory_usage
 
-def _read_together(
-    observations: obscodec.TensorArray, following: Observations, at: tuple[np.ndarray, np.ndarray], device: th.device
-) -> np.ndarray:
-    """``[2, batch, *obs_shape]``: both arrays at the same place, from the store that they share."""
-    assert isinstance(following, obscodec.TensorArray)
-    store = observations.store
-    ids = np.stack([observations.ids[at], following.ids[at]])
-    out = batch_memory(device).array(ids.size, store.layout)
-    return store.read(ids.reshape(-1), out).reshape(*ids.shape, *store.layout.shape)
+    def _draw(self, batch_size: int) -> Drawn:
+        """A batch that is decoded in the background."""
+        drawn = Drawn(self, np.random.randint(0, self.size(), size=batch_size))
+        drawn.start()
+        return drawn
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_ahead": {}}
 
 
 def _zeros_like(array: obscodec.TensorArray, staging: obscodec.Staging) -> obscodec.TensorArray:
