@@ -131,5 +131,9 @@ class TestFittedZstd(FittedContract):
     spec = "zstd:1"
 
 
+class TestFittedLz4(FittedContract):
+    spec = "lz4"
+
+
 class TestFittedChain(FittedContract):
     spec = "shuffle|rle|zstd:1"
