@@ -9,6 +9,7 @@ import argparse
 import csv
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 import zstandard
 from atari_frames import Frames, frames
 from obscodec import Codec, Layout, codec
+from obscodec.chain import TailedCodec
 
 GAMES = ("MsPacman", "Pong", "Breakout")
 SPECS = (
@@ -46,7 +48,9 @@ SPECS = (
     "rle|zstd:3",
     "rle|zstd:19",
 )
-FITTED = ("zstd:1", "zstd:3", "zstd:19", "rle|zstd:3")  # with a dictionary of 16 KiB
+FITTED = ("zstd:1", "zstd:3", "zstd:19", "rle|zstd:3", "lz4")  # with a dictionary
+BLOCKS = ("delta-rle", "delta-rle|lz4", "delta-rle|zstd:3", "zstd:3", "zstd:19")  # of consecutive frames, likewise
+BLOCK_FRAMES = 16
 N_TRAINING = 1000
 N_MEASURED = 1000
 
@@ -59,6 +63,23 @@ def sizes(played: Frames) -> Iterator[tuple[str, float]]:
         yield spec, bytes_per_frame(codec(spec, layout), measured)
     for spec in FITTED:
         yield f"{spec} + dictionary", bytes_per_frame(codec(spec, layout).fit(training), measured)
+    layout = Layout((BLOCK_FRAMES, *layout.shape), layout.dtype)
+    for spec in BLOCKS:
+        fitted = fit_blocks(codec(spec, layout), blocks(training))
+        yield f"{spec} in blocks + dictionary", bytes_per_frame(fitted, blocks(measured)) / BLOCK_FRAMES
+
+
+def blocks(played: Frames) -> Frames:
+    """``u8[n, 16, 84, 84]``; what does not fill a block is left out."""
+    n = len(played) // BLOCK_FRAMES
+    return played[: n * BLOCK_FRAMES].reshape(n, BLOCK_FRAMES, *played.shape[1:])
+
+
+def fit_blocks(plain: Codec, training: Frames) -> Codec:
+    """With reference frames for ``delta-rle`` itself, as a frame store finds them, then with a dictionary."""
+    if isinstance(plain, TailedCodec):
+        plain = replace(plain, inner=plain.inner.fit(training))
+    return plain.fit(training)
 
 
 def bytes_per_frame(measured: Codec, played: Frames) -> float:
@@ -86,9 +107,9 @@ def main() -> None:
     out = parser.parse_args().out
     columns = [dict(sizes(frames(game, N_TRAINING + N_MEASURED, seed=0))) for game in GAMES]
     table = [(spec, *(f"{column[spec]:.3f}" for column in columns)) for spec in columns[0]]
-    print(f"{'codec':24}" + "".join(f"{game:>12}" for game in GAMES))
+    print(f"{'codec':40}" + "".join(f"{game:>12}" for game in GAMES))
     for spec, *figures in table:
-        print(f"{spec:24}" + "".join(f"{figure:>12}" for figure in figures))
+        print(f"{spec:40}" + "".join(f"{figure:>12}" for figure in figures))
     with out.open("w", newline="") as file:
         file.write(f"# bytes per frame of u8[84, 84]: {N_MEASURED} frames, after {N_TRAINING} for dictionaries\n")
         file.write(f"# {libraries()}\n")
