@@ -14,6 +14,13 @@ from gymnasium.wrappers import AtariPreprocessing
 Frames = npt.NDArray[np.uint8]
 
 
+def environment(game: str) -> AtariPreprocessing:
+    """A game as DQN takes it: ``u8[84, 84]``, grey, every fourth frame, the maximum of two."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    gymnasium.register_envs(ale_py)
+    return AtariPreprocessing(gymnasium.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4)
+
+
 @lru_cache(maxsize=8)
 def frames(game: str, n: int, seed: int) -> Frames:
     """Consecutive frames of a game under a random policy, episode after episode.
@@ -31,9 +38,7 @@ def frames(game: str, n: int, seed: int) -> Frames:
         >>> frames("Pong", 2, seed=0).shape
         (2, 84, 84)
     """
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    gymnasium.register_envs(ale_py)
-    env = AtariPreprocessing(gymnasium.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4)
+    env = environment(game)
     rng = np.random.default_rng(seed)
     played = np.empty((n, 84, 84), np.uint8)
     actions = cast("gymnasium.spaces.Discrete", env.action_space).n

@@ -1,0 +1,76 @@
+"""Steps per second of SB3's DQN with different replay buffers, the models taking turns of some steps each."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import ale_py
+import gymnasium
+import numpy as np
+import torch
+from replay_buffers import BASELINE, KINDS
+from stable_baselines3 import DQN
+from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.utils import set_random_seed
+from stable_baselines3.common.vec_env import VecFrameStack
+
+_TURN = 250  # steps
+_STARTS = 500  # steps before learning begins
+_NOT_COUNTED = 1_000  # steps of each model, until all is loaded and compiled
+
+
+class Training(NamedTuple):
+    """How fast DQN trains with a buffer.
+
+    Attributes:
+        steps_per_s: the median of all turns.
+        steps_x: the median ratio to SB3's buffer in the same round.
+        minutes: that a million steps would take.
+    """
+
+    steps_per_s: float
+    steps_x: float
+    minutes: float
+
+
+def training(names: list[str], game: str, size: int, n_steps: int, threads: int | None) -> dict[str, Training]:
+    """Train with each of these buffers, SB3's among them, for ``n_steps`` steps after the first ones.
+
+    All see the same seeds, so that lossless ones get the same games, batches and gradients.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    gymnasium.register_envs(ale_py)
+    models = {name: _model(name, game, size, threads) for name in names}
+    rng = np.random.default_rng(0)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range((_NOT_COUNTED + n_steps) // _TURN):
+        for i in rng.permutation(len(names)):
+            set_random_seed(turn)
+            start = time.perf_counter()
+            models[names[i]].learn(_TURN, reset_num_timesteps=False)
+            times[names[i]].append(time.perf_counter() - start)
+    counted = {name: np.array(elapsed_s[_NOT_COUNTED // _TURN :]) for name, elapsed_s in times.items()}
+    return {name: _training(elapsed_s, counted[BASELINE.name]) for name, elapsed_s in counted.items()}
+
+
+def _model(name: str, game: str, size: int, threads: int | None) -> DQN:
+    kind = KINDS[name]
+    options = {**(kind.sb3 or {})}
+    if kind.module == "obscodec_sb3":
+        options["threads"] = threads
+    return DQN(
+        "CnnPolicy",
+        VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", seed=0), n_stack=4),
+        buffer_size=size,
+        learning_starts=_STARTS,
+        replay_buffer_class=kind.sb3_class,
+        replay_buffer_kwargs=options,
+        seed=0,
+    )
+
+
+def _training(elapsed_s: np.ndarray, baseline_s: np.ndarray) -> Training:
+    steps_per_s = _TURN / float(np.median(elapsed_s))
+    return Training(steps_per_s, float(np.median(baseline_s / elapsed_s)), 1e6 / steps_per_s / 60)
