@@ -15,7 +15,7 @@ import numpy as np
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.errors import CorruptStream, DictionaryMissing, SpecError
-from obscodec.kernels.blocks import check, read_blocks
+from obscodec.kernels.blocks import check, copy_frames, first_bytes, read_blocks
 from obscodec.layout import Layout, Rows
 from obscodec.open_blocks import BlockContent
 from obscodec.parallel import over_ranges
@@ -27,6 +27,7 @@ from obscodec.versions import Versions
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
 _PLAIN = np.frombuffer(encode_varint(0), np.uint8)
 _PATCHES = "delta-rle"
+_SCRATCH_NBYTES = 1 << 22
 
 
 class Wanted(NamedTuple):
@@ -200,22 +201,26 @@ class CodecBlocks(BlockCoder[Codec]):
         return compressor.encode_batch(plain[None], np.empty(compressor.bound(), np.uint8))[0]
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
-        """Decode the blocks one by one, and copy the wanted frames out of each."""
-        frames = np.empty((1, self.layout.nbytes), np.uint8)
-        for b, block in enumerate(blocks):
-            entries = slice(wanted.starts[b], wanted.starts[b + 1])
-            if len(block) == 0:
-                wanted.rows[wanted.targets[entries]] = 0
-                continue
-            compressor, compressed = self._version(block)
-            if compressor is not None:
-                compressor.decode_rows(Segments.packed(compressed, np.array([len(compressed)])), frames)
-            elif (wanted.places[entries].max() + 1) * wanted.rows.shape[1] <= len(compressed) <= self.layout.nbytes:
-                frames[0, : len(compressed)] = compressed
-            else:
-                raise CorruptStream(f"it has {len(compressed)} bytes, which is not what its frames take")
-            by_frame = frames.reshape(-1, wanted.rows.shape[1])
-            wanted.rows[wanted.targets[entries]] = by_frame[wanted.places[entries]]
+        """Decode some blocks at a time, and copy the wanted frames out of them."""
+        step = max(1, _SCRATCH_NBYTES // self.layout.nbytes)
+        for first in range(0, len(blocks), step):
+            piece = blocks.take(slice(first, first + step))
+            self._read_piece(piece, wanted._replace(starts=wanted.starts[first : first + len(piece) + 1]))
+
+    def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
+        addresses = blocks.addresses().astype(np.int64)
+        compressed = np.flatnonzero(first_bytes(addresses, blocks.lengths))
+        plain = np.empty((len(compressed), self.layout.nbytes), np.uint8)
+        for row, b in zip(plain, compressed.tolist(), strict=True):
+            compressor, stream = self._version(blocks[b])
+            if compressor is None:
+                raise CorruptStream("its version is written in more bytes than it needs")
+            compressor.decode_rows(Segments.packed(stream, np.array([len(stream)])), row[None])
+        addresses, lengths = addresses + len(_PLAIN), blocks.lengths - len(_PLAIN)
+        addresses[blocks.lengths == 0] = 0
+        addresses[compressed] = plain.ctypes.data + np.arange(len(compressed)) * self.layout.nbytes
+        lengths[compressed] = self.layout.nbytes
+        check(copy_frames(*wanted, addresses, lengths))
 
 
 def block_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCodec] | BlockCoder[Codec]:

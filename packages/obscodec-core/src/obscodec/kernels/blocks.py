@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from obscodec.errors import CorruptStream
@@ -18,6 +19,7 @@ NO_SUCH_REFERENCE: Final = 16
 NO_SUCH_SECTION: Final = 17
 LEFT_OVER: Final = 18
 OTHER_VERSION: Final = 19
+FEW_FRAMES: Final = 20
 
 _PADDING: Final = 8  # apply_patch may write so many bytes behind a frame
 
@@ -27,6 +29,7 @@ _EXPLANATIONS: Final = {
     NO_SUCH_SECTION: "its runs reach beyond its end",
     LEFT_OVER: "it holds more than its frames need",
     OTHER_VERSION: "it is of a version that this store does not have",
+    FEW_FRAMES: "it has fewer frames than are wanted of it",
 }
 
 
@@ -110,3 +113,33 @@ def _sections(at: int, end: int) -> tuple[int, int, int, int, int]:
     if runs_nbytes > end - at:
         return -NO_SUCH_SECTION, 0, 0, 0, 0
     return at, at + runs_nbytes, at + runs_nbytes, end, reference
+
+
+@njit(nogil=True, cache=True)
+def first_bytes(addresses: Ints, lengths: Ints) -> npt.NDArray[np.uint8]:
+    """``u8[n]``: the first byte of each stream, 0 for an empty one."""
+    first = np.zeros(len(addresses), np.uint8)
+    for i in range(len(addresses)):
+        if lengths[i]:
+            first[i] = load_u8(addresses[i])
+    return first
+
+
+@njit(nogil=True, cache=True)
+def copy_frames(starts: Ints, places: Ints, targets: Ints, rows: Rows, addresses: Ints, lengths: Ints) -> int:
+    """Copy the frames that are wanted of blocks that hold their frames as they are; see :func:`read_blocks`.
+
+    Returns:
+        A status code.
+    """
+    nbytes, base = rows.shape[1], address(rows)
+    for b in range(len(addresses)):
+        for k in range(starts[b], starts[b + 1]):
+            target = base + targets[k] * nbytes
+            if addresses[b] == 0:
+                fill_zeros(target, nbytes)
+            elif (places[k] + 1) * nbytes > lengths[b]:
+                return FEW_FRAMES
+            else:
+                copy(target, addresses[b] + places[k] * nbytes, nbytes)
+    return OK
