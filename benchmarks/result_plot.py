@@ -6,9 +6,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from result_tables import Row
 
 _MARKERS = {"SB3": "s", "sb3-extra-buffers": "^", "cpprb": "D", "tianshou": "v", "obscodec": "o"}  # by library
+_COLORS = mpl.colormaps["tab20"]
 
 
 def plot(rows: list[Row], path: Path) -> None:
@@ -25,12 +27,13 @@ def plot(rows: list[Row], path: Path) -> None:
     for panel, table in zip(panels, tables, strict=False):
         panel.set(title=table, xscale="log", yscale="log")
         panel.set(xlabel="resident bytes / transition", ylabel="sample(256), ms")
+        panel.xaxis.set_minor_formatter(NullFormatter())  # they would overlap
         panel.grid(which="both", alpha=0.2)
         for row in measured:
             if row["table"] == table:
                 name = str(row["buffer"])
                 at = row["transition_bytes"], row["sample256_ms"]
-                color, marker = f"C{names.index(name) % 10}", _MARKERS[name.split()[0]]
+                color, marker = _COLORS(names.index(name) % _COLORS.N), _MARKERS[name.split()[0]]
                 panel.plot(*at, marker, color=color, label=name, linestyle="none", markeredgecolor="black")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", fontsize="small")
