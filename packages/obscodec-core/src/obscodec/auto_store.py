@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.choice import Choice, choose, parse_budget
+from obscodec.chunk import new_chunk
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack, find_frame_stack
 from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
@@ -61,7 +62,7 @@ class AutoStore(Store):
 
     Example:
         >>> store = AutoStore(Layout((84, 84), np.uint8))
-        >>> ids = store.append(np.arange(300, dtype=np.uint8).repeat(7056).reshape(-1, 84, 84))
+        >>> ids = store.append(np.eye(84, dtype=np.uint8)[np.arange(300) % 84, None].repeat(84, axis=1))
         >>> store.choice.chosen.spec
         'delta-rle'
     """
@@ -91,7 +92,7 @@ class AutoStore(Store):
         self._n_first = int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
         if max_bytes is not None:
             self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
-        self._first: list[npt.NDArray[np.generic]] = []
+        self._first = self._room()
         self._streams: list[int] = []
         self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
         self._released = np.zeros(self._n_first, bool)  # which of them are gone
@@ -113,15 +114,16 @@ class AutoStore(Store):
         if of_streams.min(initial=0) < 0:
             raise ShapeError(f"streams are numbers from 0 on, got {of_streams.min()}")
         with self._lock:
-            n = 0 if self._store is not None else min(len(tensors), self._n_first - len(self._first))
-            ids = np.arange(len(self._first), len(self._first) + n) + _FIRST_ID
-            self._first += list(np.array(tensors[:n], self.layout.dtype))
+            begin = len(self._streams)
+            n = 0 if self._store is not None else min(len(tensors), self._n_first - begin)
+            ids = np.arange(begin, begin + n) + _FIRST_ID
+            self._first[begin : begin + n] = tensors[:n]
             self._streams += of_streams[:n].tolist()
-            if n and len(self._first) == self._n_first:
+            if n and len(self._streams) == self._n_first:
                 try:
                     self._move()
                 except BaseException:
-                    del self._first[-n:], self._streams[-n:]
+                    del self._streams[-n:]
                     raise
         if n == len(tensors):
             return ids
@@ -171,17 +173,17 @@ class AutoStore(Store):
         """What the store holds now, and how its codec was chosen."""
         if self._store is not None:
             return AutoStats(**asdict(self._store.stats()), choice=self.choice)
-        n = len(self._first) - int(np.count_nonzero(self._released))
-        nbytes = len(self._first) * self.layout.nbytes
+        n = len(self._streams) - int(np.count_nonzero(self._released))
+        nbytes = len(self._streams) * self.layout.nbytes
         return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
 
     def _move(self) -> None:
         """Decide, and move the first tensors to the store that they show to be best."""
-        tensors, streams = np.stack(self._first), np.array(self._streams)
+        tensors, streams = self._first, np.array(self._streams)
         store = self._decided(tensors, streams)
         kept = np.flatnonzero(~self._released)
         self._moved[kept] = store.append(tensors[kept], streams[kept])
-        self._first, self._streams = [], []
+        self._first, self._streams = self._first[:0].copy(), []
         self._n_early = len(kept)
         self._store = store
 
@@ -251,12 +253,18 @@ class AutoStore(Store):
             self._released[which - _FIRST_ID] = True
             self._n_early -= len(which)
 
+    def _room(self) -> npt.NDArray[np.generic]:
+        """Room for the first tensors, in memory that goes back to the operating system when they have moved."""
+        nbytes = max(1, self._n_first * self.layout.nbytes)
+        rows = new_chunk(nbytes)[: self._n_first * self.layout.nbytes].reshape(self._n_first, self.layout.nbytes)
+        return self.layout.tensors(rows)
+
     def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
         are_first: npt.NDArray[np.bool_] = (ids >= _FIRST_ID) & (ids < _FIRST_ID + self._n_first)
         return are_first
 
     def _check_first(self, ids: Ints) -> None:
-        known = (ids >= _FIRST_ID) & (ids < _FIRST_ID + len(self._first))
+        known = (ids >= _FIRST_ID) & (ids < _FIRST_ID + len(self._streams))
         known[known] = ~self._released[ids[known] - _FIRST_ID]
         known |= ids == NO_TENSOR
         if not known.all():
@@ -268,10 +276,14 @@ class AutoStore(Store):
             raise SlotError(f"id {int(numbers[counts.argmax()])} is released twice, it stands for one tensor")
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        state = {name: value for name, value in vars(self).items() if name != "_lock"}
+        return {**state, "_first": self._first[: len(self._streams)]}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.RLock())
+        if self._store is None:
+            first, self._first = self._first, self._room()
+            self._first[: len(first)] = first
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)

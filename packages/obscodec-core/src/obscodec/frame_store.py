@@ -11,6 +11,7 @@ import numpy.typing as npt
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_blocks import Wanted, block_coder
 from obscodec.heap import SlotHeap
+from obscodec.kernels.first_use import announce
 from obscodec.kernels.frames import release_frames
 from obscodec.layout import Layout, Rows
 from obscodec.open_blocks import FrameTables, OpenBlocks
@@ -71,6 +72,7 @@ class FrameStore(Store):
             raise ShapeError(f"a frame has at least one byte, got {layout}")
         if min(block_frames, stack, 1 if recent is None else recent) < 1:
             raise ShapeError(f"block_frames, stack and recent are 1 or more, got {block_frames}, {stack}, {recent}")
+        announce()
         self.layout = layout
         self.block_frames = block_frames
         self.threads = default_threads() if threads is None else threads

@@ -194,7 +194,7 @@ class TensorArray:
         array = as_dtype(np.asarray(value), self.dtype)
         if array.shape == shape:
             return array
-        surplus = max(0, array.ndim - len(shape))
+        surplus = max(0, array.ndim - len(shape)) if shape else 0
         if array.shape[:surplus] == (1,) * surplus:
             array = array.reshape(array.shape[surplus:])
         try:
