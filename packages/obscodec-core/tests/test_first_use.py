@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+from obscodec.kernels.compiled import compiled
+
 PROGRAM = textwrap.dedent(
     """
     import numpy as np
@@ -29,3 +31,10 @@ def test_the_first_use_says_why_it_takes_long(tmp_path):
         )
         said.append(done.stderr)
     assert said == [LINE, ""]
+
+
+def test_kernels_work_where_nothing_can_be_cached():
+    """Numba finds no place to cache a function that comes from no file, as in a read-only installation."""
+    namespace = {}
+    exec("def double(x):\n    return 2 * x", namespace)
+    assert compiled(namespace["double"])(21) == 42

@@ -232,3 +232,13 @@ def test_two_threads_read_while_one_writes():
     for reader in readers:
         reader.join()
     assert not torn
+
+
+def test_a_full_store_can_be_overwritten():
+    store = TensorStore(codec("zstd:1", Layout((84, 84), np.uint8)), n_slots=20)
+    played = frames("Pong", 60, seed=0)
+    ids = store.append(played[:20])
+    np.testing.assert_array_equal(store.replace(ids[5:15], played[20:30]), ids[5:15])
+    np.testing.assert_array_equal(store.read(ids), np.concatenate([played[:5], played[20:30], played[15:20]]))
+    with pytest.raises(SlotError, match=r"^1 tensors need 1 free slots, there are 0 of 20"):
+        store.append(played[:1])

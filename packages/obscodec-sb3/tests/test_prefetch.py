@@ -1,8 +1,11 @@
 """Batches that are decoded ahead hold what was stored when they were drawn, whatever is added in the meantime."""
 
+import os
 import pickle
+import signal
 
 import numpy as np
+import pytest
 import torch
 from atari_frames import frames
 from gymnasium import spaces
@@ -63,3 +66,41 @@ def test_a_buffer_that_works_ahead_can_be_pickled():
     fill(buffer, played, range(390))
     buffer.sample(32)
     assert_right(pickle.loads(pickle.dumps(buffer)).sample(32), played)
+
+
+def test_a_reset_forgets_what_was_drawn():
+    played = frames("Pong", 400, seed=3)
+    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True)
+    fill(buffer, played, range(300))
+    buffer.sample(8)
+    buffer.reset()
+    fill(buffer, played, [377])
+    assert buffer.sample(8).rewards.tolist() == [[377.0]] * 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_samples():
+    played = frames("Pong", 400, seed=3)
+    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True, threads=1)
+    fill(buffer, played, range(390))
+    buffer.sample(8)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a deadlock ends the child
+        try:
+            for _ in range(3):
+                assert_right(buffer.sample(8), played)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_loaded_buffer_lets_steps_wait():
+    played = frames("Pong", 400, seed=3)
+    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu")
+    fill(buffer, played, range(300))
+    loaded = pickle.loads(pickle.dumps(buffer, protocol=pickle.HIGHEST_PROTOCOL))
+    fill(loaded, played, range(300, 301))
+    assert len(loaded.observations._staging._ids) == 2
+    assert_right(loaded.sample(32), played)

@@ -13,6 +13,7 @@ from obscodec.chunk import new_chunk
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack, find_frame_stack
 from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
 from obscodec.narrow import find_narrow
 from obscodec.narrow_store import NarrowStore
@@ -113,7 +114,7 @@ class AutoStore(Store):
         of_streams = each_stream(streams, len(tensors))
         if of_streams.min(initial=0) < 0:
             raise ShapeError(f"streams are numbers from 0 on, got {of_streams.min()}")
-        with self._lock:
+        with uninterrupted(), self._lock:
             begin = len(self._streams)
             n = 0 if self._store is not None else min(len(tensors), self._n_first - begin)
             ids = np.arange(begin, begin + n) + _FIRST_ID
@@ -137,8 +138,9 @@ class AutoStore(Store):
         """Store tensors, and give back one reference to each of ``old``; see ``Store.replace``."""
         if self._store is None:
             return super().replace(old, tensors, streams)
-        ids = self._store.replace(self._inner(old, released=True), tensors, streams)
-        self._forget(old)
+        with uninterrupted():
+            ids = self._store.replace(self._inner(old, released=True), tensors, streams)
+            self._forget(old)
         return ids
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
@@ -276,7 +278,7 @@ class AutoStore(Store):
             raise SlotError(f"id {int(numbers[counts.argmax()])} is released twice, it stands for one tensor")
 
     def __getstate__(self) -> dict[str, object]:
-        state = {name: value for name, value in vars(self).items() if name != "_lock"}
+        state = super().__getstate__()
         return {**state, "_first": self._first[: len(self._streams)]}
 
     def __setstate__(self, state: dict[str, object]) -> None:

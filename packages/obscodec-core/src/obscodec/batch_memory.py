@@ -67,9 +67,10 @@ class BatchMemory:
 
     def _take(self, nbytes: int) -> Bytes:
         with self._lock:
-            for i, memory in enumerate(self._free):
+            for memory in list(self._free):  # the collector may give memory back while this runs
                 if nbytes <= memory.nbytes <= 2 * nbytes:
-                    return self._free.pop(i)
+                    self._free = [other for other in self._free if other is not memory]
+                    return memory
         return self._allocate(nbytes)
 
     def _give(self, memory: Bytes) -> None:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from obscodec.arrays import ArrayLike, as_array, as_dtype
 from obscodec.auto_store import AutoStore
 from obscodec.batch_memory import BATCH_MEMORY
+from obscodec.choice import parse_budget
 from obscodec.dlpack import SupportsDLPack
-from obscodec.errors import ShapeError
+from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
 from obscodec.segments import Ints
@@ -53,6 +54,18 @@ class Field:
     max_bytes: int | None = None
     shares: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            parse_budget(self.budget)
+            if self.codec != "auto":
+                raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
+        if self.max_bytes is not None and self.max_bytes < 1:
+            raise ShapeError(f"max_bytes must be 1 or more, got {self.max_bytes}")
+        if self.shares is not None and (self.codec != "auto" or self.frame_stack or self.max_bytes or self.budget):
+            raise FieldError(
+                "a field that shares a store has its codec, frame stack, budget and limit: name none of them"
+            )
+
     @cached_property
     def layout(self) -> Layout:
         """The layout of one step of one environment."""
@@ -67,7 +80,8 @@ class Field:
             DTypeError: the dtype can't be stored.
         """
         layout = self.layout
-        if self.codec is None or (self.codec == "auto" and layout.nbytes < MIN_COMPRESSED_NBYTES):
+        small = self.codec == "auto" and layout.nbytes < MIN_COMPRESSED_NBYTES
+        if self.codec is None or small or layout.nbytes == 0:
             return np.zeros((n_steps, n_envs, *layout.shape), layout.dtype)
         store = AutoStore(
             layout,

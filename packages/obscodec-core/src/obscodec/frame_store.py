@@ -11,6 +11,7 @@ import numpy.typing as npt
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_blocks import Wanted, block_coder
 from obscodec.heap import SlotHeap
+from obscodec.interrupts import uninterrupted
 from obscodec.kernels.first_use import announce
 from obscodec.kernels.frames import release_frames
 from obscodec.layout import Layout, Rows
@@ -140,18 +141,18 @@ class FrameStore(Store):
         n = len(rows)
         ids = np.empty(n, np.int64)
         dead = np.empty(n + len(old), np.int64)
-        with self._lock:
+        with uninterrupted(), self._lock:
             done = 0
             try:
                 while True:
-                    done, n_dead = self._open.replace(old, rows, done, streams, self._tables, ids, dead)
-                    if n_dead > 0:
+                    done, n_dead, refused = self._open.replace(old, rows, done, streams, self._tables, ids, dead)
+                    if n_dead:
                         self._drop(dead[:n_dead].tolist())
                     if done == n:
                         break
                     self._next_block(int(streams[done]))
-                if n_dead < 0:
-                    self._complain(old[-1 - n_dead])
+                if refused >= 0:
+                    self._complain(old[refused])
             except BaseException:
                 self._release(ids[:done])
                 raise
@@ -179,7 +180,7 @@ class FrameStore(Store):
             SlotError: an id is of no frame.
         """
         released = np.atleast_1d(np.asarray(ids, np.int64))
-        with self._lock:
+        with uninterrupted(), self._lock:
             self._release(released)
 
     def stats(self) -> StoreStats:
@@ -274,9 +275,6 @@ class FrameStore(Store):
                 self._coder.dropped(self._heap.get(dropped))
             self._heap.free(dropped)
             self._unused_blocks += dropped
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())

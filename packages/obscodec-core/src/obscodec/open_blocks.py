@@ -107,7 +107,7 @@ class OpenBlocks:
 
     def replace(
         self, old: Ints, rows: Rows, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, int]:
         """Take frames in, from the row ``first`` on, then release ``old``; see ``kernels.frames.replace_frames``."""
         return kernel.replace_frames(
             old,

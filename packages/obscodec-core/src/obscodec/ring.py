@@ -13,6 +13,7 @@ from obscodec.arrays import ArrayLike
 from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError, SlotError
 from obscodec.field import Array, Field, choose, read_together
 from obscodec.indexing import Index
+from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.store import Store, StoreStats
@@ -107,26 +108,8 @@ class RingBuffer:
             HeapFull: there is not enough room below the ``max_bytes`` of a field.
         """
         steps = self._checked(values)
-        at = self._n_appended % self.capacity
-        stored: list[tuple[Store, list[TensorArray], Ints]] = []
-        try:
-            for store, names in self._by_store().items():
-                tensors = np.concatenate([steps[name] for name in names])
-                ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
-                stored.append((store, [self._compressed(name) for name in names], ids))
-        except BaseException:
-            for store, _, ids in stored:
-                store.release(ids)
-            raise
-        for store, arrays, ids in stored:
-            old = np.concatenate([array.ids[at] for array in arrays], dtype=np.int64)
-            for compressed, row in zip(arrays, ids.reshape(len(arrays), self.n_envs), strict=True):
-                compressed.ids[at] = row
-            store.release(old)
-        for name, array in self._arrays.items():
-            if isinstance(array, np.ndarray):
-                array[at] = steps[name]
-        self._n_appended += 1
+        with uninterrupted():
+            self._append(steps)
 
     @overload
     def sample(self, batch: int, rng: np.random.Generator | None = None) -> dict[str, Array]: ...
@@ -195,6 +178,28 @@ class RingBuffer:
 
     def __repr__(self) -> str:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
+
+    def _append(self, steps: Mapping[str, Array]) -> None:
+        at = self._n_appended % self.capacity
+        stored: list[tuple[Store, list[TensorArray], Ints]] = []
+        try:
+            for store, names in self._by_store().items():
+                tensors = np.concatenate([steps[name] for name in names])
+                ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
+                stored.append((store, [self._compressed(name) for name in names], ids))
+        except BaseException:
+            for store, _, ids in stored:
+                store.release(ids)
+            raise
+        for store, arrays, ids in stored:
+            old = np.concatenate([array.ids[at] for array in arrays], dtype=np.int64)
+            for compressed, row in zip(arrays, ids.reshape(len(arrays), self.n_envs), strict=True):
+                compressed.ids[at] = row
+            store.release(old)
+        for name, array in self._arrays.items():
+            if isinstance(array, np.ndarray):
+                array[at] = steps[name]
+        self._n_appended += 1
 
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
         """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
@@ -275,6 +280,8 @@ class RingBuffer:
             if name not in self.fields:
                 raise FieldError(f"no field is named {name!r}, there are {_listed(self.fields)}")
         for name, field in self.fields.items():
+            if field.shares is not None and (field.shares == name or self.fields[field.shares].shares is not None):
+                raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.shares!r}")
             if field.shares is not None and self.fields[field.shares].layout != field.layout:
                 raise ShapeError(
                     f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "

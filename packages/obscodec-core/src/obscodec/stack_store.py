@@ -16,6 +16,7 @@ import numpy.typing as npt
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack
 from obscodec.frame_store import FrameStore
+from obscodec.interrupts import uninterrupted
 from obscodec.kernels import stacks as kernel
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Ints
@@ -77,7 +78,7 @@ class StackStore(Store):
         rows = rows.reshape(len(tensors) * depth, self.frames.layout.nbytes)
         of_frames = each_stream(streams, len(tensors)).repeat(depth)
         ids = np.empty(len(tensors), np.int64)
-        with self._lock:
+        with uninterrupted(), self._lock:
             old_frames, n_listed = self._expand(old)
             listed = _NOTHING
             if n_listed:
@@ -144,9 +145,6 @@ class StackStore(Store):
     def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
         self.layout.check(tensors)  # complains of a stack, not of a frame
         return self.frames.layout.rows(self.frame_stack.split(tensors))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())

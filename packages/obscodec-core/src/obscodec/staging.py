@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import ShapeError
+from obscodec.interrupts import uninterrupted
 from obscodec.segments import Ints
-from obscodec.store import Store
+from obscodec.store import Store, check_ids
 
 _MAX_NBYTES = 1 << 20  # some steps: storing them together takes little longer than storing one
+_MAX_ROWS = 64  # of small tensors, so that nobody waits for long
 
 
 class Staging:
@@ -23,7 +25,11 @@ class Staging:
         store: where the rows go.
         n_envs: how many tensors a row has; tensor ``i`` belongs to stream ``i``.
 
+    A store with ``max_bytes`` should have none: when it is full, its arrays can't be read until what waits has room.
+
     Attributes:
+        store: where the rows go.
+        n_envs: how many tensors a row has.
         row_shape: the shape of a row, ``(n_envs, *shape)``.
 
     Example:
@@ -40,10 +46,11 @@ class Staging:
     """
 
     def __init__(self, store: Store, n_envs: int) -> None:
-        self._store = store
-        self._n_envs = n_envs
+        self.store = store
+        self.n_envs = n_envs
+        store.stagings.add(self)
         self.row_shape = (n_envs, *store.layout.shape)
-        n_rows = max(2, _MAX_NBYTES // max(1, n_envs * store.layout.nbytes))
+        n_rows = int(np.clip(_MAX_NBYTES // max(1, n_envs * store.layout.nbytes), 2, _MAX_ROWS))
         self._rows = np.empty((n_rows, *self.row_shape), store.layout.dtype)
         self._streams = np.tile(np.arange(n_envs), n_rows)
         self._waiting: dict[tuple[int, int], int] = {}  # place: which of the rows
@@ -78,15 +85,20 @@ class Staging:
         """
         if not self._ids:
             return
+        with uninterrupted():
+            self._flush()
+
+    def _flush(self) -> None:
         n = len(self._ids)
         old: Ints = np.concatenate(self._ids, dtype=np.int64)
-        tensors = self._rows[:n].reshape(-1, *self._store.layout.shape)
-        new = self._store.replace(old, tensors, self._streams[: len(old)])
-        for ids, stored in zip(self._ids, new.reshape(n, self._n_envs), strict=True):
+        tensors = self._rows[:n].reshape(-1, *self.store.layout.shape)
+        new = self.store.replace(old, tensors, self._streams[: len(old)])
+        check_ids(new, self._ids[0].dtype)
+        for ids, stored in zip(self._ids, new.reshape(n, self.n_envs), strict=True):
             ids[...] = stored  # a view of the ids of an array
         self._waiting.clear()
         self._ids.clear()
 
     def __reduce__(self) -> tuple[type[Staging], tuple[Store, int]]:
         self.flush()
-        return Staging, (self._store, self._n_envs)
+        return Staging, (self.store, self.n_envs)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import as_writable
-from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 
@@ -64,6 +67,17 @@ def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
     return np.full(n, given.item())
 
 
+def check_ids(ids: Ints, dtype: np.dtype[np.signedinteger]) -> None:
+    """Make sure that ids fit into an array of ``dtype``.
+
+    Raises:
+        HeapFull: one does not.
+    """
+    largest = np.iinfo(dtype).max
+    if ids.size and max(int(ids.max()), -int(ids.min())) > largest:
+        raise HeapFull(f"the store has given out an id over {largest}: use an array of ids of a wider dtype")
+
+
 class Store(ABC):
     """Tensors of one layout, each under an integer id. Id 0 is the zero tensor.
 
@@ -72,6 +86,11 @@ class Store(ABC):
     """
 
     layout: Layout
+
+    @cached_property
+    def stagings(self) -> WeakSet[Any]:
+        """Where rows wait that are on their way into this store."""
+        return WeakSet()
 
     @abstractmethod
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
@@ -143,6 +162,12 @@ class Store(ABC):
         else:
             target[...] = self.read(wanted)
         return target
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but locks, with the rows that wait."""
+        for staging in list(self.stagings):
+            staging.flush()
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "stagings")}
 
     @abstractmethod
     def stats(self) -> StoreStats:

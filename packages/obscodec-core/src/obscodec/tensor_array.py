@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import as_dtype
-from obscodec.errors import HeapFull, ShapeError
+from obscodec.errors import ShapeError
 from obscodec.indexing import Index, Part, split_index, winners
+from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.staging import Staging
-from obscodec.store import Store
+from obscodec.store import Store, check_ids
 
 
 class TensorArray:
@@ -41,9 +42,15 @@ class TensorArray:
     """
 
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, staging: Staging | None = None) -> None:
+        if staging is not None and (staging.store is not store or ids.shape[1:] != (staging.n_envs,)):
+            raise ShapeError(
+                f"a staging is for one store and ids [n_steps, {staging.n_envs}], got ids of shape {ids.shape}"
+                + ("" if staging.store is store else " and another store")
+            )
         self._ids = ids
         self.store = store
         self._staging = staging
+        self._is_view = False
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
@@ -102,7 +109,7 @@ class TensorArray:
             raise ShapeError(f"{self._ids.size} items of shape {self.layout.shape} don't fit shape {wanted}") from None
         if ids.size and not np.may_share_memory(ids, self.ids):
             ids.flags.writeable = False
-        return TensorArray(ids, self.store, self._staging)
+        return self._view(ids)
 
     def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
         """A view with two of the axes before the items exchanged.
@@ -123,7 +130,7 @@ class TensorArray:
         n = self._ids.ndim
         if axes[n:] != tuple(range(n, self.ndim)):
             raise ShapeError(f"the axes of the items, {tuple(range(n, self.ndim))}, must stay last, got {axes}")
-        return TensorArray(self.ids.transpose(axes[:n]), self.store, self._staging)
+        return self._view(self.ids.transpose(axes[:n]))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -137,7 +144,7 @@ class TensorArray:
         return tensors[(slice(None),) * ids.ndim + of_items]
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
-        if self._staging is not None and type(index) is int and 0 <= index < len(self._ids) and self._ids.base is None:
+        if self._staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
             self._staging.put(self._ids, index, self._cast(value, self._staging.row_shape))  # a step, and no view
             return
         if not self._ids.flags.writeable:
@@ -151,7 +158,8 @@ class TensorArray:
             tensors[part] = self._cast(value, tensors[part].shape)
         else:
             tensors = self._cast(value, shape)
-        self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
+        with uninterrupted():
+            self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         raise TypeError(
@@ -160,7 +168,7 @@ class TensorArray:
         )
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_ids": self.ids, "store": self.store, "_staging": self._staging}
+        return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}
 
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
@@ -170,12 +178,16 @@ class TensorArray:
         streams = self._streams(leading).reshape(-1)
         winner = winners(leading, self._ids.shape, old.shape)
         if winner is None:
-            self.ids[leading] = self._checked(self.store.replace(old.reshape(-1), tensors, streams)).reshape(old.shape)
+            self._assign(leading, self.store.replace(old.reshape(-1), tensors, streams), old.shape)
             return
         wins = winner == np.arange(old.size)
         new = np.empty(old.size, np.int64)
-        new[wins] = self._checked(self.store.replace(old.reshape(-1)[wins], tensors[wins], streams[wins]))
-        self.ids[leading] = new[winner].reshape(old.shape)
+        new[wins] = self.store.replace(old.reshape(-1)[wins], tensors[wins], streams[wins])
+        self._assign(leading, new[winner], old.shape)
+
+    def _assign(self, leading: tuple[Part, ...], ids: Ints, shape: tuple[int, ...]) -> None:
+        check_ids(ids, self._ids.dtype)
+        self._ids[leading] = ids.reshape(shape)
 
     def _streams(self, leading: tuple[Part, ...]) -> Ints:
         """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
@@ -183,11 +195,11 @@ class TensorArray:
         along_last = np.arange(shape[-1]) if len(shape) > 1 else np.zeros(1, np.int64)
         return np.asarray(np.broadcast_to(along_last, shape)[leading])
 
-    def _checked(self, ids: Ints) -> Ints:
-        largest = np.iinfo(self._ids.dtype).max
-        if ids.size and max(int(ids.max()), -int(ids.min())) > largest:
-            raise HeapFull(f"the store has given out an id over {largest}: use an array of ids of a wider dtype")
-        return ids
+    def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
+        """Other axes before the same items; it sees what waits, but nothing waits for it."""
+        view = TensorArray(ids, self.store)
+        view._staging, view._is_view = self._staging, True
+        return view
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
         """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""

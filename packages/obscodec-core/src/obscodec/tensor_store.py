@@ -89,6 +89,21 @@ class TensorStore(Store):
             raise
         return slots
 
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
+        if len(old) != len(tensors) or len(np.unique(old[old != NO_TENSOR])) < np.count_nonzero(old):
+            return super().replace(old, tensors, streams)
+        self._check_held(old[old != NO_TENSOR])
+        slots = np.array(old, np.int64)
+        fresh = self._take_slots(int(np.count_nonzero(slots == NO_TENSOR)))
+        slots[slots == NO_TENSOR] = fresh
+        try:
+            self.write(slots, tensors)
+        except BaseException:
+            self._give_slots(fresh)
+            raise
+        return slots
+
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode the tensors in the slots ``ids``; see ``Store.read``."""
         rows = self.layout.rows(out)
@@ -171,9 +186,6 @@ class TensorStore(Store):
             self.codec.decode_batch(streams.take(slice(start, stop)), rows[start:stop])
 
         over_ranges(decode, len(rows), min(self.threads, rows.nbytes // _MIN_ROWS_BYTES_PER_THREAD))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())

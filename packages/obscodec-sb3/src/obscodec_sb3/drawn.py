@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ def _background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="obscodec-sb3")
 
 
+if hasattr(os, "register_at_fork"):  # a forked process has the pool, but not its thread
+    os.register_at_fork(after_in_child=_background.cache_clear)
+
+
 class Drawn:
     """Transitions of a buffer, as they are when it is made.
 
@@ -41,20 +46,26 @@ class Drawn:
         self._ids = np.stack([observations.ids[at], following.ids[at]])
         self._action, self._reward = buffer.actions[at], buffer.rewards[at].reshape(-1, 1)
         self._done = (buffer.dones[at] * (1 - buffer.timeouts[at])).reshape(-1, 1)
-        self._decoded: Future[np.ndarray] | None = None
+        self._future: Future[np.ndarray] | None = None
+        self._process = os.getpid()
 
     def start(self) -> None:
         """Decode in the background. What is overwritten in the meantime must :meth:`wait`."""
-        self._decoded = _background().submit(self._decode)
+        self._future = _background().submit(self._decode)
 
     def wait(self) -> None:
         """Wait until the observations are decoded."""
-        if self._decoded is not None:
-            self._decoded.exception()
+        if (future := self._pending()) is not None:
+            future.exception()
+
+    def _pending(self) -> Future[np.ndarray] | None:
+        """What decodes in the background; a forked process has nothing of it but the object."""
+        return self._future if self._process == os.getpid() else None
 
     def samples(self, env: VecNormalize | None) -> ReplayBufferSamples:
         """The batch, on the device of the buffer, normalized by ``env`` if that is given."""
-        obs, next_obs = self._decode() if self._decoded is None else self._decoded.result()
+        future = self._pending()
+        obs, next_obs = self._decode() if future is None else future.result()
         arrays = (
             self._buffer._normalize_obs(obs, env),
             self._action,

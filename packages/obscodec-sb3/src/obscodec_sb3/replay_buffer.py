@@ -69,6 +69,11 @@ class CompressedReplayBuffer(ReplayBuffer):
         prefetch: bool = False,
         threads: int | None = None,
     ) -> None:
+        if isinstance(observation_space, spaces.Dict):
+            raise obscodec.DTypeError(
+                "CompressedReplayBuffer takes observations that are one array, got a dictionary space: use SB3's "
+                "DictReplayBuffer"
+            )
         # SB3 allocates its arrays in its constructor, so that one makes a buffer of a single row.
         super().__init__(
             n_envs, observation_space, action_space, device, n_envs, optimize_memory_usage, handle_timeout_termination
@@ -129,6 +134,11 @@ class CompressedReplayBuffer(ReplayBuffer):
         if isinstance(self.observation_space, spaces.Discrete):
             obs = obs.reshape((self.n_envs, *self.obs_shape))
         return self._field.step(obs, self.n_envs)
+
+    def reset(self) -> None:
+        """Forget all transitions."""
+        super().reset()
+        self._ahead.clear()
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
         """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out."""

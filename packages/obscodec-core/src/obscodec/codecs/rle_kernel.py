@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from obscodec.kernels.compiled import compiled
 from obscodec.segments import Bytes, Ints
 
 Items = npt.NDArray[np.unsignedinteger]
@@ -34,7 +34,7 @@ EXPLANATIONS: Final = {
 _WIDE: Final = np.uintp(16)  # elements
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def read_varint(buffer: Bytes, at: np.uintp, end: np.uintp) -> tuple[int, np.uintp, np.uintp]:
     """A varint in ``buffer[at:end]``: status, value, position behind it."""
     value = np.uintp(0)
@@ -49,7 +49,7 @@ def read_varint(buffer: Bytes, at: np.uintp, end: np.uintp) -> tuple[int, np.uin
     return LONG_VARINT, value, at
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def decode_item(buffer: Bytes, at: np.uintp, end: np.uintp, item: Items) -> int:
     """Fill ``item`` from the stream ``buffer[at:end]``; returns a status. Each position is checked before use.
 
@@ -92,7 +92,7 @@ def decode_item(buffer: Bytes, at: np.uintp, end: np.uintp, item: Items) -> int:
     return OK if at == values_at else WRONG_SECTION
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def decode_runs(buffer: Bytes, offsets: Ints, lengths: Ints, items: Items, rows: Ints) -> int:
     """Fill ``items[rows[i]]`` from stream ``i``; returns the first status that is not OK."""
     for i in range(len(rows)):

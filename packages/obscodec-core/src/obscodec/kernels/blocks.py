@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from obscodec.errors import CorruptStream
 from obscodec.kernels import patch
+from obscodec.kernels.compiled import compiled
 from obscodec.kernels.memory import address, copy, fill_zeros, load_u8
 from obscodec.kernels.patch import OK, apply_patch, read_varint
 from obscodec.layout import Rows
@@ -43,7 +43,7 @@ def check(status: int) -> None:
         raise CorruptStream(_EXPLANATIONS[status])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def read_blocks(
     starts: Ints,
     places: Ints,
@@ -101,7 +101,7 @@ def read_blocks(
     return OK
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _sections(at: int, end: int) -> tuple[int, int, int, int, int]:
     """The runs and where they end, the literals and where they end, the reference; minus a status code first if bad."""
     reference, at = read_varint(at, end)
@@ -115,7 +115,7 @@ def _sections(at: int, end: int) -> tuple[int, int, int, int, int]:
     return at, at + runs_nbytes, at + runs_nbytes, end, reference
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def first_bytes(addresses: Ints, lengths: Ints) -> npt.NDArray[np.uint8]:
     """``u8[n]``: the first byte of each stream, 0 for an empty one."""
     first = np.zeros(len(addresses), np.uint8)
@@ -125,7 +125,7 @@ def first_bytes(addresses: Ints, lengths: Ints) -> npt.NDArray[np.uint8]:
     return first
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def copy_frames(starts: Ints, places: Ints, targets: Ints, rows: Rows, addresses: Ints, lengths: Ints) -> int:
     """Copy the frames that are wanted of blocks that hold their frames as they are; see :func:`read_blocks`.
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from obscodec.kernels.compiled import compiled
 from obscodec.kernels.memory import address, copy, load_u8, load_u64, signed, unsigned
 from obscodec.kernels.patch import encode_patch, first_difference
 from obscodec.kernels.references import encode_first
@@ -33,7 +33,7 @@ BEGIN: Final = 11  # place of the frame that the last observation began with
 RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def append_frames(
     frames: Rows,
     first: int,
@@ -112,7 +112,7 @@ def append_frames(
     return len(of_streams), n_dead
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def replace_frames(
     old: Ints,
     frames: Rows,
@@ -128,11 +128,11 @@ def replace_frames(
     previous: Table,
     ids: Ints,
     dead: Ints,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """:func:`append_frames`, and when all are taken in, :func:`release_frames` of the ids ``old``.
 
     Returns:
-        What ``append_frames`` gives; but -1 - i dead blocks if all are taken in and ``old[i]`` can't be released.
+        What ``append_frames`` gives; and i if all are taken in and ``old[i]`` can't be released, else -1.
     """
     done, n_dead = append_frames(
         frames,
@@ -151,11 +151,13 @@ def replace_frames(
     )
     if done == len(of_streams):
         n_released = release_frames(old, block_frames, counts, live, dead[n_dead:])
-        return done, n_dead + n_released if n_released >= 0 else n_released
-    return done, n_dead
+        if n_released < 0:
+            return done, n_dead, -1 - n_released
+        n_dead += n_released
+    return done, n_dead, -1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dead: Ints) -> int:
     """Take one reference from each of ``ids``, or from none.
 
@@ -182,7 +184,7 @@ def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dea
     return n_dead
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _bury(block: int, live: Table, dead: Ints, n_dead: int) -> int:
     """Count a frame of ``block`` less; 1 if that was its last one, which adds it to ``dead``."""
     live[block] -= 1
@@ -192,13 +194,13 @@ def _bury(block: int, live: Table, dead: Ints, n_dead: int) -> int:
     return 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _is_at(place: int, frame: int, nbytes: int, stream: Ints) -> bool:
     """Whether the recent frame at ``place`` is equal in every byte."""
     return bool(first_difference(frame, stream[RECENT] + place * nbytes, 0, nbytes) == nbytes)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _find(frame: int, nbytes: int, stream: Ints, n_ring: int, is_first: bool) -> tuple[int, int]:
     """The place in the ring of a recent frame that is equal in every byte, or -1; and the fingerprint if that is -1.
 
@@ -216,7 +218,7 @@ def _find(frame: int, nbytes: int, stream: Ints, n_ring: int, is_first: bool) ->
     return -1, print_of_frame
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _fingerprint(frame: int, nbytes: int) -> int:
     """A number that tells most frames apart: words that are rotated and xored, in four lanes for the processor."""
     left, right, step = unsigned(7), unsigned(57), 32
@@ -234,7 +236,7 @@ def _fingerprint(frame: int, nbytes: int) -> int:
     return signed(a + unsigned(3) * b + unsigned(5) * c + unsigned(7) * d)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _encode(frame: int, nbytes: int, stream: npt.NDArray[np.int64], references: Rows, n_references: Ints) -> None:
     """Add a frame to the open block."""
     if stream[RUNS] == 0:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from obscodec.kernels.compiled import compiled
 from obscodec.segments import Ints
 
 Codes = npt.NDArray[np.unsignedinteger]
@@ -17,7 +17,7 @@ Numbers = npt.NDArray[np.number]
 Flags = npt.NDArray[np.bool_]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def look_up(codes: Codes, table: Patterns, places: Ints, out: Patterns) -> None:
     """Fill the rows ``out[places[i]]`` with ``table[codes[i]]``.
 
@@ -33,7 +33,7 @@ def look_up(codes: Codes, table: Patterns, places: Ints, out: Patterns) -> None:
             row[j] = table[row_codes[j]]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def find_codes(values: Numbers, patterns: Patterns, table: Patterns, grid: Numbers, codes: Codes, fits: Flags) -> None:
     """The inverse of :func:`look_up` for a table of values that lie about evenly.
 
@@ -59,7 +59,7 @@ def find_codes(values: Numbers, patterns: Patterns, table: Patterns, grid: Numbe
         fits[i] = _differences(row_patterns, table, row_codes) == 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def find_codes_by_pattern(patterns: Patterns, table: Patterns, code_of: Codes, codes: Codes, fits: Flags) -> None:
     """The inverse of :func:`look_up` for values of 16 bits.
 
@@ -77,7 +77,7 @@ def find_codes_by_pattern(patterns: Patterns, table: Patterns, code_of: Codes, c
         fits[i] = _differences(row_patterns, table, row_codes) == 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _differences(patterns: Patterns, table: Patterns, codes: Codes) -> np.uint64:
     """The bits that are not what the codes stand for, in any of the patterns of a row."""
     different = np.uint64(0)

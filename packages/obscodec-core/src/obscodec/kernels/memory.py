@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from obscodec.kernels.compiled import inlined
 
 _BYTE = ir.IntType(8)
 
@@ -46,19 +48,19 @@ def _storer(bits: int) -> Any:
     return store
 
 
-@njit(nogil=True, cache=True, inline="always")
+@inlined
 def address(array: npt.NDArray[np.generic]) -> int:
     """Where an array begins. Signed: numba makes a float of the sum of an unsigned and a signed integer."""
     return np.int64(array.ctypes.data)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@inlined
 def signed(value: int) -> int:
     """``value`` as ``int64``."""
     return np.int64(value)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@inlined
 def unsigned(value: int) -> int:
     """``value`` as ``uint64``."""
     return np.uint64(value)

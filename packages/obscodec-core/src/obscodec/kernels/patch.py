@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from numba import njit
-
+from obscodec.kernels.compiled import compiled, inlined
 from obscodec.kernels.memory import (
     copy,
     load_u8,
@@ -42,7 +41,7 @@ _MERGE_GAP: Final = 3
 MAX_VARINT_NBYTES: Final = 9
 
 
-@njit(nogil=True, cache=True, inline="always")
+@inlined
 def write_varint(at: int, value: int) -> int:
     """Write a varint to the address ``at``; returns the address behind it."""
     while value > 0x7F:
@@ -53,7 +52,7 @@ def write_varint(at: int, value: int) -> int:
     return at + 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def read_varint(at: int, end: int) -> tuple[int, int]:
     """The varint at the address ``at``, and the address behind it, or minus a status code if it is bad."""
     value = 0
@@ -69,7 +68,7 @@ def read_varint(at: int, end: int) -> tuple[int, int]:
     return 0, -LONG_VARINT
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def first_difference(a: int, b: int, at: int, nbytes: int) -> int:
     """The first position from ``at`` on where two frames differ, ``nbytes`` if there is none."""
     while at + 64 <= nbytes:  # eight words without a branch become vector instructions
@@ -89,7 +88,7 @@ def first_difference(a: int, b: int, at: int, nbytes: int) -> int:
     return at
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def run_end(a: int, b: int, at: int, nbytes: int) -> int:
     """The end of the run of differences that begins at ``at``; short gaps of equal bytes belong to it."""
     end = at + 1
@@ -101,7 +100,7 @@ def run_end(a: int, b: int, at: int, nbytes: int) -> int:
     return end
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode_patch(old: int, new: int, nbytes: int, runs: int, literals: int) -> tuple[int, int]:
     """Write the patch that turns the frame at ``old`` into the one at ``new``.
 
@@ -139,7 +138,7 @@ def runs_bound(nbytes: int) -> int:
     return 2 * (nbytes // (_MERGE_GAP + 2) + 1) + 4 * MAX_VARINT_NBYTES
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
     """Turn the frame at ``frame`` into the next one.
 

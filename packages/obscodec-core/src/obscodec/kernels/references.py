@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from obscodec.kernels.compiled import compiled
 from obscodec.kernels.memory import address, copy, load_u64
 from obscodec.kernels.patch import encode_patch
 from obscodec.layout import Rows
@@ -19,7 +19,7 @@ MAX_REFERENCES: Final = 33  # the first one is the frame of zeros
 _JOIN_PART: Final = 8
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def nearest_reference(frame: int, references: Rows, n_references: int) -> int:
     """The reference with the fewest words that differ from the frame at the address ``frame``."""
     nbytes = references.shape[1]
@@ -34,7 +34,7 @@ def nearest_reference(frame: int, references: Rows, n_references: int) -> int:
     return best
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, literals: int) -> tuple[int, int, int]:
     """Write the patch that turns the nearest reference into ``frame``, which joins them if it is far from all.
 
@@ -59,7 +59,7 @@ def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, li
     return reference, runs_nbytes, n_literals
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_references(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> int:
     """Let those of ``frames`` join that are far from all references before them; returns how many there are then."""
     n_references = np.ones(1, np.int64)
@@ -69,7 +69,7 @@ def add_references(frames: Rows, references: Rows, runs: Bytes, literals: Bytes)
     return int(n_references[0])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode_block(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> tuple[int, int, int]:
     """Write the patches of a whole block; returns its reference, bytes of the runs, bytes of the literals."""
     nbytes, frame = frames.shape[1], address(frames)

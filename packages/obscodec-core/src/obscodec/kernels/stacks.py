@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from obscodec.kernels.compiled import compiled
 from obscodec.kernels.frames import Table
 from obscodec.segments import Ints
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
     """Name stacks by their newest frames, as far as the frames before that are those in the table ``previous``.
 
@@ -36,7 +36,7 @@ def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
     return n_unlinked
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def expand(ids: Ints, previous: Table, unlinked: npt.NDArray[np.int32], frames: npt.NDArray[np.int64]) -> int:
     """The inverse of :func:`link`: fill ``frames``, ``i64[n, depth]``.
 

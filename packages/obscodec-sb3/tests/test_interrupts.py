@@ -1,0 +1,53 @@
+"""Ctrl-C at any moment leaves a buffer that can be read and filled."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from obscodec_sb3 import CompressedReplayBuffer
+
+SPACES = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(2)
+CAPACITY = 150
+
+
+def frame(k):
+    image = np.zeros((84, 84), np.uint8)
+    image[k % 84] = k % 251 + 1
+    image[:, k * 7 % 84] = k % 83 + 1
+    return image
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interrupts are sent by a timer")
+@pytest.mark.parametrize("codec", ["delta-rle", "zstd:1"])
+def test_an_interrupt_loses_one_step_at_most(codec):
+    frames = [frame(k) for k in range(700)]
+    rng = np.random.default_rng(0)
+    before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    n_interrupts = 0
+    try:
+        for _ in range(15):
+            buffer = CompressedReplayBuffer(CAPACITY, *SPACES, device="cpu", codec=codec)
+            expected = {}
+            for k in range(400):
+                at = buffer.pos
+                try:
+                    if k > 200 and rng.random() < 0.05:
+                        signal.setitimer(signal.ITIMER_REAL, 2e-5 + 4e-4 * rng.random())
+                    obs, next_obs = np.stack(frames[k : k + 4])[None], np.stack(frames[k + 1 : k + 5])[None]
+                    buffer.add(obs, next_obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+                    expected[at] = k
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except KeyboardInterrupt:
+                    n_interrupts += 1
+                    expected.pop(at, None)
+                    expected.pop(buffer.pos, None)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            for at, k in expected.items():
+                np.testing.assert_array_equal(buffer.observations[at, 0], np.stack(frames[k : k + 4]))
+                np.testing.assert_array_equal(buffer.next_observations[at, 0], np.stack(frames[k + 1 : k + 5]))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupts > 5
