@@ -117,9 +117,7 @@ class TensorArray:
         Raises:
             ShapeError: an axis is one of an item.
         """
-        return TensorArray(
-            self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)), self.store, self._staging
-        )
+        return self._view(self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)))
 
     def transpose(self, *axes: int) -> TensorArray:
         """A view with its axes in the order ``axes``; those of the items stay last, in order.
