@@ -184,7 +184,8 @@ class AutoStore(Store):
         tensors, streams = self._first, np.array(self._streams)
         store = self._decided(tensors, streams)
         kept = np.flatnonzero(~self._released)
-        self._moved[kept] = store.append(tensors[kept], streams[kept])
+        some = slice(None) if len(kept) == len(tensors) else kept  # without a copy of all, which malloc would keep
+        self._moved[kept] = store.append(tensors[some], streams[some])
         self._first, self._streams = self._first[:0].copy(), []
         self._n_early = len(kept)
         self._store = store

@@ -10,7 +10,7 @@ from obscodec.interrupts import uninterrupted
 from obscodec.segments import Ints
 from obscodec.store import Store, check_ids
 
-_MAX_NBYTES = 1 << 20  # some steps: storing them together takes little longer than storing one
+_MAX_NBYTES = 1 << 19  # nine steps of Atari: storing them together takes little longer than storing one
 _MAX_ROWS = 64  # of small tensors, so that nobody waits for long
 
 

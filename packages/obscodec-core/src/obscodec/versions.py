@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from obscodec.chunk import new_chunk
 from obscodec.codec import Codec
 from obscodec.errors import ShapeError
 from obscodec.segments import Bytes
@@ -34,6 +35,7 @@ class Versions(Generic[C]):
         self._n_streams: dict[int, int] = {1: 0}
         self._fit = fit
         self._samples: list[Bytes] = []
+        self._room: Bytes | None = None  # for the samples, in memory that goes back to the operating system
         self._samples_nbytes = 0
         self._learning = True
         self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
@@ -54,8 +56,7 @@ class Versions(Generic[C]):
         """Count a stream of the newest version, and learn from what it was made of, which is copied if it is kept."""
         self._n_streams[self.newest] += 1
         if self._learning:
-            self._samples.append(plain.copy())
-            self._samples_nbytes += plain.nbytes
+            self._keep(plain)
             if len(self._samples) == _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
                 self._learn()
         else:
@@ -66,12 +67,24 @@ class Versions(Generic[C]):
         self._n_streams[version] -= 1
         self._forget(version)
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_room": None, "_samples": [sample.copy() for sample in self._samples]}
+
+    def _keep(self, plain: Bytes) -> None:
+        begin, end = self._samples_nbytes, self._samples_nbytes + plain.nbytes
+        if self._room is None:
+            self._room = new_chunk(_MAX_SAMPLES_NBYTES)
+        if end <= len(self._room):
+            self._room[begin:end] = plain
+            self._samples.append(self._room[begin:end])
+        self._samples_nbytes = end
+
     def _learn(self) -> None:
         try:
             codec = self._fit(self._codecs[self.newest], self._samples)
         except ShapeError:  # too little to learn from, the codec stays as it is
             codec = self._codecs[self.newest]
-        self._samples, self._samples_nbytes, self._learning = [], 0, False
+        self._samples, self._room, self._samples_nbytes, self._learning = [], None, 0, False
         self._ratios.clear()
         self._first_ratio = None
         if codec != self._codecs[self.newest]:
