@@ -49,6 +49,7 @@ class _Chunk:
     memory: Bytes
     end: int = 0
     live_bytes: int = 0
+    n_live: int = 0
     n_streams: int = 0  # written, dead ones included
 
 
@@ -105,9 +106,10 @@ class SlotHeap:
         slots, streams = _last_of_each(slots, streams)
         with self._lock:
             pieces = self._make_room(streams.lengths)
-            self._forget(slots)
+            overwritten = self._forget(slots)
             for number, part in pieces:
                 self._append(number, slots[part], streams.take(part))
+            self._drop_dead(overwritten)
             self._clean()
 
     def get(self, slots: npt.ArrayLike) -> Segments:
@@ -136,7 +138,7 @@ class SlotHeap:
         if len(slots) > 1:
             slots = np.unique(slots)
         with self._lock:
-            self._forget(slots)
+            self._drop_dead(self._forget(slots))
             self._clean()
 
     def holds(self, slots: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -200,17 +202,28 @@ class SlotHeap:
             raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")
         return checked
 
-    def _forget(self, slots: Ints) -> None:
+    def _forget(self, slots: Ints) -> set[int]:
+        """Count the streams in ``slots`` as dead; returns the chunks that they are in."""
         numbers = self._chunk_of[slots]
         used = numbers != 0
         if not used.any():
-            return
+            return set()
         numbers, lengths = numbers[used], self._lengths[slots[used]].astype(np.int64)
-        for number in set(numbers.tolist()):
-            self._chunks[number].live_bytes -= int(lengths[numbers == number].sum())
+        chunks = set(numbers.tolist())
+        for number in chunks:
+            there = numbers == number
+            self._chunks[number].live_bytes -= int(lengths[there].sum())
+            self._chunks[number].n_live -= int(np.count_nonzero(there))
         self._chunk_of[slots] = 0
         self._n_streams -= len(numbers)
         self._live_bytes -= int(lengths.sum())
+        return chunks
+
+    def _drop_dead(self, numbers: set[int]) -> None:
+        """Give back those of the chunks in which no stream is left; the newest one is still written to."""
+        for number in numbers:
+            if number != self._newest and self._chunks[number].n_live == 0:
+                self._drop(number)
 
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
         """:meth:`_plan`, after a clean-up if the streams don't fit before."""
@@ -284,6 +297,7 @@ class SlotHeap:
         self._lengths[slots] = streams.lengths
         chunk.end += nbytes
         chunk.live_bytes += nbytes
+        chunk.n_live += len(slots)
         chunk.n_streams += len(slots)
         self._live_bytes += nbytes
         self._written_bytes += nbytes

@@ -50,7 +50,8 @@ class StackStore(Store):
         self.layout = layout
         self.frame_stack = frame_stack
         self._unlinked = np.full((_MIN_UNLINKED, frame_stack.depth), -1, np.int32)
-        self._unused = list(range(_MIN_UNLINKED))[::-1]
+        self._unused = np.arange(_MIN_UNLINKED, dtype=np.int32)  # a stack of rows that are free
+        self._n_unused = _MIN_UNLINKED
         self._n_stacks = 0
         self._lock = threading.Lock()
 
@@ -90,7 +91,8 @@ class StackStore(Store):
             frames = self.frames.replace_rows(old_frames.reshape(-1), rows, of_frames).reshape(-1, depth)
             if n_listed:
                 self._unlinked[listed] = -1
-                self._unused += listed.tolist()
+                self._unused[self._n_unused : self._n_unused + len(listed)] = listed
+                self._n_unused += len(listed)
             if kernel.link(frames, self.frames.previous, ids):
                 self._list(frames, ids)
             self._n_stacks += int(np.count_nonzero(ids)) - int(np.count_nonzero(old))
@@ -115,22 +117,25 @@ class StackStore(Store):
     def stats(self) -> StoreStats:
         """What the store holds now."""
         frames = self.frames.stats()
-        listed = len(self._unlinked) - len(self._unused)
+        listed = len(self._unlinked) - self._n_unused
         return replace(
             frames,
             n_tensors=self._n_stacks,
             raw_bytes=self._n_stacks * self.layout.nbytes,
-            table_bytes=frames.table_bytes + listed * self._unlinked.itemsize * self.frame_stack.depth,
+            table_bytes=frames.table_bytes + listed * self._unlinked.itemsize * (self.frame_stack.depth + 1),
         )
 
     def _list(self, frames: npt.NDArray[np.int64], ids: Ints) -> None:
         """List the stacks that have the id -1, and give them ids of their own."""
         which = np.flatnonzero(ids < 0)
-        while len(self._unused) < len(which):
+        while self._n_unused < len(which):
             n = len(self._unlinked)
             self._unlinked = np.concatenate([self._unlinked, np.full_like(self._unlinked, -1)])
-            self._unused = list(range(n, 2 * n))[::-1] + self._unused
-        rows = np.array([self._unused.pop() for _ in which], np.int64)
+            unused = np.concatenate([np.arange(n, 2 * n, dtype=np.int32), self._unused[: self._n_unused]])
+            self._unused = np.concatenate([unused, np.zeros(2 * n - len(unused), np.int32)])
+            self._n_unused += n
+        self._n_unused -= len(which)
+        rows = self._unused[self._n_unused : self._n_unused + len(which)].astype(np.int64)
         self._unlinked[rows] = frames[which]
         ids[which] = -1 - rows
 
