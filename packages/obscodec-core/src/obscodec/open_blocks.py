@@ -25,14 +25,14 @@ class FrameTables:
     """
 
     def __init__(self, n_blocks: int, block_frames: int) -> None:
-        self.counts = np.zeros(n_blocks * block_frames, np.int32)
-        self.previous = np.zeros(n_blocks * block_frames, np.int32)
-        self.live = np.zeros(n_blocks, np.int32)
+        self.counts = _table(n_blocks * block_frames)
+        self.previous = _table(n_blocks * block_frames)
+        self.live = _table(n_blocks)
 
     def grow(self) -> None:
         """Make room for twice as many blocks."""
         for name, table in vars(self).items():
-            grown = np.zeros(2 * len(table), table.dtype)
+            grown = _table(2 * len(table))
             grown[: len(table)] = table
             setattr(self, name, grown)
 
@@ -177,3 +177,8 @@ class OpenBlocks:
         row[kernel.RUNS] = runs.ctypes.data if len(runs) else 0
         row[kernel.LITERALS] = literals.ctypes.data
         row[kernel.RECENT] = recent.ctypes.data
+
+
+def _table(n: int) -> npt.NDArray[np.int32]:
+    """``i32[n]`` of zeros, in memory that goes back to the operating system when the table has grown."""
+    return new_chunk(n * np.dtype(np.int32).itemsize).view(np.int32)
