@@ -137,7 +137,7 @@ def difference(stock: float, ours: float) -> str:
 
 def main(
     game: Annotated[str, typer.Option(help="an Atari game, such as Pong")] = "MsPacman",
-    steps: Annotated[int, typer.Option(min=1, help="steps to train; each takes 56 KB in a temporary file")] = 4_000,
+    steps: Annotated[int, typer.Option(min=1, help="steps to train; each takes 56 KB in a temporary file")] = 2_500,
     codec: Annotated[str | None, typer.Option(help="a codec spec, such as zstd:3")] = None,
     buffer_size: Annotated[int | None, typer.Option(min=1, help="transitions to keep, all if not given")] = None,
     seed: Annotated[int, typer.Option(help="seed of the environment and of the agent")] = 0,
