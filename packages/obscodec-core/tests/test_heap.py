@@ -231,4 +231,4 @@ def test_memory_goes_back_to_the_operating_system():
     filled, half, freed = map(int, done.stdout.split())
     assert 115 <= filled <= 140
     assert half <= 90
-    assert freed <= 20
+    assert freed <= 10

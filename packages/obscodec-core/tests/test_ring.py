@@ -306,6 +306,10 @@ REFUSED_BUFFERS = [
     ({"episode_end": "end"}, FieldError, "no field is named 'end', there are frame, state, action, done"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="pixels")}}, FieldError,
      "no field is named 'pixels', there are frame, state, action, done, x"),
+    ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="x")}}, FieldError,
+     "a field shares the store of one that has its own, 'x' that of 'x'"),
+    ({"fields": {**FIELDS, "x": Field((3, 2), np.uint8, shares="frame"), "y": Field((3, 2), np.uint8, shares="x")}},
+     FieldError, "a field shares the store of one that has its own, 'y' that of 'x'"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="frame")}}, ShapeError,
      "fields that share a store have one shape and dtype, 'x' is uint8[2], 'frame' is uint8[3, 2]"),
     ({"episode_end": None}, FieldError,
@@ -339,3 +343,19 @@ def test_an_empty_buffer_has_no_samples():
 def test_a_buffer_of_a_million_frames_is_made_without_memory():
     buffer = RingBuffer(1_000_000, {"frame": Field((84, 84), np.uint8, "zstd:1")})
     assert buffer.stats().total_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"codec": "raw", "budget": "1 ms/batch"}, SpecError, "a budget is for the codec 'auto', got it for 'raw'"),
+        ({"budget": "fast"}, SpecError,
+         "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
+        ({"max_bytes": 0}, ShapeError, "max_bytes must be 1 or more, got 0"),
+        ({"shares": "obs", "codec": "raw"}, FieldError,
+         "a field that shares a store has its codec, frame stack, budget and limit: name none of them"),
+    ],
+)  # fmt: skip
+def test_a_field_refuses_options_that_nothing_would_read(options, error, text):
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        Field((84, 84), np.uint8, **options)

@@ -211,11 +211,11 @@ def _find(frame: int, nbytes: int, stream: Ints, n_ring: int, is_first: bool) ->
     for place in (likely, (likely + 1) % n_ring):
         if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, stream):
             return place, 0
-    print_of_frame = _fingerprint(frame, nbytes)
+    fingerprint = _fingerprint(frame, nbytes)
     for place in range(n):
-        if stream[RECENT_IDS + n_ring + place] == print_of_frame and _is_at(place, frame, nbytes, stream):
-            return place, print_of_frame
-    return -1, print_of_frame
+        if stream[RECENT_IDS + n_ring + place] == fingerprint and _is_at(place, frame, nbytes, stream):
+            return place, fingerprint
+    return -1, fingerprint
 
 
 @compiled
