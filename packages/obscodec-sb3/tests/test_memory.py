@@ -5,9 +5,12 @@ import sys
 import textwrap
 
 RESIDENT = """
-    def resident():
+    import mmap
+
+    def resident():  # without the pages of files: code, which is read in by and by
         with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * 4096
+            pages, of_files = map(int, statm.read().split()[1:3])
+        return (pages - of_files) * mmap.PAGESIZE
 """
 FILL = """
     import ale_py, gymnasium
