@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.choice import Choice, choose, parse_budget
-from obscodec.chunk import new_chunk
+from obscodec.chunk import give_back_free_memory, new_chunk
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack, find_frame_stack
 from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
@@ -189,6 +189,7 @@ class AutoStore(Store):
         self._first, self._streams = self._first[:0].copy(), []
         self._n_early = len(kept)
         self._store = store
+        give_back_free_memory()
 
     def _decided(self, tensors: npt.NDArray[np.generic], streams: Ints) -> Store:
         narrow = find_narrow(tensors)

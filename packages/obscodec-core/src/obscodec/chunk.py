@@ -1,12 +1,18 @@
-"""Chunk: a piece of memory that comes from the operating system and goes back to it."""
+"""Chunk: a piece of memory that comes from the operating system and goes back to it, and what is made of chunks."""
 
 from __future__ import annotations
 
+import ctypes
+import math
 import mmap
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from obscodec.segments import Bytes
+
+T = TypeVar("T", bound=np.generic)
 
 
 def new_chunk(nbytes: int) -> Bytes:
@@ -20,3 +26,25 @@ def new_chunk(nbytes: int) -> Bytes:
     else:
         memory = mmap.mmap(-1, nbytes)
     return np.frombuffer(memory, np.uint8)
+
+
+def new_table(shape: tuple[int, ...], dtype: type[T]) -> npt.NDArray[T]:
+    """An array of zeros in a chunk, of one element or more: rows that were never written take no memory."""
+    return new_chunk(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+
+
+def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A table with twice as many rows, the new ones of zeros."""
+    grown = new_table((2 * len(table), *table.shape[1:]), table.dtype.type)
+    grown[: len(table)] = table
+    return grown
+
+
+def give_back_free_memory() -> None:
+    """Have ``malloc`` give pages that are free back to the operating system, in a C library that can do that.
+
+    It takes a fraction of a millisecond. Without it, glibc keeps what a compressor worked in, some MB.
+    """
+    trim = getattr(ctypes.pythonapi, "malloc_trim", None)
+    if trim is not None:
+        trim(0)

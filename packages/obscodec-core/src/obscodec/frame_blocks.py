@@ -25,7 +25,7 @@ from obscodec.varint import decode_varint, encode_varint
 from obscodec.versions import Versions
 
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
-_PLAIN = np.frombuffer(encode_varint(0), np.uint8)
+_PLAIN = encode_varint(0)
 _PATCHES = "delta-rle"
 _SCRATCH_NBYTES = 1 << 22
 
@@ -76,7 +76,7 @@ class BlockCoder(ABC, Generic[C]):
 
     def open(self, content: BlockContent) -> Bytes:
         """A block of version 0, a copy."""
-        return np.concatenate([_PLAIN, self.plain(content)])
+        return _joined(_PLAIN, self.plain(content).data)
 
     def seal(self, content: BlockContent) -> Bytes:
         """A full block, as it is stored: never larger than a block of version 0."""
@@ -87,7 +87,7 @@ class BlockCoder(ABC, Generic[C]):
         compressed = self.compress(self.versions[version], plain)
         if len(compressed) >= len(plain):
             return self.open(content)
-        return np.concatenate([np.frombuffer(encode_varint(version), np.uint8), compressed])
+        return _joined(encode_varint(version), compressed.data)
 
     def stored(self, block: Bytes, content: BlockContent) -> None:
         """Learn that a sealed block is stored now, and from what is in it."""
@@ -143,19 +143,19 @@ class PatchBlocks(BlockCoder[BytesCodec]):
 
     def plain(self, content: BlockContent) -> Bytes:
         """A stream of ``delta-rle``."""
-        return np.concatenate([self._head(content), content.runs, content.literals])
+        return _joined(self._head(content), content.runs.data, content.literals.data)
 
     def open(self, content: BlockContent) -> Bytes:
         """A block of version 0, a copy."""
-        return np.concatenate([_PLAIN, self._head(content), content.runs, content.literals])
+        return _joined(_PLAIN, self._head(content), content.runs.data, content.literals.data)
 
     @staticmethod
-    def _head(content: BlockContent) -> Bytes:
-        return np.frombuffer(encode_varint(content.reference) + encode_varint(len(content.runs)), np.uint8)
+    def _head(content: BlockContent) -> bytes:
+        return encode_varint(content.reference) + encode_varint(len(content.runs))
 
     def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
         """``varint`` bytes of the stream, then that compressed."""
-        return np.frombuffer(encode_varint(len(plain)) + compressor.compress(plain.data), np.uint8)
+        return _joined(encode_varint(len(plain)), compressor.compress(plain.data))
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Walk each block up to the last frame that is wanted of it."""
@@ -239,6 +239,11 @@ def block_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[Bytes
         raise SpecError(f"{spec!r} compresses patches more than once, use one codec behind {_PATCHES!r}")
     inner_bound = codec(_PATCHES, block_codec.layout).bound()
     return PatchBlocks(tail, inner_bound)
+
+
+def _joined(*parts: bytes | memoryview) -> Bytes:
+    """One behind the other. Not by ``np.concatenate``: numpy keeps seven freed arrays of each small size."""
+    return np.frombuffer(b"".join(parts), np.uint8)
 
 
 def _train(tail: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:

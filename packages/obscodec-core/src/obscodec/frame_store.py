@@ -239,7 +239,7 @@ class FrameStore(Store):
         if full and self._tables.live[full]:
             content = self._open.content(full)
             block = self._coder.seal(content)
-            self._heap.put(full, Segments.of([block]))
+            self._heap.put(full, Segments.packed(block, np.array([len(block)])))
             self._coder.stored(block, content)
         elif full:
             self._unused_blocks.append(full)

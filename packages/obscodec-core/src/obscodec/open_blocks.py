@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.chunk import new_chunk
+from obscodec.chunk import doubled, new_chunk, new_table
 from obscodec.kernels import frames as kernel
 from obscodec.kernels.patch import runs_bound
 from obscodec.kernels.references import MAX_REFERENCES
@@ -25,16 +25,14 @@ class FrameTables:
     """
 
     def __init__(self, n_blocks: int, block_frames: int) -> None:
-        self.counts = _table(n_blocks * block_frames)
-        self.previous = _table(n_blocks * block_frames)
-        self.live = _table(n_blocks)
+        self.counts = new_table((n_blocks * block_frames,), np.int32)
+        self.previous = new_table((n_blocks * block_frames,), np.int32)
+        self.live = new_table((n_blocks,), np.int32)
 
     def grow(self) -> None:
         """Make room for twice as many blocks."""
         for name, table in vars(self).items():
-            grown = _table(2 * len(table))
-            grown[: len(table)] = table
-            setattr(self, name, grown)
+            setattr(self, name, doubled(table))
 
 
 class BlockContent(NamedTuple):
@@ -67,7 +65,7 @@ class OpenBlocks:
         self.block_frames = block_frames
         self.stack = stack
         self.patches = patches
-        self.references = new_chunk(MAX_REFERENCES * nbytes).reshape(MAX_REFERENCES, nbytes)
+        self.references = new_table((MAX_REFERENCES, nbytes), np.uint8)
         self._n_references = np.ones(1, np.int64)
         self._table = np.zeros((0, kernel.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
@@ -161,7 +159,7 @@ class OpenBlocks:
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         table, rooms, references = self._table, self._rooms, self.references
-        self.references = new_chunk(MAX_REFERENCES * self.nbytes).reshape(MAX_REFERENCES, self.nbytes)
+        self.references = new_table((MAX_REFERENCES, self.nbytes), np.uint8)
         self.references[: len(references)] = references
         self._table, self._rooms = table[:0], []
         self.add_streams(len(table))
@@ -177,8 +175,3 @@ class OpenBlocks:
         row[kernel.RUNS] = runs.ctypes.data if len(runs) else 0
         row[kernel.LITERALS] = literals.ctypes.data
         row[kernel.RECENT] = recent.ctypes.data
-
-
-def _table(n: int) -> npt.NDArray[np.int32]:
-    """``i32[n]`` of zeros, in memory that goes back to the operating system when the table has grown."""
-    return new_chunk(n * np.dtype(np.int32).itemsize).view(np.int32)

@@ -44,9 +44,8 @@ class Segments:
     @classmethod
     def of(cls, streams: Sequence[bytes | bytearray | memoryview | Bytes]) -> Segments:
         """Streams given one by one, copied into one buffer."""
-        views = [np.frombuffer(s, np.uint8) for s in streams]
-        buffer = np.concatenate(views) if views else np.empty(0, np.uint8)
-        return cls.packed(buffer, np.array([len(v) for v in views], np.int64))
+        views = [np.frombuffer(s, np.uint8).data for s in streams]
+        return cls.packed(np.frombuffer(b"".join(views), np.uint8), np.array([len(v) for v in views], np.int64))
 
     @classmethod
     def joined(cls, parts: Sequence[Segments]) -> Segments:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.chunk import doubled, new_table
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack
 from obscodec.frame_store import FrameStore
@@ -22,7 +23,7 @@ from obscodec.layout import Layout, Rows
 from obscodec.segments import Ints
 from obscodec.store import Store, StoreStats, each_stream
 
-_MIN_UNLINKED = 1 << 8
+_MIN_LISTED = 1 << 8
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -49,9 +50,10 @@ class StackStore(Store):
         self.frames = frames
         self.layout = layout
         self.frame_stack = frame_stack
-        self._unlinked = np.full((_MIN_UNLINKED, frame_stack.depth), -1, np.int32)
-        self._unused = np.arange(_MIN_UNLINKED, dtype=np.int32)  # a stack of rows that are free
-        self._n_unused = _MIN_UNLINKED
+        self._listed = new_table((_MIN_LISTED, frame_stack.depth), np.int32)  # a row that is free begins with -1
+        self._n_rows = 0  # no row from here on was ever used
+        self._free_rows = new_table((_MIN_LISTED,), np.int32)
+        self._n_free = 0
         self._n_stacks = 0
         self._lock = threading.Lock()
 
@@ -90,9 +92,9 @@ class StackStore(Store):
                     )
             frames = self.frames.replace_rows(old_frames.reshape(-1), rows, of_frames).reshape(-1, depth)
             if n_listed:
-                self._unlinked[listed] = -1
-                self._unused[self._n_unused : self._n_unused + len(listed)] = listed
-                self._n_unused += len(listed)
+                self._listed[listed] = -1
+                self._free_rows[self._n_free : self._n_free + len(listed)] = listed
+                self._n_free += len(listed)
             if kernel.link(frames, self.frames.previous, ids):
                 self._list(frames, ids)
             self._n_stacks += int(np.count_nonzero(ids)) - int(np.count_nonzero(old))
@@ -117,32 +119,31 @@ class StackStore(Store):
     def stats(self) -> StoreStats:
         """What the store holds now."""
         frames = self.frames.stats()
-        listed = len(self._unlinked) - self._n_unused
         return replace(
             frames,
             n_tensors=self._n_stacks,
             raw_bytes=self._n_stacks * self.layout.nbytes,
-            table_bytes=frames.table_bytes + listed * self._unlinked.itemsize * (self.frame_stack.depth + 1),
+            table_bytes=frames.table_bytes + self._n_rows * self._listed.itemsize * (self.frame_stack.depth + 1),
         )
 
     def _list(self, frames: npt.NDArray[np.int64], ids: Ints) -> None:
         """List the stacks that have the id -1, and give them ids of their own."""
         which = np.flatnonzero(ids < 0)
-        while self._n_unused < len(which):
-            n = len(self._unlinked)
-            self._unlinked = np.concatenate([self._unlinked, np.full_like(self._unlinked, -1)])
-            unused = np.concatenate([np.arange(n, 2 * n, dtype=np.int32), self._unused[: self._n_unused]])
-            self._unused = np.concatenate([unused, np.zeros(2 * n - len(unused), np.int32)])
-            self._n_unused += n
-        self._n_unused -= len(which)
-        rows = self._unused[self._n_unused : self._n_unused + len(which)].astype(np.int64)
-        self._unlinked[rows] = frames[which]
+        n_again = min(len(which), self._n_free)
+        n_new = len(which) - n_again
+        while self._n_rows + n_new > len(self._listed):
+            self._listed, self._free_rows = doubled(self._listed), doubled(self._free_rows)
+        again = self._free_rows[self._n_free - n_again : self._n_free]
+        rows = np.concatenate([again, np.arange(self._n_rows, self._n_rows + n_new)])
+        self._n_free -= n_again
+        self._n_rows += n_new
+        self._listed[rows] = frames[which]
         ids[which] = -1 - rows
 
     def _expand(self, ids: Ints) -> tuple[npt.NDArray[np.int64], int]:
         """The frames of stacks, ``i64[n, depth]``, and how many of these are listed in the table."""
         frames = np.empty((len(ids), self.frame_stack.depth), np.int64)
-        n_listed = kernel.expand(ids, self.frames.previous, self._unlinked, frames)
+        n_listed = kernel.expand(ids, self.frames.previous, self._listed[: self._n_rows], frames)
         if n_listed < 0:
             raise SlotError(f"id {int(ids[-1 - n_listed])} is of no stack in this store")
         return frames, n_listed

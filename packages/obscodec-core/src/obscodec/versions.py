@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from obscodec.chunk import new_chunk
+from obscodec.chunk import give_back_free_memory, new_chunk
 from obscodec.codec import Codec
 from obscodec.errors import ShapeError
 from obscodec.segments import Bytes
@@ -92,6 +92,7 @@ class Versions(Generic[C]):
             self._codecs[self.newest] = codec
             self._n_streams[self.newest] = 0
             self._forget(before)
+        give_back_free_memory()
 
     def _watch(self, ratio: float) -> None:
         self._ratios.append(ratio)

@@ -37,10 +37,10 @@ def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
 
 
 @compiled
-def expand(ids: Ints, previous: Table, unlinked: npt.NDArray[np.int32], frames: npt.NDArray[np.int64]) -> int:
+def expand(ids: Ints, previous: Table, listed: npt.NDArray[np.int32], frames: npt.NDArray[np.int64]) -> int:
     """The inverse of :func:`link`: fill ``frames``, ``i64[n, depth]``.
 
-    ``-1 - id`` of a negative id is the row in ``unlinked`` where its frames are listed.
+    ``-1 - id`` of a negative id is the row in ``listed`` where its frames are listed.
 
     Returns:
         How many stacks are listed there; -1 - i if ``ids[i]`` is out of range, or of an unused row: one of -1.
@@ -48,14 +48,14 @@ def expand(ids: Ints, previous: Table, unlinked: npt.NDArray[np.int32], frames: 
     depth = frames.shape[1]
     n_listed = 0
     for i in range(len(ids)):
-        if ids[i] >= len(previous) or ids[i] < -len(unlinked):
+        if ids[i] >= len(previous) or ids[i] < -len(listed):
             return -1 - i
         if ids[i] < 0:
             n_listed += 1
-            if unlinked[-1 - ids[i], 0] < 0:
+            if listed[-1 - ids[i], 0] < 0:
                 return -1 - i
             for k in range(depth):
-                frames[i, k] = unlinked[-1 - ids[i], k]
+                frames[i, k] = listed[-1 - ids[i], k]
         else:
             frame = ids[i]
             for k in range(depth - 1, -1, -1):
