@@ -7,7 +7,7 @@ Libraries are imported when a buffer is built. Buffers that can't be built here 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -213,19 +213,19 @@ _KINDS = (
 KINDS = {kind.name: kind for kind in _KINDS}
 
 
-def filled(
-    name: str, paths: list[Path], size: int, n_transitions: int, threads: int | None = None
-) -> MeasuredBuffer[Any]:
-    """A buffer of ``size`` transitions that was given the first recorded ones."""
-    buffer = KINDS[name].build(size, len(paths), threads)
-    for step in islice(read_steps(paths), n_transitions // len(paths)):
+def filled(name: str, n_envs: int, size: int, steps: Iterable[Step], threads: int | None = None) -> MeasuredBuffer[Any]:
+    """A buffer of ``size`` transitions that was given ``steps``."""
+    buffer = KINDS[name].build(size, n_envs, threads)
+    for step in steps:
         buffer.add(buffer.prepare(step))
     return buffer
 
 
 def warmed_up(name: str, paths: list[Path], threads: int | None = None) -> MeasuredBuffer[Any]:
     """A small buffer that has wrapped around and been sampled: all is loaded and compiled then."""
-    buffer = filled(name, paths, WARM_UP, 3 * WARM_UP // 2, threads)
+    n_envs = len(paths)
+    steps = islice(read_steps(paths), 3 * WARM_UP // 2 // n_envs)
+    buffer = filled(name, n_envs, WARM_UP, steps, threads)
     for _ in range(2):
         buffer.sample(256)
     return buffer

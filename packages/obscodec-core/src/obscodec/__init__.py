@@ -30,7 +30,6 @@ from obscodec.narrow import Narrow, find_narrow
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
 from obscodec.stage import Levels
-from obscodec.staging import Staging
 from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 from obscodec.tensor_store import TensorStore
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from obscodec.narrow_store import NarrowStore
     from obscodec.ring import RingBuffer, RingStats
     from obscodec.stack_store import StackStore
+    from obscodec.staging import Staging
 
 # What needs numba, which takes half a second to import: loaded when it is first asked for.
 _LAZY = {
@@ -55,6 +55,7 @@ _LAZY = {
     "RingBuffer": "obscodec.ring",
     "RingStats": "obscodec.ring",
     "StackStore": "obscodec.stack_store",
+    "Staging": "obscodec.staging",
     "Trial": "obscodec.choice",
 }
 

@@ -93,7 +93,7 @@ class AutoStore(Store):
         self._n_first = int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
         if max_bytes is not None:
             self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
-        self._first = self._room()
+        self._first = self._room(self._n_first)
         self._streams: list[int] = []
         self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
         self._released = np.zeros(self._n_first, bool)  # which of them are gone
@@ -140,6 +140,17 @@ class AutoStore(Store):
             return super().replace(old, tensors, streams)
         with uninterrupted():
             ids = self._store.replace(self._inner(old, released=True), tensors, streams)
+            self._forget(old)
+        return ids
+
+    def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
+        """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
+        if self._store is None:
+            repeated = self._room(len(which))
+            np.take(tensors, which, axis=0, out=repeated)
+            return self.replace(old, repeated, streams[which])
+        with uninterrupted():
+            ids = self._store.replace_repeated(self._inner(old, released=True), tensors, which, streams)
             self._forget(old)
         return ids
 
@@ -257,11 +268,10 @@ class AutoStore(Store):
             self._released[which - _FIRST_ID] = True
             self._n_early -= len(which)
 
-    def _room(self) -> npt.NDArray[np.generic]:
-        """Room for the first tensors, in memory that goes back to the operating system when they have moved."""
-        nbytes = max(1, self._n_first * self.layout.nbytes)
-        rows = new_chunk(nbytes)[: self._n_first * self.layout.nbytes].reshape(self._n_first, self.layout.nbytes)
-        return self.layout.tensors(rows)
+    def _room(self, n: int) -> npt.NDArray[np.generic]:
+        """``[n, *shape]`` in memory that goes back to the operating system at once; ``malloc`` would keep it."""
+        nbytes = n * self.layout.nbytes
+        return self.layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self.layout.nbytes))
 
     def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
         are_first: npt.NDArray[np.bool_] = (ids >= _FIRST_ID) & (ids < _FIRST_ID + self._n_first)
@@ -286,7 +296,7 @@ class AutoStore(Store):
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.RLock())
         if self._store is None:
-            first, self._first = self._first, self._room()
+            first, self._first = self._first, self._room(self._n_first)
             self._first[: len(first)] = first
 
     def __repr__(self) -> str:

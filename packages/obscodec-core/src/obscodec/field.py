@@ -101,6 +101,8 @@ class Field:
             DTypeError: it would be changed by the dtype.
         """
         layout = self.layout
+        if type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == (n_envs, *layout.shape):
+            return value
         array = value
         if not isinstance(array, np.ndarray):
             array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)

@@ -47,6 +47,7 @@ class HeapStats:
 @dataclass(slots=True)
 class _Chunk:
     memory: Bytes
+    address: int
     end: int = 0
     live_bytes: int = 0
     n_live: int = 0
@@ -123,9 +124,13 @@ class SlotHeap:
             numbers, which = np.unique(self._chunk_of[slots], return_inverse=True)
             if len(numbers) and numbers[0] == 0:
                 raise SlotError(f"slot {int(slots[self._chunk_of[slots] == 0][0])} holds nothing")
-            buffers = tuple(self._chunks[n].memory for n in numbers.tolist())
+            chunks = [self._chunks[number] for number in numbers.tolist()]
             return Segments(
-                buffers, which, self._offsets[slots].astype(np.int64), self._lengths[slots].astype(np.int64)
+                tuple(chunk.memory for chunk in chunks),
+                which,
+                self._offsets[slots].astype(np.int64),
+                self._lengths[slots].astype(np.int64),
+                np.array([chunk.address for chunk in chunks], np.uint64),
             )
 
     def free(self, slots: npt.ArrayLike) -> None:
@@ -284,7 +289,8 @@ class SlotHeap:
                     f"max_bytes is {self.max_bytes}: free slots, or allow more"
                 )
         number = self._unused_numbers.pop() if self._unused_numbers else len(self._chunks) + 1
-        self._chunks[number] = _Chunk(new_chunk(nbytes))
+        memory = new_chunk(nbytes)
+        self._chunks[number] = _Chunk(memory, memory.ctypes.data)
         self._reserved_bytes += nbytes
         return number
 

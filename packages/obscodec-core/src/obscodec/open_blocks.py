@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import KeysView
 from typing import NamedTuple
 
 import numpy as np
@@ -89,8 +90,10 @@ class OpenBlocks:
         nbytes = int(self._table[:, [kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]].sum())
         return nbytes / n_frames if n_frames else float(self.nbytes)
 
-    def __contains__(self, block: int) -> bool:
-        return block in self._row_of
+    @property
+    def blocks(self) -> KeysView[int]:
+        """The numbers of the open blocks."""
+        return self._row_of.keys()
 
     def add_streams(self, n: int) -> None:
         """Make sure that there are ``n`` streams."""

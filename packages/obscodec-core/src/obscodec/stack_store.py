@@ -21,7 +21,7 @@ from obscodec.interrupts import uninterrupted
 from obscodec.kernels import stacks as kernel
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Ints
-from obscodec.store import Store, StoreStats, each_stream
+from obscodec.store import Store, StoreStats, each_stream, repeats
 
 _MIN_LISTED = 1 << 8
 _NOTHING = np.empty(0, np.int64)
@@ -76,11 +76,14 @@ class StackStore(Store):
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store stacks, and give back one reference to each of ``old``; see :meth:`append`, :meth:`release`."""
+        return self.replace_repeated(old, tensors, np.arange(len(tensors)), each_stream(streams, len(tensors)))
+
+    def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
+        """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
         depth = self.frame_stack.depth
         rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
         rows = rows.reshape(len(tensors) * depth, self.frames.layout.nbytes)
-        of_frames = each_stream(streams, len(tensors)).repeat(depth)
-        ids = np.empty(len(tensors), np.int64)
+        ids = np.empty(len(which), np.int64)
         with uninterrupted(), self._lock:
             old_frames, n_listed = self._expand(old)
             listed = _NOTHING
@@ -90,7 +93,10 @@ class StackStore(Store):
                     raise SlotError(
                         f"id {-1 - int(listed[counts.argmax()])} is released twice, it stands for one stack"
                     )
-            frames = self.frames.replace_rows(old_frames.reshape(-1), rows, of_frames).reshape(-1, depth)
+            frames = self.frames.replace_rows(old_frames.reshape(-1), rows, streams.repeat(depth)).reshape(-1, depth)
+            if len(which) > len(tensors):
+                frames = frames[which]
+                self.frames.retain(frames[repeats(which, len(tensors))].reshape(-1))
             if n_listed:
                 self._listed[listed] = -1
                 self._free_rows[self._n_free : self._n_free + len(listed)] = listed

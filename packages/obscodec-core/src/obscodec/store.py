@@ -67,6 +67,16 @@ def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
     return np.full(n, given.item())
 
 
+def repeats(which: Ints, m: int) -> npt.NDArray[np.bool_]:
+    """``bool[n]``: which numbers in ``which`` are there a second time or more, where all of ``0..m-1`` are there."""
+    n = len(which)
+    first = np.empty(m, np.int64)
+    first[which[::-1]] = np.arange(n - 1, -1, -1)  # the last of several assignments stays
+    again = np.ones(n, bool)
+    again[first] = False
+    return again
+
+
 def check_ids(ids: Ints, dtype: np.dtype[np.signedinteger]) -> None:
     """Make sure that ids fit into an array of ``dtype``.
 
@@ -114,6 +124,20 @@ class Store(ABC):
             self.release(ids)
             raise
         return ids
+
+    def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
+        """:meth:`replace` by the tensors ``tensors[which]``.
+
+        Args:
+            old: ``i64[n]``.
+            tensors: ``[m, *shape]``.
+            which: ``i64[n]``, each of ``0..m-1`` at least once.
+            streams: ``i64[m]``, the stream of each of ``tensors``.
+
+        Returns:
+            ``i64[n]``, the ids. The caller owns one reference for each.
+        """
+        return self.replace(old, tensors[which], streams[which])
 
     @abstractmethod
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ from obscodec.indexing import Index, Part, split_index, winners
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
 from obscodec.segments import Ints
-from obscodec.staging import Staging
 from obscodec.store import Store, check_ids
+
+if TYPE_CHECKING:
+    from obscodec.staging import Staging
 
 
 class TensorArray:
@@ -142,8 +144,11 @@ class TensorArray:
         return tensors[(slice(None),) * ids.ndim + of_items]
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
-        if self._staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
-            self._staging.put(self._ids, index, self._cast(value, self._staging.row_shape))  # a step, and no view
+        staging = self._staging
+        if staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
+            fits = type(value) is np.ndarray and staging.fits(value)
+            row = value if fits else self._cast(value, staging.row_shape)
+            staging.put(self._ids, index, row)  # type: ignore[arg-type]
             return
         if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")

@@ -14,10 +14,12 @@ from obscodec.segments import Ints
 def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
     """Name stacks by their newest frames, as far as the frames before that are those in the table ``previous``.
 
+    A stack may also end in its newest frame several times: ``again`` times more, before what the table tells.
+
     Args:
         frames: ``i64[n, depth]``, the ids of the frames of each stack, oldest first.
         previous: the frame before each frame, by id.
-        ids: ``i64[n]``, filled with the newest frame, or -1 for a stack that does not follow from it.
+        ids: ``i64[n]``, filled with ``newest * depth + again``, or -1 for a stack that does not follow from that.
 
     Returns:
         How many stacks do not.
@@ -25,15 +27,26 @@ def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
     n_unlinked = 0
     depth = frames.shape[1]
     for i in range(len(frames)):
-        frame = frames[i, depth - 1]
-        ids[i] = frame
-        for k in range(depth - 2, -1, -1):
-            frame = previous[frame]
-            if frame != frames[i, k]:
-                ids[i] = -1
-                n_unlinked += 1
-                break
+        newest = frames[i, depth - 1]
+        again = 0
+        if not _follows(frames[i], depth - 1, previous):
+            while again < depth - 1 and frames[i, depth - 2 - again] == newest:
+                again += 1
+        if _follows(frames[i], depth - 1 - again, previous):
+            ids[i] = newest * depth + again
+        else:
+            ids[i] = -1
+            n_unlinked += 1
     return n_unlinked
+
+
+@compiled
+def _follows(stack: Ints, last: int, previous: Table) -> bool:
+    """Whether the frames before place ``last`` are those that came before the frame there."""
+    for k in range(last, 0, -1):
+        if previous[stack[k]] != stack[k - 1]:
+            return False
+    return True
 
 
 @compiled
@@ -48,7 +61,7 @@ def expand(ids: Ints, previous: Table, listed: npt.NDArray[np.int32], frames: np
     depth = frames.shape[1]
     n_listed = 0
     for i in range(len(ids)):
-        if ids[i] >= len(previous) or ids[i] < -len(listed):
+        if ids[i] >= len(previous) * depth or ids[i] < -len(listed):
             return -1 - i
         if ids[i] < 0:
             n_listed += 1
@@ -57,8 +70,9 @@ def expand(ids: Ints, previous: Table, listed: npt.NDArray[np.int32], frames: np
             for k in range(depth):
                 frames[i, k] = listed[-1 - ids[i], k]
         else:
-            frame = ids[i]
+            frame, again = ids[i] // depth, ids[i] % depth
             for k in range(depth - 1, -1, -1):
                 frames[i, k] = frame
-                frame = previous[frame]
+                if k < depth - again:
+                    frame = previous[frame]
     return n_listed
