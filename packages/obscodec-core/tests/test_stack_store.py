@@ -112,6 +112,15 @@ def test_consecutive_frames_that_are_equal():
     check(store, stacks, store.append(stacks))
 
 
+def test_a_picture_that_stands_still_needs_no_list():
+    played = frames("Pong", 320, 0)[100:110].repeat([1, 1, 1, 1, 9, 1, 1, 2, 1, 1], axis=0)[:, None]
+    stacks = stacks_of(played, {0}, 4, padding="zeros")
+    store = store_for(stacks, 4)
+    ids = store.append(stacks)
+    assert (ids[4:13] >= 0).all()  # one, two, three, four times the same at the end
+    check(store, stacks, ids)
+
+
 def test_a_game_that_alternates_between_two_frames():
     played = frames("Pong", 320, 0)[[100, 101] * 40][:, None]
     stacks = stacks_of(played, {0}, 4, padding="first frame")
@@ -289,7 +298,7 @@ def test_a_refused_call_changes_nothing(axis, call, arguments, error, text):
 def test_a_stack_is_released_once(listed):
     rng = np.random.default_rng(0)
     played = rng.integers(256, size=(9, 1, 6, 6), dtype=np.uint8)
-    stacks = stacks_of(played[[0, 1, 2, 3, 0, 0, 5, 6] if listed else np.arange(8)], {0}, 4, padding="zeros")[4:6]
+    stacks = stacks_of(played[[0, 1, 2, 3, 0, 2, 5, 6] if listed else np.arange(8)], {0}, 4, padding="zeros")[4:6]
     store = store_for(stacks, 4)
     ids = store.append(stacks)
     assert (ids[1] < 0) == listed

@@ -1,8 +1,8 @@
 """StackStore: observations that are stacks of frames, over a store that holds each frame once.
 
 Nearly every stack is a frame and the ones that came before it. So a FrameStore remembers for each frame the one before
-it, and a stack is one integer: the id of its newest frame. A stack that does not follow from its newest frame, such as
-one with a repeated frame, is listed in a table, and has a negative id.
+it, and a stack is one integer: the id of its newest frame, and how often the stack ends in it. A stack that does not
+follow from that is listed in a table, and has a negative id.
 """
 
 from __future__ import annotations
