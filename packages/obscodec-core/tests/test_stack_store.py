@@ -83,7 +83,7 @@ def test_observations_and_next_observations_of_four_environments(padding):
         ]
         continued = [last[t] if dones[t, env] else observations[t + 1] for t in range(n_steps)]
         stacked.append((observations[:n_steps], np.stack(continued)))
-    store = store_for(stacked[0][0], depth)
+    store = store_for(stacked[0][0], depth, recent=8)  # pictures blink, and come back after some frames
     streams = np.arange(n_envs)
     ids = []
     for t in range(n_steps):

@@ -37,13 +37,13 @@ class _Candidate:
 
 
 _CANDIDATES = (
-    _Candidate("raw", 1, 1.3),
-    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.91),
-    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 2.8),
+    _Candidate("raw", 1, 0.92),
+    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.77),
+    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 2.7),
     _Candidate("lz4", 1, 9.3),
     _Candidate("zstd:1", 1, 10.0),
-    _Candidate("shuffle|zstd:1", 1, 22.0),
-    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 5.3),
+    _Candidate("shuffle|zstd:1", 1, 20.0),
+    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 5.2),
 )
 _MAX_COST = 1.5  # without a budget: a buffer of numpy arrays takes 2, a gather and a copy into tensors
 _HALF = 0.5  # of the raw size: if no fast codec gets there, a slow one may

@@ -83,7 +83,7 @@ class FrameStore(Store):
             layout.nbytes,
             block_frames=block_frames,
             stack=stack,
-            n_recent=max(2 * stack, 4) if recent is None else recent,
+            n_recent=stack + 2 if recent is None else recent,
             patches=self._coder.patches,
         )
         self._n_blocks = 0

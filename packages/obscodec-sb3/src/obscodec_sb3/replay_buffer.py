@@ -13,6 +13,7 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
 from obscodec_sb3.drawn import Drawn
+from obscodec_sb3.lent import Lent
 
 Observations = np.ndarray | obscodec.TensorArray
 
@@ -89,6 +90,7 @@ class CompressedReplayBuffer(ReplayBuffer):
             following = np.zeros_like(self.observations)
         if not optimize_memory_usage:
             self.next_observations = following
+        self._is_discrete = isinstance(observation_space, spaces.Discrete)  # SB3 reshapes its observations
         self._prefetch = prefetch
         self._ahead: dict[int, Drawn] = {}  # by the size of the batch
         self._row_shapes = {name: getattr(self, name).shape[1:] for name in _SMALL_ARRAYS}
@@ -122,7 +124,10 @@ class CompressedReplayBuffer(ReplayBuffer):
             self._as_row("timeouts", [info.get("TimeLimit.truncated", False) for info in infos])
         for drawn in self._ahead.values():
             drawn.wait()  # what it reads may be overwritten now
-        super().add(self._checked(obs), self._checked(next_obs), action, reward, done, infos)
+        obs, next_obs = self._checked(obs), self._checked(next_obs)
+        if isinstance(self.observations, obscodec.TensorArray) and not self._is_discrete:
+            obs, next_obs = Lent(obs), Lent(next_obs)  # type: ignore[assignment]
+        super().add(obs, next_obs, action, reward, done, infos)
 
     def _as_row(self, name: str, value: Any) -> np.ndarray:
         array, shape = np.asarray(value), self._row_shapes[name]
@@ -131,7 +136,7 @@ class CompressedReplayBuffer(ReplayBuffer):
         return array
 
     def _checked(self, obs: np.ndarray) -> np.ndarray:
-        if isinstance(self.observation_space, spaces.Discrete):
+        if self._is_discrete:
             obs = obs.reshape((self.n_envs, *self.obs_shape))
         return self._field.step(obs, self.n_envs)
 

@@ -43,10 +43,10 @@ def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
 @compiled
 def _follows(stack: Ints, last: int, previous: Table) -> bool:
     """Whether the frames before place ``last`` are those that came before the frame there."""
+    follows = True
     for k in range(last, 0, -1):
-        if previous[stack[k]] != stack[k - 1]:
-            return False
-    return True
+        follows &= previous[stack[k]] == stack[k - 1]
+    return follows
 
 
 @compiled
