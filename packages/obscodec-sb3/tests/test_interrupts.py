@@ -20,23 +20,27 @@ def frame(k):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interrupts are sent by a timer")
-@pytest.mark.parametrize("codec", ["delta-rle", "zstd:1"])
-def test_an_interrupt_loses_one_step_at_most(codec):
-    frames = [frame(k) for k in range(700)]
+@pytest.mark.parametrize(("codec", "n_envs"), [("delta-rle", 1), ("delta-rle", 3), ("zstd:1", 1)])
+def test_an_interrupt_loses_one_step_at_most(codec, n_envs):
+    frames = np.stack([frame(k) for k in range(700)])
+
+    def observations(k):
+        return np.stack([frames[k + 50 * env : k + 50 * env + 4] for env in range(n_envs)])
+
     rng = np.random.default_rng(0)
     before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     n_interrupts = 0
     try:
         for _ in range(15):
-            buffer = CompressedReplayBuffer(CAPACITY, *SPACES, device="cpu", codec=codec)
+            buffer = CompressedReplayBuffer(CAPACITY * n_envs, *SPACES, device="cpu", n_envs=n_envs, codec=codec)
             expected = {}
             for k in range(400):
                 at = buffer.pos
                 try:
                     if k > 200 and rng.random() < 0.05:
                         signal.setitimer(signal.ITIMER_REAL, 2e-5 + 4e-4 * rng.random())
-                    obs, next_obs = np.stack(frames[k : k + 4])[None], np.stack(frames[k + 1 : k + 5])[None]
-                    buffer.add(obs, next_obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+                    zeros = np.zeros(n_envs)
+                    buffer.add(observations(k), observations(k + 1), zeros, zeros, zeros, [{}] * n_envs)
                     expected[at] = k
                     signal.setitimer(signal.ITIMER_REAL, 0)
                 except KeyboardInterrupt:
@@ -45,8 +49,8 @@ def test_an_interrupt_loses_one_step_at_most(codec):
                     expected.pop(buffer.pos, None)
             signal.setitimer(signal.ITIMER_REAL, 0)
             for at, k in expected.items():
-                np.testing.assert_array_equal(buffer.observations[at, 0], np.stack(frames[k : k + 4]))
-                np.testing.assert_array_equal(buffer.next_observations[at, 0], np.stack(frames[k + 1 : k + 5]))
+                np.testing.assert_array_equal(buffer.observations[at], observations(k))
+                np.testing.assert_array_equal(buffer.next_observations[at], observations(k + 1))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

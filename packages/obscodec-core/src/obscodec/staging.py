@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import ShapeError
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels.rows import same
-from obscodec.segments import Ints
 from obscodec.store import Store, check_ids
 
 _MAX_NBYTES = 1 << 18  # four steps of Atari: storing them together takes little longer than storing one
 _MIN_ROWS = 4  # three steps, however many environments there are, if rows that repeat are found
 _MANY_ROWS = 8  # from here on, to find them takes longer than to store them
 _MAX_ROWS = 64  # of small tensors, so that nobody waits for long
+
+
+_Place = tuple[int, int]  # which array of ids, and which row of it
+
+
+class _Waiting(NamedTuple):
+    """A row of an array whose tensors wait.
+
+    Attributes:
+        ids: its ids, a view.
+        row: where its tensors are in the staging.
+    """
+
+    ids: npt.NDArray[np.signedinteger]
+    row: int
 
 
 class Staging:
@@ -61,10 +77,7 @@ class Staging:
         self._bytes = np.empty((self._n_rows, row_nbytes), np.uint8)
         self._tensors = store.layout.tensors(self._bytes.reshape(self._n_rows * n_envs, store.layout.nbytes))
         self._envs = np.arange(n_envs)
-        self._n_used = 0  # of the rows
-        self._places: set[tuple[int, int]] = set()
-        self._ids: list[npt.NDArray[np.signedinteger]] = []  # of the places that wait, in order
-        self._which: list[int] = []  # the row of each
+        self._waiting: dict[_Place, _Waiting] = {}  # in order; one thing to change, so that no interrupt gets between
 
     def fits(self, tensors: npt.NDArray[np.generic]) -> bool:
         """Whether ``tensors`` have the shape and the dtype of a row."""
@@ -85,16 +98,14 @@ class Staging:
         if not self.fits(tensors):
             raise ShapeError(f"a row is {self.dtype} {self.row_shape}, got {tensors.dtype} {tensors.shape}")
         place = id(ids), row
-        if self._n_used == self._n_rows or len(self._ids) == _MAX_ROWS or place in self._places:
-            self.flush()
         which = self._n_used
+        if which == self._n_rows or len(self._waiting) == _MAX_ROWS or place in self._waiting:
+            self.flush()
+            which = 0
         self._tensors[which * self.n_envs : (which + 1) * self.n_envs] = tensors
         if which and self._n_rows < _MANY_ROWS and same(self._bytes, which - 1, which):
             which -= 1
-        self._n_used = which + 1
-        self._places.add(place)
-        self._ids.append(ids[row])
-        self._which.append(which)
+        self._waiting[place] = _Waiting(ids[row], which)
 
     def flush(self) -> None:
         """Store what waits.
@@ -102,24 +113,30 @@ class Staging:
         Raises:
             HeapFull: it does not fit into the store; it goes on waiting.
         """
-        if not self._ids:
+        if not self._waiting:
             return
         with uninterrupted():
             self._flush()
 
+    @property
+    def _n_used(self) -> int:
+        """How many of the rows are used."""
+        return next(reversed(self._waiting.values())).row + 1 if self._waiting else 0
+
     def _flush(self) -> None:
-        old: Ints = np.concatenate(self._ids, dtype=np.int64)
-        which = np.add.outer(np.array(self._which) * self.n_envs, self._envs).reshape(-1)
-        n_tensors = self._n_used * self.n_envs
-        streams = np.tile(self._envs, self._n_used)
-        new = self.store.replace_repeated(old, self._tensors[:n_tensors], which, streams)
-        check_ids(new, self._ids[0].dtype)
-        for ids, stored in zip(self._ids, new.reshape(len(self._ids), self.n_envs), strict=True):
-            ids[...] = stored  # a view of the ids of an array
-        self._n_used = 0
-        self._places.clear()
-        self._ids.clear()
-        self._which.clear()
+        ids = [waiting.ids for waiting in self._waiting.values()]
+        rows = np.array([waiting.row for waiting in self._waiting.values()])
+        n_used = self._n_used
+        new = self.store.replace_repeated(
+            np.concatenate(ids, dtype=np.int64),
+            self._tensors[: n_used * self.n_envs],
+            np.add.outer(rows * self.n_envs, self._envs).reshape(-1),
+            np.tile(self._envs, n_used),
+        )
+        check_ids(new, ids[0].dtype)
+        for of_row, stored in zip(ids, new.reshape(len(ids), self.n_envs), strict=True):
+            of_row[...] = stored
+        self._waiting.clear()
 
     def __reduce__(self) -> tuple[type[Staging], tuple[Store, int]]:
         self.flush()
