@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from obscodec import CorruptStream, EncodedTensor, decode, encode
+from obscodec import CorruptStream, DTypeError, EncodedTensor, decode, encode
 from obscodec.testing import FLOATS, INTEGERS, OTHERS
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -45,6 +45,17 @@ def test_every_dtype_and_shape_is_written_down(dtype: str, shape: tuple[int, ...
     assert decoded.dtype == x.dtype
     assert decoded.shape == shape
     assert decoded.tobytes() == x.tobytes()
+
+
+def test_what_has_no_bytes_is_refused() -> None:
+    for nothing in (20, "OBSC", None):
+        with pytest.raises(TypeError, match=r"^memoryview: a bytes-like object is required, not "):
+            EncodedTensor.from_bytes(nothing)  # type: ignore[arg-type]
+
+
+def test_bytes_are_not_decoded_as_they_are() -> None:
+    with pytest.raises(DTypeError, match=r"^decode takes an EncodedTensor, got bytes: bytes become one by EncodedTens"):
+        decode(BYTES)  # type: ignore[arg-type]
 
 
 def test_every_prefix_is_refused() -> None:

@@ -340,6 +340,19 @@ def test_an_empty_buffer_has_no_samples():
     assert buffer[:]["frame"].shape == (0, 1, 3, 2)
 
 
+def test_a_batch_of_less_than_nothing_is_refused():
+    with pytest.raises(ShapeError, match=r"^a batch has 0 steps or more, got -1$"):
+        RingBuffer(5, FIELDS).sample(-1)
+
+
+def test_a_seed_gives_the_same_batch_again():
+    buffer = RingBuffer(50, {"number": Field((), np.int64)})
+    for number in range(50):
+        buffer.append(number=np.array([number]))
+    assert np.array_equal(buffer.sample(20, 3)["number"], buffer.sample(20, 3)["number"])
+    assert not np.array_equal(buffer.sample(20, 3)["number"], buffer.sample(20, 4)["number"])
+
+
 def test_a_buffer_of_a_million_frames_is_made_without_memory():
     buffer = RingBuffer(1_000_000, {"frame": Field((84, 84), np.uint8, "zstd:1")})
     assert buffer.stats().total_bytes == 0

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from obscodec.arrays import ArrayLike, as_array
 from obscodec.codec import Codec
 from obscodec.encoded import EncodedTensor
+from obscodec.errors import DTypeError
 from obscodec.layout import Layout
 from obscodec.registry import codec
 
@@ -59,7 +60,7 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
     Raises:
         CorruptStream: the stream is truncated, altered or of another format.
         ShapeError: ``out`` has another shape.
-        DTypeError: ``out`` has another dtype, or is read-only.
+        DTypeError: ``out`` has another dtype, or is read-only; or ``encoded`` is something else.
         DictionaryMissing: the stream needs a dictionary; decode it with the codec that encoded it.
 
     Example:
@@ -67,4 +68,8 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
         >>> decode(encode(np.array([1.5, -0.0]), "raw"))
         array([ 1.5, -0. ])
     """
+    if not isinstance(encoded, EncodedTensor):
+        raise DTypeError(
+            f"decode takes an EncodedTensor, got {type(encoded).__name__}: bytes become one by EncodedTensor.from_bytes"
+        )
     return _cached_codec(encoded.spec, encoded.layout).decode(encoded, out)

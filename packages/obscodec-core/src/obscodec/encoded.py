@@ -48,8 +48,9 @@ class EncodedTensor:
 
         Raises:
             CorruptStream: the bytes are truncated, altered, of another version, or no encoded tensor at all.
+            TypeError: ``encoded`` has no bytes.
         """
-        encoded = bytes(encoded)
+        encoded = bytes(memoryview(encoded))  # bytes(20) would be 20 zeros
         if len(encoded) < _HEAD.size + _CRC.size:
             raise CorruptStream(f"an encoded tensor has at least {_HEAD.size + _CRC.size} bytes, got {len(encoded)}")
         magic, version, header_nbytes = _HEAD.unpack_from(encoded)

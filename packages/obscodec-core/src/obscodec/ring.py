@@ -112,21 +112,21 @@ class RingBuffer:
             self._append(steps)
 
     @overload
-    def sample(self, batch: int, rng: np.random.Generator | None = None) -> dict[str, Array]: ...
+    def sample(self, batch: int, rng: np.random.Generator | int | None = None) -> dict[str, Array]: ...
 
     @overload
     def sample(
-        self, batch: int, rng: np.random.Generator | None = None, *, convert: Callable[[Array], T]
+        self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T]
     ) -> dict[str, T]: ...
 
     def sample(
-        self, batch: int, rng: np.random.Generator | None = None, *, convert: Callable[[Array], T] | None = None
+        self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T] | None = None
     ) -> dict[str, Array] | dict[str, T]:
         """Steps of random environments at random times, uniformly and with replacement.
 
         Args:
             batch: how many.
-            rng: where random numbers come from, None for a new generator.
+            rng: where random numbers come from, or a seed; None for a new generator.
             convert: called with each array, such as ``torch.from_numpy``, which shares its memory. That one does not
                 take bfloat16 or float8: let it take a view as integers, and view the result.
 
@@ -136,10 +136,13 @@ class RingBuffer:
 
         Raises:
             SlotError: no step is stored.
+            ShapeError: ``batch`` is negative.
         """
+        if batch < 0:
+            raise ShapeError(f"a batch has 0 steps or more, got {batch}")
         if not len(self):
             raise SlotError("the buffer is empty: append a step before you sample")
-        rng = np.random.default_rng() if rng is None else rng
+        rng = np.random.default_rng(rng)
         arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
         return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
 
