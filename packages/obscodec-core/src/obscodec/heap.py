@@ -9,21 +9,16 @@ Ousterhout 1992.)
 
 from __future__ import annotations
 
-import mmap
 import threading
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.chunk import new_chunk
+from obscodec.chunk_log import MIN_CHUNK_NBYTES, Chunk, ChunkLog
 from obscodec.errors import HeapFull, ShapeError, SlotError
-from obscodec.segments import Bytes, Ints, Segments
+from obscodec.segments import Ints, Segments
 
-_MIN_CHUNK_NBYTES = 1 << 16
-_MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
-_MIN_CHUNK_STREAMS = 16  # at the end of a chunk there is room that one more would not fit into
-_MAX_CHUNK_STREAMS = 1 << 11  # likewise
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
 
@@ -42,16 +37,6 @@ class HeapStats:
     live_bytes: int
     reserved_bytes: int
     table_bytes: int
-
-
-@dataclass(slots=True)
-class _Chunk:
-    memory: Bytes
-    address: int
-    end: int = 0
-    live_bytes: int = 0
-    n_live: int = 0
-    n_streams: int = 0  # written, dead ones included
 
 
 class SlotHeap:
@@ -73,19 +58,17 @@ class SlotHeap:
 
     def __init__(self, n_slots: int, *, max_bytes: int | None = None) -> None:
         self.n_slots = n_slots
-        self.max_bytes = max_bytes
         self._lock = threading.RLock()
-        self._chunks: dict[int, _Chunk] = {}
-        self._newest = 0  # chunk numbers begin at 1, so that a table of zeros says: empty
-        self._unused_numbers: list[int] = []
-        self._chunk_of = np.zeros(n_slots, np.int32)
+        self._log = ChunkLog(max_bytes)
+        self._chunk_of = np.zeros(n_slots, np.int32)  # 0: empty
         self._offsets = np.zeros(n_slots, np.uint32)
         self._lengths = np.zeros(n_slots, np.uint32)
         self._n_used = 0  # no slot from here on was ever used
-        self._n_streams = 0
-        self._live_bytes = 0
-        self._written_bytes = 0  # in the chunks that there are, dead ones included
-        self._reserved_bytes = 0
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The most bytes of chunks to reserve, None for no limit."""
+        return self._log.max_bytes
 
     def put(self, slots: npt.ArrayLike, streams: Segments) -> None:
         """Store one stream in each slot; what was there before is overwritten.
@@ -109,8 +92,8 @@ class SlotHeap:
             pieces = self._make_room(streams.lengths)
             overwritten = self._forget(slots)
             for number, part in pieces:
-                self._append(number, slots[part], streams.take(part))
-            self._drop_dead(overwritten)
+                self._write(number, slots[part], streams.take(part))
+            self._log.drop_dead(overwritten)
             self._clean()
 
     def get(self, slots: npt.ArrayLike) -> Segments:
@@ -124,7 +107,7 @@ class SlotHeap:
             numbers, which = np.unique(self._chunk_of[slots], return_inverse=True)
             if len(numbers) and numbers[0] == 0:
                 raise SlotError(f"slot {int(slots[self._chunk_of[slots] == 0][0])} holds nothing")
-            chunks = [self._chunks[number] for number in numbers.tolist()]
+            chunks = [self._log.chunks[number] for number in numbers.tolist()]
             return Segments(
                 tuple(chunk.memory for chunk in chunks),
                 which,
@@ -143,7 +126,7 @@ class SlotHeap:
         if len(slots) > 1:
             slots = np.unique(slots)
         with self._lock:
-            self._drop_dead(self._forget(slots))
+            self._log.drop_dead(self._forget(slots))
             self._clean()
 
     def holds(self, slots: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -167,13 +150,13 @@ class SlotHeap:
     def compact(self) -> None:
         """Move streams together until no chunk but the newest has dead bytes; give back what that frees."""
         with self._lock:
-            for number in [n for n, chunk in self._chunks.items() if chunk.live_bytes < max(chunk.end, 1)]:
+            for number in [n for n, chunk in self._log.chunks.items() if chunk.live_bytes < max(chunk.end, 1)]:
                 self._empty(number)
 
     def stats(self) -> HeapStats:
         """What the heap holds now."""
         table_bytes = self._n_used * (self._chunk_of.itemsize + self._offsets.itemsize + self._lengths.itemsize)
-        return HeapStats(self._n_streams, self._live_bytes, self._reserved_bytes, table_bytes)
+        return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, table_bytes)
 
     def __repr__(self) -> str:
         stats = ", ".join(f"{name}={value}" for name, value in asdict(self.stats()).items())
@@ -213,146 +196,52 @@ class SlotHeap:
         used = numbers != 0
         if not used.any():
             return set()
-        numbers, lengths = numbers[used], self._lengths[slots[used]].astype(np.int64)
-        chunks = set(numbers.tolist())
-        for number in chunks:
-            there = numbers == number
-            self._chunks[number].live_bytes -= int(lengths[there].sum())
-            self._chunks[number].n_live -= int(np.count_nonzero(there))
+        chunks = self._log.bury(numbers[used], self._lengths[slots[used]].astype(np.int64))
         self._chunk_of[slots] = 0
-        self._n_streams -= len(numbers)
-        self._live_bytes -= int(lengths.sum())
         return chunks
 
-    def _drop_dead(self, numbers: set[int]) -> None:
-        """Give back those of the chunks in which no stream is left; the newest one is still written to."""
-        for number in numbers:
-            if number != self._newest and self._chunks[number].n_live == 0:
-                self._drop(number)
-
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
-        """:meth:`_plan`, after a clean-up if the streams don't fit before."""
+        """``ChunkLog.plan``, after a clean-up if the streams don't fit before."""
         while True:
             try:
-                return self._plan(lengths)
+                return self._log.plan(lengths)
             except HeapFull:
-                if self._written_bytes == self._live_bytes:
+                if self._log.written_bytes == self._log.live_bytes:
                     raise
-                self._empty(self._deadest())
-
-    def _plan(self, lengths: Ints) -> list[tuple[int, slice]]:
-        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit."""
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        pieces: list[tuple[int, slice]] = []
-        added: list[int] = []
-        first, newest = 0, self._newest
-        room, n_room = self._room()
-        while first < len(lengths):
-            last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
-            last = min(last, first + n_room)
-            if last > first:
-                pieces.append((newest, slice(first, last)))
-                first = last
-            if first < len(lengths):
-                next_chunk = min(first + _MAX_CHUNK_STREAMS, len(lengths))
-                try:
-                    newest = self._add_chunk(int(lengths[first]), int(ends[next_chunk] - ends[first]))
-                except BaseException as error:
-                    for number in added:
-                        self._drop(number)
-                    if isinstance(error, HeapFull):
-                        raise HeapFull(f"{ends[-1]} bytes do not fit: {error}") from None
-                    raise
-                added.append(newest)
-                room, n_room = len(self._chunks[newest].memory), _MAX_CHUNK_STREAMS
-        self._newest = newest
-        return pieces
-
-    def _room(self) -> tuple[int, int]:
-        """Bytes and streams that the newest chunk can still take."""
-        chunk = self._chunks.get(self._newest)
-        if chunk is None:
-            return 0, 0
-        return len(chunk.memory) - chunk.end, max(0, _MAX_CHUNK_STREAMS - chunk.n_streams)
-
-    def _add_chunk(self, least: int, wanted: int) -> int:
-        """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
-        fillable = _MAX_CHUNK_STREAMS * (self._live_bytes // max(1, self._n_streams) + 1)
-        nbytes = max(min(self._live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, _MIN_CHUNK_NBYTES)
-        nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
-        nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        if self.max_bytes is not None and self._reserved_bytes + nbytes > self.max_bytes:
-            nbytes = self.max_bytes - self._reserved_bytes
-            if nbytes < max(least, 1):
-                raise HeapFull(
-                    f"the heap has reserved {self._reserved_bytes} bytes for {self._live_bytes} live ones, "
-                    f"max_bytes is {self.max_bytes}: free slots, or allow more"
-                )
-        number = self._unused_numbers.pop() if self._unused_numbers else len(self._chunks) + 1
-        memory = new_chunk(nbytes)
-        self._chunks[number] = _Chunk(memory, memory.ctypes.data)
-        self._reserved_bytes += nbytes
-        return number
-
-    def _append(self, number: int, slots: Ints, streams: Segments) -> None:
-        chunk = self._chunks[number]
-        nbytes = streams.nbytes
-        streams.pack(chunk.memory[chunk.end : chunk.end + nbytes])
-        self._chunk_of[slots] = number
-        self._offsets[slots] = chunk.end + np.cumsum(streams.lengths) - streams.lengths
-        self._lengths[slots] = streams.lengths
-        chunk.end += nbytes
-        chunk.live_bytes += nbytes
-        chunk.n_live += len(slots)
-        chunk.n_streams += len(slots)
-        self._live_bytes += nbytes
-        self._written_bytes += nbytes
-        self._n_streams += len(slots)
-        self._n_used = max(self._n_used, int(slots.max()) + 1)
+                self._empty(self._log.deadest)
 
     def _clean(self) -> None:
         """Give back chunks until the dead bytes are few against the live ones."""
-        while self._written_bytes - self._live_bytes > self._live_bytes // 4 + 2 * _MIN_CHUNK_NBYTES:
-            self._empty(self._deadest())
-
-    def _deadest(self) -> int:
-        """The chunk with most dead bytes."""
-        return max(self._chunks, key=lambda n: self._chunks[n].end - self._chunks[n].live_bytes)
+        while self._log.written_bytes - self._log.live_bytes > self._log.live_bytes // 4 + 2 * MIN_CHUNK_NBYTES:
+            self._empty(self._log.deadest)
 
     def _empty(self, number: int) -> None:
         """Move the live streams of a chunk to the front of the log, and drop the chunk."""
-        chunk = self._chunks[number]
-        if number == self._newest:
-            self._newest = 0
+        chunk = self._log.chunks[number]
+        if number == self._log.newest:
+            self._log.newest = 0
         if chunk.live_bytes or chunk.n_streams:
             slots = np.flatnonzero(self._chunk_of[: self._n_used] == number)
             slots = slots[np.argsort(self._offsets[slots], kind="stable")]
             if len(slots):
-                self._move(number, chunk, slots)
-        self._drop(number)
+                self._move(chunk, slots)
+        self._log.drop(number)
 
-    def _move(self, number: int, chunk: _Chunk, slots: Ints) -> None:
+    def _move(self, chunk: Chunk, slots: Ints) -> None:
         lengths = self._lengths[slots].astype(np.int64)
         offsets = self._offsets[slots].astype(np.int64)
         streams = Segments((chunk.memory,), np.zeros(len(slots), np.int64), offsets, lengths)
-        limit = self.max_bytes
-        if limit is not None:
-            self.max_bytes = limit + len(chunk.memory)  # which is dropped as soon as it is empty
-        try:
-            pieces = self._plan(lengths)
-        finally:
-            self.max_bytes = limit
+        pieces = self._log.plan(lengths, above=len(chunk.memory))  # which is dropped as soon as it is empty
         self._forget(slots)
         for target, part in pieces:
-            self._append(target, slots[part], streams.take(part))
+            self._write(target, slots[part], streams.take(part))
 
-    def _drop(self, number: int) -> None:
-        chunk = self._chunks.pop(number)
-        self._unused_numbers.append(number)
-        self._reserved_bytes -= len(chunk.memory)
-        self._written_bytes -= chunk.end
-        if number == self._newest:
-            self._newest = 0
+    def _write(self, number: int, slots: Ints, streams: Segments) -> None:
+        """Write streams to the end of a chunk."""
+        self._offsets[slots] = self._log.append(number, streams)
+        self._chunk_of[slots] = number
+        self._lengths[slots] = streams.lengths
+        self._n_used = max(self._n_used, int(slots.max()) + 1)
 
 
 def _last_of_each(slots: Ints, streams: Segments) -> tuple[Ints, Segments]:

@@ -1,0 +1,174 @@
+"""ChunkLog: memory that is written from front to back, and given back in pieces once what is in them is dead.
+
+Streams are written to the end of the newest chunk, and never changed. A stream that is no longer wanted is dead: its
+bytes are counted, and when no stream of a chunk is left, the chunk goes.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.chunk import new_chunk
+from obscodec.errors import HeapFull
+from obscodec.segments import Bytes, Ints, Segments
+
+MIN_CHUNK_NBYTES = 1 << 16
+_MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
+_MIN_CHUNK_STREAMS = 16  # at the end of a chunk there is room that one more would not fit into
+_MAX_CHUNK_STREAMS = 1 << 11  # likewise
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A piece of the log.
+
+    Attributes:
+        memory: ``u8[:]``, written up to ``end``.
+        address: where it begins.
+        end: bytes that are written.
+        live_bytes: of these, those of streams that are wanted.
+        n_live: how many streams that is.
+        n_streams: streams that are written, dead ones included.
+    """
+
+    memory: Bytes
+    address: int
+    end: int = 0
+    live_bytes: int = 0
+    n_live: int = 0
+    n_streams: int = 0
+
+
+class ChunkLog:
+    """Chunks, by number. Not safe to use from several threads: its heap locks.
+
+    Args:
+        max_bytes: the most bytes of chunks to reserve, None for no limit.
+
+    Attributes:
+        max_bytes: that.
+        chunks: the chunks; numbers begin at 1, so that a table of zeros says: none.
+        newest: the number of the one that is written to, 0 for none.
+        n_streams: live streams.
+        live_bytes: their bytes.
+        written_bytes: bytes that are written in the chunks that there are, dead ones included.
+        reserved_bytes: bytes of the chunks.
+    """
+
+    def __init__(self, max_bytes: int | None) -> None:
+        self.max_bytes = max_bytes
+        self.chunks: dict[int, Chunk] = {}
+        self.newest = 0
+        self.n_streams = 0
+        self.live_bytes = 0
+        self.written_bytes = 0
+        self.reserved_bytes = 0
+        self._unused_numbers: list[int] = []
+
+    def plan(self, lengths: Ints, above: int = 0) -> list[tuple[int, slice]]:
+        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
+
+        Raises:
+            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more.
+        """
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        pieces: list[tuple[int, slice]] = []
+        added: list[int] = []
+        first, newest = 0, self.newest
+        room, n_room = self._room()
+        while first < len(lengths):
+            last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
+            last = min(last, first + n_room)
+            if last > first:
+                pieces.append((newest, slice(first, last)))
+                first = last
+            if first < len(lengths):
+                next_chunk = min(first + _MAX_CHUNK_STREAMS, len(lengths))
+                try:
+                    newest = self._add_chunk(int(lengths[first]), int(ends[next_chunk] - ends[first]), above)
+                except BaseException as error:
+                    for number in added:
+                        self.drop(number)
+                    if isinstance(error, HeapFull):
+                        raise HeapFull(f"{ends[-1]} bytes do not fit: {error}") from None
+                    raise
+                added.append(newest)
+                room, n_room = len(self.chunks[newest].memory), _MAX_CHUNK_STREAMS
+        self.newest = newest
+        return pieces
+
+    def append(self, number: int, streams: Segments) -> Ints:
+        """Write streams to the end of a chunk that :meth:`plan` named; returns their offsets, ``i64[n]``."""
+        chunk = self.chunks[number]
+        nbytes = streams.nbytes
+        streams.pack(chunk.memory[chunk.end : chunk.end + nbytes])
+        offsets: Ints = chunk.end + np.cumsum(streams.lengths) - streams.lengths
+        chunk.end += nbytes
+        chunk.live_bytes += nbytes
+        chunk.n_live += len(streams)
+        chunk.n_streams += len(streams)
+        self.live_bytes += nbytes
+        self.written_bytes += nbytes
+        self.n_streams += len(streams)
+        return offsets
+
+    def bury(self, numbers: npt.NDArray[np.int32], lengths: Ints) -> set[int]:
+        """Count streams as dead, by their chunks and lengths; returns the chunks that they are in."""
+        chunks = set(numbers.tolist())
+        for number in chunks:
+            there = numbers == number
+            self.chunks[number].live_bytes -= int(lengths[there].sum())
+            self.chunks[number].n_live -= int(np.count_nonzero(there))
+        self.n_streams -= len(numbers)
+        self.live_bytes -= int(lengths.sum())
+        return chunks
+
+    def drop_dead(self, numbers: set[int]) -> None:
+        """Give back those of the chunks in which no stream is left; the newest one is still written to."""
+        for number in numbers:
+            if number != self.newest and self.chunks[number].n_live == 0:
+                self.drop(number)
+
+    @property
+    def deadest(self) -> int:
+        """The number of the chunk with most dead bytes."""
+        return max(self.chunks, key=lambda n: self.chunks[n].end - self.chunks[n].live_bytes)
+
+    def drop(self, number: int) -> None:
+        """Give back a chunk."""
+        chunk = self.chunks.pop(number)
+        self._unused_numbers.append(number)
+        self.reserved_bytes -= len(chunk.memory)
+        self.written_bytes -= chunk.end
+        if number == self.newest:
+            self.newest = 0
+
+    def _room(self) -> tuple[int, int]:
+        """Bytes and streams that the newest chunk can still take."""
+        chunk = self.chunks.get(self.newest)
+        if chunk is None:
+            return 0, 0
+        return len(chunk.memory) - chunk.end, max(0, _MAX_CHUNK_STREAMS - chunk.n_streams)
+
+    def _add_chunk(self, least: int, wanted: int, above: int) -> int:
+        """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
+        fillable = _MAX_CHUNK_STREAMS * (self.live_bytes // max(1, self.n_streams) + 1)
+        nbytes = max(min(self.live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, MIN_CHUNK_NBYTES)
+        nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
+        nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self.max_bytes is not None and self.reserved_bytes + nbytes > self.max_bytes + above:
+            nbytes = self.max_bytes + above - self.reserved_bytes
+            if nbytes < max(least, 1):
+                raise HeapFull(
+                    f"the heap has reserved {self.reserved_bytes} bytes for {self.live_bytes} live ones, "
+                    f"max_bytes is {self.max_bytes}: free slots, or allow more"
+                )
+        number = self._unused_numbers.pop() if self._unused_numbers else len(self.chunks) + 1
+        memory = new_chunk(nbytes)
+        self.chunks[number] = Chunk(memory, memory.ctypes.data)
+        self.reserved_bytes += nbytes
+        return number
