@@ -4,46 +4,45 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 
 
-class _Deferred:
-    """An interrupt that came while it was not welcome."""
+class _Deferral:
+    """Holds ``KeyboardInterrupt`` back from ``__enter__`` to ``__exit__``, in the main thread."""
 
     def __init__(self) -> None:
         self.depth = 0
-        self.came: tuple[int, FrameType | None] | None = None
+        self._came: tuple[int, FrameType | None] | None = None
+        self._handler: signal._HANDLER = None
 
-    def remember(self, number: int, frame: FrameType | None) -> None:
-        self.came = number, frame
+    def __enter__(self) -> None:
+        self._handler, self._came = signal.getsignal(signal.SIGINT), None
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._remember)
+        self.depth = 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth = 0
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._handler)
+            if self._came is not None:
+                self._handler(*self._came)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self._came = number, frame
 
 
-_deferred = _Deferred()  # of the main thread, the only one that Python interrupts
+_deferral = _Deferral()  # of the main thread, the only one that Python interrupts
+_nothing = nullcontext()
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted() -> AbstractContextManager[None]:
     """Hold ``KeyboardInterrupt`` back until the end of the block.
 
     A store and the ids of what is in it change one after the other. An exception between the two would leave a buffer
     whose ids name nothing.
     """
-    if threading.current_thread() is not threading.main_thread() or _deferred.depth:
-        yield
-        return
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
-        yield
-        return
-    _deferred.came = None
-    signal.signal(signal.SIGINT, _deferred.remember)
-    _deferred.depth = 1
-    try:
-        yield
-    finally:
-        _deferred.depth = 0
-        signal.signal(signal.SIGINT, handler)
-        if _deferred.came is not None:
-            handler(*_deferred.came)
+    if threading.get_ident() != threading.main_thread().ident or _deferral.depth:
+        return _nothing
+    return _deferral
