@@ -15,7 +15,7 @@ from atari_frames import frames
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError
+from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError, frame_store
 
 FRAME = Layout((84, 84), np.uint8)
 CODECS = [("delta-rle", 16), ("delta-rle|zstd:3", 16), ("zstd:3", 4), ("lz4", 1), ("raw", 16), ("delta-rle", 1)]
@@ -558,3 +558,20 @@ def test_blocks_are_streams_of_the_codec():
         encoded = tested.encode(np.zeros((16, 84, 84), np.uint8))
         decoded = tested.decode(encoded.__class__(stream[1:], encoded.layout, "delta-rle", encoded.dictionary_id))
         np.testing.assert_array_equal(decoded, store.read(block * 16 + np.arange(16)))
+
+
+def test_a_store_whose_ids_are_used_up_is_full(monkeypatch):
+    """Ids must fit into 32 bits, as StackStores and NarrowStores make them larger."""
+    monkeypatch.setattr(frame_store, "_MAX_ID", 2 * 4 * 16 * 10)
+    played = noise(300, 0)
+    store = FrameStore(FRAME, stack=4)
+    ids = store.append(played[:50])
+    with pytest.raises(
+        HeapFull, match=r"^all 160 ids of frames that fit into 32 bits are used: use more"
+    ):
+        store.append(played[50:])
+    np.testing.assert_array_equal(store.read(ids), played[:50])
+    assert store.stats().n_tensors == 50
+    store.release(ids)
+    ids = store.append(played[50:80])
+    np.testing.assert_array_equal(store.read(ids), played[50:80])

@@ -128,6 +128,7 @@ def test_what_is_found_on_the_first_frames_holds_for_the_others():
         np.array([0, 1, np.nan], f4),
         np.array([0, 1, np.inf], f4),
         np.array([0, 1, -0.0], f4),
+        np.append(np.arange(30, dtype=f4) / 8, f4(-0.0)),
         np.array([0, 1, 1e-45], f4),
         np.random.default_rng(0).random(100),
         np.random.default_rng(0).random(100_000).astype(f4),

@@ -1,7 +1,12 @@
+import copy
+import dataclasses
+import pickle
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec import Segments
+from obscodec import Segments, SlotHeap
 
 STREAMS = st.lists(st.binary(max_size=20), max_size=12)
 
@@ -44,3 +49,23 @@ def test_addresses_are_where_the_streams_begin():
     expected = [stream.ctypes.data for stream in segments]
     assert segments.addresses().tolist() == expected
     assert segments.addresses().dtype == np.uint64
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda segments: pickle.loads(pickle.dumps(segments)),
+        copy.deepcopy,
+        lambda segments: dataclasses.replace(segments, buffers=tuple(buffer.copy() for buffer in segments.buffers)),
+    ],
+    ids=["pickle", "deepcopy", "replace"],
+)
+def test_addresses_follow_the_buffers(moved):
+    heap = SlotHeap(4)
+    heap.put([0, 3], Segments.of([b"abc", b"de"]))
+    found = heap.get([3, 0])
+    assert found.addresses().tolist() == [stream.ctypes.data for stream in found]
+    twin = moved(found)
+    assert as_bytes(twin) == [b"de", b"abc"]
+    assert twin.addresses().tolist() == [stream.ctypes.data for stream in twin]
+    assert twin.addresses().tolist() != found.addresses().tolist()

@@ -266,6 +266,8 @@ REFUSED_CALLS = [
     ("read", ([10**6],), SlotError, "id 1000000 is of no stack in this store"),
     ("read", ([-(10**6)],), SlotError, "id -1000000 is of no stack in this store"),
     ("release", ([0, 10**6],), SlotError, "id 1000000 is of no stack in this store"),
+    ("read", ([0, 1],), SlotError, "id 1 is of no stack in this store"),
+    ("release", ([3],), SlotError, "id 3 is of no stack in this store"),
     ("append", (STACKS[:, :3],), ShapeError, "items have shape (n, 4, 6, 6), got (2, 3, 6, 6)"),
     (
         "append",

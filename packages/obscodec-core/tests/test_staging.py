@@ -3,16 +3,39 @@
 import copy
 import pickle
 import re
+import threading
 
 import numpy as np
 import pytest
-from obscodec import AutoStore, Layout, ShapeError, Staging, TensorArray
+from obscodec import (
+    AutoStore,
+    DTypeError,
+    FrameStack,
+    FrameStore,
+    Layout,
+    ShapeError,
+    StackStore,
+    Staging,
+    TensorArray,
+    TensorStore,
+    auto_store,
+    codec,
+    staging,
+)
 
 LAYOUT = Layout((3, 8, 8), np.uint8)
+STACK = FrameStack(3)
+STORES = {
+    "auto": lambda: AutoStore(LAYOUT),
+    "frames": lambda: FrameStore(LAYOUT, block_frames=4),
+    "stacks": lambda: StackStore(FrameStore(STACK.frame_layout(LAYOUT), stack=3), LAYOUT, STACK),
+    "tensors": lambda: TensorStore(codec("zstd:1", LAYOUT), n_slots=500),
+}
+FEW_ROWS = 4 * 2 * LAYOUT.nbytes  # bytes that may wait, for four rows of two environments
 
 
-def staged(n_arrays=2, n_envs=2, n_steps=30):
-    store = AutoStore(LAYOUT)
+def staged(n_arrays=2, n_envs=2, n_steps=30, make=STORES["auto"]):
+    store = make()
     staging = Staging(store, n_envs)
     return store, [TensorArray.zeros((n_steps, n_envs), store, staging) for _ in range(n_arrays)]
 
@@ -21,12 +44,20 @@ def random_rows(rng):
     return rng.integers(0, 3, (2, 3, 8, 8)).astype(np.uint8)
 
 
-def test_staged_arrays_equal_plain_ones():
+@pytest.mark.parametrize("few_rows", [True, False])
+@pytest.mark.parametrize("kind", STORES)
+def test_staged_arrays_equal_plain_ones(monkeypatch, kind, few_rows):
+    """Half of the rows are those of the assignment before, as the observations of a replay buffer are."""
+    monkeypatch.setattr(auto_store, "_MAX_FIRST", 20)
+    if few_rows:
+        monkeypatch.setattr(staging, "_MAX_NBYTES", FEW_ROWS)
     rng = np.random.default_rng(0)
-    _, arrays = staged()
+    store, arrays = staged(make=STORES[kind])
     plain = [np.zeros(array.shape, np.uint8) for array in arrays]
+    rows = random_rows(rng)
     for i in range(600):
-        which, row, rows = rng.integers(2), int(rng.integers(30)), random_rows(rng)
+        which, row = rng.integers(2), int(rng.integers(30))
+        rows = rows if rng.random() < 0.5 else random_rows(rng)
         arrays[which][row] = rows
         plain[which][row] = rows
         if i % 37 == 0:
@@ -36,6 +67,63 @@ def test_staged_arrays_equal_plain_ones():
             plain[1].reshape(60, 3, 8, 8)[7] = 5
     for array, expected in zip(arrays, plain, strict=True):
         np.testing.assert_array_equal(array[:], expected)
+    assert store.stats().n_tensors <= 2 * 30 * 2
+    for array in arrays:
+        store.release(array.ids.reshape(-1))
+    assert store.stats().n_tensors == 0
+
+
+def test_a_row_that_repeats_is_stored_once(monkeypatch):
+    monkeypatch.setattr(staging, "_MAX_NBYTES", FEW_ROWS)
+    rng = np.random.default_rng(0)
+    store, (array, other) = staged(make=STORES["frames"])
+    rows = [random_rows(rng) for _ in range(4)]
+    for i in range(3):  # four rows are three steps
+        array[i], other[i] = rows[i], rows[i + 1]
+    assert store.stats().n_tensors == 0
+    assert array.ids[1].tolist() == other.ids[0].tolist()
+    assert store.stats().n_tensors == 8
+    store.release(array.ids[1])
+    np.testing.assert_array_equal(other[0], rows[1])
+
+
+def test_the_same_again_at_the_same_place_goes_on_waiting():
+    rng = np.random.default_rng(0)
+    store, (array, _) = staged()
+    rows = [random_rows(rng) for _ in range(5)]
+    for i in range(4):  # as a buffer does that keeps next observations as the observations of the next step
+        array[i] = rows[i]
+        array[i + 1] = rows[i + 1]
+    assert store.stats().n_tensors == 0
+    array[2] = rows[0]
+    np.testing.assert_array_equal(array[:5, :], np.stack([rows[i] for i in (0, 1, 0, 3, 4)]))
+
+
+def test_threads_that_read_at_once_store_what_waits_once():
+    rng = np.random.default_rng(0)
+    store, (array, _) = staged(n_steps=400, make=STORES["frames"])
+    for begin in range(0, 400, 8):
+        for i in range(begin, begin + 8):
+            array[i] = rng.integers(0, 255, (2, 3, 8, 8)).astype(np.uint8)
+        readers = [threading.Thread(target=lambda: array.ids) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+    assert store.stats().n_tensors == 800
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        (np.zeros((3, 2), np.int16), "ids are int32 or int64, got int16"),
+        (np.broadcast_to(np.int32(0), (3, 2)), "ids are read-only, and a staging writes them: pass a copy"),
+    ],
+)
+def test_ids_that_could_not_be_written_are_refused(ids, text):
+    store = AutoStore(LAYOUT)
+    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
+        TensorArray(ids, store, Staging(store, 2))
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])

@@ -147,7 +147,7 @@ class AutoStore(Store):
         """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
         if self._store is None:
             repeated = self._room(len(which))
-            np.take(tensors, which, axis=0, out=repeated)
+            np.take(tensors, which, axis=0, out=repeated, mode="clip")  # which copies straight into it
             return self.replace(old, repeated, streams[which])
         with uninterrupted():
             ids = self._store.replace_repeated(self._inner(old, released=True), tensors, which, streams)
@@ -179,8 +179,9 @@ class AutoStore(Store):
                 self._check_once(released[released != NO_TENSOR])
                 self._released[released[released != NO_TENSOR] - _FIRST_ID] = True
                 return
-        self._store.release(self._inner(released, released=True))
-        self._forget(released)
+        with uninterrupted():
+            self._store.release(self._inner(released, released=True))
+            self._forget(released)
 
     def stats(self) -> AutoStats:
         """What the store holds now, and how its codec was chosen."""

@@ -153,6 +153,7 @@ class _Grid(NamedTuple):
 
 def _grid_under(numbers: Doubles, ulp: float) -> _Grid | None:
     """The grid under rising numbers that were rounded to ``ulp``; None if there is none, or if they are too few."""
+    numbers = np.unique(numbers)  # 0.0 and -0.0 are one number
     if len(numbers) < _MIN_LEVELS:
         return None
     gaps = np.diff(numbers)

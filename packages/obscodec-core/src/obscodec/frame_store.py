@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import ShapeError, SlotError
+from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frame_blocks import Wanted, block_coder
 from obscodec.heap import SlotHeap
 from obscodec.interrupts import uninterrupted
@@ -22,6 +22,7 @@ from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream, repeats
 
 DEFAULT_BLOCK_FRAMES = 16
 _MIN_BLOCKS = 1 << 10
+_MAX_ID = (1 << 31) - 1
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -259,6 +260,10 @@ class FrameStore(Store):
         return self._add_block()
 
     def _add_block(self) -> int:
+        # a StackStore multiplies the id of a frame by the depth, a NarrowStore that by two, and arrays keep it as int32
+        if (self._n_blocks + 1) * self.block_frames * self._open.stack * 2 > _MAX_ID:
+            n_ids = self._n_blocks * self.block_frames
+            raise HeapFull(f"all {n_ids} ids of frames that fit into 32 bits are used: use more than one store")
         if self._n_blocks == len(self._tables.live):
             self._heap.grow(2 * self._n_blocks)
             self._tables.grow()

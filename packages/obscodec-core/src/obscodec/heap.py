@@ -108,7 +108,7 @@ class SlotHeap:
             if len(numbers) and numbers[0] == 0:
                 raise SlotError(f"slot {int(slots[self._chunk_of[slots] == 0][0])} holds nothing")
             chunks = [self._log.chunks[number] for number in numbers.tolist()]
-            return Segments(
+            return Segments.located(
                 tuple(chunk.memory for chunk in chunks),
                 which,
                 self._offsets[slots].astype(np.int64),

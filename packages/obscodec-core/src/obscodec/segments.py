@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,6 @@ class Segments:
         which: ``i64[n]``, the buffer of each stream.
         offsets: ``i64[n]``, its first byte in that buffer.
         lengths: ``i64[n]``, its bytes.
-        bases: ``u64[n_buffers]``, where each buffer begins in memory, if that is known: numpy takes over a microsecond
-            to tell it.
 
     Example:
         >>> [bytes(s) for s in Segments.of([b"ab", b"", b"c"])]
@@ -35,7 +33,19 @@ class Segments:
     which: Ints
     offsets: Ints
     lengths: Ints
-    bases: npt.NDArray[np.uint64] | None = None
+    _bases: npt.NDArray[np.uint64] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def located(
+        cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, bases: npt.NDArray[np.uint64]
+    ) -> Segments:
+        """Streams in buffers of which it is known where they begin in memory, ``u64[n_buffers]``.
+
+        numpy takes more than a microsecond to tell that of one array.
+        """
+        segments = cls(buffers, which, offsets, lengths)
+        object.__setattr__(segments, "_bases", bases)
+        return segments
 
     @classmethod
     def packed(cls, buffer: Bytes, lengths: Ints) -> Segments:
@@ -54,17 +64,19 @@ class Segments:
     def joined(cls, parts: Sequence[Segments]) -> Segments:
         """The streams of all ``parts``, in order and without a copy of their bytes."""
         firsts = np.cumsum([0, *(len(p.buffers) for p in parts)])
-        return cls(
+        return cls.located(
             tuple(buffer for p in parts for buffer in p.buffers),
             np.concatenate([p.which + first for p, first in zip(parts, firsts, strict=False)]),
             np.concatenate([p.offsets for p in parts]),
             np.concatenate([p.lengths for p in parts]),
-            np.concatenate([p._bases() for p in parts]),
+            np.concatenate([p._known_bases() for p in parts]),
         )
 
     def take(self, which: slice | npt.NDArray[np.generic]) -> Segments:
         """Some of the streams: those in a slice, or at the positions in an index array."""
-        return Segments(self.buffers, self.which[which], self.offsets[which], self.lengths[which], self.bases)
+        some = Segments(self.buffers, self.which[which], self.offsets[which], self.lengths[which])
+        object.__setattr__(some, "_bases", self._bases)
+        return some
 
     @property
     def nbytes(self) -> int:
@@ -73,12 +85,12 @@ class Segments:
 
     def addresses(self) -> npt.NDArray[np.uint64]:
         """``u64[n]``: where each stream begins in memory, for compiled kernels; valid while this object lives."""
-        addresses: npt.NDArray[np.uint64] = self._bases()[self.which] + self.offsets.astype(np.uint64)
+        addresses: npt.NDArray[np.uint64] = self._known_bases()[self.which] + self.offsets.astype(np.uint64)
         return addresses
 
-    def _bases(self) -> npt.NDArray[np.uint64]:
-        if self.bases is not None:
-            return self.bases
+    def _known_bases(self) -> npt.NDArray[np.uint64]:
+        if self._bases is not None:
+            return self._bases
         return np.array([buffer.ctypes.data for buffer in self.buffers], np.uint64)
 
     def pack(self, out: Bytes) -> None:
@@ -96,6 +108,9 @@ class Segments:
         follows = self.offsets[1:] == self.offsets[:-1] + self.lengths[:-1]
         breaks = np.flatnonzero(~(follows & (self.which[1:] == self.which[:-1]))) + 1
         return list(zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(self) - 1], strict=True))
+
+    def __reduce__(self) -> tuple[type[Segments], tuple[object, ...]]:
+        return Segments, (self.buffers, self.which, self.offsets, self.lengths)  # a copy is elsewhere in memory
 
     def __len__(self) -> int:
         return len(self.lengths)

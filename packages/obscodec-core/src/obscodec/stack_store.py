@@ -94,8 +94,8 @@ class StackStore(Store):
                         f"id {-1 - int(listed[counts.argmax()])} is released twice, it stands for one stack"
                     )
             frames = self.frames.replace_rows(old_frames.reshape(-1), rows, streams.repeat(depth)).reshape(-1, depth)
+            frames = frames[which]
             if len(which) > len(tensors):
-                frames = frames[which]
                 self.frames.retain(frames[repeats(which, len(tensors))].reshape(-1))
             if n_listed:
                 self._listed[listed] = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ class Staging:
     To store the observations of a step takes some 4 microseconds, and to get there 10 more. So they wait here, copied
     but not encoded, until there are some, or somebody wants to read. Arrays that share a store can share a staging,
     which keeps their rows in order. Where only a few rows may wait, one that is equal to the row before it, as an
-    observation is to the next one of the step before, waits once. Not safe to use from several threads.
+    observation is to the next one of the step before, waits once. Several threads may read its arrays at once.
 
     Args:
         store: where the rows go.
@@ -77,6 +78,7 @@ class Staging:
         self._bytes = np.empty((self._n_rows, row_nbytes), np.uint8)
         self._tensors = store.layout.tensors(self._bytes.reshape(self._n_rows * n_envs, store.layout.nbytes))
         self._envs = np.arange(n_envs)
+        self._lock = threading.RLock()
         self._waiting: dict[_Place, _Waiting] = {}  # in order; one thing to change, so that no interrupt gets between
 
     def fits(self, tensors: npt.NDArray[np.generic]) -> bool:
@@ -98,14 +100,19 @@ class Staging:
         if not self.fits(tensors):
             raise ShapeError(f"a row is {self.dtype} {self.row_shape}, got {tensors.dtype} {tensors.shape}")
         place = id(ids), row
-        which = self._n_used
-        if which == self._n_rows or len(self._waiting) == _MAX_ROWS or place in self._waiting:
-            self.flush()
-            which = 0
-        self._tensors[which * self.n_envs : (which + 1) * self.n_envs] = tensors
-        if which and self._n_rows < _MANY_ROWS and same(self._bytes, which - 1, which):
-            which -= 1
-        self._waiting[place] = _Waiting(ids[row], which)
+        with self._lock:
+            if self._n_used == self._n_rows or len(self._waiting) == _MAX_ROWS:
+                self.flush()
+            new = self._copy(tensors)
+            before = self._waiting.get(place)
+            if before is not None:  # the observation of a step is the next one of the step before, in one array
+                if same(self._bytes, before.row, new):
+                    return
+                self.flush()
+                new = self._copy(tensors)
+            if new and self._n_rows < _MANY_ROWS and same(self._bytes, new - 1, new):
+                new -= 1
+            self._waiting[place] = _Waiting(ids[row], new)
 
     def flush(self) -> None:
         """Store what waits.
@@ -113,17 +120,24 @@ class Staging:
         Raises:
             HeapFull: it does not fit into the store; it goes on waiting.
         """
-        if not self._waiting:
-            return
-        with uninterrupted():
-            self._flush()
+        if self._waiting:
+            with uninterrupted(), self._lock:
+                self._flush()
 
     @property
     def _n_used(self) -> int:
         """How many of the rows are used."""
         return next(reversed(self._waiting.values())).row + 1 if self._waiting else 0
 
+    def _copy(self, tensors: npt.NDArray[np.generic]) -> int:
+        """Copy tensors into the first row that is free; returns which that is. It stays free until somebody waits."""
+        row = self._n_used
+        self._tensors[row * self.n_envs : (row + 1) * self.n_envs] = tensors
+        return row
+
     def _flush(self) -> None:
+        if not self._waiting:  # another thread was here first
+            return
         ids = [waiting.ids for waiting in self._waiting.values()]
         rows = np.array([waiting.row for waiting in self._waiting.values()])
         n_used = self._n_used

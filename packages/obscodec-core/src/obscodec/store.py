@@ -137,6 +137,8 @@ class Store(ABC):
         Returns:
             ``i64[n]``, the ids. The caller owns one reference for each.
         """
+        if len(which) == len(tensors) and (which[1:] > which[:-1]).all():  # each once, in order
+            return self.replace(old, tensors, streams)
         return self.replace(old, tensors[which], streams[which])
 
     @abstractmethod

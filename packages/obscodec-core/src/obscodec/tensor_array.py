@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import as_dtype
-from obscodec.errors import ShapeError
+from obscodec.errors import DTypeError, ShapeError
 from obscodec.indexing import Index, Part, split_index, winners
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
@@ -44,6 +44,10 @@ class TensorArray:
     """
 
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, staging: Staging | None = None) -> None:
+        if ids.dtype not in (np.int32, np.int64):
+            raise DTypeError(f"ids are int32 or int64, got {ids.dtype}")
+        if staging is not None and not ids.flags.writeable:
+            raise DTypeError("ids are read-only, and a staging writes them: pass a copy")
         if staging is not None and (staging.store is not store or ids.shape[1:] != (staging.n_envs,)):
             raise ShapeError(
                 f"a staging is for one store and ids [n_steps, {staging.n_envs}], got ids of shape {ids.shape}"

@@ -29,10 +29,12 @@ def link(frames: npt.NDArray[np.int64], previous: Table, ids: Ints) -> int:
     for i in range(len(frames)):
         newest = frames[i, depth - 1]
         again = 0
-        if not _follows(frames[i], depth - 1, previous):
+        follows = _follows(frames[i], depth - 1, previous)
+        if not follows:
             while again < depth - 1 and frames[i, depth - 2 - again] == newest:
                 again += 1
-        if _follows(frames[i], depth - 1 - again, previous):
+            follows = again > 0 and _follows(frames[i], depth - 1 - again, previous)
+        if follows:
             ids[i] = newest * depth + again
         else:
             ids[i] = -1
@@ -61,7 +63,7 @@ def expand(ids: Ints, previous: Table, listed: npt.NDArray[np.int32], frames: np
     depth = frames.shape[1]
     n_listed = 0
     for i in range(len(ids)):
-        if ids[i] >= len(previous) * depth or ids[i] < -len(listed):
+        if ids[i] >= len(previous) * depth or ids[i] < -len(listed) or 0 < ids[i] < depth:
             return -1 - i
         if ids[i] < 0:
             n_listed += 1
