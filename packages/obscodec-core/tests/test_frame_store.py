@@ -566,9 +566,7 @@ def test_a_store_whose_ids_are_used_up_is_full(monkeypatch):
     played = noise(300, 0)
     store = FrameStore(FRAME, stack=4)
     ids = store.append(played[:50])
-    with pytest.raises(
-        HeapFull, match=r"^all 160 ids of frames that fit into 32 bits are used: use more"
-    ):
+    with pytest.raises(HeapFull, match=r"^all 160 ids of frames that fit into 32 bits are used: use more"):
         store.append(played[50:])
     np.testing.assert_array_equal(store.read(ids), played[:50])
     assert store.stats().n_tensors == 50
