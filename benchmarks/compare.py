@@ -84,24 +84,33 @@ def main(
     limit = threads or None
     if quick:
         games, transitions, envs, rounds = games.split(",")[0], _QUICK, envs.split(",")[0], 30
-    rows: list[Row] = []
-    for game in games.split(","):
-        for n_envs in map(int, envs.split(",")):
-            rows += buffer_rows(game, n_envs, usable, transitions, rounds, limit)
-    for game in games.split(",") if train else ():
-        if game != NOISE:
-            rows += training_rows(game, usable, min(transitions, 10_000), train, limit)
-    rows += first_use_rows(usable) if measure_first_use else ()
-    for table in dict.fromkeys(row["table"] for row in rows):
-        rows += [{"table": table, "buffer": name, MISSING: reasons[name]} for name in names if reasons[name]]
     target = out or (folder() if quick else _RESULTS)
     target.mkdir(exist_ok=True, parents=True)
-    tables = as_markdown("Replay buffers compared", rows, about)
-    (target / "compare.md").write_text(tables, encoding="utf-8")
+
+    def measured() -> Iterator[Iterator[Row]]:
+        for n_envs in map(int, envs.split(",")):
+            for game in games.split(","):
+                yield buffer_rows(game, n_envs, usable, transitions, rounds, limit)
+        for game in games.split(",") if train else ():
+            if game != NOISE:
+                yield training_rows(game, usable, min(transitions, 10_000), train, limit)
+        if measure_first_use:
+            yield first_use_rows(usable)
+
+    rows: list[Row] = []
+    for table in map(list, measured()):
+        absent_rows = [{"table": table[0]["table"], "buffer": name, MISSING: reasons[name]} for name in names]
+        rows += table + [row for row in absent_rows if row[MISSING]]
+        write(rows, about, target)  # what is measured is not lost if something fails later
+    print((target / "compare.md").read_text(encoding="utf-8"))
+    console.log(f"written to {target}")
+
+
+def write(rows: list[Row], about: dict[str, str], target: Path) -> None:
+    """Tables and a plot of what is measured so far."""
+    (target / "compare.md").write_text(as_markdown("Replay buffers compared", rows, about), encoding="utf-8")
     (target / "compare.csv").write_text(as_csv(rows, about), encoding="utf-8")
     plot(rows, target / "compare.svg")
-    print(tables)
-    console.log(f"written to {target}")
 
 
 if __name__ == "__main__":

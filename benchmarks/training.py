@@ -58,6 +58,7 @@ def training(names: list[str], game: str, size: int, n_steps: int, threads: int 
 def _model(name: str, game: str, size: int, threads: int | None) -> DQN:
     kind = KINDS[name]
     options = {**(kind.sb3 or {})}
+    optimized = options.pop("optimize_memory_usage", False)  # an argument of the model
     if kind.module == "obscodec_sb3":
         options["threads"] = threads
     return DQN(
@@ -67,6 +68,7 @@ def _model(name: str, game: str, size: int, threads: int | None) -> DQN:
         learning_starts=_STARTS,
         replay_buffer_class=kind.sb3_class,
         replay_buffer_kwargs=options,
+        optimize_memory_usage=optimized,
         seed=0,
     )
 
