@@ -76,7 +76,9 @@ class Staging:
         row_nbytes = n_envs * store.layout.nbytes
         self._n_rows = int(np.clip(_MAX_NBYTES // max(1, row_nbytes), _MIN_ROWS, _MAX_ROWS))
         self._bytes = np.empty((self._n_rows, row_nbytes), np.uint8)
+        self._merges = self._n_rows < _MANY_ROWS
         self._tensors = store.layout.tensors(self._bytes.reshape(self._n_rows * n_envs, store.layout.nbytes))
+        self._rows = self._tensors.reshape(self._n_rows, *self.row_shape)
         self._envs = np.arange(n_envs)
         self._lock = threading.RLock()
         self._waiting: dict[_Place, _Waiting] = {}  # in order; one thing to change, so that no interrupt gets between
@@ -101,16 +103,19 @@ class Staging:
             raise ShapeError(f"a row is {self.dtype} {self.row_shape}, got {tensors.dtype} {tensors.shape}")
         place = id(ids), row
         with self._lock:
-            if self._n_used == self._n_rows or len(self._waiting) == _MAX_ROWS:
+            new = self._n_used
+            if new == self._n_rows or len(self._waiting) == _MAX_ROWS:
                 self.flush()
-            new = self._copy(tensors)
+                new = 0
+            self._rows[new] = tensors  # which stays free until somebody waits for it
             before = self._waiting.get(place)
             if before is not None:  # the observation of a step is the next one of the step before, in one array
                 if same(self._bytes, before.row, new):
                     return
                 self.flush()
-                new = self._copy(tensors)
-            if new and self._n_rows < _MANY_ROWS and same(self._bytes, new - 1, new):
+                new = 0
+                self._rows[new] = tensors
+            if new and self._merges and same(self._bytes, new - 1, new):
                 new -= 1
             self._waiting[place] = _Waiting(ids[row], new)
 
@@ -128,12 +133,6 @@ class Staging:
     def _n_used(self) -> int:
         """How many of the rows are used."""
         return next(reversed(self._waiting.values())).row + 1 if self._waiting else 0
-
-    def _copy(self, tensors: npt.NDArray[np.generic]) -> int:
-        """Copy tensors into the first row that is free; returns which that is. It stays free until somebody waits."""
-        row = self._n_used
-        self._tensors[row * self.n_envs : (row + 1) * self.n_envs] = tensors
-        return row
 
     def _flush(self) -> None:
         if not self._waiting:  # another thread was here first
