@@ -82,10 +82,17 @@ def assert_same_samples(stock: ReplayBuffer, compressed: ReplayBuffer, env: VecN
 
 
 def assert_same_contents(stock: ReplayBuffer, compressed: CompressedReplayBuffer) -> None:
-    for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
-        if hasattr(stock, name):
-            np.testing.assert_array_equal(getattr(compressed, name)[:], getattr(stock, name), strict=True)
-    assert hasattr(compressed, "next_observations") == hasattr(stock, "next_observations")
+    for name in ("actions", "rewards", "dones", "timeouts"):
+        np.testing.assert_array_equal(getattr(compressed, name), getattr(stock, name), strict=True)
+    n = stock.size()
+    if stock.optimize_memory_usage:  # the stock buffer has overwritten the oldest observation by the newest next one
+        steps = [i for i in range(n) if not (stock.full and i == stock.pos)]
+        following = (np.array(steps, int) + 1) % stock.buffer_size
+        np.testing.assert_array_equal(compressed.observations[steps], stock.observations[steps], strict=True)
+        np.testing.assert_array_equal(compressed.next_observations[steps], stock.observations[following], strict=True)
+        return
+    for name in ("observations", "next_observations"):
+        np.testing.assert_array_equal(getattr(compressed, name)[:], getattr(stock, name), strict=True)
 
 
 MEMORY_OPTIONS = [
@@ -210,7 +217,8 @@ def test_a_refused_add_changes_nothing(at, value, error, text, n_steps, options)
         pytest.skip("without timeouts nobody reads the infos")
     space = SPACES["channel-first images"]
     stock, compressed = both(space, 20, 2, **options)
-    for step in random_steps(space, ACTIONS["discrete"], 2, n_steps, seed=0):
+    *steps, last = random_steps(space, ACTIONS["discrete"], 2, n_steps + 1, seed=0)
+    for step in steps:
         stock.add(*step)
         compressed.add(*step)
     bad = (*GOOD[:at], value, *GOOD[at + 1 :])
@@ -218,8 +226,8 @@ def test_a_refused_add_changes_nothing(at, value, error, text, n_steps, options)
         with pytest.raises(error, match=f"^{re.escape(text)}$"):
             compressed.add(*bad)
     assert_same_contents(stock, compressed)
-    stock.add(*GOOD)
-    compressed.add(*GOOD)
+    stock.add(*last)
+    compressed.add(*last)
     assert_same_contents(stock, compressed)
 
 
@@ -260,6 +268,32 @@ def test_a_wrong_spec_is_refused(codec, error, text):
         CompressedReplayBuffer(10, SPACES["channel-first images"], ACTIONS["discrete"], "cpu", codec=codec)
 
 
-def test_both_memory_options_at_once_are_refused_as_in_the_stock_buffer():
-    with pytest.raises(ValueError, match=r"^ReplayBuffer does not support optimize_memory_usage = True"):
-        CompressedReplayBuffer(10, SPACES["discrete"], ACTIONS["discrete"], "cpu", optimize_memory_usage=True)
+@pytest.mark.parametrize("handle_timeout_termination", [True, False])
+def test_next_observations_are_those_of_the_environment_with_any_memory_option(handle_timeout_termination):
+    space = SPACES["channel-first images"]
+    steps = random_steps(space, ACTIONS["discrete"], 2, 25, seed=0)
+    rng = np.random.default_rng(1)
+    steps = [(obs, random_observation(space, 2, rng), *rest) for obs, _, *rest in steps]  # all episodes end
+    buffer = CompressedReplayBuffer(
+        20, space, ACTIONS["discrete"], "cpu", 2, optimize_memory_usage=True,
+        handle_timeout_termination=handle_timeout_termination, codec="zstd:1",
+    )  # fmt: skip
+    for step in steps:
+        buffer.add(*step)
+    for i, (obs, next_obs, *_) in enumerate(steps[-10:], start=15):
+        np.testing.assert_array_equal(buffer.observations[i % 10], obs)
+        np.testing.assert_array_equal(buffer.next_observations[i % 10], next_obs)
+
+
+def test_both_memory_options_at_once_draw_as_the_stock_buffer_optimizes():
+    space = SPACES["channel-first images"]
+    both_on = CompressedReplayBuffer(20, space, ACTIONS["discrete"], "cpu", 1, True, True, codec="zstd:1")
+    stock = ReplayBuffer(20, space, ACTIONS["discrete"], "cpu", 1, True, False)
+    for step in random_steps(space, ACTIONS["discrete"], 1, 33, seed=0):
+        both_on.add(*step)
+        stock.add(*step)
+    np.random.seed(0)
+    expected = stock.sample(50).rewards
+    np.random.seed(0)
+    assert both_on.sample(50).rewards.tolist() == expected.tolist()
+    assert both_on.timeouts.any()

@@ -35,25 +35,29 @@ from obscodec.tensor_array import TensorArray
 from obscodec.tensor_store import TensorStore
 
 if TYPE_CHECKING:
+    from obscodec.array_set import ArraySet
     from obscodec.auto_store import AutoStats, AutoStore
     from obscodec.choice import Choice, Trial
-    from obscodec.field import Field
+    from obscodec.field import Field, RingStats
     from obscodec.frame_store import FrameStore
     from obscodec.narrow_store import NarrowStore
-    from obscodec.ring import RingBuffer, RingStats
+    from obscodec.reading import Reading
+    from obscodec.ring import RingBuffer
     from obscodec.stack_store import StackStore
     from obscodec.staging import Staging
 
 # What needs numba, which takes half a second to import: loaded when it is first asked for.
 _LAZY = {
+    "ArraySet": "obscodec.array_set",
     "AutoStats": "obscodec.auto_store",
     "AutoStore": "obscodec.auto_store",
     "Choice": "obscodec.choice",
     "Field": "obscodec.field",
     "FrameStore": "obscodec.frame_store",
     "NarrowStore": "obscodec.narrow_store",
+    "Reading": "obscodec.reading",
     "RingBuffer": "obscodec.ring",
-    "RingStats": "obscodec.ring",
+    "RingStats": "obscodec.field",
     "StackStore": "obscodec.stack_store",
     "Staging": "obscodec.staging",
     "Trial": "obscodec.choice",
@@ -61,6 +65,7 @@ _LAZY = {
 
 __all__ = [
     "BATCH_MEMORY",
+    "ArraySet",
     "AutoStats",
     "AutoStore",
     "BatchMemory",
@@ -86,6 +91,7 @@ __all__ = [
     "Narrow",
     "NarrowStore",
     "ObscodecError",
+    "Reading",
     "RingBuffer",
     "RingStats",
     "Segments",

@@ -18,7 +18,7 @@ from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
 from obscodec.segments import Ints
-from obscodec.store import Store
+from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
@@ -111,6 +111,26 @@ class Field:
         if array.shape != (n_envs, *layout.shape):
             raise ShapeError(f"expected shape {(n_envs, *layout.shape)}, got {array.shape}")
         return as_dtype(array, layout.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class RingStats:
+    """What a ring buffer holds.
+
+    Attributes:
+        fields: for each field the bytes of its steps, or what its store holds.
+        raw_bytes: what all steps would take uncompressed and without stacks.
+        total_bytes: what they take, the ids of the compressed fields included.
+    """
+
+    fields: Mapping[str, StoreStats | int]
+    raw_bytes: int
+    total_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
+        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
 def choose(array: Array | TensorArray, at: Ints, envs: Ints, keep: npt.NDArray[np.bool_] | None = None) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar, overload
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike
 from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError, SlotError
-from obscodec.field import Array, Field, choose, read_together
+from obscodec.field import Array, Field, RingStats, choose, read_together
 from obscodec.indexing import Index
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
@@ -20,26 +19,6 @@ from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RingStats:
-    """What a ring buffer holds.
-
-    Attributes:
-        fields: for each field the bytes of its steps, or what its store holds.
-        raw_bytes: what all steps would take uncompressed and without stacks.
-        total_bytes: what they take, the ids of the compressed fields included.
-    """
-
-    fields: Mapping[str, StoreStats | int]
-    raw_bytes: int
-    total_bytes: int
-
-    @property
-    def ratio(self) -> float:
-        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
-        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
 class RingBuffer:

@@ -1,0 +1,52 @@
+"""CompressionCallback: what the buffer holds, in the log of a training."""
+
+from __future__ import annotations
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+from obscodec_sb3.base import CompressedBuffer
+
+
+class CompressionCallback(BaseCallback):
+    """Records ``buffer/ratio``, ``buffer/bytes`` and ``buffer/sample_ms``, the mean since the last record.
+
+    Args:
+        every: how many steps of the environments lie between two records; SB3 decides when they are printed.
+
+    Raises:
+        TypeError: the algorithm has no compressed buffer; when training starts.
+
+    Example:
+        >>> from stable_baselines3 import DQN
+        >>> from obscodec_sb3 import CompressedReplayBuffer
+        >>> model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=CompressedReplayBuffer)
+        >>> model.learn(300, callback=CompressionCallback(every=100)).num_timesteps
+        300
+    """
+
+    def __init__(self, every: int = 1000) -> None:
+        super().__init__()
+        self._every = every
+        self._n_samples, self._sample_s = 0, 0.0
+
+    def _buffer(self) -> CompressedBuffer:
+        for name in ("replay_buffer", "rollout_buffer"):
+            if isinstance(buffer := getattr(self.model, name, None), CompressedBuffer):
+                return buffer
+        raise TypeError("the algorithm has no compressed buffer: give it one, such as CompressedReplayBuffer")
+
+    def _on_training_start(self) -> None:
+        self._buffer()
+
+    def _on_step(self) -> bool:
+        if self.n_calls % self._every == 0:
+            self._record()
+        return True
+
+    def _record(self) -> None:
+        stats = self._buffer().stats()
+        self.logger.record("buffer/ratio", stats.ratio)
+        self.logger.record("buffer/bytes", stats.total_bytes)
+        if n := stats.n_samples - self._n_samples:
+            self.logger.record("buffer/sample_ms", 1000 * (stats.sample_s - self._sample_s) / n)
+        self._n_samples, self._sample_s = stats.n_samples, stats.sample_s

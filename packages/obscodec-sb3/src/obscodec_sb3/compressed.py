@@ -1,0 +1,42 @@
+"""The compressed form of any buffer of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer, RolloutBuffer
+
+from obscodec_sb3.base import COMPRESSED, CompressedBuffer
+from obscodec_sb3.replay import CompressedReplayBuffer
+from obscodec_sb3.rollout import CompressedRolloutBuffer
+
+
+def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
+    """A subclass of a class of buffers that keeps observations compressed, without loss.
+
+    It takes the arguments of ``buffer_class`` and those of :class:`CompressedReplayBuffer` that are its own; its
+    ``add``, ``sample`` and ``get`` are those of ``buffer_class``.
+
+    Args:
+        buffer_class: ``ReplayBuffer``, ``RolloutBuffer`` or a subclass of them, your own included. Its constructor may
+            keep further observations in arrays that end in ``obs_shape``; they are compressed, too. As long as the
+            constructor and ``reset`` run, ``obs_shape`` has a 0 in front.
+
+    Returns:
+        The subclass, the same one at each call.
+
+    Raises:
+        TypeError: it is a class of neither.
+
+    Example:
+        >>> from stable_baselines3.common.buffers import ReplayBuffer
+        >>> compressed(ReplayBuffer).__name__
+        'CompressedReplayBuffer'
+    """
+    if issubclass(buffer_class, CompressedBuffer):
+        return buffer_class
+    if buffer_class not in COMPRESSED:
+        if not issubclass(buffer_class, (ReplayBuffer, RolloutBuffer)):
+            raise TypeError(f"compressed() takes a subclass of ReplayBuffer or RolloutBuffer, got {buffer_class!r}")
+        ours = CompressedReplayBuffer if issubclass(buffer_class, ReplayBuffer) else CompressedRolloutBuffer
+        about = {"__doc__": f"{buffer_class.__name__} that keeps observations compressed.", "__module__": __package__}
+        type(f"Compressed{buffer_class.__name__}", (ours, buffer_class), about)
+    return COMPRESSED[buffer_class]

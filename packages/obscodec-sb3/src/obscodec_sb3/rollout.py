@@ -1,0 +1,53 @@
+"""CompressedRolloutBuffer, and what the other compressed rollout buffers have of it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+from stable_baselines3.common.buffers import RolloutBuffer
+
+from obscodec_sb3.base import CompressedBuffer
+
+
+class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
+    """A rollout buffer that keeps observations compressed, without loss.
+
+    Gives the minibatches that ``RolloutBuffer`` gives: SB3's ``get`` swaps axes of ids, and decodes each minibatch when
+    it is its turn. The store stays from rollout to rollout, with what it has learned about the observations.
+
+    Its arguments are those of ``RolloutBuffer``, and ``codec``, ``frame_stack``, ``budget`` and ``threads`` of
+    :class:`CompressedReplayBuffer`.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> model = PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=CompressedRolloutBuffer)
+    """
+
+    _staged = False  # a rollout is small, and so are steps that wait only while they are few
+
+    @classmethod
+    def like(cls, buffer: RolloutBuffer, **options: Any) -> Self:
+        """An empty buffer of the same size and for the same spaces.
+
+        For algorithms that make their buffer themselves: RecurrentPPO.
+
+        Args:
+            buffer: an uncompressed one.
+            **options: ``codec`` and the others of this class.
+        """
+        names = list(inspect.signature(type(buffer).__init__).parameters)[1:]
+        return cls(**{name: getattr(buffer, name) for name in names}, **options)
+
+    def add(self, obs: Any, *args: Any, **kwargs: Any) -> None:
+        """Store one step of each environment; see SB3's ``add``. A refused observation changes nothing.
+
+        Raises:
+            ShapeError: an observation has another shape than the space.
+            DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
+        """
+        super().add(self._step(obs), *args, **kwargs)
+
+    def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
+        with self._measured():
+            return super()._get_samples(*args, **kwargs)
