@@ -50,6 +50,7 @@ class CompressedBuffer(BaseBuffer):
 
     _is_hollow = False
     _lends = False  # whether all methods named add take arrays that are Lent
+    _made: ClassVar[bool] = False  # by compressed(), so that pickle can't find the class by its name
     _staged: ClassVar[bool]  # whether steps may wait to be stored together
     _stock: ClassVar[type[BaseBuffer]]
 
@@ -57,6 +58,7 @@ class CompressedBuffer(BaseBuffer):
         super().__init_subclass__()
         if len(cls.__bases__) > 1:  # one of ours before one of SB3
             cls._stock = stock = cls.__bases__[1]
+            cls._made = "_made" in vars(cls)
             COMPRESSED.setdefault(stock, cls)
             adds = [vars(base)["add"] for base in stock.__mro__ if "add" in vars(base)]
             cls._lends = all(add.__module__.startswith(("stable_baselines3.", "sb3_contrib.")) for add in adds)
@@ -116,9 +118,9 @@ class CompressedBuffer(BaseBuffer):
         return f"{name}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {of_bytes})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if COMPRESSED.get(self._stock) is not type(self):
+        if not self._made:
             return super().__reduce_ex__(protocol)
-        return _empty, (self._stock,), self.__getstate__()  # a class that compressed() made can't be found by name
+        return _empty, (self._stock,), self.__getstate__()
 
     def _step(self, obs: Any) -> Any:
         """Observations of one step as SB3's ``add`` takes them, checked; see ``Field.step``."""

@@ -37,6 +37,6 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
         if not issubclass(buffer_class, (ReplayBuffer, RolloutBuffer)):
             raise TypeError(f"compressed() takes a subclass of ReplayBuffer or RolloutBuffer, got {buffer_class!r}")
         ours = CompressedReplayBuffer if issubclass(buffer_class, ReplayBuffer) else CompressedRolloutBuffer
-        about = {"__doc__": f"{buffer_class.__name__} that keeps observations compressed.", "__module__": __package__}
-        type(f"Compressed{buffer_class.__name__}", (ours, buffer_class), about)
+        members = {"__doc__": f"``{buffer_class.__name__}`` with compressed observations.", "__module__": __package__}
+        type(f"Compressed{buffer_class.__name__}", (ours, buffer_class), members | {"_made": True})
     return COMPRESSED[buffer_class]

@@ -1,0 +1,354 @@
+"""Every other compressed buffer gives what the stock class gives: random programs, all kinds of observations."""
+
+import copy
+import pickle
+import re
+
+import numpy as np
+import obscodec
+import obscodec_sb3
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3 import HerReplayBuffer
+from stable_baselines3.common.buffers import (
+    BaseBuffer,
+    DictReplayBuffer,
+    DictRolloutBuffer,
+    NStepReplayBuffer,
+    ReplayBuffer,
+    RolloutBuffer,
+)
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
+
+IMAGES = spaces.Box(0, 255, (4, 12, 12), np.uint8)
+ACTIONS = spaces.Discrete(3)
+DICT = spaces.Dict(
+    image=spaces.Box(0, 255, (12, 12, 4), np.uint8),
+    vector=spaces.Box(-np.inf, np.inf, (5,), np.float32),
+    choice=spaces.Discrete(3),
+)
+GOALS = BitFlippingEnv(n_bits=4, continuous=True).observation_space
+STATES = (4, 1, 2, 3)  # steps, layers, environments, size
+
+
+def observations(space, n_envs, rng):
+    """Observations of frames that shift along their last axis, or of random numbers."""
+    if isinstance(space, spaces.Dict):
+        return {key: observations(of_key, n_envs, rng) for key, of_key in space.items()}
+    if isinstance(space, spaces.Discrete):
+        return rng.integers(space.n, size=n_envs)
+    if space.dtype == np.uint8:
+        return rng.integers(256, size=(n_envs, *space.shape), dtype=np.uint8)
+    return rng.random((n_envs, *space.shape)).astype(space.dtype)
+
+
+def assert_equal(found, expected):
+    """Two nested things are equal, and their arrays in dtype and shape, too."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_equal(found[key], expected[key])
+    elif isinstance(expected, tuple):
+        assert type(found) is type(expected)
+        for x, y in zip(found, expected, strict=True):
+            assert_equal(x, y)
+    elif isinstance(expected, torch.Tensor):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found.numpy(), expected.numpy(), strict=True)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(found[:], expected, strict=True)
+    else:
+        assert found == expected
+
+
+REPLAY = {
+    "dict": (DictReplayBuffer, DICT, {}, {"codec": {"image": "zstd:1", "vector": "raw"}}),
+    "dict, auto": (DictReplayBuffer, DICT, {}, {}),
+    "n-step": (NStepReplayBuffer, IMAGES, {"n_steps": 3, "gamma": 0.9}, {"codec": "zstd:1"}),
+    "HER": (HerReplayBuffer, GOALS, {"goal_selection_strategy": "future"}, {"codec": "rle"}),
+    "HER, infos": (
+        HerReplayBuffer,
+        GOALS,
+        {"goal_selection_strategy": "final", "copy_info_dict": True},
+        {"codec": "lz4"},
+    ),
+    "HER, episode": (HerReplayBuffer, GOALS, {"goal_selection_strategy": "episode"}, {"codec": "delta-rle"}),
+}
+
+
+def both_replay(
+    kind: str, buffer_size: int, n_envs: int, more: dict[str, bool] | None = None, **options: object
+) -> list[ReplayBuffer]:
+    stock, space, kwargs, ours = REPLAY[kind]
+    kwargs = {**kwargs, **options, "device": "cpu", "n_envs": n_envs}
+    if stock is HerReplayBuffer:
+        kwargs["env"] = make_vec_env(lambda: BitFlippingEnv(n_bits=4, continuous=True), n_envs)
+    return [stock(buffer_size, space, ACTIONS, **kwargs),
+            obscodec_sb3.compressed(stock)(buffer_size, space, ACTIONS, **kwargs, **ours, **(more or {}))]  # fmt: skip
+
+
+def add_step(buffers: list[ReplayBuffer], rng: np.random.Generator) -> None:
+    space, n_envs = buffers[0].observation_space, buffers[0].n_envs
+    step = [observations(space, n_envs, rng), observations(space, n_envs, rng), rng.integers(3, size=n_envs),
+            rng.random(n_envs), rng.random(n_envs) < 0.3]  # fmt: skip
+    infos = [{"TimeLimit.truncated": bool(rng.random() < 0.3)} for _ in range(n_envs)]
+    for buffer in buffers:
+        buffer.add(*copy.deepcopy(step), infos)
+
+
+def reload(buffer: ReplayBuffer, env: object) -> ReplayBuffer:
+    loaded = pickle.loads(pickle.dumps(buffer))
+    if isinstance(loaded, HerReplayBuffer):
+        loaded.set_env(env)
+    return loaded
+
+
+@pytest.mark.parametrize("kind", REPLAY)
+@given(
+    buffer_size=st.integers(1, 30),
+    n_envs=st.sampled_from([1, 2, 3]),
+    timeouts=st.booleans(),
+    n_steps=st.integers(1, 40),
+    seed=st.integers(0, 1000),
+)
+@settings(deadline=None, max_examples=15)
+def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, n_steps, seed):
+    buffers = both_replay(kind, buffer_size, n_envs, handle_timeout_termination=timeouts)
+    rng = np.random.default_rng(seed)
+    for i in range(n_steps):
+        add_step(buffers, rng)
+        choice = rng.random()
+        if choice < 0.1:
+            buffers[1] = reload(buffers[1], getattr(buffers[0], "env", None))
+        elif choice < 0.15 and kind.startswith("HER"):
+            for buffer in buffers:
+                if (buffer._current_ep_start != buffer.pos).any():
+                    with pytest.warns(UserWarning, match="last trajectory"):
+                        buffer.truncate_last_trajectory()
+        elif choice < 0.5 and (not kind.startswith("HER") or (buffers[0].ep_length > 0).any()):
+            samples = []
+            for buffer in buffers:
+                np.random.seed(i)
+                samples.append(buffer.sample(20))
+            assert_equal(samples[1], samples[0])
+    for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
+        assert_equal(getattr(buffers[1], name), getattr(buffers[0], name))
+
+
+ROLLOUTS = {
+    "rollout": (RolloutBuffer, IMAGES, {"codec": "delta-rle"}),
+    "rollout, auto": (RolloutBuffer, spaces.Box(0, 255, (4, 20, 20), np.uint8), {}),
+    "rollout, choices": (RolloutBuffer, spaces.Discrete(5), {"codec": "zstd:1"}),
+    "dict": (DictRolloutBuffer, DICT, {"codec": "zstd:1"}),
+    "recurrent": (RecurrentRolloutBuffer, IMAGES, {"codec": "zstd:1"}),
+    "recurrent dict": (RecurrentDictRolloutBuffer, DICT, {"codec": {"image": "lz4"}}),
+    "maskable": (MaskableRolloutBuffer, IMAGES, {"codec": "rle"}),
+    "maskable dict": (MaskableDictRolloutBuffer, DICT, {"codec": "rle"}),
+}
+
+
+def both_rollout(kind: str) -> list[BaseBuffer]:
+    stock, space, ours = ROLLOUTS[kind]
+    kwargs = {"device": "cpu", "n_envs": 2, "gae_lambda": 0.9}
+    if kind.startswith("recurrent"):
+        kwargs["hidden_state_shape"] = STATES
+    return [stock(4, space, ACTIONS, **kwargs), obscodec_sb3.compressed(stock)(4, space, ACTIONS, **kwargs, **ours)]
+
+
+def add_rollout_step(buffers: list[BaseBuffer], rng: np.random.Generator) -> None:
+    more = {}
+    if isinstance(buffers[0], (RecurrentRolloutBuffer, RecurrentDictRolloutBuffer)):
+        pair = lambda: tuple(torch.tensor(rng.random(STATES[1:])) for _ in range(2))  # noqa: E731
+        more["lstm_states"] = RNNStates(pair(), pair())
+    if isinstance(buffers[0], (MaskableRolloutBuffer, MaskableDictRolloutBuffer)):
+        more["action_masks"] = rng.random((2, 3)) < 0.5
+    obs = observations(buffers[0].observation_space, 2, rng)
+    rest = rng.integers(3, size=2), rng.random(2), rng.random(2) < 0.3, torch.tensor(rng.random(2)), torch.zeros(2)
+    for buffer in buffers:
+        buffer.add(copy.deepcopy(obs), *rest, **more)
+
+
+@pytest.mark.parametrize("kind", ROLLOUTS)
+@pytest.mark.parametrize("batch_size", [None, 3, 8])
+def test_rollout_after_rollout_is_that_of_the_stock_buffer(kind, batch_size):
+    buffers = both_rollout(kind)
+    rng = np.random.default_rng(0)
+    for rollout in range(40 if "auto" in kind else 3):
+        n_steps = 2 if rollout == 1 else 4  # the second one is given up
+        for _ in range(n_steps):
+            add_rollout_step(buffers, rng)
+        assert_equal(buffers[1].observations, buffers[0].observations)
+        if n_steps == 4:
+            minibatches = []
+            for buffer in buffers:
+                buffer.compute_returns_and_advantage(torch.ones(2), np.array([True, False]))
+                np.random.seed(rollout)
+                minibatches.append([*buffer.get(batch_size), *buffer.get(batch_size)])
+            for found, expected in zip(*reversed(minibatches), strict=True):
+                assert_equal(found, expected)
+            assert_equal(buffers[1].observations, buffers[0].observations)
+        if rollout == 1:
+            buffers[1] = pickle.loads(pickle.dumps(buffers[1]))
+        if rollout == 2:
+            buffers[1] = copy.deepcopy(buffers[1])
+        for buffer in buffers:
+            buffer.reset()
+        assert_equal(buffers[1].observations, buffers[0].observations)
+
+
+@pytest.mark.parametrize("kind", ["dict", "maskable", "recurrent"])
+def test_a_rollout_that_is_forgotten_takes_no_memory(kind):
+    stock, compressed = both_rollout(kind)
+    rng = np.random.default_rng(0)
+    store = next(store for store in compressed._set.stores.values() if store)
+    for _ in range(60):
+        for _ in range(4):
+            add_rollout_step([stock, compressed], rng)
+        assert store.stats().n_tensors == 8
+        compressed.reset()
+        stock.reset()
+        assert store.stats().n_tensors == 0
+
+
+WRONG = "expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
+
+
+def test_a_wrong_observation_is_refused_by_rollout_buffers():
+    stock, compressed = both_rollout("recurrent")
+    before = compressed.hidden_states_pi.copy()
+    states = RNNStates((torch.ones(STATES[1:]),) * 2, (torch.ones(STATES[1:]),) * 2)
+    rest = np.zeros(2), np.zeros(2), np.zeros(2), torch.zeros(2), torch.zeros(2)
+    with pytest.raises(obscodec.ShapeError, match=f"^{re.escape(WRONG)}$"):
+        compressed.add(np.zeros((2, 3, 12, 12), np.uint8), *rest, lstm_states=states)
+    assert compressed.pos == 0
+    assert_equal(compressed.hidden_states_pi, before)
+    assert_equal(compressed.observations, stock.observations)
+
+
+def test_a_wrong_observation_of_a_dictionary_is_refused_by_name():
+    _, compressed = both_replay("dict", 10, 2)
+    rng = np.random.default_rng(0)
+    good, bad = observations(DICT, 2, rng), observations(DICT, 2, rng)
+    bad["vector"] = np.zeros((2, 4), np.float32)
+    text = "field 'vector': expected shape (2, 5), got (2, 4)"
+    with pytest.raises(obscodec.ShapeError, match=f"^{re.escape(text)}$"):
+        compressed.add(good, bad, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
+    assert (compressed.pos, compressed.stats().fields["image"].n_tensors) == (0, 0)
+
+
+@pytest.mark.parametrize("timeouts", [True, False])
+@pytest.mark.parametrize("kind", ["dict", "n-step", "HER"])
+def test_optimize_memory_usage_goes_with_every_buffer(kind, timeouts):
+    more = {"optimize_memory_usage": True}
+    stock, compressed = both_replay(kind, 20, 2, more, handle_timeout_termination=timeouts)
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        add_step([stock, compressed], rng)
+    assert_equal(compressed.next_observations, stock.next_observations)
+    samples = []
+    for buffer in (stock, compressed):
+        np.random.seed(0)
+        samples.append(buffer.sample(30))
+    assert_equal(samples[1], samples[0])
+
+
+class ThirdObservation(ReplayBuffer):
+    """A buffer of a user, which keeps one observation more, and looks at what is added."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.goals = np.zeros((self.buffer_size, self.n_envs, *self.obs_shape), self.observation_space.dtype)
+
+    def add(self, obs, next_obs, action, reward, done, infos):
+        self.goals[self.pos] = obs // 2 + next_obs // 2
+        super().add(obs, next_obs, action, reward, done, infos)
+
+
+@pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
+def test_a_buffer_of_a_user_is_compressed_with_all_its_observations(rebuild):
+    buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu")]
+    buffers.append(obscodec_sb3.compressed(ThirdObservation)(10, IMAGES, ACTIONS, "cpu", codec="zstd:1"))
+    rng = np.random.default_rng(0)
+    for _ in range(13):
+        add_step(buffers, rng)
+    buffers[1] = rebuild(buffers[1])
+    add_step(buffers, rng)
+    assert isinstance(buffers[1].goals, obscodec.TensorArray)
+    for name in ("observations", "next_observations", "goals"):
+        assert_equal(getattr(buffers[1], name), getattr(buffers[0], name))
+
+
+def test_the_named_buffers_are_what_compressed_gives():
+    for stock in (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, HerReplayBuffer, RolloutBuffer, DictRolloutBuffer,
+                  MaskableRolloutBuffer, MaskableDictRolloutBuffer, RecurrentRolloutBuffer,
+                  RecurrentDictRolloutBuffer):  # fmt: skip
+        named = getattr(obscodec_sb3, f"Compressed{stock.__name__}")
+        assert obscodec_sb3.compressed(stock) is named
+        assert obscodec_sb3.compressed(named) is named
+        assert issubclass(named, stock)
+        assert pickle.loads(pickle.dumps(named)) is named
+
+
+def test_what_is_no_buffer_is_refused():
+    text = "compressed() takes a subclass of ReplayBuffer or RolloutBuffer, got <class 'int'>"
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        obscodec_sb3.compressed(int)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"codec": {"imag": "raw"}}, obscodec.FieldError,
+         "codec is given for 'imag', which is none of the fields 'image', 'vector', 'choice'"),
+        ({"compression_method": "rle"}, TypeError,
+         "compression_method= is an argument of sb3-extra-buffers: name the codec instead, as in codec='zstd:3', or "
+         "leave it out for the best one"),
+        ({"dtypes": {}}, TypeError,
+         "dtypes= is an argument of sb3-extra-buffers: leave it out: the dtype of the observation space is kept, and "
+         "codecs find their own"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_refused(options, error, text):
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        obscodec_sb3.CompressedDictReplayBuffer(10, DICT, ACTIONS, **options)
+
+
+def test_a_dictionary_needs_a_buffer_for_dictionaries():
+    text = (
+        "CompressedReplayBuffer takes observations that are one array, got a dictionary space: use "
+        "CompressedDictReplayBuffer"
+    )
+    with pytest.raises(obscodec.DTypeError, match=f"^{re.escape(text)}$"):
+        obscodec_sb3.CompressedReplayBuffer(10, DICT, ACTIONS)
+
+
+def test_prefetch_is_refused_where_it_would_not_be_done():
+    text = "prefetch needs SB3's own sample, NStepReplayBuffer has another one: leave prefetch out"
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        obscodec_sb3.CompressedNStepReplayBuffer(10, IMAGES, ACTIONS, prefetch=True)
+
+
+def test_dictionaries_are_prefetched():
+    kind = "dict"
+    stock, space, _, ours = REPLAY[kind]
+    buffer = obscodec_sb3.compressed(stock)(40, space, ACTIONS, "cpu", 2, prefetch=True, **ours)
+    plain = stock(40, space, ACTIONS, "cpu", 2)
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        add_step([plain, buffer], rng)
+        if i == 0:
+            np.random.seed(0)
+            expected = plain.sample(9)
+            np.random.seed(0)
+            assert_equal(buffer.sample(9), expected)
+        stored = {row.tobytes() for row in plain.observations["image"].reshape(-1, 12 * 12 * 4)}
+        batch = buffer.sample(9)
+        if i < 10:  # nothing is overwritten yet
+            assert {row.tobytes() for row in batch.observations["image"].numpy()} <= stored

@@ -1,0 +1,91 @@
+"""What a buffer says about itself, and what the callback logs of it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from obscodec_sb3 import (
+    CompressedDictReplayBuffer,
+    CompressedReplayBuffer,
+    CompressedRolloutBuffer,
+    CompressionCallback,
+)
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.logger import KVWriter, Logger
+
+IMAGE, VECTOR = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Box(-1, 1, (3,))
+
+
+def test_stats_count_the_observations_of_each_key():
+    space = spaces.Dict(image=IMAGE, vector=VECTOR)
+    buffer = CompressedDictReplayBuffer(1000, space, spaces.Discrete(2), "cpu", n_envs=2)
+    obs = {"image": np.zeros((2, *IMAGE.shape), np.uint8), "vector": np.zeros((2, 3), np.float32)}
+    for i in range(300):
+        obs["image"] = np.roll(obs["image"], -1, axis=1)
+        obs["image"][:, -1, i % 84] = i % 251
+        buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
+    buffer.sample(8)
+    buffer.sample(8)
+    stats = buffer.stats()
+    assert stats.fields["vector"] == 300 * 2 * 2 * 12
+    assert stats.fields["image"].n_tensors == 300 * 2 * 2
+    assert stats.raw_bytes == 300 * 2 * 2 * (28_224 + 12)
+    assert stats.total_bytes == stats.fields["image"].total_bytes + stats.fields["vector"] + 300 * 2 * 2 * 4
+    assert stats.ratio > 20
+    assert stats.n_samples == 2
+    assert 0 < stats.sample_s < 10
+    assert repr(buffer) == (
+        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes} bytes of observations in "
+        f"{stats.total_bytes}, {stats.ratio:.1f} times smaller)"
+    )
+
+
+class Written(KVWriter):
+    def __init__(self):
+        self.values = {}
+
+    def write(self, key_values, key_excluded, step=0):
+        self.values |= key_values
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("algorithm", [DQN, PPO])
+def test_the_callback_logs_what_the_buffer_holds(algorithm):
+    off_policy = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
+    on_policy = {"rollout_buffer_class": CompressedRolloutBuffer, "rollout_buffer_kwargs": {"codec": "zstd:1"}}
+    more = off_policy if algorithm is DQN else {**on_policy, "n_steps": 64}
+    model = algorithm("MlpPolicy", "CartPole-v1", device="cpu", seed=0, **more)
+    written = Written()
+    model.set_logger(Logger(None, [written]))
+    model.learn(640, callback=CompressionCallback(every=64), log_interval=1)
+    assert {"buffer/ratio", "buffer/bytes", "buffer/sample_ms"} <= written.values.keys()
+    assert written.values["buffer/bytes"] > 0
+    assert 0 < written.values["buffer/sample_ms"] < 1000
+
+
+def test_the_callback_needs_a_compressed_buffer():
+    model = DQN("MlpPolicy", "CartPole-v1", device="cpu")
+    text = "^the algorithm has no compressed buffer: give it one, such as CompressedReplayBuffer$"
+    with pytest.raises(TypeError, match=text):
+        model.learn(10, callback=CompressionCallback())
+
+
+def test_without_sb3_contrib_its_buffers_say_what_to_install():
+    program = (
+        "import sys; sys.modules['sb3_contrib'] = None\n"
+        "import obscodec_sb3, obscodec\n"
+        "try: obscodec_sb3.CompressedMaskableRolloutBuffer\n"
+        "except obscodec.MissingPackage as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "CompressedMaskableRolloutBuffer needs sb3-contrib: pip install sb3-contrib\n"
+
+
+def test_sb3_contrib_is_not_imported_before_it_is_asked_for():
+    program = "import sys, obscodec_sb3; print('sb3_contrib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
