@@ -32,6 +32,9 @@ EXCEPTIONS = {
         for option in ("False", "True")
         for sizes in ("4-1", "4-2", "5-1", "5-2")
     },
+    ("stable-baselines3", "test_save_load.py"): {
+        f"test_save_load_replay_buffer[{algorithm}]": WHOLE for algorithm in ("DQN", "SAC", "TD3")
+    },
 }  # of a file: the tests that fail with our buffers, and why
 
 

@@ -62,7 +62,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if at < len(given):
             optimized, given[at] = given[at], False
         super().__init__(*given, **kwargs)
-        self._leaves_oldest_out = optimized and stock.sample is ReplayBuffer.sample and self.buffer_size > 1
+        self._leaves_oldest_out = optimized and self._reads_together and stock.sample is ReplayBuffer.sample
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
@@ -106,7 +106,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _steps(self, n: int) -> np.ndarray:
         """The steps that SB3 draws; it never draws the oldest one when it optimizes its memory usage."""
-        if self._leaves_oldest_out and self.full:
+        if self._leaves_oldest_out and self.full and self.buffer_size > 1:
             return (np.random.randint(1, self.buffer_size, size=n) + self.pos) % self.buffer_size
         return np.random.randint(0, self.size(), size=n)
 
