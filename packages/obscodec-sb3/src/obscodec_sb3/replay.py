@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from obscodec_sb3.base import CompressedBuffer
 from obscodec_sb3.drawn import Drawn
 
+_SMALL_ARRAYS = ("actions", "rewards", "dones", "timeouts")
 _OPTIMIZE = "optimize_memory_usage"
 
 
@@ -62,6 +63,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if at < len(given):
             optimized, given[at] = given[at], False
         super().__init__(*given, **kwargs)
+        self._row_shapes = {name: getattr(self, name).shape[1:] for name in _SMALL_ARRAYS}
         self._leaves_oldest_out = optimized and self._reads_together and stock.sample is ReplayBuffer.sample
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -111,8 +113,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return np.random.randint(0, self.size(), size=n)
 
     def _checked(self, name: str, value: Any) -> np.ndarray:
-        array, shape = np.asarray(value), getattr(self, name).shape[1:]
-        if array.shape not in (shape, ()):
+        array, shape = np.asarray(value), self._row_shapes[name]
+        if array.shape != shape and array.shape != ():
             raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {array.shape}")
         return array
 
