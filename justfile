@@ -32,3 +32,7 @@ example:
 
 test:
     uv run pytest
+
+# The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
+upstream:
+    uv run pytest -m upstream tests

@@ -60,6 +60,7 @@ def tests_of(distribution: str) -> Path:
     return folder / name
 
 
+@pytest.mark.upstream
 @pytest.mark.parametrize(("distribution", "file"), [(name, file) for name, files in FILES.items() for file in files])
 def test_their_tests_pass_with_compressed_buffers(distribution, file, tmp_path):
     report = tmp_path / "report.xml"
