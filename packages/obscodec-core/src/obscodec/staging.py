@@ -83,10 +83,6 @@ class Staging:
         self._lock = threading.RLock()
         self._waiting: dict[_Place, _Waiting] = {}  # in order; one thing to change, so that no interrupt gets between
 
-    def fits(self, tensors: npt.NDArray[np.generic]) -> bool:
-        """Whether ``tensors`` have the shape and the dtype of a row."""
-        return tensors.shape == self.row_shape and tensors.dtype == self.dtype
-
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> None:
         """Let ``tensors`` wait, for the ids at ``ids[row]``.
 
@@ -99,7 +95,7 @@ class Staging:
             ShapeError: the tensors don't fit.
             HeapFull: those that waited do not fit into the store; they go on waiting.
         """
-        if not self.fits(tensors):
+        if tensors.shape != self.row_shape or tensors.dtype != self.dtype:
             raise ShapeError(f"a row is {self.dtype} {self.row_shape}, got {tensors.dtype} {tensors.shape}")
         place = id(ids), row
         with self._lock:

@@ -77,6 +77,11 @@ class CompressedBuffer(BaseBuffer):
         self._n_samples, self._sample_s = 0, 0.0
         with self._hollow():
             super().__init__(*args, **kw)
+        self._fitting = {
+            key: ((self.n_envs, *field.shape), field.layout.dtype, self._lends and self._set.stores[key] is not None)
+            for key, field in self._set.fields.items()
+            if not isinstance(self._spaces[key], spaces.Discrete)
+        }
 
     if not TYPE_CHECKING:  # it is an attribute in BaseBuffer
 
@@ -124,17 +129,16 @@ class CompressedBuffer(BaseBuffer):
 
     def _step(self, obs: Any) -> Any:
         """Observations of one step as SB3's ``add`` takes them, checked; see ``Field.step``."""
-        return (
-            self._row("", obs)
-            if "" in self._set.fields
-            else {key: self._row(key, obs[key]) for key in self._set.fields}
-        )
+        fields = self._set.fields
+        return self._row("", obs) if "" in fields else {key: self._row(key, obs[key]) for key in fields}
 
     def _row(self, key: str, obs: Any) -> Any:
-        if isinstance(self._spaces[key], spaces.Discrete):  # SB3 reshapes them
+        if key not in self._fitting:  # SB3 reshapes what is discrete
             return self._set.step(key, np.reshape(obs, (self.n_envs, *self._set.fields[key].shape)), self.n_envs)
-        row = self._set.step(key, obs, self.n_envs)
-        return Lent(row) if self._lends and self._set.stores[key] is not None else row
+        shape, dtype, lends = self._fitting[key]
+        fits = type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype
+        row = obs if fits else self._set.step(key, obs, self.n_envs)
+        return Lent(row) if lends else row
 
     @contextmanager
     def _measured(self) -> Iterator[None]:

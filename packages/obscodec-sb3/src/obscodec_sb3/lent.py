@@ -18,6 +18,8 @@ class Lent:
         True
     """
 
+    __slots__ = ("_array",)
+
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
 

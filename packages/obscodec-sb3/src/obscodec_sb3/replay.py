@@ -113,8 +113,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return np.random.randint(0, self.size(), size=n)
 
     def _checked(self, name: str, value: Any) -> np.ndarray:
-        array, shape = np.asarray(value), self._row_shapes[name]
-        if array.shape != shape and array.shape != ():
+        shape = self._row_shapes[name]
+        if type(value) is np.ndarray and value.shape == shape:
+            return value
+        array = np.asarray(value)
+        if array.shape not in (shape, ()):
             raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {array.shape}")
         return array
 
