@@ -41,7 +41,7 @@ EXCEPTIONS = {
 }  # of a file: the tests that fail with our buffers, and why
 
 
-def tests_of(distribution: str) -> Path:
+def upstream_folder(distribution: str) -> Path:
     """The tests in the source distribution of the installed version, fetched once for this machine."""
     name = f"{distribution.replace('-', '_')}-{version(distribution)}"
     folder = Path(tempfile.gettempdir()) / "obscodec-upstream-tests"
@@ -68,7 +68,7 @@ def test_their_tests_pass_with_compressed_buffers(distribution, file, tmp_path):
     options = ["-p", "no:cacheprovider", "-p", "compressed_upstream", "-q", f"--junitxml={report}", "--basetemp"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", file, *options, str(tmp_path / "temporary")],
-        cwd=tests_of(distribution),
+        cwd=upstream_folder(distribution),
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
