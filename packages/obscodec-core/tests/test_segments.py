@@ -48,7 +48,7 @@ def test_addresses_are_where_the_streams_begin():
     segments = Segments.joined([Segments.of([b"ab", b"c"]), Segments.of([b"def"])])
     expected = [stream.ctypes.data for stream in segments]
     assert segments.addresses().tolist() == expected
-    assert segments.addresses().dtype == np.uint64
+    assert segments.addresses().dtype == np.int64
 
 
 @pytest.mark.parametrize(

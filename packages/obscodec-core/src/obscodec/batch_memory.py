@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.chunk import new_chunk
+from obscodec.chunk import new_huge_chunk
 from obscodec.layout import Layout
 from obscodec.segments import Bytes
 
@@ -44,7 +44,7 @@ class BatchMemory:
         True
     """
 
-    def __init__(self, allocate: Callable[[int], Bytes] = new_chunk) -> None:
+    def __init__(self, allocate: Callable[[int], Bytes] = new_huge_chunk) -> None:
         self._allocate = allocate
         self._free: list[Bytes] = []
         self._lock = threading.RLock()  # a batch can go back while the garbage collector runs in here

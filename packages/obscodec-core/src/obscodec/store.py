@@ -168,10 +168,10 @@ class Store(ABC):
             ShapeError: ``ids`` or ``out`` has another shape.
             DTypeError: ``out`` has another dtype, or is read-only.
         """
-        given = np.atleast_1d(np.asarray(ids))
+        given = np.asarray(ids)
         if given.size and given.dtype.kind not in "iu":
             raise SlotError(f"ids are integers, got {given.dtype}")
-        wanted = given.astype(np.int64)
+        wanted = np.atleast_1d(given.astype(np.int64))
         if wanted.ndim > 1:
             raise ShapeError(f"ids have shape (n,), got {wanted.shape}")
         if out is None:
@@ -181,12 +181,12 @@ class Store(ABC):
         target = as_writable(out)
         if target.shape != (len(wanted), *self.layout.shape):
             raise ShapeError(f"out has shape {(len(wanted), *self.layout.shape)}, got {target.shape}")
-        if target.dtype.newbyteorder("<") != self.layout.dtype:
-            raise DTypeError(f"out has dtype {self.layout.dtype}, got {target.dtype}")
-        if target.flags.c_contiguous and target.dtype == self.layout.dtype:
+        if target.dtype == self.layout.dtype and target.flags.c_contiguous:
             self.read_into(wanted, target)
-        else:
+        elif target.dtype.newbyteorder("<") == self.layout.dtype:
             target[...] = self.read(wanted)
+        else:
+            raise DTypeError(f"out has dtype {self.layout.dtype}, got {target.dtype}")
         return target
 
     def __getstate__(self) -> dict[str, object]:

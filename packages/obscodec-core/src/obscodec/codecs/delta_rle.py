@@ -130,4 +130,4 @@ def _addresses(src: Segments) -> Ints:
     nbytes = np.array([buffer.nbytes for buffer in src.buffers], np.int64)[src.which]
     if ((src.offsets < 0) | (src.lengths < 0) | (src.offsets > nbytes - src.lengths)).any():
         raise CorruptStream("it lies outside of its buffer")
-    return src.addresses().astype(np.int64)
+    return src.addresses()

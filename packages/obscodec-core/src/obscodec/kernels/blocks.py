@@ -10,7 +10,7 @@ import numpy.typing as npt
 from obscodec.errors import CorruptStream
 from obscodec.kernels import patch
 from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import address, copy, fill_zeros, load_u8
+from obscodec.kernels.memory import address, copy, fill_zeros, load_u8, prefetch
 from obscodec.kernels.patch import OK, apply_patch, read_varint
 from obscodec.layout import Rows
 from obscodec.segments import Ints
@@ -76,6 +76,9 @@ def read_blocks(
     scratch = np.empty(nbytes + _PADDING, np.uint8)
     frame = address(scratch)
     for b in range(len(addresses)):
+        if b + 1 < len(addresses):
+            for at in range(0, min(lengths[b + 1], 2048), 64):
+                prefetch(addresses[b + 1] + at)
         if addresses[b] == 0:
             for k in range(starts[b], starts[b + 1]):
                 fill_zeros(base + targets[k] * nbytes, nbytes)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels.compiled import compiled
+from obscodec.kernels.compiled import compiled, inlined
 from obscodec.kernels.memory import address, copy, load_u8, load_u64, signed, unsigned
 from obscodec.kernels.patch import encode_patch, first_difference
 from obscodec.kernels.references import encode_first
@@ -157,6 +157,27 @@ def replace_frames(
     return done, n_dead, -1
 
 
+@inlined
+def is_frame(frame_id: int, counts: Table) -> bool:
+    """Whether there is a frame with this id, and anybody refers to it."""
+    return 0 < frame_id < len(counts) and bool(counts[frame_id] > 1)
+
+
+@compiled
+def retain_frames(ids: Ints, counts: Table) -> int:
+    """Add one reference to each of ``ids``, or to none; 0 among them is left alone.
+
+    Returns:
+        How many there are, or i if ``ids[i]`` is of no frame.
+    """
+    for i in range(len(ids)):
+        if ids[i] != 0 and not is_frame(ids[i], counts):
+            return i
+    for frame_id in ids:
+        counts[frame_id] += 2 * (frame_id != 0)
+    return len(ids)
+
+
 @compiled
 def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dead: Ints) -> int:
     """Take one reference from each of ``ids``, or from none.
@@ -167,8 +188,7 @@ def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dea
     """
     for i in range(len(ids)):
         if ids[i] != 0:
-            known = 0 < ids[i] < len(counts) and counts[ids[i]] > 1
-            if not known:
+            if not is_frame(ids[i], counts):
                 for k in range(i):
                     counts[ids[k]] += 2 * (ids[k] != 0)
                 return -1 - i

@@ -114,3 +114,18 @@ def trailing_zeros(typingctx: Any, value: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the 64 bytes around an address, which are about to be read. Does nothing where there is no memory."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, number = _BYTE.as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
+        read, keep, data = number(0), number(3), number(1)
+        builder.call(function, [_pointer(builder, args[0], _BYTE), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
