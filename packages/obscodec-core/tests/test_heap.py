@@ -102,6 +102,17 @@ TestHeapEqualsDict = HeapEqualsDict.TestCase
 TestHeapEqualsDict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def test_a_slot_that_holds_nothing():
+    heap = SlotHeap(4)
+    heap.put([0, 2], Segments.of([b"abc", b"de"]))
+    heap.free([0])
+    with pytest.raises(SlotError, match="^slot 0 holds nothing$"):
+        heap.get([2, 0, 1])
+    found = heap.get([2, 0, 1], empty_ok=True)
+    assert [stream.tobytes() for stream in found] == [b"de", b"", b""]
+    assert found.addresses().tolist() == [found[0].ctypes.data, 0, 0]
+
+
 def test_the_last_stream_of_a_slot_stays():
     heap = SlotHeap(3)
     heap.put([1, 2, 1], Segments.of([b"first", b"other", b"last"]))

@@ -50,5 +50,7 @@ def test_several_threads_can_enter_at_once():
     assert totals == [5000] * 8
 
 
-def test_there_is_a_default():
-    assert 1 <= default_threads() <= MAX_THREADS
+@pytest.mark.parametrize(("usable", "expected"), [(1, 1), (2, 1), (4, 2), (7, 3), (64, MAX_THREADS)])
+def test_half_of_the_usable_processors_is_the_default(monkeypatch, usable, expected):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(usable)), raising=False)
+    assert default_threads() == expected

@@ -30,7 +30,7 @@ class ArraySet:
         codec: see :class:`Field`; for all fields, or a mapping with those of some fields.
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
-        threads: how many threads decode a batch, None for one for each usable processor.
+        threads: how many threads decode a batch, None for half of the usable processors.
 
     Attributes:
         fields: the fields by name.

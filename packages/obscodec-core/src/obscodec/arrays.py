@@ -26,7 +26,7 @@ def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
         >>> as_array(bytearray(b"abc"))
         array([97, 98, 99], dtype=uint8)
     """
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)
     if isinstance(x, SupportsDLPack):
         return from_dlpack(x)

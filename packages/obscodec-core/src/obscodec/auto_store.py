@@ -55,7 +55,7 @@ class AutoStore(Store):
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
             Without it, the same tensors always give the same choice.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
-        threads: how many threads a large batch is spread over, None for one for each usable processor.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
 
     Raises:
         SpecError: the codec or the budget is malformed.

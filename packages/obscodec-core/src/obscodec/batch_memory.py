@@ -7,7 +7,6 @@ when the last array, tensor or view of it is gone, and never before.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -24,8 +23,13 @@ _KEPT = 2  # one batch that is used, one that is prepared
 class _Lease:
     """Memory that goes back when this object does: numpy keeps it alive for as long as any view of the array."""
 
-    def __init__(self, memory: Bytes) -> None:
+    def __init__(self, memory: Bytes, give: Callable[[Bytes], None]) -> None:
         self.__array_interface__ = memory.__array_interface__
+        self._memory = memory
+        self._give = give
+
+    def __del__(self) -> None:
+        self._give(self._memory)
 
 
 class BatchMemory:
@@ -54,9 +58,7 @@ class BatchMemory:
         nbytes = n * layout.nbytes
         if nbytes < _MIN_NBYTES:
             return np.empty((n, *layout.shape), layout.dtype)
-        memory = self._take(nbytes)
-        lease = _Lease(memory)
-        weakref.finalize(lease, self._give, memory).atexit = False
+        lease = _Lease(self._take(nbytes), self._give)
         return layout.tensors(np.asarray(lease)[:nbytes].reshape(n, layout.nbytes))
 
     @property

@@ -46,7 +46,7 @@ class FrameStore(Store):
         recent: with how many of the last frames of its stream a frame is compared.
         first_id: the least id to give out, 1 or more.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
-        threads: how many threads a large batch is spread over, None for one for each usable processor.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
 
     Example:
         >>> import numpy as np

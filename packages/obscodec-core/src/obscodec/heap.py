@@ -106,7 +106,7 @@ class SlotHeap:
         """
         slots = self._checked(slots)
         with self._lock:
-            chunks, offsets, lengths = self._table[slots].T.astype(np.int64, order="C")
+            chunks, offsets, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
             if not empty_ok and not chunks.all():
                 raise SlotError(f"slot {int(slots[chunks == 0][0])} holds nothing")
             return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
@@ -185,7 +185,7 @@ class SlotHeap:
 
     def _forget(self, slots: Ints) -> set[int]:
         """Count the streams in ``slots`` as dead; returns the chunks that they are in."""
-        chunk_of, _, lengths = self._table[slots].T.astype(np.int64, order="C")
+        chunk_of, _, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
         used = chunk_of != 0
         if not used.any():
             return set()
@@ -221,7 +221,7 @@ class SlotHeap:
         self._log.drop(number)
 
     def _move(self, chunk: Chunk, slots: Ints) -> None:
-        _, offsets, lengths = self._table[slots].T.astype(np.int64, order="C")
+        _, offsets, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
         streams = Segments((chunk.memory,), np.zeros(len(slots), np.int64), offsets, lengths)
         pieces = self._log.plan(lengths, above=len(chunk.memory))  # which is dropped as soon as it is empty
         self._forget(slots)

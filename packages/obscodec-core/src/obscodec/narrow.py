@@ -76,7 +76,7 @@ class Narrow:
 
         Args:
             tensors: ``[n, *shape]`` of this dtype, in any byte order and with any strides.
-            threads: how many threads a large batch is spread over, None for one for each usable processor.
+            threads: how many threads a large batch is spread over, None for half of the usable processors.
 
         Returns:
             The codes, ``[n, *shape]``, and ``bool[n]``: whether :meth:`undo` gives a tensor back bit for bit. The codes

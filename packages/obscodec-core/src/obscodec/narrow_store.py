@@ -27,7 +27,7 @@ class NarrowStore(Store):
         narrow: which numbers have codes.
         codes: the store of the codes, used by this store alone.
         wide: the store of the tensors that do not fit, likewise.
-        threads: how many threads a large batch is spread over, None for one for each usable processor.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
 
     Raises:
         ShapeError: the tensors of the two stores have different shapes.

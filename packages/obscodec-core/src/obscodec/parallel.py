@@ -11,9 +11,12 @@ MAX_THREADS = 8
 
 
 def default_threads() -> int:
-    """How many threads a store uses if it is not told: the processors that this process may use, at most 8."""
+    """How many threads a store uses if it is not told: half of the processors that this process may use, at most 8.
+
+    The others are busy: the threads of torch spin for some milliseconds after each operation that they shared.
+    """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, MAX_THREADS)
+    return min(max(1, usable // 2), MAX_THREADS)
 
 
 @cache

@@ -34,7 +34,7 @@ class RingBuffer:
             each is stored. What lies before the start of the episode, or before the oldest step, is zeros.
         episode_end: the boolean field that is true in the last step of an episode, terminated or truncated; stacks
             need it.
-        threads: how many threads decode a batch, None for one for each usable processor.
+        threads: how many threads decode a batch, None for half of the usable processors.
 
     Raises:
         FieldError: there are no fields, or ``stack`` or ``episode_end`` names none of them.

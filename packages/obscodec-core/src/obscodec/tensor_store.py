@@ -29,7 +29,7 @@ class TensorStore(Store):
         codec: how each tensor is encoded.
         n_slots: how many tensors there can be; one that was never written costs nothing.
         max_bytes: the most bytes to reserve for streams, None for no limit.
-        threads: how many threads a large batch is spread over, None for one for each usable processor.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
 
     Example:
         >>> import numpy as np, obscodec

@@ -36,7 +36,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             if they have 1 KiB or more; None to keep them uncompressed.
         frame_stack: how observations are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
-        threads: how many threads decode a batch, None for one for each usable processor.
+        threads: how many threads decode a batch, None for half of the usable processors.
         prefetch: draw and decode the next batch while the learner works on this one. Then a batch does not hold what
             was added since the one before it was given out.
 

@@ -21,6 +21,8 @@ LEFT_OVER: Final = 18
 OTHER_VERSION: Final = 19
 FEW_FRAMES: Final = 20
 
+_LINE: Final = 64  # bytes that a processor loads at once
+_AHEAD: Final = 2048  # bytes of the next block to ask for; what is behind follows by itself
 _PADDING: Final = 8  # apply_patch may write so many bytes behind a frame
 
 _EXPLANATIONS: Final = {
@@ -77,8 +79,7 @@ def read_blocks(
     frame = address(scratch)
     for b in range(len(addresses)):
         if b + 1 < len(addresses):
-            for at in range(0, min(lengths[b + 1], 2048), 64):
-                prefetch(addresses[b + 1] + at)
+            _ask_for(addresses[b + 1], lengths[b + 1])
         if addresses[b] == 0:
             for k in range(starts[b], starts[b + 1]):
                 fill_zeros(base + targets[k] * nbytes, nbytes)
@@ -102,6 +103,13 @@ def read_blocks(
         if block_frames >= 0 and (done != block_frames or runs != runs_end or literals != end):
             return LEFT_OVER
     return OK
+
+
+@compiled
+def _ask_for(stream: int, nbytes: int) -> None:
+    """Have the processor load a stream while it works on another one."""
+    for at in range(stream, stream + min(nbytes, _AHEAD), _LINE):
+        prefetch(at)
 
 
 @compiled

@@ -1,0 +1,28 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from obscodec.kernels.grouping import group_by_block
+
+
+@given(st.integers(1, 20), st.integers(1, 1 << 13), st.integers(0, 300), st.integers(0, 2**32))
+def test_frames_are_sorted_by_block_and_place(block_frames, n_frames, n, seed):
+    rng = np.random.default_rng(seed)
+    counts = np.full(n_frames, 3, np.int32)
+    ids = rng.integers(0, n_frames, n)
+    n_known, order, places, blocks, starts = group_by_block(ids, block_frames, counts)
+    assert n_known == n
+    assert sorted(order.tolist()) == list(range(n))
+    assert ids[order].tolist() == sorted(ids.tolist())
+    assert (blocks.repeat(np.diff(starts)) * block_frames + places).tolist() == sorted(ids.tolist())
+    assert blocks.tolist() == sorted(set((ids // block_frames).tolist()))
+    assert starts[-1] == n
+
+
+@given(st.integers(0, 9), st.sampled_from([-1, -(2**62), 5, 40, 41, 2**62]))
+def test_the_first_unknown_frame_is_named(at, unknown):
+    counts = np.full(41, 3, np.int32)
+    counts[[0, 5, 40]] = 0, 1, 0  # 0 is the frame of zeros, 5 has only its place among the recent ones
+    ids = np.array([7, 0, 39, 7, 0, 1, 2, 3, 4, 6])
+    assert group_by_block(ids, 16, counts)[0] == 10
+    ids[at] = ids[9] = unknown
+    assert group_by_block(ids, 16, counts)[0] == at
