@@ -106,7 +106,7 @@ def test_a_slot_that_holds_nothing():
     heap = SlotHeap(4)
     heap.put([0, 2], Segments.of([b"abc", b"de"]))
     heap.free([0])
-    with pytest.raises(SlotError, match="^slot 0 holds nothing$"):
+    with pytest.raises(SlotError, match=r"^slot 0 holds nothing$"):
         heap.get([2, 0, 1])
     found = heap.get([2, 0, 1], empty_ok=True)
     assert [stream.tobytes() for stream in found] == [b"de", b"", b""]
