@@ -50,7 +50,7 @@ def check(store: StackStore, stacks: np.ndarray, ids: np.ndarray) -> None:
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("padding", ["zeros", "first frame"])
 @pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
 def test_stacks_over_resets(game, padding, axis, depth):
     """Episodes of every length, shorter than the stack included."""
     played = frames(game, 320, 0)[:, None]

@@ -78,3 +78,22 @@ def expand(ids: Ints, previous: Table, listed: npt.NDArray[np.int32], frames: np
                 if k < depth - again:
                     frame = previous[frame]
     return n_listed
+
+
+@compiled
+def interleave(frames: npt.NDArray[np.uint8], pixels: npt.NDArray[np.unsignedinteger]) -> None:
+    """Put stacks of frames together pixel by pixel, the oldest frame in the lowest byte.
+
+    One pass for each frame, because LLVM makes vector instructions of that.
+
+    Args:
+        frames: ``u8[n, depth, size]``, contiguous.
+        pixels: ``[n, size]``, integers of ``depth`` bytes, contiguous; filled.
+    """
+    for i in range(len(frames)):
+        row = pixels[i]
+        for k in range(frames.shape[1]):
+            frame = frames[i, k]
+            for p in range(len(row)):
+                pixel = row.dtype.type(frame[p]) << row.dtype.type(8 * k)
+                row[p] = pixel if k == 0 else row[p] | pixel
