@@ -74,6 +74,23 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
         np.testing.assert_array_equal(found[name], expected[name], strict=True)
 
 
+def test_stacks_end_at_a_compressed_episode_end():
+    fields = {"frame": FIELDS["frame"], "done": Field((), np.bool_, "raw")}
+    buffer = RingBuffer(20, fields, stack={"frame": 4}, episode_end="done")
+    for i in range(12):
+        buffer.append(frame=np.full((3, 2), i + 1, np.uint8), done=i == 6)
+    assert buffer[-1]["frame"][0, :, 0, 0].tolist() == [9, 10, 11, 12]
+    assert buffer[8]["frame"][0, :, 0, 0].tolist() == [0, 0, 8, 9]
+
+
+def test_samples_are_counted():
+    buffer, _ = both(5, 1, 5)
+    for _ in range(3):
+        buffer.sample(4, 0)
+    assert buffer.stats().n_samples == 3
+    assert 0 < buffer.stats().sample_s < 10
+
+
 SMALL = {
     "capacity": st.integers(1, 9),
     "n_envs": st.sampled_from([1, 3]),

@@ -188,14 +188,29 @@ def test_the_axes_of_items_stay_as_they_are(call, text):
         call(zeros())
 
 
-def test_an_array_is_not_decoded_as_a_whole_by_accident():
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.swapaxes(0, 1), lambda x: x.reshape(12, *ITEM)])
+def test_numpy_decodes_all_of_a_small_array(view):
+    array, model = (view(x) for x in filled())
+    np.testing.assert_array_equal(np.asarray(array), model, strict=True)
+    np.testing.assert_array_equal(np.array(array, np.float64), model.astype(np.float64), strict=True)
+    np.testing.assert_array_equal(array == model, np.ones(model.shape, bool))
+    assert np.allclose(array, model)
+    assert np.sum(array) == model.sum()
+    with pytest.raises(ValueError, match=r"^a TensorArray can't be read without a copy: it is decoded$"):
+        np.array(array, copy=False)
+
+
+def test_a_large_array_is_not_decoded_as_a_whole_by_accident():
+    store = TensorStore(codec("zstd:1", Layout((1 << 20,), "u1")), 10)
+    largest, too_large = TensorArray.zeros((64,), store), TensorArray.zeros((65,), store)
+    assert np.asarray(largest).nbytes == 1 << 26
     text = (
-        "a TensorArray of 240 bytes is not decoded as a whole by accident: index it, as in array[:100], "
-        "or array[:] for all"
+        "a TensorArray of 68157440 bytes is not decoded as a whole by accident, only up to 67108864: index it, as in "
+        "array[:100], or array[:] for all"
     )
     for convert in (np.asarray, np.array, np.ascontiguousarray, np.sum):
         with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
-            convert(zeros())
+            convert(too_large)
 
 
 def test_indices_across_the_border_are_refused():

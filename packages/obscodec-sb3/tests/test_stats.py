@@ -37,7 +37,7 @@ def test_stats_count_the_observations_of_each_key():
     assert stats.n_samples == 2
     assert 0 < stats.sample_s < 10
     assert repr(buffer) == (
-        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes} bytes of observations in "
+        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes} bytes in "
         f"{stats.total_bytes}, {stats.ratio:.1f} times smaller)"
     )
 

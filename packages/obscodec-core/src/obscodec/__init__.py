@@ -26,7 +26,9 @@ from obscodec.filter import Filter
 from obscodec.frame_stack import FrameStack
 from obscodec.heap import HeapStats, SlotHeap
 from obscodec.layout import Layout
+from obscodec.lent import Lent
 from obscodec.narrow import Narrow, find_narrow
+from obscodec.reading import ReadAhead, Reading, Selected
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
 from obscodec.stage import Levels
@@ -35,13 +37,12 @@ from obscodec.tensor_array import TensorArray
 from obscodec.tensor_store import TensorStore
 
 if TYPE_CHECKING:
-    from obscodec.array_set import ArraySet
+    from obscodec.array_set import ArraySet, RingStats
     from obscodec.auto_store import AutoStats, AutoStore
     from obscodec.choice import Choice, Trial
-    from obscodec.field import Field, RingStats
+    from obscodec.field import Field, fields_of
     from obscodec.frame_store import FrameStore
     from obscodec.narrow_store import NarrowStore
-    from obscodec.reading import Reading
     from obscodec.ring import RingBuffer
     from obscodec.stack_store import StackStore
     from obscodec.staging import Staging
@@ -55,12 +56,12 @@ _LAZY = {
     "Field": "obscodec.field",
     "FrameStore": "obscodec.frame_store",
     "NarrowStore": "obscodec.narrow_store",
-    "Reading": "obscodec.reading",
     "RingBuffer": "obscodec.ring",
-    "RingStats": "obscodec.field",
+    "RingStats": "obscodec.array_set",
     "StackStore": "obscodec.stack_store",
     "Staging": "obscodec.staging",
     "Trial": "obscodec.choice",
+    "fields_of": "obscodec.field",
 }
 
 __all__ = [
@@ -85,16 +86,19 @@ __all__ = [
     "HeapStats",
     "Layout",
     "LayoutError",
+    "Lent",
     "LevelError",
     "Levels",
     "MissingPackage",
     "Narrow",
     "NarrowStore",
     "ObscodecError",
+    "ReadAhead",
     "Reading",
     "RingBuffer",
     "RingStats",
     "Segments",
+    "Selected",
     "ShapeError",
     "SlotError",
     "SlotHeap",
@@ -111,6 +115,7 @@ __all__ = [
     "codec_from_config",
     "decode",
     "encode",
+    "fields_of",
     "find_narrow",
 ]
 

@@ -1,35 +1,59 @@
-"""ArraySet: the arrays of a buffer, those of one field in one store."""
+"""ArraySet: the arrays of a buffer, some of them in one store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
+import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike
-from obscodec.errors import FieldError, LayoutError
-from obscodec.field import Array, Field, RingStats
-from obscodec.frame_stack import FrameStack
-from obscodec.layout import Layout
+from obscodec.errors import LayoutError
+from obscodec.field import MIN_COMPRESSED_NBYTES, Array, Field
+from obscodec.lent import Lent
 from obscodec.staging import Staging
-from obscodec.store import StoreStats
+from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True)
+class RingStats:
+    """What a buffer holds, and how long its samples took.
+
+    Attributes:
+        fields: for each field what its store holds, or the bytes of its arrays if they are not compressed.
+        raw_bytes: what all steps would take uncompressed.
+        total_bytes: what they take, the ids of the compressed fields included.
+        n_samples: how many batches were given out.
+        sample_s: how many seconds that took.
+    """
+
+    fields: Mapping[str, StoreStats | int]
+    raw_bytes: int
+    total_bytes: int
+    n_samples: int
+    sample_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
+        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
+
+    def __str__(self) -> str:
+        return f"{self.raw_bytes} bytes in {self.total_bytes}, {self.ratio:.1f} times smaller"
 
 
 class ArraySet:
     """The arrays of a buffer, compressed field by field.
 
-    Arrays of one field, such as observations and next observations, share a store, and a frame that they have in common
-    is stored once.
+    Arrays of one field, such as observations and next observations, share a store, and so do fields of which one
+    ``shares`` the other's; a frame that they have in common is stored once.
 
     Args:
-        layouts: for each field the layout of one step of one environment.
-        codec: see :class:`Field`; for all fields, or a mapping with those of some fields.
-        frame_stack: see :class:`Field`; for all fields, or a mapping.
-        budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
+        fields: what a step of one environment has.
         threads: how many threads decode a batch, None for half of the usable processors.
 
     Attributes:
@@ -37,42 +61,26 @@ class ArraySet:
         stores: for each field its store, None if it is not compressed.
 
     Raises:
-        FieldError: a mapping names a field that is not there.
-        SpecError: a spec names no codec, or a budget is malformed.
+        SpecError: a spec names no codec.
         ShapeError: a field does not divide into such a frame stack.
         DTypeError: a dtype can't be stored.
 
     Example:
-        >>> layouts = {"image": Layout((84, 84), np.uint8), "vector": Layout((3,), np.float32)}
-        >>> arrays = ArraySet(layouts, codec={"image": "delta-rle"})
-        >>> obs = {name: arrays.zeros("obs", name, (1000, 2)) for name in layouts}
+        >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)})
+        >>> obs = {name: arrays.zeros("obs", name, (1000, 2)) for name in arrays.fields}
         >>> type(obs["image"]).__name__, type(obs["vector"]).__name__
         ('TensorArray', 'ndarray')
     """
 
-    def __init__(
-        self,
-        layouts: Mapping[str, Layout],
-        *,
-        codec: str | Mapping[str, str | None] | None = "auto",
-        frame_stack: FrameStack | Mapping[str, FrameStack | None] | None = None,
-        budget: str | Mapping[str, str | None] | None = None,
-        threads: int | None = None,
-    ) -> None:
-        for what, value in {"codec": codec, "frame_stack": frame_stack, "budget": budget}.items():
-            if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys())):
-                there = ", ".join(map(repr, layouts))
-                raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
-        self.fields: dict[str, Field] = {}
-        for name, layout in layouts.items():
-            spec = _of(codec, name, "auto")
-            limit = budget if isinstance(budget, Mapping) or spec == "auto" or len(layouts) == 1 else None
-            stack = _of(frame_stack, name, None)
-            self.fields[name] = Field(layout.shape, layout.dtype, spec, stack, _of(limit, name, None))
-        ones = {name: field.zeros(1, 1, threads) for name, field in self.fields.items()}
-        self.stores = {name: one.store if isinstance(one, TensorArray) else None for name, one in ones.items()}
+    def __init__(self, fields: Mapping[str, Field], threads: int | None = None) -> None:
+        self.fields = dict(fields)
+        own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
+        self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
+        large = {name for name, field in fields.items() if field.layout.nbytes >= MIN_COMPRESSED_NBYTES}
+        self._lends = {name for name in large if self.stores[name] is not None}
         self._stagings: dict[str, Staging] = {}
-        self._arrays: dict[tuple[str, str], TensorArray | None] = {}
+        self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
+        self._n_samples, self._sample_s = 0, 0.0
 
     def zeros(self, array: str, field: str, shape: tuple[int, ...], *, staged: bool = False) -> Array | TensorArray:
         """An array ``[*shape, *field_shape]``; takes no memory until it is written.
@@ -84,39 +92,52 @@ class ArraySet:
             staged: whether steps that are assigned may wait to be stored together; for ``[n_steps, n_envs]``.
         """
         former, store = self._arrays.pop((array, field), None), self.stores[field]
-        if former is not None:
+        if isinstance(former, TensorArray):
             former.store.release(former.ids.reshape(-1))
-        self._arrays[array, field] = None
+        made: Array | TensorArray
         if store is None:
-            return np.zeros((*shape, *self.fields[field].shape), self.fields[field].layout.dtype)
-        if staged and field not in self._stagings:
-            self._stagings[field] = Staging(store, shape[-1])
-        made = TensorArray.zeros(shape, store, self._stagings[field] if staged else None)
+            made = np.zeros((*shape, *self.fields[field].shape), self.fields[field].layout.dtype)
+        else:
+            if staged and field not in self._stagings:
+                self._stagings[field] = Staging(store, shape[-1])
+            made = TensorArray.zeros(shape, store, self._stagings[field] if staged else None)
         self._arrays[array, field] = made
         return made
 
-    def step(self, field: str, value: ArrayLike, n_envs: int) -> Array:
+    def step(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int, *, lend: bool = False) -> Array | Lent:
         """``value`` as a step of ``n_envs`` environments; see ``Field.step``.
+
+        Args:
+            field: the name of the field.
+            value: ``[n_envs, *shape]``.
+            n_envs: how many environments step together.
+            lend: whether whoever gets the step copies it before assigning it to one of these arrays. A large one is
+                :class:`Lent` then if the array is compressed, which copies it as well.
 
         Raises:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
         try:
-            return self.fields[field].step(value, n_envs)
+            row = self.fields[field].step(value, n_envs)
         except LayoutError as error:
-            raise type(error)(f"field {field!r}: {error}" if len(self.fields) > 1 else str(error)) from None
+            raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
+        return Lent(row) if lend and field in self._lends else row
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Count what runs in it as one sample."""
+        began = perf_counter()
+        yield
+        self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
 
     def stats(self, n_tensors: int) -> RingStats:
         """What the arrays hold, if ``n_tensors`` of the items of each were written."""
-        raw = dict.fromkeys(self.fields, 0)
+        plain = dict.fromkeys(self.fields, 0)
         for _, field in self._arrays:
-            raw[field] += n_tensors * self.fields[field].layout.nbytes
-        stored: dict[str, StoreStats] = {name: s.stats() for name, s in self.stores.items() if s is not None}
-        total = sum(stored[name].total_bytes if name in stored else raw[name] for name in raw)
-        total += sum(n_tensors * a.ids.itemsize for a in self._arrays.values() if a is not None)
-        return RingStats({**raw, **stored}, sum(raw.values()), total)
-
-
-def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
-    return value.get(name, default) if isinstance(value, Mapping) else value
+            plain[field] += n_tensors * self.fields[field].layout.nbytes
+        stored = {store: store.stats() for store in self.stores.values() if store is not None}
+        fields = {name: plain[name] if store is None else stored[store] for name, store in self.stores.items()}
+        total = sum(of for of in fields.values() if isinstance(of, int)) + sum(s.total_bytes for s in stored.values())
+        total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
+        return RingStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)

@@ -160,9 +160,9 @@ class AutoStore(Store):
             if self._store is None:
                 self._check_first(ids)
                 out[ids == NO_TENSOR] = 0
-                for target, i in zip(out, ids.tolist(), strict=True):
+                for at, i in enumerate(ids.tolist()):
                     if i != NO_TENSOR:
-                        target[...] = self._first[i - _FIRST_ID]
+                        out[at] = self._first[i - _FIRST_ID]
                 return
         self._store.read_into(self._inner(ids), out)
 

@@ -1,29 +1,28 @@
-"""Field: what one step of one environment has under one name, and the array that keeps it."""
+"""Field: what one step of one environment has under one name, and how it is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike, as_array, as_dtype
 from obscodec.auto_store import AutoStore
-from obscodec.batch_memory import BATCH_MEMORY
 from obscodec.choice import parse_budget
 from obscodec.dlpack import SupportsDLPack
 from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
-from obscodec.segments import Ints
-from obscodec.store import Store, StoreStats
-from obscodec.tensor_array import TensorArray
+from obscodec.store import Store
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ class Field:
         """The layout of one step of one environment."""
         return Layout(self.shape, self.dtype)
 
-    def zeros(self, n_steps: int, n_envs: int, threads: int | None = None) -> Array | TensorArray:
-        """An array ``[n_steps, n_envs, *shape]``, compressed if there is a codec.
+    def new_store(self, threads: int | None = None) -> Store | None:
+        """A store for its tensors, None if they are not compressed.
 
         Raises:
             SpecError: the spec names no codec, or the budget is malformed.
@@ -82,8 +81,8 @@ class Field:
         layout = self.layout
         small = self.codec == "auto" and layout.nbytes < MIN_COMPRESSED_NBYTES
         if self.codec is None or small or layout.nbytes == 0:
-            return np.zeros((n_steps, n_envs, *layout.shape), layout.dtype)
-        store = AutoStore(
+            return None
+        return AutoStore(
             layout,
             codec=self.codec,
             frame_stack=self.frame_stack,
@@ -91,10 +90,11 @@ class Field:
             max_bytes=self.max_bytes,
             threads=threads,
         )
-        return TensorArray.zeros((n_steps, n_envs), store)
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
-        """``value`` as ``[n_envs, *shape]`` of the dtype; the leading axis may be missing if there is one environment.
+        """``value`` as ``[n_envs, *shape]`` of the dtype.
+
+        The leading axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
 
         Raises:
             ShapeError: it has another shape.
@@ -108,48 +108,50 @@ class Field:
             array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
         if n_envs == 1 and array.shape == layout.shape:
             array = array[None]
+        if layout.shape == (1,) and array.ndim < 2 and array.size == n_envs:
+            array = array.reshape(n_envs, 1)
         if array.shape != (n_envs, *layout.shape):
             raise ShapeError(f"expected shape {(n_envs, *layout.shape)}, got {array.shape}")
         return as_dtype(array, layout.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class RingStats:
-    """What a ring buffer holds.
+def fields_of(
+    layouts: Mapping[str, Layout],
+    *,
+    codec: str | Mapping[str, str | None] | None = "auto",
+    frame_stack: FrameStack | Mapping[str, FrameStack | None] | None = None,
+    budget: str | Mapping[str, str | None] | None = None,
+) -> dict[str, Field]:
+    """A field for each layout.
 
-    Attributes:
-        fields: for each field the bytes of its steps, or what its store holds.
-        raw_bytes: what all steps would take uncompressed and without stacks.
-        total_bytes: what they take, the ids of the compressed fields included.
+    Args:
+        layouts: of one step of one environment, by the name of the field.
+        codec: see :class:`Field`; for all fields, or a mapping with those of some fields.
+        frame_stack: see :class:`Field`; for all fields, or a mapping.
+        budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
+
+    Raises:
+        FieldError: a mapping names a field that is not there.
+        SpecError: a budget is malformed, or is for a codec that is given.
+        DTypeError: a dtype can't be stored.
+
+    Example:
+        >>> layouts = {"image": Layout((84, 84), np.uint8), "vector": Layout((3,), np.float32)}
+        >>> fields = fields_of(layouts, codec={"image": "delta-rle"})
+        >>> fields["image"].codec, fields["vector"].codec
+        ('delta-rle', 'auto')
     """
-
-    fields: Mapping[str, StoreStats | int]
-    raw_bytes: int
-    total_bytes: int
-
-    @property
-    def ratio(self) -> float:
-        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
-        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
-
-
-def choose(array: Array | TensorArray, at: Ints, envs: Ints, keep: npt.NDArray[np.bool_] | None = None) -> Array:
-    """The items at ``array[at, envs]``, zeros where ``keep`` is false; of a compressed array their ids."""
-    chosen = np.asarray((array if isinstance(array, np.ndarray) else array.ids)[at, envs])
-    if keep is not None:
-        chosen[~keep] = 0  # the id of the zero tensor, too
-    return chosen
+    for what, value in {"codec": codec, "frame_stack": frame_stack, "budget": budget}.items():
+        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys())):
+            there = ", ".join(map(repr, layouts))
+            raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
+    fields = {}
+    for name, layout in layouts.items():
+        spec = _of(codec, name, "auto")
+        limit = budget if isinstance(budget, Mapping) or spec == "auto" or len(layouts) == 1 else None
+        fields[name] = Field(layout.shape, layout.dtype, spec, _of(frame_stack, name, None), _of(limit, name, None))
+    return fields
 
 
-def read_together(store: Store, ids: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors with the ids of several fields, in one call to their store: frames that they share are decoded once.
-
-    The arrays lie one behind the other in memory that is used again when all of them are gone.
-    """
-    flat = np.concatenate([i.reshape(-1) for i in ids.values()])
-    tensors = store.read(flat, BATCH_MEMORY.array(len(flat), store.layout))
-    ends = np.cumsum([i.size for i in ids.values()])
-    return {
-        name: part.reshape(*i.shape, *store.layout.shape)
-        for (name, i), part in zip(ids.items(), np.split(tensors, ends[:-1]), strict=True)
-    }
+def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
+    return value.get(name, default) if isinstance(value, Mapping) else value

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.array_set import ArraySet, RingStats
 from obscodec.arrays import ArrayLike
-from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError, SlotError
-from obscodec.field import Array, Field, RingStats, choose, read_together
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
+from obscodec.field import Array, Field
 from obscodec.indexing import Index
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
+from obscodec.reading import Reading
 from obscodec.segments import Ints
-from obscodec.store import Store, StoreStats
+from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
 T = TypeVar("T")
@@ -69,7 +72,8 @@ class RingBuffer:
         self.stack = dict(stack or {})
         self.episode_end = episode_end
         self._check_arguments()
-        self._arrays = self._new_arrays(threads)
+        self._set = ArraySet(self.fields, threads)
+        self._arrays = {name: self._set.zeros(name, name, (capacity, n_envs)) for name in self.fields}
         self._n_appended = 0
 
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -122,8 +126,9 @@ class RingBuffer:
         if not len(self):
             raise SlotError("the buffer is empty: append a step before you sample")
         rng = np.random.default_rng(rng)
-        arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
-        return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+        with self._set.sampling():
+            arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
+            return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
 
     def __getitem__(self, index: Index) -> dict[str, Array]:
         """For each field what ``index`` selects of ``[len(self), n_envs, *shape]``; time 0 is the oldest step.
@@ -142,21 +147,8 @@ class RingBuffer:
         return min(self._n_appended, self.capacity)
 
     def stats(self) -> RingStats:
-        """What the buffer holds now."""
-        stats: dict[str, StoreStats | int] = {}
-        raw_bytes = total_bytes = 0
-        for name, array in self._arrays.items():
-            plain_bytes = len(self) * self.n_envs * self.fields[name].layout.nbytes
-            raw_bytes += plain_bytes
-            if isinstance(array, TensorArray):
-                stats[name] = store = array.store.stats()
-                total_bytes += array.ids[: len(self)].nbytes
-                if self.fields[name].shares is None:
-                    total_bytes += store.total_bytes
-            else:
-                stats[name] = plain_bytes
-                total_bytes += plain_bytes
-        return RingStats(stats, raw_bytes, total_bytes)
+        """What the buffer holds now, and how long its samples took."""
+        return self._set.stats(len(self) * self.n_envs)
 
     def __repr__(self) -> str:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
@@ -185,17 +177,22 @@ class RingBuffer:
 
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
         """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
-        chosen = {}
-        for name in self._arrays:
+        inside = {name: self._inside_episode(steps, envs, n) for name, n in self.stack.items()}
+        arrays: dict[str, Array] = Reading(partial(self._choose, steps, envs, inside)).result()
+        return arrays
+
+    def _choose(self, steps: Ints, envs: Ints, inside: Mapping[str, npt.NDArray[np.bool_]]) -> dict[str, Array]:
+        chosen: dict[str, Array] = {}
+        for name, array in self._arrays.items():
+            items = array.ids if isinstance(array, TensorArray) else array
             if name in self.stack:
                 n = self.stack[name]
                 window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
-                keep = self._inside_episode(steps, envs, n)
-                chosen[name] = choose(self._arrays[name], self._positions(window), envs[..., None], keep)
+                picked = np.asarray(items[self._positions(window), envs[..., None]])
+                picked[~inside[name]] = 0  # the id of the zero tensor, too
             else:
-                chosen[name] = choose(self._arrays[name], self._positions(steps), envs)
-        for store, names in self._by_store().items():
-            chosen |= read_together(store, {name: chosen[name] for name in names})
+                picked = np.asarray(items[self._positions(steps), envs])
+            chosen[name] = TensorArray(picked, array.store)[...] if isinstance(array, TensorArray) else picked
         return chosen
 
     def _by_store(self) -> dict[Store, list[str]]:
@@ -211,23 +208,13 @@ class RingBuffer:
         assert isinstance(array, TensorArray)
         return array
 
-    def _new_arrays(self, threads: int | None) -> dict[str, Array | TensorArray]:
-        arrays: dict[str, Array | TensorArray] = {}
-        for name, field in self.fields.items():
-            arrays[name] = field.zeros(self.capacity, self.n_envs, threads)
-        for name, field in self.fields.items():
-            shared = arrays[field.shares] if field.shares else None
-            if isinstance(shared, TensorArray):
-                arrays[name] = TensorArray.zeros((self.capacity, self.n_envs), shared.store)
-        return arrays
-
     def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
         """``bool[..., n]``: which of the ``n`` steps up to each are stored, and of its episode."""
         ends = self._arrays[self.episode_end or ""]
         inside = np.ones((*steps.shape, n), np.bool_)
         for back in range(1, n):
             before = np.maximum(steps - back, 0)
-            ended = choose(ends, self._positions(before), envs).astype(np.bool_)
+            ended = ends[self._positions(before), envs].astype(np.bool_)
             inside[..., n - 1 - back] = inside[..., n - back] & (steps >= back) & ~ended
         return inside
 
@@ -239,13 +226,7 @@ class RingBuffer:
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():
             raise FieldError(f"a step has the fields {_listed(self.fields)}, got {_listed(values)}")
-        steps = {}
-        for name, value in values.items():
-            try:
-                steps[name] = self.fields[name].step(value, self.n_envs)
-            except LayoutError as error:
-                raise type(error)(f"field {name!r}: {error}") from None
-        return steps
+        return {name: np.asarray(self._set.step(name, value, self.n_envs)) for name, value in values.items()}
 
     def _check_arguments(self) -> None:
         stacks = {f"stack of {name!r}": n for name, n in self.stack.items()}

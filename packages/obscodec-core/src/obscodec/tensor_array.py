@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,14 @@ from obscodec.errors import DTypeError, ShapeError
 from obscodec.indexing import Index, Part, split_index, winners
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
+from obscodec.reading import open_reading
 from obscodec.segments import Ints
 from obscodec.store import Store, check_ids
 
 if TYPE_CHECKING:
     from obscodec.staging import Staging
+
+MAX_DECODED_NBYTES = 1 << 26  # of np.asarray(array): a rollout of 8 environments and 256 steps of Atari fits
 
 
 class TensorArray:
@@ -24,7 +27,8 @@ class TensorArray:
 
     Reading decodes what the index selects, into a new numpy array. Assigning encodes. ``reshape``, ``swapaxes`` and
     ``transpose`` of the axes before the items rearrange integers only, and give views that write through. Items that
-    were never assigned are zeros, as in ``numpy.zeros``.
+    were never assigned are zeros, as in ``numpy.zeros``. ``numpy.asarray`` decodes all of a small array, up to 64 MiB;
+    a larger one is refused, so that nobody does that by accident.
 
     Args:
         ids: an integer array of ids in ``store``; this array owns one reference for each that is not 0.
@@ -95,6 +99,11 @@ class TensorArray:
         """What the ndarray that this stands for would take; see ``store.stats()`` for what is really taken."""
         return self._ids.size * self.layout.nbytes
 
+    @property
+    def id_nbytes(self) -> int:
+        """What each item takes beside its share of the store."""
+        return self._ids.itemsize
+
     def reshape(self, *shape: int | tuple[int, ...]) -> TensorArray:
         """A view with another shape; the axes of the items stay as they are.
 
@@ -142,6 +151,8 @@ class TensorArray:
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         ids = np.asarray(self.ids[leading])
+        if not of_items and (reading := open_reading()) is not None:
+            return cast("npt.NDArray[np.generic]", reading.select(self.store, ids))
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:
             return tensors
@@ -169,10 +180,15 @@ class TensorArray:
             self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
-        raise TypeError(
-            f"a TensorArray of {self.nbytes} bytes is not decoded as a whole by accident: index it, as in array[:100], "
-            "or array[:] for all"
-        )
+        if self.nbytes > MAX_DECODED_NBYTES:
+            raise TypeError(
+                f"a TensorArray of {self.nbytes} bytes is not decoded as a whole by accident, only up to "
+                f"{MAX_DECODED_NBYTES}: index it, as in array[:100], or array[:] for all"
+            )
+        if copy is False:
+            raise ValueError("a TensorArray can't be read without a copy: it is decoded")
+        decoded = self.store.read(self.ids.reshape(-1)).reshape(self.shape)
+        return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def __getstate__(self) -> dict[str, object]:
         return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import obscodec
 import torch as th
-from gymnasium import spaces
-from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, DictRolloutBuffer
+from stable_baselines3.common import buffers
+from stable_baselines3.common.buffers import BaseBuffer
 
-from obscodec_sb3.lent import Lent
 from obscodec_sb3.migration import refuse_former
 
-Names = str | None | Mapping[str, str | None]  # for all keys of a dictionary space, or those of some
-Stacks = obscodec.FrameStack | None | Mapping[str, obscodec.FrameStack | None]
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
-
-
-@dataclass(frozen=True, slots=True)
-class BufferStats(obscodec.RingStats):
-    """What a buffer holds, and how long its samples took.
-
-    Attributes:
-        fields: for each key of a dictionary space, ``""`` if it is none, what its store holds; the bytes of its arrays
-            if they are not compressed. Observations and next observations are in one store.
-        raw_bytes: what the observations would take uncompressed.
-        total_bytes: what they take, the ids included.
-        n_samples: how many batches were given out.
-        sample_s: how many seconds that took.
-    """
-
-    n_samples: int
-    sample_s: float
+_COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
 
 
 class CompressedBuffer(BaseBuffer):
@@ -49,19 +29,14 @@ class CompressedBuffer(BaseBuffer):
     """
 
     _is_hollow = False
-    _lends = False  # whether all methods named add take arrays that are Lent
-    _made: ClassVar[bool] = False  # by compressed(), so that pickle can't find the class by its name
+    _prefetch = False  # whether batches are readings until they are given out
     _staged: ClassVar[bool]  # whether steps may wait to be stored together
-    _stock: ClassVar[type[BaseBuffer]]
+    _arrays: obscodec.ArraySet = None  # type: ignore[assignment]  # until there are some
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if len(cls.__bases__) > 1:  # one of ours before one of SB3
-            cls._stock = stock = cls.__bases__[1]
-            cls._made = "_made" in vars(cls)
-            COMPRESSED.setdefault(stock, cls)
-            adds = [vars(base)["add"] for base in stock.__mro__ if "add" in vars(base)]
-            cls._lends = all(add.__module__.startswith(("stable_baselines3.", "sb3_contrib.")) for add in adds)
+            COMPRESSED.setdefault(cls.__bases__[1], cls)
 
     def __init__(
         self,
@@ -69,82 +44,75 @@ class CompressedBuffer(BaseBuffer):
         codec: Any = "auto",
         frame_stack: Any = None,
         budget: Any = None,
-        threads: Any = None,
-        **kw: Any,
+        threads: int | None = None,
+        **kwargs: Any,
     ) -> None:
-        refuse_former(kw)
-        self._options = {"codec": codec, "frame_stack": frame_stack, "budget": budget, "threads": threads}
-        self._n_samples, self._sample_s = 0, 0.0
+        refuse_former(kwargs)
+        self._options, self._threads = {"codec": codec, "frame_stack": frame_stack, "budget": budget}, threads
+        self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
+        stock: Any = super()
+        # the methods in this file hand what they read of observations on to to_torch, and look at it nowhere
+        self._hands_on = stock._get_samples.__module__ == buffers.__name__
         with self._hollow():
-            super().__init__(*args, **kw)
-        self._fitting = {
-            key: ((self.n_envs, *field.shape), field.layout.dtype, self._lends and self._set.stores[key] is not None)
-            for key, field in self._set.fields.items()
-            if not isinstance(self._spaces[key], spaces.Discrete)
-        }
-
-    if not TYPE_CHECKING:  # it is an attribute in BaseBuffer
-
-        @property
-        def obs_shape(self):
-            """The shape of an observation, of each key if it is a dictionary."""
-            shape, hollow = vars(self)["obs_shape"], (0,) * self._is_hollow
-            return {key: hollow + s for key, s in shape.items()} if isinstance(shape, dict) else hollow + shape
-
-        @obs_shape.setter
-        def obs_shape(self, shape):
-            self._set_layouts(shape)
-            vars(self)["obs_shape"] = shape
+            super().__init__(*args, **kwargs)
 
     @property
-    def observation_store(self) -> obscodec.Store | None:
-        """Where the observations are, None if they are not compressed or a dictionary."""
-        return self._set.stores.get("")
+    def obs_shape(self) -> Any:
+        """The shape of an observation, of each key if it is a dictionary."""
+        return _each(lambda _, shape: (0,) * self._is_hollow + shape, self._obs_shape)
+
+    @obs_shape.setter
+    def obs_shape(self, shape: Any) -> None:
+        if isinstance(shape, dict) and not isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer)):
+            name = type(self).__name__
+            what = f"{name} takes observations that are one array, got a dictionary space"
+            raise obscodec.DTypeError(f"{what}: use {name.replace('Compressed', 'CompressedDict')}")
+        self._obs_shape = shape
+
+    @property
+    def observation_store(self) -> Any:
+        """Where the observations are, None if they are not compressed; of each key if they are a dictionary."""
+        return _each(lambda key, _: self._arrays.stores[key], self.obs_shape)
 
     def reset(self) -> None:
         """Forget all steps."""
         with self._hollow():
             super().reset()
 
-    def to_torch(self, array: np.ndarray, copy: bool = True) -> th.Tensor:
+    def to_torch(self, array: Any, copy: bool = True) -> Any:
         """``array`` on the device of the buffer; a GPU copies it from pinned memory, and nobody waits for that."""
+        if isinstance(array, obscodec.Selected):
+            return array  # until all of the batch is decoded
         if self.device.type != "cuda":
             return super().to_torch(array, copy)
         return th.as_tensor(array).pin_memory().to(self.device, non_blocking=True)
 
-    def stats(self) -> BufferStats:
-        """What the buffer holds now, and how long its samples took."""
-        held = self._set.stats(self.size() * self.n_envs)
-        return BufferStats(held.fields, held.raw_bytes, held.total_bytes, self._n_samples, self._sample_s)
+    def stats(self) -> obscodec.RingStats:
+        """What the buffer holds now, and how long its samples took; the field of a plain observation is ``""``."""
+        return self._arrays.stats(self.size() * self.n_envs)
 
     def __repr__(self) -> str:
-        held, name = self.stats(), type(self).__name__
-        of_bytes = f"{held.raw_bytes} bytes of observations in {held.total_bytes}, {held.ratio:.1f} times smaller"
-        return f"{name}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {of_bytes})"
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        if not self._made:
-            return super().__reduce_ex__(protocol)
-        return _empty, (self._stock,), self.__getstate__()
+        return f"{type(self).__name__}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {self.stats()})"
 
     def _step(self, obs: Any) -> Any:
-        """Observations of one step as SB3's ``add`` takes them, checked; see ``Field.step``."""
-        fields = self._set.fields
-        return self._row("", obs) if "" in fields else {key: self._row(key, obs[key]) for key in fields}
+        """Observations of one step as SB3's ``add`` takes them, checked."""
+        step = partial(self._arrays.step, n_envs=self.n_envs, lend=self._lends)
+        return _each(lambda key, _: step(key, obs[key] if key else obs), self.obs_shape)
 
-    def _row(self, key: str, obs: Any) -> Any:
-        if key not in self._fitting:  # SB3 reshapes what is discrete
-            return self._set.step(key, np.reshape(obs, (self.n_envs, *self._set.fields[key].shape)), self.n_envs)
-        shape, dtype, lends = self._fitting[key]
-        fits = type(obs) is np.ndarray and obs.shape == shape and obs.dtype == dtype
-        row = obs if fits else self._set.step(key, obs, self.n_envs)
-        return Lent(row) if lends else row
+    def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """SB3's; observations and next ones, which have frames in common, are decoded together if that can wait."""
+        stock: Any = super()
+        get = partial(stock._get_samples, *args, **kwargs)
+        if not self._hands_on or kwargs.get("env") is not None:
+            return get()
+        reading = obscodec.Reading(get, self._batch_array, partial(self.to_torch, copy=False))
+        return reading if self._prefetch else reading.result()
 
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        began = perf_counter()
-        yield
-        self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
+    def _batch_array(self, n: int, layout: obscodec.Layout) -> np.ndarray:
+        """``[n, *shape]`` to decode into: for a GPU memory that torch has pinned, else that of all buffers."""
+        if self.device.type != "cuda":
+            return obscodec.BATCH_MEMORY.array(n, layout)
+        return layout.tensors(th.empty((n, layout.nbytes), dtype=th.uint8, pin_memory=True).numpy())
 
     @contextmanager
     def _hollow(self) -> Iterator[None]:
@@ -152,38 +120,22 @@ class CompressedBuffer(BaseBuffer):
         before, self._is_hollow = self._is_hollow, True
         try:
             yield
+            hollow = self.obs_shape
         finally:
             self._is_hollow = before
         for name, value in list(vars(self).items()):
-            arrays = value if isinstance(value, dict) else {"": value}
-            if arrays and all(self._is_of_observations(key, array) for key, array in arrays.items()):
-                made = {key: self._set.zeros(name, key, a.shape[:2], staged=self._staged) for key, a in arrays.items()}
-                vars(self)[name] = made if isinstance(value, dict) else made[""]
+            if _each(lambda _, array: isinstance(array, np.ndarray) and array.shape[2:], value) == hollow:
+                if self._arrays is None:
+                    of_keys = value if isinstance(value, dict) else {"": value}
+                    layouts = {key: obscodec.Layout(array.shape[3:], array.dtype) for key, array in of_keys.items()}
+                    self._arrays = obscodec.ArraySet(obscodec.fields_of(layouts, **self._options), self._threads)
+                vars(self)[name] = _each(partial(self._zeros, name), value)
 
-    def _is_of_observations(self, key: str, array: Any) -> bool:
-        return (
-            isinstance(array, np.ndarray)
-            and key in self._spaces
-            and array.shape[2:] == (0, *self._set.fields[key].shape)
-        )
-
-    def _set_layouts(self, shape: Any) -> None:
-        is_dict, space = isinstance(shape, dict), self.observation_space
-        if is_dict and not isinstance(self, (DictReplayBuffer, DictRolloutBuffer)):
-            name = type(self).__name__
-            raise obscodec.DTypeError(
-                f"{name} takes observations that are one array, got a dictionary space: use "
-                f"{name.replace('Compressed', 'CompressedDict')}"
-            )
-        self._spaces = dict(space.spaces) if isinstance(space, spaces.Dict) else {"": space}
-        shapes = shape if is_dict else {"": shape}
-        layouts = {key: obscodec.Layout(shapes[key], of_key.dtype or object) for key, of_key in self._spaces.items()}
-        self._set = obscodec.ArraySet(layouts, **self._options)
+    def _zeros(self, name: str, key: str, hollow: np.ndarray) -> Any:
+        """A compressed array in the place of one without observations."""
+        return self._arrays.zeros(name, key, hollow.shape[:2], staged=self._staged)
 
 
-def _empty(stock: type[BaseBuffer]) -> CompressedBuffer:
-    """A compressed buffer that waits for its state."""
-    from obscodec_sb3.compressed import compressed
-
-    buffer_class = compressed(stock)
-    return buffer_class.__new__(buffer_class)
+def _each(function: Callable[[str, Any], Any], of: Any) -> Any:
+    """``function`` of each key and value of a dictionary, or of ``""`` and what is none."""
+    return {key: function(key, value) for key, value in of.items()} if isinstance(of, dict) else function("", of)

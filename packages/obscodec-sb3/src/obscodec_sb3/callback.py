@@ -1,7 +1,5 @@
 """CompressionCallback: what the buffer holds, in the log of a training."""
 
-from __future__ import annotations
-
 from stable_baselines3.common.callbacks import BaseCallback
 
 from obscodec_sb3.base import CompressedBuffer
@@ -29,24 +27,18 @@ class CompressionCallback(BaseCallback):
         self._every = every
         self._n_samples, self._sample_s = 0, 0.0
 
-    def _buffer(self) -> CompressedBuffer:
-        for name in ("replay_buffer", "rollout_buffer"):
-            if isinstance(buffer := getattr(self.model, name, None), CompressedBuffer):
-                return buffer
-        raise TypeError("the algorithm has no compressed buffer: give it one, such as CompressedReplayBuffer")
-
     def _on_training_start(self) -> None:
-        self._buffer()
+        buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)
+        if not isinstance(buffer, CompressedBuffer):
+            raise TypeError("the algorithm has no compressed buffer: give it one, such as CompressedReplayBuffer")
+        self._buffer = buffer
 
     def _on_step(self) -> bool:
         if self.n_calls % self._every == 0:
-            self._record()
+            stats = self._buffer.stats()
+            self.logger.record("buffer/ratio", stats.ratio)
+            self.logger.record("buffer/bytes", stats.total_bytes)
+            if n := stats.n_samples - self._n_samples:
+                self.logger.record("buffer/sample_ms", 1000 * (stats.sample_s - self._sample_s) / n)
+            self._n_samples, self._sample_s = stats.n_samples, stats.sample_s
         return True
-
-    def _record(self) -> None:
-        stats = self._buffer().stats()
-        self.logger.record("buffer/ratio", stats.ratio)
-        self.logger.record("buffer/bytes", stats.total_bytes)
-        if n := stats.n_samples - self._n_samples:
-            self.logger.record("buffer/sample_ms", 1000 * (stats.sample_s - self._sample_s) / n)
-        self._n_samples, self._sample_s = stats.n_samples, stats.sample_s

@@ -1,6 +1,6 @@
 """The compressed form of any buffer of Stable-Baselines3."""
 
-from __future__ import annotations
+from typing import Any
 
 from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer, RolloutBuffer
 
@@ -37,6 +37,18 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
         if not issubclass(buffer_class, (ReplayBuffer, RolloutBuffer)):
             raise TypeError(f"compressed() takes a subclass of ReplayBuffer or RolloutBuffer, got {buffer_class!r}")
         ours = CompressedReplayBuffer if issubclass(buffer_class, ReplayBuffer) else CompressedRolloutBuffer
-        members = {"__doc__": f"``{buffer_class.__name__}`` with compressed observations.", "__module__": __package__}
-        type(f"Compressed{buffer_class.__name__}", (ours, buffer_class), members | {"_made": True})
+
+        def reduce(self: CompressedBuffer, protocol: Any) -> Any:
+            if type(self) is made:  # pickle can't find it by its name
+                return _empty, (buffer_class,), self.__getstate__()
+            return object.__reduce_ex__(self, protocol)
+
+        about = f"``{buffer_class.__name__}`` with compressed observations."
+        members = {"__doc__": about, "__module__": __package__, "__reduce_ex__": reduce}
+        made = type(f"Compressed{buffer_class.__name__}", (ours, buffer_class), members)
     return COMPRESSED[buffer_class]
+
+
+def _empty(buffer_class: type[BaseBuffer]) -> CompressedBuffer:
+    """A compressed buffer that waits for its state."""
+    return object.__new__(compressed(buffer_class))

@@ -1,7 +1,5 @@
 """The arguments of ``sb3-extra-buffers`` 0.5, and what stands for them here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 _FORMER = {

@@ -1,19 +1,18 @@
-"""CompressedReplayBuffer, and what the other compressed replay buffers have of it."""
-
-from __future__ import annotations
+"""The compressed replay buffers."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 import numpy as np
 import obscodec
-from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+from stable_baselines3.common import buffers
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.her import HerReplayBuffer
 
 from obscodec_sb3.base import CompressedBuffer
-from obscodec_sb3.drawn import Drawn
 
-_SMALL_ARRAYS = ("actions", "rewards", "dones", "timeouts")
 _OPTIMIZE = "optimize_memory_usage"
 
 
@@ -30,7 +29,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         device: where samples are put.
         n_envs: how many environments there are.
         optimize_memory_usage: goes with everything. Both observations share their frames anyway, so both are kept, and
-            the next one is always what the environment gave. Steps are drawn as SB3 draws them.
+            the next one is always what the environment gave. Steps are drawn as SB3 draws them then: never the oldest.
         handle_timeout_termination: tell truncated episodes from terminated ones, as in ``ReplayBuffer``.
         codec: the spec of the codec, such as ``"zstd:3"``; ``"auto"`` to find the best one on the first observations,
             if they have 1 KiB or more; None to keep them uncompressed.
@@ -38,12 +37,14 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         threads: how many threads decode a batch, None for half of the usable processors.
         prefetch: draw and decode the next batch while the learner works on this one. Then a batch does not hold what
-            was added since the one before it was given out.
+            was added since the one before it was given out. A batch that ``VecNormalize`` normalizes is drawn when it
+            is asked for, by the statistics of that moment.
 
     Raises:
         SpecError: ``codec`` names no codec, or ``budget`` is malformed.
         ShapeError: observations don't divide into such a frame stack.
         DTypeError: the observation space is a dictionary.
+        ValueError: ``prefetch`` for a class that samples in its own way, such as ``HerReplayBuffer``.
 
     Example:
         >>> from stable_baselines3 import DQN
@@ -53,18 +54,14 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _staged = True
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
-        stock, self._prefetch, given = self._stock, prefetch, list(args)
-        self._ahead: dict[int, Drawn] = {}  # by the size of the batch
-        self._reads_together = stock._get_samples in (ReplayBuffer._get_samples, DictReplayBuffer._get_samples)
-        if prefetch and not (self._reads_together and stock.sample in (ReplayBuffer.sample, DictReplayBuffer.sample)):
-            raise ValueError(f"prefetch needs SB3's own sample, {stock.__name__} has another one: leave prefetch out")
-        optimized = kwargs.pop(_OPTIMIZE, False)
-        at = _place(stock, _OPTIMIZE)
-        if at < len(given):
-            optimized, given[at] = given[at], False
-        super().__init__(*given, **kwargs)
-        self._row_shapes = {name: getattr(self, name).shape[1:] for name in _SMALL_ARRAYS}
-        self._leaves_oldest_out = optimized and self._reads_together and stock.sample is ReplayBuffer.sample
+        at = _place(type(self), _OPTIMIZE)
+        optimized = args[at] if at < len(args) else kwargs.pop(_OPTIMIZE, False)
+        super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
+        stock: Any = super()
+        self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
+        self._prefetch, self._ahead = prefetch, obscodec.ReadAhead()
+        if prefetch and not (self._hands_on and stock.sample.__module__ == buffers.__name__):
+            raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
@@ -74,12 +71,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
         """
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
-        action = self._checked("actions", np.asarray(action).reshape((self.n_envs, self.action_dim)))
-        reward, done = self._checked("rewards", reward), self._checked("dones", done)
-        if self.handle_timeout_termination:
-            self._checked("timeouts", [info.get("TimeLimit.truncated", False) for info in infos])
-        for drawn in self._ahead.values():
-            drawn.reading.wait()  # what it reads may be overwritten now
+        action = np.asarray(action).reshape((self.n_envs, self.action_dim))
+        timeouts = [info.get("TimeLimit.truncated", False) for info in infos] if self.handle_timeout_termination else 0
+        for name, row in (("rewards", reward), ("dones", done), ("timeouts", timeouts)):
+            if np.shape(row) not in (shape := getattr(self, name).shape[1:], ()):
+                raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {np.shape(row)}")
+        self._ahead.wait()  # what it reads may be overwritten now
         super().add(self._step(obs), self._step(next_obs), action, reward, done, infos)
 
     def reset(self) -> None:
@@ -89,46 +86,59 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out."""
-        with self._measured():
-            if self._prefetch:
-                samples = (self._ahead.pop(batch_size, None) or self._draw(batch_size)).samples(env)
-                self._ahead[batch_size] = self._draw(batch_size)
-                self._ahead[batch_size].reading.start()
-                return samples
-            if self._leaves_oldest_out:
-                return self._get_samples(self._steps(batch_size), env)
-            return super().sample(batch_size, env)
+        with self._arrays.sampling():
+            if not self._prefetch or env is not None:
+                return self._draw(batch_size, env)
+            return self._ahead.next(batch_size, partial(self._draw, batch_size)).result()
 
-    def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
-        """SB3's, with both observations read in one call: their frames are mostly the same, and decoded once."""
-        return Drawn(self, batch_inds).samples(env) if self._reads_together else super()._get_samples(batch_inds, env)
+    def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage
+            steps = (np.random.randint(1, self.buffer_size, size=batch_size) + self.pos) % self.buffer_size
+            return self._get_samples(steps, env=env)
+        return super().sample(batch_size, env=env)
 
-    def _draw(self, batch_size: int) -> Drawn:
-        return Drawn(self, self._steps(batch_size))
 
-    def _steps(self, n: int) -> np.ndarray:
-        """The steps that SB3 draws; it never draws the oldest one when it optimizes its memory usage."""
-        if self._leaves_oldest_out and self.full and self.buffer_size > 1:
-            return (np.random.randint(1, self.buffer_size, size=n) + self.pos) % self.buffer_size
-        return np.random.randint(0, self.size(), size=n)
+class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):
+    """``DictReplayBuffer`` with compressed observations; see :class:`CompressedReplayBuffer`.
 
-    def _checked(self, name: str, value: Any) -> np.ndarray:
-        shape = self._row_shapes[name]
-        if type(value) is np.ndarray and value.shape == shape:
-            return value
-        array = np.asarray(value)
-        if array.shape not in (shape, ()):
-            raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {array.shape}")
-        return array
+    ``codec``, ``frame_stack`` and ``budget`` are for all keys, or a dictionary with those of some; the others have the
+    defaults. A key that is not in the space raises ``FieldError``.
 
-    def __getstate__(self) -> Any:
-        return super().__getstate__() | {"_ahead": {}}  # type: ignore[operator]
+    Example:
+        >>> import numpy as np
+        >>> from gymnasium import spaces
+        >>> space = spaces.Dict(image=spaces.Box(0, 255, (4, 84, 84), np.uint8), vector=spaces.Box(-1, 1, (3,)))
+        >>> codecs = {"image": "delta-rle", "vector": None}
+        >>> buffer = CompressedDictReplayBuffer(1_000_000, space, spaces.Discrete(2), codec=codecs)
+        >>> buffer.observations["image"].shape
+        (1000000, 1, 4, 84, 84)
+    """
+
+
+class CompressedNStepReplayBuffer(CompressedReplayBuffer, NStepReplayBuffer):
+    """``NStepReplayBuffer`` with compressed observations; see :class:`CompressedReplayBuffer`.
+
+    Example:
+        >>> import numpy as np
+        >>> from gymnasium import spaces
+        >>> space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+        >>> buffer = CompressedNStepReplayBuffer(1_000_000, space, spaces.Discrete(2), n_steps=5, gamma=0.9)
+        >>> buffer.n_steps
+        5
+    """
+
+
+class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
+    """``HerReplayBuffer`` with compressed observations, without ``prefetch``; see :class:`CompressedDictReplayBuffer`.
+
+    Example:
+        >>> from stable_baselines3 import SAC
+        >>> env = "a goal environment"
+        >>> model = SAC("MultiInputPolicy", env, replay_buffer_class=CompressedHerReplayBuffer)  # doctest: +SKIP
+    """
 
 
 def _place(buffer_class: type, name: str) -> int:
     """Where a constructor takes ``name`` among the positional arguments, which it may hand on to that of a base."""
-    for base in buffer_class.__mro__:
-        names = list(inspect.signature(vars(base).get("__init__", object)).parameters)
-        if name in names:
-            return names.index(name) - 1
-    raise TypeError(f"no constructor of {buffer_class.__name__} takes {name}")
+    parameters = (list(inspect.signature(base).parameters) for base in buffer_class.__mro__)
+    return next(names.index(name) for names in parameters if name in names)

@@ -1,11 +1,9 @@
-"""CompressedRolloutBuffer, and what the other compressed rollout buffers have of it."""
-
-from __future__ import annotations
+"""The compressed rollout buffers."""
 
 import inspect
 from typing import Any, Self
 
-from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from obscodec_sb3.base import CompressedBuffer
 
@@ -49,5 +47,18 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         super().add(self._step(obs), *args, **kwargs)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-        with self._measured():
+        with self._arrays.sampling():
             return super()._get_samples(*args, **kwargs)
+
+
+class CompressedDictRolloutBuffer(CompressedRolloutBuffer, DictRolloutBuffer):
+    """``DictRolloutBuffer`` with compressed observations; see :class:`CompressedRolloutBuffer`.
+
+    ``codec``, ``frame_stack`` and ``budget`` are for all keys, or a dictionary with those of some, as in
+    ``CompressedDictReplayBuffer``.
+
+    Example:
+        >>> from stable_baselines3 import PPO
+        >>> env = "an environment with dictionaries"
+        >>> model = PPO("MultiInputPolicy", env, rollout_buffer_class=CompressedDictRolloutBuffer)  # doctest: +SKIP
+    """

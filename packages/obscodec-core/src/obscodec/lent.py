@@ -9,8 +9,8 @@ import numpy.typing as npt
 class Lent:
     """An array for a function that copies what it gets, where one more copy follows anyway.
 
-    SB3's ``add`` copies each observation with ``np.array`` and then assigns it; compressed arrays copy what they are
-    assigned. The first copy would cost as much time as all of SB3's ``add``, and memory that is never used again.
+    Buffers of other libraries copy an observation with ``np.array`` before they assign it; compressed arrays copy what
+    they are assigned. The first copy would cost as much time as the rest, and memory that is never used again.
 
     Example:
         >>> array = np.zeros(3)
@@ -20,8 +20,8 @@ class Lent:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: npt.NDArray[np.generic]) -> None:
         self._array = array
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         return self._array

@@ -1,0 +1,202 @@
+"""What a function reads in a Reading is what it would read outside of one."""
+
+import copy
+import os
+import pickle
+import signal
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obscodec import AutoStore, Layout, ReadAhead, Reading, SlotError, TensorArray
+
+LAYOUT = Layout((6, 5), np.uint8)
+RNG = np.random.default_rng(0)
+
+
+class Batch(NamedTuple):
+    obs: object
+    rest: object
+    missing: object = None
+
+
+def filled(n: int = 2, stores: int = 1) -> list[TensorArray]:
+    """Arrays ``[8, 3, 6, 5]`` with random content, some in one store."""
+    kept = [AutoStore(LAYOUT, codec="zstd:1", threads=1) for _ in range(stores)]
+    arrays = [TensorArray.zeros((8, 3), kept[i % stores]) for i in range(n)]
+    for array in arrays:
+        array[...] = RNG.integers(256, size=array.shape, dtype=np.uint8)
+    return arrays
+
+
+def read_some(arrays, steps, envs):
+    first, second, third = arrays
+    return Batch(
+        {"fancy": first[steps, envs], "slice": second[2:5], "one": third[1, 2]}, (first[0, :, :, 1:3], third[:])
+    )
+
+
+def assert_equal(found, expected):
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert_equal(tuple(found.items()), tuple(expected.items()))
+    elif isinstance(expected, tuple):
+        for x, y in zip(found, expected, strict=True):
+            assert_equal(x, y)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(found, expected, strict=True)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("stores", [1, 2, 3])
+@given(chosen=st.lists(st.tuples(st.integers(-8, 7), st.integers(0, 2)), max_size=20))
+@settings(deadline=None, max_examples=20)
+def test_a_reading_gives_what_indexing_gives(background, stores, chosen):
+    arrays = filled(3, stores)
+    steps, envs = (
+        (np.array(column, np.int64) for column in zip(*chosen, strict=True)) if chosen else [np.empty(0, int)] * 2
+    )
+    expected = read_some([array[:] for array in arrays], steps, envs)
+    reading = Reading(lambda: read_some(arrays, steps, envs))
+    if background:
+        reading.start()
+        reading.wait()
+    assert_equal(reading.result(), expected)
+
+
+def test_frames_in_common_are_decoded_in_one_call(monkeypatch):
+    arrays = filled(2)
+    calls = []
+    read = AutoStore.read_into
+    monkeypatch.setattr(AutoStore, "read_into", lambda self, ids, out: calls.append(len(ids)) or read(self, ids, out))
+    reading = Reading(lambda: {"obs": arrays[0][[1, 2], 0], "next_obs": arrays[1][3]})
+    assert calls == []
+    batch = reading.result()
+    assert calls == [5]
+    assert batch["obs"].base is not None
+    assert np.shares_memory(batch["obs"].base, batch["next_obs"].base)
+
+
+def test_it_reads_what_was_there_when_it_was_made():
+    (array,) = filled(1)
+    expected = array[3]
+    reading = Reading(lambda: array[3])
+    array[4] = 0  # other items may change
+    assert_equal(reading.result(), expected)
+
+
+def test_all_tensors_of_a_store_are_converted_at_once():
+    (array,) = filled(1)
+    converted = []
+    rooms = []
+
+    def room(n, layout):
+        rooms.append(n)
+        return np.empty((n, *layout.shape), layout.dtype)
+
+    def convert(tensors):
+        converted.append(tensors.shape)
+        return tensors.astype(np.float32)
+
+    batch = Reading(lambda: (array[1], array[2:4]), room, convert).result()
+    assert (rooms, converted) == ([9], [(9, 6, 5)])
+    assert_equal(batch, (array[1].astype(np.float32), array[2:4].astype(np.float32)))
+
+
+def test_indexing_is_as_before_after_a_reading_that_fails():
+    (array,) = filled(1)
+
+    def fails():
+        array[3]
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match=r"^no$"):
+        Reading(fails)
+    assert isinstance(array[3], np.ndarray)
+
+
+def test_other_threads_and_whole_arrays_are_not_part_of_a_reading():
+    (array,) = filled(1)
+    seen = []
+
+    def read():
+        thread = threading.Thread(target=lambda: seen.append(array[3]))
+        thread.start()
+        thread.join()
+        seen.append(np.asarray(array))
+        return array[3]
+
+    expected = Reading(read).result()
+    assert_equal(tuple(seen), (expected, array[:]))
+
+
+def test_a_reading_in_a_reading_is_one_of_its_own():
+    (array,) = filled(1)
+    inner = []
+
+    def read():
+        inner.append(Reading(lambda: array[2]).result())
+        return array[3]
+
+    assert_equal(Reading(read).result(), array[3])
+    assert_equal(inner[0], array[2])
+
+
+def test_an_error_in_the_background_comes_with_the_result():
+    (array,) = filled(1)
+    reading = Reading(lambda: array[3])
+    array.store.release(array.ids[3])
+    reading.start()
+    reading.wait()
+    with pytest.raises(SlotError):
+        reading.result()
+
+
+def test_read_ahead_gives_each_reading_once_and_in_order():
+    (array,) = filled(1)
+    drawn = []
+
+    def draw(kind):
+        step = len(drawn) % 8
+        drawn.append((kind, step))
+        return Reading(lambda: array[step])
+
+    ahead = ReadAhead()
+    assert_equal(ahead.next("a", lambda: draw("a")).result(), array[0])
+    assert_equal(ahead.next("b", lambda: draw("b")).result(), array[2])
+    ahead.wait()
+    assert_equal(ahead.next("a", lambda: draw("a")).result(), array[1])
+    assert_equal(ahead.next("b", lambda: draw("b")).result(), array[3])
+    assert [kind for kind, _ in drawn] == ["a", "a", "b", "b", "a", "b"]
+    ahead.clear()
+    assert_equal(ahead.next("a", lambda: draw("a")).result(), array[6])
+
+
+@pytest.mark.parametrize("rebuild", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
+    (array,) = filled(1)
+    ahead = ReadAhead()
+    ahead.next(0, lambda: Reading(lambda: array[3]))
+    assert_equal(rebuild(ahead).next(0, lambda: Reading(lambda: array[5])).result(), array[5])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_decodes_what_its_parent_started():
+    (array,) = filled(1)
+    expected = array[3]
+    reading = Reading(lambda: array[3])
+    reading.start()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a deadlock ends the child
+        try:
+            assert_equal(reading.result(), expected)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
