@@ -123,7 +123,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    value: object = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value  # it is not asked for again
+    return value
 
 
 def __dir__() -> list[str]:

@@ -221,6 +221,8 @@ class FrameStore(Store):
     def _snapshot(self, blocks: Ints) -> Segments:
         """The streams of blocks, as they are now; empty for the block of zeros."""
         streams = self._heap.get(blocks, empty_ok=True)
+        if streams.lengths.all():
+            return streams
         opened = np.flatnonzero((streams.lengths == 0) & (blocks != 0))
         if len(opened) == 0:
             return streams

@@ -28,6 +28,8 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     Raises:
         IndexError: too many axes, or arrays that numpy would combine across the border.
     """
+    if isinstance(index, tuple) and _are_integer_arrays(index[:n_leading], n_leading) and _are_whole(index[n_leading:]):
+        return index[:n_leading], ()  # as in most batches
     parts = _without_ellipsis(index, ndim)
     leading: list[Part] = []
     at, n = 0, 0
@@ -58,6 +60,15 @@ def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[i
     scratch = np.empty(shape, np.int64)  # only the pages that are indexed become resident
     scratch[leading] = order.reshape(selected)
     return scratch[leading].reshape(-1)
+
+
+def _are_integer_arrays(parts: tuple[Part, ...], n: int) -> bool:
+    return len(parts) == n and all(type(part) is np.ndarray and part.dtype.kind in "iu" for part in parts)
+
+
+def _are_whole(parts: tuple[Part, ...]) -> bool:
+    """Whether these parts of an index are nothing, or the ``:`` of one axis."""
+    return len(parts) == 0 or (len(parts) == 1 and type(parts[0]) is slice and parts[0] == slice(None))
 
 
 def _without_ellipsis(index: Index, ndim: int) -> list[Part]:

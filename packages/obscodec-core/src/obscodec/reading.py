@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -118,10 +119,11 @@ class Reading:
         return self._future if self._process == os.getpid() else None
 
     def _decode(self) -> dict[Store, Array]:
-        decoded = {}
+        decoded: dict[Store, Array] = {}
         for store, parts in self._ids.items():
             ids = np.concatenate(parts)
-            decoded[store] = store.read(ids, self._new_array(len(ids), store.layout))
+            decoded[store] = self._new_array(len(ids), store.layout)
+            store.read_into(ids, decoded[store])
         return decoded
 
 
@@ -175,7 +177,7 @@ class Selected(NamedTuple):
 
 def _filled(read: Any, decoded: Mapping[Store, Tensors]) -> Any:
     if isinstance(read, Selected):
-        tensors = decoded[read.store][read.begin : read.begin + int(np.prod(read.shape))]
+        tensors = decoded[read.store][read.begin : read.begin + math.prod(read.shape)]
         return tensors.reshape((*read.shape, *read.store.layout.shape))
     if isinstance(read, dict):
         return {key: _filled(value, decoded) for key, value in read.items()}
