@@ -27,10 +27,10 @@ def images(n: int, seed: int = 0) -> np.ndarray:
 
 
 def test_arrays_of_one_field_and_fields_that_share_have_one_store():
-    arrays = ArraySet({"obs": IMAGE, "next_obs": Field((40, 40), np.uint8, shares="obs"), "other": IMAGE})
+    arrays = ArraySet({"obs": IMAGE, "next_obs": Field((40, 40), np.uint8, shares="obs"), "other": IMAGE}, 2)
     assert arrays.stores["obs"] is arrays.stores["next_obs"]
     assert arrays.stores["obs"] is not arrays.stores["other"]
-    obs, next_obs, again = (arrays.zeros(*of, (10, 2)) for of in (("a", "obs"), ("a", "next_obs"), ("b", "obs")))
+    obs, next_obs, again = (arrays.zeros(*of, 10) for of in (("a", "obs"), ("a", "next_obs"), ("b", "obs")))
     assert obs.store is next_obs.store is again.store
     pictures = images(2)
     obs[3] = next_obs[4] = again[5] = pictures
@@ -41,58 +41,58 @@ def test_arrays_of_one_field_and_fields_that_share_have_one_store():
 
 @pytest.mark.parametrize("staged", [False, True])
 def test_an_array_that_is_made_again_leaves_nothing_in_the_store(staged):
-    arrays = ArraySet({"obs": IMAGE})
+    arrays = ArraySet({"obs": IMAGE}, 2)
     for seed in range(60):
-        array = arrays.zeros("a", "obs", (6, 2), staged=staged)
+        array = arrays.zeros("a", "obs", 6, staged=staged)
         assert not np.asarray(array).any()
         assert arrays.stores["obs"].stats().n_tensors == 0
         for i in range(5):
             array[i] = images(2, seed * 10 + i)
-    assert arrays.zeros("b", "obs", (6, 2)).shape == (6, 2, 40, 40)
+    assert arrays.zeros("b", "obs", 6).shape == (6, 2, 40, 40)
     np.testing.assert_array_equal(array[4], images(2, 594))
 
 
 def test_what_is_not_compressed_is_an_ndarray():
-    arrays = ArraySet({"vector": VECTOR, "image": Field((40, 40), np.uint8, None)})
+    arrays = ArraySet({"vector": VECTOR, "image": Field((40, 40), np.uint8, None)}, 2)
     assert arrays.stores == {"vector": None, "image": None}
     for field, of in arrays.fields.items():
-        array = arrays.zeros("a", field, (5, 2))
+        array = arrays.zeros("a", field, 5)
         assert isinstance(array, np.ndarray)
         assert (array.shape, array.dtype) == ((5, 2, *of.shape), of.dtype)
 
 
 def test_a_step_is_lent_where_it_is_large_and_compressed():
     fields = {"image": IMAGE, "plain": Field((40, 40), np.uint8, None), "small": Field((3,), np.uint8, "zstd:1")}
-    arrays = ArraySet(fields)
+    arrays = ArraySet(fields, 2)
     for name, field in fields.items():
         value = np.ones((2, *field.shape), np.uint8)
-        assert arrays.step(name, value, 2) is value
-        lent = arrays.step(name, value, 2, lend=True)
+        assert arrays.step(name, value) is value
+        lent = arrays.step(name, value, lend=True)
         assert isinstance(lent, Lent) == (name == "image")
         assert (np.array(lent) is value) == (name == "image")
 
 
 def test_a_wrong_step_is_refused_by_name():
-    arrays = ArraySet({"image": IMAGE, "": VECTOR})
+    arrays = ArraySet({"image": IMAGE, "": VECTOR}, 2)
     text = "field 'image': expected shape (2, 40, 40), got (2, 40)"
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-        arrays.step("image", np.zeros((2, 40), np.uint8), 2, lend=True)
+        arrays.step("image", np.zeros((2, 40), np.uint8), lend=True)
     with pytest.raises(ShapeError, match=f"^{re.escape('expected shape (2, 3), got (2, 4)')}$"):
-        arrays.step("", np.zeros((2, 4), np.float32), 2)
+        arrays.step("", np.zeros((2, 4), np.float32))
     with pytest.raises(DTypeError, match=r"^field 'image': values of dtype float64 would be changed"):
-        arrays.step("image", np.full((2, 40, 40), 0.5), 2)
+        arrays.step("image", np.full((2, 40, 40), 0.5))
 
 
 @pytest.mark.parametrize(("n_envs", "shape"), [(1, ()), (1, (1,)), (3, (3,)), (3, (3, 1))])
 def test_a_field_of_one_number_takes_one_for_each_environment(n_envs, shape):
-    step = ArraySet({"x": Field((1,), np.int64)}).step("x", np.full(shape, 7), n_envs)
+    step = ArraySet({"x": Field((1,), np.int64)}, n_envs).step("x", np.full(shape, 7))
     np.testing.assert_array_equal(step, np.full((n_envs, 1), 7))
 
 
 def test_stats_count_every_array_and_every_store_once():
-    arrays = ArraySet({"obs": IMAGE, "next_obs": Field((40, 40), np.uint8, shares="obs"), "vector": VECTOR})
-    obs, next_obs = (arrays.zeros("a", name, (10, 2)) for name in ("obs", "next_obs"))
-    arrays.zeros("a", "vector", (10, 2))
+    arrays = ArraySet({"obs": IMAGE, "next_obs": Field((40, 40), np.uint8, shares="obs"), "vector": VECTOR}, 2)
+    obs, next_obs = (arrays.zeros("a", name, 10) for name in ("obs", "next_obs"))
+    arrays.zeros("a", "vector", 10)
     for i in range(4):
         obs[i], next_obs[i] = images(2, i), images(2, i + 1)
     stats = arrays.stats(8)
@@ -104,7 +104,7 @@ def test_stats_count_every_array_and_every_store_once():
 
 
 def test_samples_are_counted_unless_they_fail():
-    arrays = ArraySet({"obs": IMAGE})
+    arrays = ArraySet({"obs": IMAGE}, 2)
     for fails in (False, True, False):
         try:
             with arrays.sampling():
@@ -117,14 +117,14 @@ def test_samples_are_counted_unless_they_fail():
 
 
 def test_a_rebuilt_set_goes_on_with_its_arrays():
-    arrays = ArraySet({"obs": IMAGE})
-    array = arrays.zeros("a", "obs", (6, 2), staged=True)
+    arrays = ArraySet({"obs": IMAGE}, 2)
+    array = arrays.zeros("a", "obs", 6, staged=True)
     array[0] = images(2)
     arrays, array = pickle.loads(pickle.dumps((arrays, array)))
     array[1] = images(2, 1)
     np.testing.assert_array_equal(array[:2], [images(2), images(2, 1)])
     assert arrays.stats(4).fields["obs"].n_tensors == 4
-    arrays.zeros("a", "obs", (6, 2))
+    arrays.zeros("a", "obs", 6)
     assert arrays.stores["obs"].stats().n_tensors == 0
     assert isinstance(array, TensorArray)
 

@@ -54,6 +54,7 @@ class ArraySet:
 
     Args:
         fields: what a step of one environment has.
+        n_envs: how many environments step together.
         threads: how many threads decode a batch, None for half of the usable processors.
 
     Attributes:
@@ -66,51 +67,53 @@ class ArraySet:
         DTypeError: a dtype can't be stored.
 
     Example:
-        >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)})
-        >>> obs = {name: arrays.zeros("obs", name, (1000, 2)) for name in arrays.fields}
+        >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)}, n_envs=2)
+        >>> obs = {name: arrays.zeros("obs", name, 1000) for name in arrays.fields}
         >>> type(obs["image"]).__name__, type(obs["vector"]).__name__
         ('TensorArray', 'ndarray')
     """
 
-    def __init__(self, fields: Mapping[str, Field], threads: int | None = None) -> None:
+    def __init__(self, fields: Mapping[str, Field], n_envs: int = 1, threads: int | None = None) -> None:
         self.fields = dict(fields)
+        self.n_envs = n_envs
         own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
         self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
         large = {name for name, field in fields.items() if field.layout.nbytes >= MIN_COMPRESSED_NBYTES}
         self._lends = {name for name in large if self.stores[name] is not None}
+        self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
         self._stagings: dict[str, Staging] = {}
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
         self._n_samples, self._sample_s = 0, 0.0
 
-    def zeros(self, array: str, field: str, shape: tuple[int, ...], *, staged: bool = False) -> Array | TensorArray:
-        """An array ``[*shape, *field_shape]``; takes no memory until it is written.
+    def zeros(self, array: str, field: str, n_steps: int, *, staged: bool = False) -> Array | TensorArray:
+        """An array ``[n_steps, n_envs, *field_shape]``; takes no memory until it is written.
 
         Args:
             array: a name for it. An array that was made before under this name is emptied, and not to be used any more.
             field: which field it is of.
-            shape: its leading axes.
-            staged: whether steps that are assigned may wait to be stored together; for ``[n_steps, n_envs]``.
+            n_steps: how many steps it has.
+            staged: whether steps that are assigned may wait to be stored together.
         """
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
             former.store.release(former.ids.reshape(-1))
         made: Array | TensorArray
         if store is None:
-            made = np.zeros((*shape, *self.fields[field].shape), self.fields[field].layout.dtype)
+            shape, dtype = self._rows[field]
+            made = np.zeros((n_steps, *shape), dtype)
         else:
             if staged and field not in self._stagings:
-                self._stagings[field] = Staging(store, shape[-1])
-            made = TensorArray.zeros(shape, store, self._stagings[field] if staged else None)
+                self._stagings[field] = Staging(store, self.n_envs)
+            made = TensorArray.zeros((n_steps, self.n_envs), store, self._stagings[field] if staged else None)
         self._arrays[array, field] = made
         return made
 
-    def step(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int, *, lend: bool = False) -> Array | Lent:
-        """``value`` as a step of ``n_envs`` environments; see ``Field.step``.
+    def step(self, field: str, value: ArrayLike | npt.ArrayLike, *, lend: bool = False) -> Array | Lent:
+        """``value`` as a step of all environments; see ``Field.step``.
 
         Args:
             field: the name of the field.
             value: ``[n_envs, *shape]``.
-            n_envs: how many environments step together.
             lend: whether whoever gets the step copies it before assigning it to one of these arrays. A large one is
                 :class:`Lent` then if the array is compressed, which copies it as well.
 
@@ -118,11 +121,18 @@ class ArraySet:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
+        shape, dtype = self._rows[field]
+        if isinstance(value, np.ndarray) and value.shape == shape and value.dtype == dtype:
+            row: Array = value
+        else:
+            row = self._fitted(field, value)
+        return Lent(row) if lend and field in self._lends else row
+
+    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
         try:
-            row = self.fields[field].step(value, n_envs)
+            return self.fields[field].step(value, self.n_envs)
         except LayoutError as error:
             raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
-        return Lent(row) if lend and field in self._lends else row
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

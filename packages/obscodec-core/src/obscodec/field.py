@@ -100,10 +100,7 @@ class Field:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
-        layout = self.layout
-        if type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == (n_envs, *layout.shape):
-            return value
-        array = value
+        layout, array = self.layout, value
         if not isinstance(array, np.ndarray):
             array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
         if n_envs == 1 and array.shape == layout.shape:

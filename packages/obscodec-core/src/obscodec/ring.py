@@ -72,8 +72,8 @@ class RingBuffer:
         self.stack = dict(stack or {})
         self.episode_end = episode_end
         self._check_arguments()
-        self._set = ArraySet(self.fields, threads)
-        self._arrays = {name: self._set.zeros(name, name, (capacity, n_envs)) for name in self.fields}
+        self._set = ArraySet(self.fields, n_envs, threads)
+        self._arrays = {name: self._set.zeros(name, name, capacity) for name in self.fields}
         self._n_appended = 0
 
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -226,7 +226,7 @@ class RingBuffer:
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():
             raise FieldError(f"a step has the fields {_listed(self.fields)}, got {_listed(values)}")
-        return {name: np.asarray(self._set.step(name, value, self.n_envs)) for name, value in values.items()}
+        return {name: np.asarray(self._set.step(name, value)) for name, value in values.items()}
 
     def _check_arguments(self) -> None:
         stacks = {f"stack of {name!r}": n for name, n in self.stack.items()}

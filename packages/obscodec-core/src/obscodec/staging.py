@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import ShapeError
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels.rows import same
 from obscodec.store import Store, check_ids
@@ -20,18 +18,6 @@ _MAX_ROWS = 64  # of small tensors, so that nobody waits for long
 
 
 _Place = tuple[int, int]  # which array of ids, and which row of it
-
-
-class _Waiting(NamedTuple):
-    """A row of an array whose tensors wait.
-
-    Attributes:
-        ids: its ids, a view.
-        row: where its tensors are in the staging.
-    """
-
-    ids: npt.NDArray[np.signedinteger]
-    row: int
 
 
 class Staging:
@@ -81,9 +67,10 @@ class Staging:
         self._rows = self._tensors.reshape(self._n_rows, *self.row_shape)
         self._envs = np.arange(n_envs)
         self._lock = threading.RLock()
-        self._waiting: dict[_Place, _Waiting] = {}  # in order; one thing to change, so that no interrupt gets between
+        self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
+        self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
 
-    def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> None:
+    def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
         """Let ``tensors`` wait, for the ids at ``ids[row]``.
 
         Args:
@@ -91,29 +78,33 @@ class Staging:
             row: which row of it, from 0 on.
             tensors: ``[n_envs, *shape]`` of the dtype of the store; copied.
 
+        Returns:
+            Whether they have this shape and dtype; nothing is done if not.
+
         Raises:
-            ShapeError: the tensors don't fit.
             HeapFull: those that waited do not fit into the store; they go on waiting.
         """
         if tensors.shape != self.row_shape or tensors.dtype != self.dtype:
-            raise ShapeError(f"a row is {self.dtype} {self.row_shape}, got {tensors.dtype} {tensors.shape}")
+            return False
         place = id(ids), row
         with self._lock:
-            new = self._n_used
+            new = self._n_used if self._waiting else 0
             if new == self._n_rows or len(self._waiting) == _MAX_ROWS:
                 self.flush()
                 new = 0
             self._rows[new] = tensors  # which stays free until somebody waits for it
             before = self._waiting.get(place)
             if before is not None:  # the observation of a step is the next one of the step before, in one array
-                if same(self._bytes, before.row, new):
-                    return
+                if same(self._bytes, before, new):
+                    return True
                 self.flush()
                 new = 0
                 self._rows[new] = tensors
             if new and self._merges and same(self._bytes, new - 1, new):
                 new -= 1
-            self._waiting[place] = _Waiting(ids[row], new)
+            self._arrays[id(ids)] = ids
+            self._waiting[place] = new
+        return True
 
     def flush(self) -> None:
         """Store what waits.
@@ -128,13 +119,13 @@ class Staging:
     @property
     def _n_used(self) -> int:
         """How many of the rows are used."""
-        return next(reversed(self._waiting.values())).row + 1 if self._waiting else 0
+        return next(reversed(self._waiting.values())) + 1
 
     def _flush(self) -> None:
         if not self._waiting:  # another thread was here first
             return
-        ids = [waiting.ids for waiting in self._waiting.values()]
-        rows = np.array([waiting.row for waiting in self._waiting.values()])
+        ids = [self._arrays[array][row] for array, row in self._waiting]
+        rows = np.array(list(self._waiting.values()))
         n_used = self._n_used
         new = self.store.replace_repeated(
             np.concatenate(ids, dtype=np.int64),
@@ -146,6 +137,7 @@ class Staging:
         for of_row, stored in zip(ids, new.reshape(len(ids), self.n_envs), strict=True):
             of_row[...] = stored
         self._waiting.clear()
+        self._arrays.clear()
 
     def __reduce__(self) -> tuple[type[Staging], tuple[Store, int]]:
         self.flush()

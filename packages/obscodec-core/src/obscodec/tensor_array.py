@@ -161,9 +161,8 @@ class TensorArray:
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         staging = self._staging
         if staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
-            if type(value) is not np.ndarray or value.dtype != staging.dtype or value.shape != staging.row_shape:
-                value = self._cast(value, staging.row_shape)
-            staging.put(self._ids, index, value)
+            if type(value) is not np.ndarray or not staging.put(self._ids, index, value):
+                staging.put(self._ids, index, self._cast(value, staging.row_shape))
             return
         if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")

@@ -96,8 +96,9 @@ class CompressedBuffer(BaseBuffer):
 
     def _step(self, obs: Any) -> Any:
         """Observations of one step as SB3's ``add`` takes them, checked."""
-        step = partial(self._arrays.step, n_envs=self.n_envs, lend=self._lends)
-        return _each(lambda key, _: step(key, obs[key] if key else obs), self.obs_shape)
+        if isinstance(self._obs_shape, dict):
+            return {key: self._arrays.step(key, obs[key], lend=self._lends) for key in self._obs_shape}
+        return self._arrays.step("", obs, lend=self._lends)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         """SB3's; observations and next ones, which have frames in common, are decoded together if that can wait."""
@@ -128,12 +129,14 @@ class CompressedBuffer(BaseBuffer):
                 if self._arrays is None:
                     of_keys = value if isinstance(value, dict) else {"": value}
                     layouts = {key: obscodec.Layout(array.shape[3:], array.dtype) for key, array in of_keys.items()}
-                    self._arrays = obscodec.ArraySet(obscodec.fields_of(layouts, **self._options), self._threads)
+                    self._arrays = obscodec.ArraySet(
+                        obscodec.fields_of(layouts, **self._options), self.n_envs, self._threads
+                    )
                 vars(self)[name] = _each(partial(self._zeros, name), value)
 
     def _zeros(self, name: str, key: str, hollow: np.ndarray) -> Any:
         """A compressed array in the place of one without observations."""
-        return self._arrays.zeros(name, key, hollow.shape[:2], staged=self._staged)
+        return self._arrays.zeros(name, key, len(hollow), staged=self._staged)
 
 
 def _each(function: Callable[[str, Any], Any], of: Any) -> Any:

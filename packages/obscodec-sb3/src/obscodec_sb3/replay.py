@@ -1,6 +1,7 @@
 """The compressed replay buffers."""
 
 import inspect
+import math
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from stable_baselines3.her import HerReplayBuffer
 from obscodec_sb3.base import CompressedBuffer
 
 _OPTIMIZE = "optimize_memory_usage"
+_TRUNCATED = "TimeLimit.truncated"
 
 
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
@@ -71,11 +73,14 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
         """
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
-        action = np.asarray(action).reshape((self.n_envs, self.action_dim))
-        timeouts = [info.get("TimeLimit.truncated", False) for info in infos] if self.handle_timeout_termination else 0
-        for name, row in (("rewards", reward), ("dones", done), ("timeouts", timeouts)):
-            if np.shape(row) not in (shape := getattr(self, name).shape[1:], ()):
-                raise obscodec.ShapeError(f"expected {name} of shape {shape}, got {np.shape(row)}")
+        shape, action_shape = (self.n_envs,), (self.n_envs, self.action_dim)
+        if np.size(action) != math.prod(action_shape):
+            raise _unexpected("actions", action, action_shape)
+        for name, row in (("rewards", reward), ("dones", done)):
+            if getattr(row, "shape", None) != shape and np.shape(row) not in (shape, ()):
+                raise _unexpected(name, row, shape)
+        if self.handle_timeout_termination and len([info.get(_TRUNCATED) for info in infos]) != self.n_envs:
+            raise _unexpected("infos", infos, shape)
         self._ahead.wait()  # what it reads may be overwritten now
         super().add(self._step(obs), self._step(next_obs), action, reward, done, infos)
 
@@ -136,6 +141,10 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         >>> env = "a goal environment"
         >>> model = SAC("MultiInputPolicy", env, replay_buffer_class=CompressedHerReplayBuffer)  # doctest: +SKIP
     """
+
+
+def _unexpected(name: str, row: Any, shape: tuple[int, ...]) -> Exception:
+    return obscodec.ShapeError(f"expected {name} of shape {shape}, got {np.shape(row)}")
 
 
 def _place(buffer_class: type, name: str) -> int:
