@@ -574,3 +574,21 @@ def test_a_store_whose_ids_are_used_up_is_full(monkeypatch):
     store.release(ids)
     ids = store.append(played[50:80])
     np.testing.assert_array_equal(store.read(ids), played[50:80])
+
+
+@pytest.mark.parametrize("nbytes", [63, 64, 65, 127, 7056, 10_007])
+@pytest.mark.parametrize("begin", [0, 1, 63])
+def test_large_batches_at_any_address(nbytes, begin):
+    """They are written past the caches, in lines of 64 bytes; nothing around them is."""
+    rng = np.random.default_rng(nbytes)
+    store = FrameStore(Layout((nbytes,), np.uint8))
+    stored = rng.integers(3, size=(40, nbytes), dtype=np.uint8)
+    ids = store.append(stored)
+    which = rng.integers(len(stored), size=(5 << 20) // nbytes)
+    room = np.full(len(which) * nbytes + 256, 7, np.uint8)
+    begin += -room.ctypes.data % 64 + 64
+    out = room[begin : begin + len(which) * nbytes].reshape(len(which), nbytes)
+    store.read(ids[which], out)
+    np.testing.assert_array_equal(out, stored[which])
+    assert (room[:begin] == 7).all()
+    assert (room[begin + out.size :] == 7).all()

@@ -10,7 +10,16 @@ import numpy.typing as npt
 from obscodec.errors import CorruptStream
 from obscodec.kernels import patch
 from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import address, copy, fill_zeros, load_u8, prefetch
+from obscodec.kernels.memory import (
+    LINE_NBYTES,
+    address,
+    copy,
+    copy_line_past_caches,
+    fence,
+    fill_zeros,
+    load_u8,
+    prefetch,
+)
 from obscodec.kernels.patch import OK, apply_patch, read_varint
 from obscodec.layout import Rows
 from obscodec.segments import Ints
@@ -21,8 +30,8 @@ LEFT_OVER: Final = 18
 OTHER_VERSION: Final = 19
 FEW_FRAMES: Final = 20
 
-_LINE: Final = 64  # bytes that a processor loads at once
 _AHEAD: Final = 2048  # bytes of the next block to ask for; what is behind follows by itself
+_LARGE: Final = 1 << 22  # a batch that the caches next to a processor don't hold; it is written past all of them
 _PADDING: Final = 8  # apply_patch may write so many bytes behind a frame
 
 _EXPLANATIONS: Final = {
@@ -75,6 +84,7 @@ def read_blocks(
     """
     nbytes = rows.shape[1]
     base = address(rows)
+    past_caches = rows.size >= _LARGE and nbytes >= LINE_NBYTES
     scratch = np.empty(nbytes + _PADDING, np.uint8)
     frame = address(scratch)
     for b in range(len(addresses)):
@@ -99,16 +109,31 @@ def read_blocks(
                 if runs < 0:
                     return -runs
                 done += 1
-            copy(base + targets[k] * nbytes, frame, nbytes)
+            _put(base + targets[k] * nbytes, frame, nbytes, past_caches)
         if block_frames >= 0 and (done != block_frames or runs != runs_end or literals != end):
             return LEFT_OVER
+    fence()
     return OK
+
+
+@compiled
+def _put(target: int, frame: int, nbytes: int, past_caches: bool) -> None:
+    """Copy a frame to its place."""
+    if not past_caches:
+        copy(target, frame, nbytes)
+        return
+    at = -target & LINE_NBYTES - 1
+    copy(target, frame, at)
+    while at + LINE_NBYTES <= nbytes:
+        copy_line_past_caches(target + at, frame + at)
+        at += LINE_NBYTES
+    copy(target + at, frame + at, nbytes - at)
 
 
 @compiled
 def _ask_for(stream: int, nbytes: int) -> None:
     """Have the processor load a stream while it works on another one."""
-    for at in range(stream, stream + min(nbytes, _AHEAD), _LINE):
+    for at in range(stream, stream + min(nbytes, _AHEAD), LINE_NBYTES):
         prefetch(at)
 
 

@@ -5,7 +5,7 @@ An address is an ``int64``. Nothing here is checked: the kernels check positions
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from obscodec.kernels.compiled import inlined
 
 _BYTE = ir.IntType(8)
+LINE_NBYTES: Final = 64  # what a processor loads and stores at once
 
 
 def _pointer(builder: Any, address: Any, pointee: ir.Type) -> Any:
@@ -129,3 +130,28 @@ def prefetch(typingctx: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen
+
+
+@intrinsic
+def copy_line_past_caches(typingctx: Any, target: Any, source: Any) -> Any:
+    """Copy 64 bytes to an address that is a multiple of 64, straight to memory; ask for a :func:`fence` at the end."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        line = ir.VectorType(_BYTE, LINE_NBYTES)
+        value = builder.load(_pointer(builder, args[1], line), align=1)
+        store = builder.store(value, _pointer(builder, args[0], line), align=LINE_NBYTES)
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def fence(typingctx: Any) -> Any:
+    """Have all stores before it arrive before those behind it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
