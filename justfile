@@ -1,7 +1,7 @@
 # The verbs of this repository: `uv run just VERB`.
 
 # All that CI checks, the cheapest first.
-check: lint types imports alone example test
+check: lint types imports alone example test oldest upstream
 
 # Fix what ruff can fix, and format.
 fix:
@@ -32,6 +32,13 @@ example:
 
 test:
     uv run pytest
+
+# The adapter with the oldest Stable-Baselines3 that it supports.
+oldest:
+    uv run --isolated --no-project --with-editable ./packages/obscodec-core \
+        --with-editable "./packages/obscodec-sb3[contrib]" \
+        --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
+        --with hypothesis --with pytest pytest packages/obscodec-sb3/tests
 
 # The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
 upstream:

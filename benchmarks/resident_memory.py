@@ -40,10 +40,10 @@ class Resident(NamedTuple):
 def resident(name: str, paths: list[Path], size: int) -> Resident:
     """Measure the buffer ``name`` with ``size`` transitions; ``paths`` are of ``2 * size`` steps, or more."""
     assert BASELINE.sb3_class  # imports SB3 and torch
-    _give_back_free_memory()
+    give_back_free_memory()
     start_rss = psutil.Process().memory_info().rss
     small = warmed_up(name, paths)
-    _give_back_free_memory()
+    give_back_free_memory()
     n_envs = len(paths)
     steps = islice(read_steps(paths), 2 * size // n_envs)
     for _ in islice(steps, _READ_BEFORE):
@@ -57,8 +57,8 @@ def resident(name: str, paths: list[Path], size: int) -> Resident:
     return Resident(transition_bytes, (memory.uss - before.uss) / size, fixed_bytes / 1e6)
 
 
-def _give_back_free_memory() -> None:
-    """To the operating system, where the C library can do that."""
+def give_back_free_memory() -> None:
+    """Let free memory go back to the operating system, where the C library can do that."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

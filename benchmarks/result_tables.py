@@ -36,10 +36,19 @@ _COLUMNS = {
     "exact": ("exact", ".1%", ""),
     "DQN steps/s": ("steps_per_s", ".0f", "steps_x"),
     "minutes / million steps": ("minutes", ",.0f", ""),
+    "PPO steps/s": ("ppo_per_s", ".0f", "ppo_x"),
+    "seconds": ("make_s", ".4f", ""),
+    "MB": ("make_mb", ".1f", ""),
+    "resident MB": ("resident_mb", ".1f", ""),
+    "of these encoded": ("streams_mb", ".1f", ""),
+    "reserved": ("free_mb", ".1f", ""),
+    "tables": ("tables_mb", ".1f", ""),
+    "ids": ("ids_mb", ".1f", ""),
+    "actions, rewards, flags": ("rest_mb", ".1f", ""),
     "first use, empty cache, s": ("empty_s", ".2f", ""),
     "warm cache, s": ("warm_s", ".2f", ""),
 }
-_MORE_IS_BETTER = {"steps_x"}
+_MORE_IS_BETTER = {"steps_x", "ppo_x"}
 MISSING = "missing"  # the column that tells why there are no figures
 
 

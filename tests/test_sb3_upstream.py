@@ -25,20 +25,7 @@ FILES = {
     ),
     "sb3-contrib": ("test_dict_env.py", "test_invalid_actions.py", "test_lstm.py", "test_save_load.py"),
 }
-WHOLE = "compares whole buffers as arrays, and compressed ones are not decoded as a whole: they have to be indexed"
-EXCEPTIONS = {
-    ("stable-baselines3", "test_her.py"): {
-        f"test_truncate_last_trajectory[{option}-{sizes}]": WHOLE
-        for option in ("False", "True")
-        for sizes in ("4-1", "4-2", "5-1", "5-2")
-    },
-    ("stable-baselines3", "test_save_load.py"): {
-        f"test_save_load_replay_buffer[{algorithm}]": WHOLE for algorithm in ("DQN", "SAC", "TD3")
-    },
-    ("sb3-contrib", "test_save_load.py"): {
-        f"test_save_load_replay_buffer[{algorithm}]": WHOLE for algorithm in ("QRDQN", "TQC")
-    },
-}  # of a file: the tests that fail with our buffers, and why
+EXCEPTIONS: dict[tuple[str, str], dict[str, str]] = {}  # of a file: the tests that fail with our buffers, and why
 
 
 def upstream_folder(distribution: str) -> Path:

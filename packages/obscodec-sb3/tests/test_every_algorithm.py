@@ -7,6 +7,7 @@ import obscodec
 import obscodec_sb3
 import pytest
 import torch
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from sb3_contrib import QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
@@ -31,6 +32,18 @@ def masked(env: gymnasium.Env) -> gymnasium.Env:
 
 def atari(wrapper: object = AtariWrapper) -> VecEnv:
     return VecFrameStack(make_vec_env("BreakoutNoFrameskip-v4", n_envs=2, seed=0, wrapper_class=wrapper), n_stack=4)
+
+
+def gymnasium_stacks() -> VecEnv:
+    return make_vec_env(lambda: FrameStackObservation(breakout(grayscale_obs=True), stack_size=4), n_envs=2, seed=0)
+
+
+def rgb_stacks() -> VecEnv:
+    return VecFrameStack(make_vec_env(lambda: breakout(grayscale_obs=False), n_envs=2, seed=0), n_stack=4)
+
+
+def breakout(**options: bool) -> gymnasium.Env:
+    return AtariPreprocessing(gymnasium.make("ALE/Breakout-v5", frameskip=1), **options)
 
 
 def pendulum() -> VecEnv:
@@ -59,6 +72,8 @@ def assert_compressed(buffer: obscodec_sb3.CompressedReplayBuffer | obscodec_sb3
 
 OFF_POLICY_RUNS = {
     "DQN": (DQN, "CnnPolicy", atari, ReplayBuffer, {}),
+    "DQN, stacks of Gymnasium": (DQN, "CnnPolicy", gymnasium_stacks, ReplayBuffer, {}),
+    "DQN, stacks of colours": (DQN, "CnnPolicy", rgb_stacks, ReplayBuffer, {}),
     "DQN, dict": (DQN, "MultiInputPolicy", multi_obs, DictReplayBuffer, {}),
     "DQN, n-step": (DQN, "CnnPolicy", atari, NStepReplayBuffer, {"n_steps": 4, "gamma": 0.9}),
     "QR-DQN": (QRDQN, "CnnPolicy", atari, ReplayBuffer, {}),
@@ -83,6 +98,17 @@ def test_off_policy_training_gives_the_same_weights(algorithm, policy, env, buff
         model = algorithm(policy, env(), **options, replay_buffer_kwargs={**kwargs, **more})
         models.append(model.learn(300))
     assert_compressed(models[1].replay_buffer)
+    assert models[1].replay_buffer.full
+    assert_same_weights(*models)
+
+
+def test_another_environment_may_go_on_with_the_buffer():
+    models = []
+    for buffer_class, more in ((ReplayBuffer, {}), (obscodec_sb3.CompressedReplayBuffer, {"codec": "delta-rle"})):
+        model = DQN("CnnPolicy", atari(), **OFF_POLICY, replay_buffer_class=buffer_class, replay_buffer_kwargs=more)
+        model.learn(150)
+        model.set_env(atari())
+        models.append(model.learn(150, reset_num_timesteps=False))
     assert models[1].replay_buffer.full
     assert_same_weights(*models)
 

@@ -287,6 +287,21 @@ def test_a_buffer_of_a_user_is_compressed_with_all_its_observations(rebuild):
         assert_equal(getattr(buffers[1], name), getattr(buffers[0], name))
 
 
+class Mine(obscodec_sb3.compressed(ThirdObservation)):
+    """A class of a user that pickle finds by its name."""
+
+
+@pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
+def test_a_subclass_of_a_compressed_buffer_stays_one(rebuild):
+    buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu"), Mine(10, IMAGES, ACTIONS, "cpu", codec="zstd:1")]
+    rng = np.random.default_rng(0)
+    for _ in range(13):
+        add_step(buffers, rng)
+    rebuilt = rebuild(buffers[1])
+    assert type(rebuilt) is Mine
+    assert_equal(rebuilt.goals, buffers[0].goals)
+
+
 def test_the_named_buffers_are_what_compressed_gives():
     for stock in (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, HerReplayBuffer, RolloutBuffer, DictRolloutBuffer,
                   MaskableRolloutBuffer, MaskableDictRolloutBuffer, RecurrentRolloutBuffer,
@@ -341,6 +356,21 @@ def test_prefetch_is_refused_where_it_would_not_be_done(kind):
     text = f"prefetch needs SB3's own sample, Compressed{stock.__name__} has another: leave prefetch out"
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         obscodec_sb3.compressed(stock)(10, space, ACTIONS, prefetch=True, **more)
+
+
+def test_n_steps_are_prefetched():
+    stock, space, kwargs, ours = REPLAY["n-step"]
+    arguments = 40, space, ACTIONS, "cpu", 2
+    plain = stock(*arguments, **kwargs)
+    buffer = obscodec_sb3.compressed(stock)(*arguments, prefetch=True, **kwargs, **ours)
+    rng = np.random.default_rng(0)
+    for _ in range(15):
+        add_step([plain, buffer], rng)
+    batches = []
+    for sampled in (plain, buffer):  # nothing is added between the batches, so all of them are alike
+        np.random.seed(0)
+        batches.append([sampled.sample(9) for _ in range(4)])
+    assert_equal(tuple(batches[1]), tuple(batches[0]))
 
 
 def test_dictionaries_are_prefetched():

@@ -169,6 +169,16 @@ def test_normalized_samples_are_those_of_the_stock_buffer():
     assert_same_samples(stock, compressed, env=env)
 
 
+def test_rewards_and_flags_may_have_axes_of_length_one_in_front():
+    space = SPACES["channel-first images"]
+    stock, compressed = both(space, 20)
+    for obs, next_obs, action, reward, done, infos in random_steps(space, ACTIONS["discrete"], 1, 9, seed=0):
+        truncated = np.array([infos[0].get("TimeLimit.truncated", False)])
+        for buffer in (stock, compressed):
+            buffer.add(obs, next_obs, action, reward[None], float(done[0]), [{"TimeLimit.truncated": truncated}])
+    assert_same_contents(stock, compressed)
+
+
 def test_extend_adds_what_add_does():
     space = SPACES["channel-first images"]
     stock, compressed = both(space, 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import obscodec
@@ -30,7 +30,7 @@ class CompressedBuffer(BaseBuffer):
 
     _is_hollow = False
     _prefetch = False  # whether batches are readings until they are given out
-    _staged: ClassVar[bool]  # whether steps may wait to be stored together
+    _staged = False  # whether steps may wait to be stored together
     _arrays: obscodec.ArraySet = None  # type: ignore[assignment]  # until there are some
 
     def __init_subclass__(cls) -> None:

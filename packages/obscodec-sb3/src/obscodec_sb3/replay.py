@@ -53,7 +53,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
 
-    _staged = True
+    _staged = True  # a rollout is too small: what waits would be much of it
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
         at = _place(type(self), _OPTIMIZE)
@@ -77,7 +77,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if np.size(action) != math.prod(action_shape):
             raise _unexpected("actions", action, action_shape)
         for name, row in (("rewards", reward), ("dones", done)):
-            if getattr(row, "shape", None) != shape and np.shape(row) not in (shape, ()):
+            fits = getattr(row, "shape", None) == shape or (np.shape(row)[-1:] in (shape, ()) and np.size(row) <= shape[0])
+            if not fits:
                 raise _unexpected(name, row, shape)
         if self.handle_timeout_termination and len([info.get(_TRUNCATED) for info in infos]) != self.n_envs:
             raise _unexpected("infos", infos, shape)

@@ -22,8 +22,6 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         >>> model = PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=CompressedRolloutBuffer)
     """
 
-    _staged = False  # a rollout is small, and so are steps that wait only while they are few
-
     @classmethod
     def like(cls, buffer: RolloutBuffer, **options: Any) -> Self:
         """An empty buffer of the same size and for the same spaces.
