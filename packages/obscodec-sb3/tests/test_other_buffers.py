@@ -203,6 +203,39 @@ def test_rollout_after_rollout_is_that_of_the_stock_buffer(kind, batch_size):
         assert_equal(buffers[1].observations, buffers[0].observations)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in ROLLOUTS if kind != "rollout, auto"])
+@given(
+    program=st.lists(st.sampled_from(["add", "add", "fill", "get", "reset", "pickle", "copy"]), max_size=20),
+    batch_size=st.none() | st.integers(1, 9),
+    seed=st.integers(0, 1000),
+)
+@settings(deadline=None, max_examples=15)
+def test_random_programs_of_rollout_buffers(kind, program, batch_size, seed):
+    buffers = both_rollout(kind)
+    rng = np.random.default_rng(seed)
+    for i, what in enumerate(program):
+        if what == "reset" or (what in ("add", "fill") and buffers[0].full):
+            for buffer in buffers:
+                buffer.reset()
+        if what == "add":
+            add_rollout_step(buffers, rng)
+        while what == "fill" and not buffers[0].full:
+            add_rollout_step(buffers, rng)
+        if what == "get" and buffers[0].full:
+            minibatches = []
+            for buffer in buffers:
+                if not buffer.generator_ready:
+                    buffer.compute_returns_and_advantage(torch.ones(2), np.array([True, False]))
+                np.random.seed(i)
+                minibatches.append(tuple(buffer.get(batch_size)))
+            assert_equal(minibatches[1], minibatches[0])
+        if what == "pickle":
+            buffers[1] = pickle.loads(pickle.dumps(buffers[1]))
+        if what == "copy":
+            buffers[1] = copy.deepcopy(buffers[1])
+    assert_equal(buffers[1].observations, buffers[0].observations)
+
+
 @pytest.mark.parametrize("kind", ["dict", "maskable", "recurrent"])
 def test_a_rollout_that_is_forgotten_takes_no_memory(kind):
     stock, compressed = both_rollout(kind)

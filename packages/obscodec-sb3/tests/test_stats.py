@@ -34,6 +34,8 @@ def test_stats_count_the_observations_of_each_key():
     assert stats.raw_bytes == 300 * 2 * 2 * (28_224 + 12)
     assert stats.total_bytes == stats.fields["image"].total_bytes + stats.fields["vector"] + 300 * 2 * 2 * 4
     assert stats.ratio == stats.raw_bytes / stats.total_bytes
+    assert buffer.observation_store["vector"] is None
+    assert buffer.observation_store["image"].stats() == stats.fields["image"]
     assert stats.n_samples == 2
     assert 0 < stats.sample_s < 10
     assert repr(buffer) == (
