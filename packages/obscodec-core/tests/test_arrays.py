@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import array
+import re
 from typing import Protocol
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from obscodec import DTypeError, decode, encode
+from hypothesis import given
+from hypothesis import strategies as st
+from obscodec import DTypeError, ShapeError, check_assignable, decode, encode
 from obscodec.arrays import as_array, as_writable
 from obscodec.dlpack import from_dlpack
 
@@ -123,3 +126,19 @@ def test_a_numpy_scalar_is_an_item_without_axes() -> None:
     decoded = decode(encode(np.float32(1.5), "raw"))
     assert decoded.shape == ()
     assert decoded == np.float32(1.5)
+
+
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+
+
+@given(SHAPES, SHAPES, st.booleans())
+def test_what_numpy_assigns_can_be_assigned(given_shape, shape, as_list):
+    value = np.zeros(given_shape)
+    try:
+        np.empty(shape)[...] = value
+    except ValueError:
+        text = f"expected rewards of shape {shape}, got {given_shape}"
+        with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+            check_assignable("rewards", value, shape)
+    else:
+        check_assignable("rewards", value.tolist() if as_list and value.size else value, shape)

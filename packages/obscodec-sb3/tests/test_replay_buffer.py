@@ -212,9 +212,10 @@ REFUSED = {
     "shape of next_obs": (1, GOOD[1][:, 1:], obscodec.ShapeError, IMAGES),
     "dtype of obs": (0, GOOD[0] / 255, obscodec.DTypeError, CAST),
     "dtype of next_obs": (1, GOOD[1] / 255, obscodec.DTypeError, CAST),
-    "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1), got (3,)"),
+    "action": (2, np.zeros(3), ValueError, "cannot reshape array of size 3 into shape (2,1)"),
     "reward": (3, np.zeros(3), obscodec.ShapeError, "expected rewards of shape (2,), got (3,)"),
     "done": (4, np.zeros(3), obscodec.ShapeError, "expected dones of shape (2,), got (3,)"),
+    "number of infos": (5, [{}], obscodec.ShapeError, "expected infos of 2 environments, got 1"),
     "infos": (5, [None, None], AttributeError, "'NoneType' object has no attribute 'get'"),
 }
 

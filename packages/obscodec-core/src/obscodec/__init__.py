@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from obscodec.arrays import check_assignable
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
@@ -111,6 +112,7 @@ __all__ = [
     "TensorStore",
     "Trial",
     "available",
+    "check_assignable",
     "codec",
     "codec_from_config",
     "decode",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.dlpack import SupportsDLPack, from_dlpack
-from obscodec.errors import DTypeError
+from obscodec.errors import DTypeError, ShapeError
 
 ArrayLike = npt.NDArray[np.generic] | np.generic | SupportsDLPack | bytes | bytearray | memoryview
 
@@ -49,6 +49,24 @@ def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
     if not array.flags.writeable or isinstance(out, np.generic):
         raise DTypeError(f"out is a read-only {type(out).__name__}, pass one that can be written")
     return array
+
+
+def check_assignable(what: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> None:
+    """Make sure that ``value`` has a shape that can be assigned to an array of ``shape``, as numpy has it.
+
+    Raises:
+        ShapeError: it has not.
+
+    Example:
+        >>> check_assignable("rewards", [[1.0, 2.0]], (2,))
+    """
+    given = value.shape if isinstance(value, np.ndarray) else np.shape(value)
+    if given == shape:
+        return
+    spare = max(0, len(given) - len(shape))
+    pairs = zip(reversed(given), reversed(shape), strict=False)
+    if given[:spare] != (1,) * spare or any(length not in (1, of) for length, of in pairs):
+        raise ShapeError(f"expected {what} of shape {shape}, got {given}")
 
 
 def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:

@@ -11,7 +11,6 @@ import numpy as np
 import obscodec
 import torch as th
 from stable_baselines3.common import buffers
-from stable_baselines3.common.buffers import BaseBuffer
 
 from obscodec_sb3.migration import refuse_former
 
@@ -19,7 +18,7 @@ COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers 
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
 
 
-class CompressedBuffer(BaseBuffer):
+class CompressedBuffer(buffers.BaseBuffer):
     """What all compressed buffers have in common; comes before a buffer of SB3 among the bases of a class.
 
     While SB3's constructor and ``reset`` allocate their arrays, ``obs_shape`` has a 0 in front. So they allocate no
@@ -65,8 +64,8 @@ class CompressedBuffer(BaseBuffer):
     def obs_shape(self, shape: Any) -> None:
         if isinstance(shape, dict) and not isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer)):
             name = type(self).__name__
-            what = f"{name} takes observations that are one array, got a dictionary space"
-            raise obscodec.DTypeError(f"{what}: use {name.replace('Compressed', 'CompressedDict')}")
+            instead = f"a dictionary space: use {name.replace('Compressed', 'CompressedDict')}"
+            raise obscodec.DTypeError(f"{name} takes observations that are one array, got {instead}")
         self._obs_shape = shape
 
     @property
@@ -129,9 +128,8 @@ class CompressedBuffer(BaseBuffer):
                 if self._arrays is None:
                     of_keys = value if isinstance(value, dict) else {"": value}
                     layouts = {key: obscodec.Layout(array.shape[3:], array.dtype) for key, array in of_keys.items()}
-                    self._arrays = obscodec.ArraySet(
-                        obscodec.fields_of(layouts, **self._options), self.n_envs, self._threads
-                    )
+                    fields = obscodec.fields_of(layouts, **self._options)
+                    self._arrays = obscodec.ArraySet(fields, self.n_envs, self._threads)
                 vars(self)[name] = _each(partial(self._zeros, name), value)
 
     def _zeros(self, name: str, key: str, hollow: np.ndarray) -> Any:

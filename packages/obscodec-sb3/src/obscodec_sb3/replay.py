@@ -1,21 +1,16 @@
 """The compressed replay buffers."""
 
 import inspect
-import math
 from functools import partial
 from typing import Any
 
 import numpy as np
 import obscodec
-from stable_baselines3.common import buffers
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from obscodec_sb3.base import CompressedBuffer
-
-_OPTIMIZE = "optimize_memory_usage"
-_TRUNCATED = "TimeLimit.truncated"
 
 
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
@@ -56,13 +51,13 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _staged = True  # a rollout is too small: what waits would be much of it
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
-        at = _place(type(self), _OPTIMIZE)
-        optimized = args[at] if at < len(args) else kwargs.pop(_OPTIMIZE, False)
+        at = _place(type(self), "optimize_memory_usage")
+        optimized = args[at] if at < len(args) else kwargs.pop("optimize_memory_usage", False)
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
         self._prefetch, self._ahead = prefetch, obscodec.ReadAhead()
-        if prefetch and not (self._hands_on and stock.sample.__module__ == buffers.__name__):
+        if prefetch and not (self._hands_on and stock.sample.__module__ == ReplayBuffer.__module__):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -73,15 +68,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
         """
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
-        shape, action_shape = (self.n_envs,), (self.n_envs, self.action_dim)
-        if np.size(action) != math.prod(action_shape):
-            raise _unexpected("actions", action, action_shape)
-        for name, row in (("rewards", reward), ("dones", done)):
-            fits = getattr(row, "shape", None) == shape or (np.shape(row)[-1:] in (shape, ()) and np.size(row) <= shape[0])
-            if not fits:
-                raise _unexpected(name, row, shape)
-        if self.handle_timeout_termination and len([info.get(_TRUNCATED) for info in infos]) != self.n_envs:
-            raise _unexpected("infos", infos, shape)
+        action = np.asarray(action).reshape((self.n_envs, self.action_dim))
+        obscodec.check_assignable("rewards", reward, (self.n_envs,))
+        obscodec.check_assignable("dones", done, (self.n_envs,))
+        if self.handle_timeout_termination and len([info.get("TimeLimit.truncated") for info in infos]) != self.n_envs:
+            raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {len(infos)}")
         self._ahead.wait()  # what it reads may be overwritten now
         super().add(self._step(obs), self._step(next_obs), action, reward, done, infos)
 
@@ -142,10 +133,6 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         >>> env = "a goal environment"
         >>> model = SAC("MultiInputPolicy", env, replay_buffer_class=CompressedHerReplayBuffer)  # doctest: +SKIP
     """
-
-
-def _unexpected(name: str, row: Any, shape: tuple[int, ...]) -> Exception:
-    return obscodec.ShapeError(f"expected {name} of shape {shape}, got {np.shape(row)}")
 
 
 def _place(buffer_class: type, name: str) -> int:
