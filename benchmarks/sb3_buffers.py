@@ -28,6 +28,7 @@ from sb3_classes import ACTIONS, IMAGE, KINDS, resident, times
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecFrameStack
 
 _RESULTS = Path(__file__).with_name("results") / "sb3"
@@ -59,6 +60,7 @@ def ppo(game: str, n_turns: int) -> list[tuple[float, float]]:
     elapsed_s = np.empty((2, n_turns + _NOT_COUNTED))
     for turn in range(n_turns + _NOT_COUNTED):
         for i in rng.permutation(2):
+            set_random_seed(turn)
             start = time.perf_counter()
             models[i].learn(_N_ENVS * _N_STEPS, reset_num_timesteps=False)
             elapsed_s[i, turn] = time.perf_counter() - start
@@ -141,20 +143,22 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
 
     def measured() -> Iterator[Iterator[Row]]:
-        for game in games.split(","):
-            yield class_rows("replay", game, transitions, envs)
-            yield class_rows("dict", game, transitions, envs)
+        named = games.split(",")
+        for game in named:
             yield class_rows("rollout", game, _N_ENVS * _N_STEPS, _N_ENVS)
-        for game in games.split(",") if turns else ():
+        elapsed_s, mb = in_fresh_process(construction)
+        yield iter([{"table": "Making a million", "buffer": "obscodec", "make_s": elapsed_s, "make_mb": mb}])
+        for game in named if turns else ():
             console.log(f"{game}, PPO")
             pairs = zip(_NAMES, in_fresh_process(ppo, game, turns), strict=True)
             yield ({"table": f"{game}, PPO", "buffer": name, "ppo_per_s": s, "ppo_x": x} for name, (s, x) in pairs)
-        elapsed_s, mb = in_fresh_process(construction)
-        yield iter([{"table": "Making a million", "buffer": "obscodec", "make_s": elapsed_s, "make_mb": mb}])
-        if fill:
-            console.log("a million transitions of Pong")
-            parts = in_fresh_process(million, "Pong", record("Pong", 1, 100_000))
-            yield iter([{"table": "A million transitions of Pong in DQN's buffer", "buffer": "obscodec", **parts}])
+            if fill and game == named[0]:
+                console.log("a million transitions of Pong")
+                parts = in_fresh_process(million, "Pong", record("Pong", 1, 100_000))
+                yield iter([{"table": "A million transitions of Pong in DQN's buffer", "buffer": "obscodec", **parts}])
+        for game in named:
+            for kind in ("replay", "dict"):
+                yield class_rows(kind, game, transitions, envs)
 
     rows: list[Row] = []
     for table in measured():

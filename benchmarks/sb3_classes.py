@@ -94,7 +94,7 @@ def times(kind_name: str, paths: list[Path], size: int) -> list[Times]:
     torch.set_num_threads(1)
     kind, n_envs = KINDS[kind_name], len(paths)
     for ours in (False, True):
-        _filled(kind, _WARM_UP, read_steps(paths), n_envs, ours=ours)
+        _warmed_up(kind, paths, ours=ours)
     buffers = [kind.build(size, n_envs, ours=ours) for ours in (False, True)]
     rng = np.random.default_rng(0)
     adds, samples = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
@@ -120,7 +120,7 @@ def times(kind_name: str, paths: list[Path], size: int) -> list[Times]:
 def resident(kind_name: str, paths: list[Path], size: int, *, ours: bool) -> float:
     """Growth of RSS for each transition while a buffer is made and filled twice. Call it in a fresh process."""
     kind, n_envs = KINDS[kind_name], len(paths)
-    small = _filled(kind, _WARM_UP, read_steps(paths), n_envs, ours=ours)
+    small = _warmed_up(kind, paths, ours=ours)
     give_back_free_memory()
     steps = islice(_looped(paths), 2 * size // n_envs)
     for _ in islice(steps, 20):  # what reading takes is there before
@@ -144,14 +144,19 @@ def _get(buffers: list[Any], rng: np.random.Generator, samples: dict[int, list[f
 
 
 def _filled(kind: Kind, size: int, steps: Iterator[Step], n_envs: int, *, ours: bool) -> Any:
-    """A buffer that was filled with the steps, or twice if they never end, and read."""
+    """A buffer that was filled with the steps, twice if there are so many."""
     buffer = kind.build(size, n_envs, ours=ours)
     for step in islice(steps, 2 * size // n_envs):
         if kind.stock is RolloutBuffer and buffer.full:
             buffer.reset()
         buffer.add(*kind.arguments(step))
-    if size == _WARM_UP:
-        _ = next(buffer.get(BATCH)) if kind.stock is RolloutBuffer else buffer.sample(BATCH)
+    return buffer
+
+
+def _warmed_up(kind: Kind, paths: list[Path], *, ours: bool) -> Any:
+    """A small buffer that was filled twice and read: all is loaded and compiled then."""
+    buffer = _filled(kind, _WARM_UP, read_steps(paths), len(paths), ours=ours)
+    _ = next(buffer.get(BATCH)) if kind.stock is RolloutBuffer else buffer.sample(BATCH)
     return buffer
 
 

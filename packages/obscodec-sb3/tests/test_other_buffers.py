@@ -320,6 +320,40 @@ def test_a_buffer_of_a_user_is_compressed_with_all_its_observations(rebuild):
         assert_equal(getattr(buffers[1], name), getattr(buffers[0], name))
 
 
+class Looks(ReplayBuffer):
+    """A buffer of a user, which looks at observations on their way to the learner."""
+
+    @staticmethod
+    def _normalize_obs(obs, env=None):
+        return obs[:, ::-1].astype(np.float32) / 255
+
+
+class Scales(DictReplayBuffer):
+    def to_torch(self, array, copy=True):
+        return super().to_torch(array, copy).double() * 3
+
+
+class Weighs(ReplayBuffer):
+    def _get_samples(self, batch_inds, env=None):
+        samples = super()._get_samples(batch_inds, env)
+        return samples._replace(rewards=samples.observations.double().mean((1, 2, 3)))
+
+
+@pytest.mark.parametrize("stock", [Looks, Scales, Weighs])
+def test_a_buffer_of_a_user_may_look_at_what_it_samples(stock):
+    space = DICT if stock is Scales else IMAGES
+    buffers = [stock(10, space, ACTIONS, "cpu")]
+    buffers.append(obscodec_sb3.compressed(stock)(10, space, ACTIONS, "cpu", codec="zstd:1"))
+    rng = np.random.default_rng(0)
+    for _ in range(13):
+        add_step(buffers, rng)
+    samples = []
+    for buffer in buffers:
+        np.random.seed(0)
+        samples.append(buffer.sample(20))
+    assert_equal(samples[1], samples[0])
+
+
 class Mine(obscodec_sb3.compressed(ThirdObservation)):
     """A class of a user that pickle finds by its name."""
 

@@ -50,8 +50,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._options, self._threads = {"codec": codec, "frame_stack": frame_stack, "budget": budget}, threads
         self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
         stock: Any = super()
-        # the methods in this file hand what they read of observations on to to_torch, and look at it nowhere
-        self._hands_on = stock._get_samples.__module__ == buffers.__name__
+        # in this file of SB3's, what is read of observations is handed on to to_torch, and looked at nowhere
+        self._hands_on = {stock._get_samples.__module__, stock._normalize_obs.__module__} == {buffers.__name__}
         with self._hollow():
             super().__init__(*args, **kwargs)
 
@@ -71,7 +71,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     @property
     def observation_store(self) -> Any:
         """Where the observations are, None if they are not compressed; of each key if they are a dictionary."""
-        return _each(lambda key, _: self._arrays.stores[key], self.obs_shape)
+        return _each(lambda key, _: self._arrays.stores[key], self._obs_shape)
 
     def reset(self) -> None:
         """Forget all steps."""
