@@ -425,6 +425,20 @@ def test_prefetch_is_refused_where_it_would_not_be_done(kind):
         obscodec_sb3.compressed(stock)(10, space, ACTIONS, prefetch=True, **more)
 
 
+def test_prefetch_is_refused_for_a_subclass_that_looks_at_its_samples():
+    class Counted(obscodec_sb3.CompressedReplayBuffer):
+        def _get_samples(self, batch_inds, env=None):
+            samples = super()._get_samples(batch_inds, env)
+            assert len(samples.observations) == len(batch_inds)
+            return samples
+
+    with pytest.raises(ValueError, match=r"^prefetch needs SB3's own sample, Counted has another: leave prefetch out$"):
+        Counted(10, IMAGES, ACTIONS, prefetch=True)
+    buffer = Counted(10, IMAGES, ACTIONS)
+    buffer.add(*(np.zeros((1, *IMAGES.shape), np.uint8),) * 2, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+    assert buffer.sample(3).observations.shape == (3, *IMAGES.shape)
+
+
 def test_n_steps_are_prefetched():
     stock, space, kwargs, ours = REPLAY["n-step"]
     arguments = 40, space, ACTIONS, "cpu", 2

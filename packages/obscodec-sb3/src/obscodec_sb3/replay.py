@@ -57,7 +57,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
         self._prefetch, self._ahead = prefetch, obscodec.ReadAhead()
-        if prefetch and not (self._hands_on and stock.sample.__module__ == ReplayBuffer.__module__):
+        is_own = type(self)._get_samples is not CompressedBuffer._get_samples
+        if prefetch and (is_own or not self._hands_on or stock.sample.__module__ != ReplayBuffer.__module__):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
