@@ -39,11 +39,11 @@ def test_arrays_of_one_field_and_fields_that_share_have_one_store():
         np.testing.assert_array_equal(array[row], pictures)
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_an_array_that_is_made_again_leaves_nothing_in_the_store(staged):
+@pytest.mark.parametrize("waiting", [0, 3])
+def test_an_array_that_is_made_again_leaves_nothing_in_the_store(waiting):
     arrays = ArraySet({"obs": IMAGE}, 2)
     for seed in range(60):
-        array = arrays.zeros("a", "obs", 6, staged=staged)
+        array = arrays.zeros("a", "obs", 6, waiting=waiting)
         assert not np.asarray(array).any()
         assert arrays.stores["obs"].stats().n_tensors == 0
         for i in range(5):
@@ -118,7 +118,7 @@ def test_samples_are_counted_unless_they_fail():
 
 def test_a_rebuilt_set_goes_on_with_its_arrays():
     arrays = ArraySet({"obs": IMAGE}, 2)
-    array = arrays.zeros("a", "obs", 6, staged=True)
+    array = arrays.zeros("a", "obs", 6, waiting=3)
     array[0] = images(2)
     arrays, array = pickle.loads(pickle.dumps((arrays, array)))
     array[1] = images(2, 1)

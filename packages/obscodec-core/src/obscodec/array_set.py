@@ -85,14 +85,15 @@ class ArraySet:
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
         self._n_samples, self._sample_s = 0, 0.0
 
-    def zeros(self, array: str, field: str, n_steps: int, *, staged: bool = False) -> Array | TensorArray:
+    def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0) -> Array | TensorArray:
         """An array ``[n_steps, n_envs, *field_shape]``; takes no memory until it is written.
 
         Args:
             array: a name for it. An array that was made before under this name is emptied, and not to be used any more.
             field: which field it is of.
             n_steps: how many steps it has.
-            staged: whether steps that are assigned may wait to be stored together.
+            waiting: how many steps that are assigned may wait to be stored together, however large they are; more if
+                they are small, and 0 for none. Arrays of a field have it in common.
         """
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
@@ -102,9 +103,9 @@ class ArraySet:
             shape, dtype = self._rows[field]
             made = np.zeros((n_steps, *shape), dtype)
         else:
-            if staged and field not in self._stagings:
-                self._stagings[field] = Staging(store, self.n_envs)
-            made = TensorArray.zeros((n_steps, self.n_envs), store, self._stagings[field] if staged else None)
+            if waiting and field not in self._stagings:
+                self._stagings[field] = Staging(store, self.n_envs, waiting)
+            made = TensorArray.zeros((n_steps, self.n_envs), store, self._stagings[field] if waiting else None)
         self._arrays[array, field] = made
         return made
 

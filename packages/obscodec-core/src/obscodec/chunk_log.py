@@ -78,11 +78,13 @@ class ChunkLog:
         Raises:
             HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more.
         """
+        room, n_room = self._room()
+        if len(lengths) <= n_room and int(lengths.sum()) <= room:  # nearly always
+            return [(self.newest, slice(0, len(lengths)))]
         ends = np.concatenate([[0], np.cumsum(lengths)])
         pieces: list[tuple[int, slice]] = []
         added: list[int] = []
         first, newest = 0, self.newest
-        room, n_room = self._room()
         while first < len(lengths):
             last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
             last = min(last, first + n_room)

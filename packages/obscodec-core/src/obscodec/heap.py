@@ -230,9 +230,9 @@ class SlotHeap:
 
     def _write(self, number: int, slots: Ints, streams: Segments) -> None:
         """Write streams to the end of a chunk."""
-        self._table[slots] = np.stack(
-            [np.full(len(slots), number), self._log.append(number, streams), streams.lengths], 1
-        )
+        entries = np.empty((len(slots), 3), np.uint32)
+        entries[:, 0], entries[:, 1], entries[:, 2] = number, self._log.append(number, streams), streams.lengths
+        self._table[slots] = entries
         self._n_used = max(self._n_used, int(slots.max()) + 1)
 
 

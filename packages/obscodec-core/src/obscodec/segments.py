@@ -100,6 +100,9 @@ class Segments:
 
     def pack(self, out: Bytes) -> None:
         """Copy all streams into ``out``, each behind the one before it."""
+        if len(self) == 1:
+            out[: self.lengths[0]] = self[0]
+            return
         at = 0
         for first, last in self._runs():
             start, end = int(self.offsets[first]), int(self.offsets[last] + self.lengths[last])

@@ -12,7 +12,6 @@ from obscodec.kernels.rows import same
 from obscodec.store import Store, check_ids
 
 _MAX_NBYTES = 1 << 18  # four steps of Atari: storing them together takes little longer than storing one
-_MIN_ROWS = 4  # three steps, however many environments there are, if rows that repeat are found
 _MANY_ROWS = 8  # from here on, to find them takes longer than to store them
 _MAX_ROWS = 64  # of small tensors, so that nobody waits for long
 
@@ -31,12 +30,14 @@ class Staging:
     Args:
         store: where the rows go.
         n_envs: how many tensors a row has; tensor ``i`` belongs to stream ``i``.
+        min_rows: how many rows may wait, however large they are.
 
     A store with ``max_bytes`` should have none: when it is full, its arrays can't be read until what waits has room.
 
     Attributes:
         store: where the rows go.
         n_envs: how many tensors a row has.
+        min_rows: how many rows may wait, however large they are.
         row_shape: the shape of a row, ``(n_envs, *shape)``.
         dtype: its dtype.
 
@@ -53,14 +54,15 @@ class Staging:
         2
     """
 
-    def __init__(self, store: Store, n_envs: int) -> None:
+    def __init__(self, store: Store, n_envs: int, min_rows: int = 4) -> None:
         self.store = store
         self.n_envs = n_envs
+        self.min_rows = min_rows
         store.stagings.add(self)
         self.row_shape = (n_envs, *store.layout.shape)
         self.dtype = store.layout.dtype
         row_nbytes = n_envs * store.layout.nbytes
-        self._n_rows = int(np.clip(_MAX_NBYTES // max(1, row_nbytes), _MIN_ROWS, _MAX_ROWS))
+        self._n_rows = int(np.clip(_MAX_NBYTES // max(1, row_nbytes), min_rows, _MAX_ROWS))
         self._bytes = np.empty((self._n_rows, row_nbytes), np.uint8)
         self._merges = self._n_rows < _MANY_ROWS
         self._tensors = store.layout.tensors(self._bytes.reshape(self._n_rows * n_envs, store.layout.nbytes))
@@ -139,6 +141,6 @@ class Staging:
         self._waiting.clear()
         self._arrays.clear()
 
-    def __reduce__(self) -> tuple[type[Staging], tuple[Store, int]]:
+    def __reduce__(self) -> tuple[type[Staging], tuple[Store, int, int]]:
         self.flush()
-        return Staging, (self.store, self.n_envs)
+        return Staging, (self.store, self.n_envs, self.min_rows)

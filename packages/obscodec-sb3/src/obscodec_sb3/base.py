@@ -29,7 +29,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     _is_hollow = False
     _prefetch = False  # whether batches are readings until they are given out
-    _staged = False  # whether steps may wait to be stored together
+    _waiting = 3  # observations that wait to be stored together, of a step each
     _arrays: obscodec.ArraySet = None  # type: ignore[assignment]  # until there are some
 
     def __init_subclass__(cls) -> None:
@@ -134,7 +134,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _zeros(self, name: str, key: str, hollow: np.ndarray) -> Any:
         """A compressed array in the place of one without observations."""
-        return self._arrays.zeros(name, key, len(hollow), staged=self._staged)
+        return self._arrays.zeros(name, key, len(hollow), waiting=self._waiting)
 
 
 def _each(function: Callable[[str, Any], Any], of: Any) -> Any:

@@ -48,7 +48,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
 
-    _staged = True  # a rollout is too small: what waits would be much of it
+    _waiting = 4  # three steps: most observations are the next ones of the steps before, and wait once
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
         at = _place(type(self), "optimize_memory_usage")
