@@ -2,15 +2,19 @@
 
 import inspect
 import sys
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
+import pytest
 from obscodec_sb3 import compressed
 from obscodec_sb3.base import CompressedBuffer
 from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.utils import set_random_seed
 
 PACKAGES = ("stable_baselines3", "sb3_contrib")
+MADE: set[str] = set()  # the compressed buffers that were made
 CODEC = "zstd:1"  # small vectors, too; most of these tests have no images
 
 
@@ -52,4 +56,21 @@ def pytest_runtest_setup() -> None:
 
 def pytest_configure() -> None:
     CompressedBuffer.__init__.__kwdefaults__["codec"] = CODEC
+    count_made()
     replace_all()
+
+
+def count_made() -> None:
+    stock = CompressedBuffer.__init__
+
+    @wraps(stock)
+    def counted(self: CompressedBuffer, *args: Any, **kwargs: Any) -> None:
+        MADE.add(type(self).__name__)
+        stock(self, *args, **kwargs)
+
+    CompressedBuffer.__init__ = counted  # type: ignore[method-assign]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not MADE:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED  # nothing was replaced

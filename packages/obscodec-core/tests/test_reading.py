@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import AutoStore, Layout, ReadAhead, Reading, SlotError, TensorArray
+from obscodec import AutoStore, Layout, ReadAhead, Reading, SlotError, TensorArray, open_reading
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -169,7 +169,8 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
     ahead = ReadAhead()
     assert_equal(ahead.next("a", lambda: draw("a")).result(), array[0])
     assert_equal(ahead.next("b", lambda: draw("b")).result(), array[2])
-    ahead.wait()
+    array.store.wait_for_readings()
+    assert not array.store.readings
     assert_equal(ahead.next("a", lambda: draw("a")).result(), array[1])
     assert_equal(ahead.next("b", lambda: draw("b")).result(), array[3])
     assert [kind for kind, _ in drawn] == ["a", "a", "b", "b", "a", "b"]
@@ -200,3 +201,56 @@ def test_a_forked_process_decodes_what_its_parent_started():
             os._exit(1)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_an_interrupt_leaves_no_reading_open():
+    (array,) = filled(1)
+    expected = array[:]
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Reading(interrupted)
+    assert open_reading() is None
+    n_interrupts = 0
+    for delay_us in range(1, 400):
+        signal.signal(signal.SIGALRM, _interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay_us * 1e-6)
+            for _ in range(20):
+                Reading(lambda: array[:]).result()
+        except KeyboardInterrupt:
+            n_interrupts += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        assert_equal(array[:], expected)
+    assert n_interrupts > 100
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_is_forked_between_two_readings():
+    (array,) = filled(1)
+    expected = array[:]
+    ahead = ReadAhead()
+    for _ in range(60):
+        ahead.next(0, lambda: Reading(lambda: [array[:], array[:4], array[3:]]))
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a deadlock ends the child
+            same = (array[:] == expected).all()
+            os._exit(0 if same else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_lists_are_filled():
+    (array,) = filled(1)
+    found = Reading(lambda: [array[0], [array[1], 2]]).result()
+    assert_equal(found[0], array[0])
+    assert_equal(found[1][0], array[1])
+    assert found[1][1] == 2

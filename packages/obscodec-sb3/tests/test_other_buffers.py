@@ -245,6 +245,7 @@ def test_a_rollout_that_is_forgotten_takes_no_memory(kind):
     for _ in range(60):
         for _ in range(4):
             add_rollout_step([stock, compressed], rng)
+        compressed.stats()  # stores what waits
         assert store.stats().n_tensors == 8
         compressed.reset()
         stock.reset()
@@ -406,8 +407,8 @@ def test_wrong_options_are_refused(options, error, text):
 
 def test_a_dictionary_needs_a_buffer_for_dictionaries():
     text = (
-        "CompressedReplayBuffer takes observations that are one array, got a dictionary space: use "
-        "CompressedDictReplayBuffer"
+        "CompressedReplayBuffer takes observations that are one array, got a dictionary space: use a class for "
+        "dictionaries, such as CompressedDictReplayBuffer"
     )
     with pytest.raises(obscodec.DTypeError, match=f"^{re.escape(text)}$"):
         obscodec_sb3.CompressedReplayBuffer(10, DICT, ACTIONS)
@@ -434,7 +435,7 @@ def test_prefetch_is_refused_for_a_subclass_that_looks_at_its_samples():
 
     with pytest.raises(ValueError, match=r"^prefetch needs SB3's own sample, Counted has another: leave prefetch out$"):
         Counted(10, IMAGES, ACTIONS, prefetch=True)
-    buffer = Counted(10, IMAGES, ACTIONS)
+    buffer = Counted(10, IMAGES, ACTIONS, "cpu", codec="zstd:1")
     buffer.add(*(np.zeros((1, *IMAGES.shape), np.uint8),) * 2, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
     assert buffer.sample(3).observations.shape == (3, *IMAGES.shape)
 
@@ -471,3 +472,58 @@ def test_dictionaries_are_prefetched():
         batch = buffer.sample(9)
         if i < 10:  # nothing is overwritten yet
             assert {row.tobytes() for row in batch.observations["image"].numpy()} <= stored
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_subclasses_that_look_at_what_is_read(prefetch):
+    class Shifted(obscodec_sb3.CompressedReplayBuffer):
+        def to_torch(self, array, copy=True):
+            return super().to_torch(array, copy) + 1
+
+    class Inverted(obscodec_sb3.CompressedReplayBuffer):
+        @staticmethod
+        def _normalize_obs(obs, env=None):
+            return 255 - obs
+
+    step = *(np.full((1, *IMAGES.shape), 7, np.uint8),) * 2, np.zeros(1), np.zeros(1), np.zeros(1), [{}]
+    for buffer_class, expected in ((Shifted, 8), (Inverted, 248)):
+        if prefetch:
+            with pytest.raises(ValueError, match=r"^prefetch needs SB3's own sample"):
+                buffer_class(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", prefetch=True)
+            continue
+        buffer = buffer_class(10, IMAGES, ACTIONS, "cpu", codec="zstd:1")
+        buffer.add(*step)
+        assert (buffer.sample(3).observations == expected).all()
+
+
+def test_a_batch_is_given_out_whole_with_prefetch():
+    buffer = obscodec_sb3.CompressedReplayBuffer(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", prefetch=True)
+    buffer.add(*(np.full((1, *IMAGES.shape), 7, np.uint8),) * 2, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+    assert (buffer._get_samples(np.zeros(3, np.int64)).observations == 7).all()
+    buffer.sample(4)
+    buffer.observations[0] = np.full((1, *IMAGES.shape), 9, np.uint8)  # what is read ahead is read before
+    assert (buffer.sample(4).observations == 7).all()
+    assert (buffer.sample(4).observations == 9).all()
+
+
+@pytest.mark.parametrize("shape", ["no environments", "pairs"])
+def test_an_array_of_another_form_is_refused(shape):
+    class Keeps(ReplayBuffer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            between = () if shape == "no environments" else (self.n_envs, 2)
+            self.goals = np.zeros((self.buffer_size, *between, *self.obs_shape), np.uint8)
+
+    with pytest.raises(TypeError, match=r"^goals is uint8 \(10, .*expected \[buffer_size, n_envs, \*obs_shape\]$"):
+        obscodec_sb3.compressed(Keeps)(10, IMAGES, ACTIONS, codec="zstd:1")
+
+
+def test_a_class_of_a_user_does_not_take_the_place_of_ours():
+    class Stock(ReplayBuffer):
+        pass
+
+    class Mine(obscodec_sb3.CompressedReplayBuffer, Stock):
+        pass
+
+    assert obscodec_sb3.compressed(Stock) is not Mine
+    assert Mine(10, IMAGES, ACTIONS, codec="zstd:1").observation_store is not None

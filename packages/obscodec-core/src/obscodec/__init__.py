@@ -29,7 +29,7 @@ from obscodec.heap import HeapStats, SlotHeap
 from obscodec.layout import Layout
 from obscodec.lent import Lent
 from obscodec.narrow import Narrow, find_narrow
-from obscodec.reading import ReadAhead, Reading, Selected
+from obscodec.reading import ReadAhead, Reading, Selected, open_reading
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
 from obscodec.stage import Levels
@@ -119,6 +119,7 @@ __all__ = [
     "encode",
     "fields_of",
     "find_narrow",
+    "open_reading",
 ]
 
 

@@ -97,6 +97,7 @@ class ArraySet:
         """
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
+            former.store.wait_for_readings()
             former.store.release(former.ids.reshape(-1))
         made: Array | TensorArray
         if store is None:
@@ -143,7 +144,9 @@ class ArraySet:
         self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
 
     def stats(self, n_tensors: int) -> RingStats:
-        """What the arrays hold, if ``n_tensors`` of the items of each were written."""
+        """What the arrays hold, if ``n_tensors`` of the items of each were written; what waits is stored before."""
+        for staging in self._stagings.values():
+            staging.flush()
         plain = dict.fromkeys(self.fields, 0)
         for _, field in self._arrays:
             plain[field] += n_tensors * self.fields[field].layout.nbytes
@@ -151,4 +154,5 @@ class ArraySet:
         fields = {name: plain[name] if store is None else stored[store] for name, store in self.stores.items()}
         total = sum(of for of in fields.values() if isinstance(of, int)) + sum(s.total_bytes for s in stored.values())
         total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
+        total += sum(staging.memory_bytes for staging in self._stagings.values())
         return RingStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)

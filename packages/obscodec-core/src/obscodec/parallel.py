@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+from obscodec.interrupts import uninterrupted
+
 MAX_THREADS = 8
 
 
@@ -39,7 +41,8 @@ def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
     try:
         work(bounds[0], bounds[1])
     finally:
-        errors = [future.exception() for future in futures]
+        with uninterrupted():
+            errors = [future.exception() for future in futures]
     for error in errors:
         if error is not None:
             raise error

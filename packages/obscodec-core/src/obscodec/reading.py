@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -19,6 +20,7 @@ from obscodec.segments import Ints
 from obscodec.store import Store
 
 Array = npt.NDArray[np.generic]
+_MAX_AHEAD = 2
 
 
 class Tensors(Protocol):
@@ -44,8 +46,16 @@ def _background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="obscodec")
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has the pool, but not its thread
-    os.register_at_fork(after_in_child=_background.cache_clear)
+_DECODING = threading.Lock()  # held by what decodes in the background, so that nobody forks with its locks
+
+
+def _after_fork() -> None:
+    _DECODING.release()
+    _background.cache_clear()  # a forked process has the pool, but not its thread
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_DECODING.acquire, after_in_parent=_DECODING.release, after_in_child=_after_fork)
 
 
 class Reading:
@@ -56,7 +66,7 @@ class Reading:
     frames that two of its arrays have in common, such as those of an observation and the next one, are decoded once.
 
     Args:
-        read: gives what it read, also as values of dictionaries, tuples and named tuples.
+        read: gives what it read, also as values of dictionaries, lists, tuples and named tuples.
         new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into.
         convert: called once for all tensors of a store, makes of them the array of another library.
 
@@ -83,11 +93,7 @@ class Reading:
         self._ids: dict[Store, list[Ints]] = {}
         self._future: Future[dict[Store, Array]] | None = None
         self._process = os.getpid()
-        before = _OPEN.set(self)
-        try:
-            self._read = read()
-        finally:
-            _OPEN.reset(before)
+        self._read = copy_context().run(self._call, read)  # in a copy, which is gone whatever interrupts it
 
     def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selected:
         """The tensors ``ids``, ``[*chosen]``, of a store. Copies the ids, not the tensors: these must stay."""
@@ -97,8 +103,10 @@ class Reading:
         return Selected(store, begin, ids.shape)
 
     def start(self) -> None:
-        """Decode in the background. Whoever assigns to what is read must :meth:`wait` before."""
-        self._future = _background().submit(self._decode)
+        """Decode in the background. What is assigned to an array of these stores waits until that is done."""
+        self._future = _background().submit(self._decode_alone)
+        for store in self._ids:
+            store.readings.add(self)
 
     def wait(self) -> None:
         """Wait until all is decoded that was started."""
@@ -118,6 +126,14 @@ class Reading:
         """What decodes in the background; a forked process has nothing of it but the object."""
         return self._future if self._process == os.getpid() else None
 
+    def _call(self, read: Callable[[], Any]) -> Any:
+        _OPEN.set(self)
+        return read()
+
+    def _decode_alone(self) -> dict[Store, Array]:
+        with _DECODING:
+            return self._decode()
+
     def _decode(self) -> dict[Store, Array]:
         decoded: dict[Store, Array] = {}
         for store, parts in self._ids.items():
@@ -128,7 +144,7 @@ class Reading:
 
 
 class ReadAhead:
-    """Readings that are decoded in the background before they are asked for, one of each kind.
+    """Readings that are decoded in the background before they are asked for, one of each of the last two kinds.
 
     Example:
         >>> from obscodec import AutoStore, Layout, TensorArray
@@ -146,12 +162,9 @@ class ReadAhead:
         reading = self._started.pop(kind, None) or draw()
         following = self._started[kind] = draw()
         following.start()
+        while len(self._started) > _MAX_AHEAD:
+            del self._started[next(iter(self._started))]
         return reading
-
-    def wait(self) -> None:
-        """Wait until all is decoded: what it reads may be overwritten then."""
-        for reading in self._started.values():
-            reading.wait()
 
     def clear(self) -> None:
         """Forget what was drawn."""
@@ -181,6 +194,8 @@ def _filled(read: Any, decoded: Mapping[Store, Tensors]) -> Any:
         return tensors.reshape((*read.shape, *read.store.layout.shape))
     if isinstance(read, dict):
         return {key: _filled(value, decoded) for key, value in read.items()}
+    if isinstance(read, list):
+        return [_filled(part, decoded) for part in read]
     if isinstance(read, tuple):
         parts = [_filled(part, decoded) for part in read]
         return type(read)(*parts) if hasattr(read, "_fields") else tuple(parts)

@@ -119,6 +119,11 @@ class Staging:
                 self._flush()
 
     @property
+    def memory_bytes(self) -> int:
+        """Bytes of the rows that can wait."""
+        return self._bytes.nbytes
+
+    @property
     def _n_used(self) -> int:
         """How many of the rows are used."""
         return next(reversed(self._waiting.values())) + 1
@@ -129,6 +134,7 @@ class Staging:
         ids = [self._arrays[array][row] for array, row in self._waiting]
         rows = np.array(list(self._waiting.values()))
         n_used = self._n_used
+        self.store.wait_for_readings()
         new = self.store.replace_repeated(
             np.concatenate(ids, dtype=np.int64),
             self._tensors[: n_used * self.n_envs],

@@ -102,6 +102,16 @@ class Store(ABC):
         """Where rows wait that are on their way into this store."""
         return WeakSet()
 
+    @cached_property
+    def readings(self) -> WeakSet[Any]:
+        """What is decoding in the background."""
+        return WeakSet()
+
+    def wait_for_readings(self) -> None:
+        """Wait until nothing decodes in the background: what it reads may be released then."""
+        while self.readings:
+            self.readings.pop().wait()
+
     @abstractmethod
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store ``[n, *shape]``.
@@ -193,7 +203,7 @@ class Store(ABC):
         """All but locks, with the rows that wait."""
         for staging in list(self.stagings):
             staging.flush()
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "stagings")}
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "stagings", "readings")}
 
     @abstractmethod
     def stats(self) -> StoreStats:

@@ -197,6 +197,7 @@ class TensorArray:
 
     def _replace(self, leading: tuple[Part, ...], old: Ints, tensors: npt.NDArray[np.generic]) -> None:
         """Put ``tensors`` where the ids ``old`` are; nothing is changed unless all of them can be stored."""
+        self.store.wait_for_readings()
         streams = self._streams(leading).reshape(-1)
         winner = winners(leading, self._ids.shape, old.shape)
         if winner is None:

@@ -38,7 +38,3 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError:
         raise MissingPackage(f"{name} needs sb3-contrib: pip install sb3-contrib") from None
     return compressed(getattr(module, name.removeprefix("Compressed")))
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_CONTRIB])

@@ -11,6 +11,7 @@ import numpy as np
 import obscodec
 import torch as th
 from stable_baselines3.common import buffers
+from stable_baselines3.common.vec_env import VecNormalize
 
 from obscodec_sb3.migration import refuse_former
 
@@ -28,14 +29,13 @@ class CompressedBuffer(buffers.BaseBuffer):
     """
 
     _is_hollow = False
-    _prefetch = False  # whether batches are readings until they are given out
     _waiting = 3  # observations that wait to be stored together, of a step each
     _arrays: obscodec.ArraySet = None  # type: ignore[assignment]  # until there are some
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if len(cls.__bases__) > 1:  # one of ours before one of SB3
-            COMPRESSED.setdefault(cls.__bases__[1], cls)
+        if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # one of ours before one of SB3
+            COMPRESSED[cls.__bases__[1]] = cls
 
     def __init__(
         self,
@@ -43,15 +43,16 @@ class CompressedBuffer(buffers.BaseBuffer):
         codec: Any = "auto",
         frame_stack: Any = None,
         budget: Any = None,
-        threads: int | None = None,
+        threads: Any = None,
         **kwargs: Any,
     ) -> None:
         refuse_former(kwargs)
         self._options, self._threads = {"codec": codec, "frame_stack": frame_stack, "budget": budget}, threads
         self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
-        stock: Any = super()
-        # in this file of SB3's, what is read of observations is handed on to to_torch, and looked at nowhere
-        self._hands_on = {stock._get_samples.__module__, stock._normalize_obs.__module__} == {buffers.__name__}
+        # in SB3's own code and ours, what is read of observations is handed on to to_torch, and looked at nowhere
+        of: Any = [type(self), super()]
+        found = {getattr(c, name).__module__ for c in of for name in ("_get_samples", "_normalize_obs", "to_torch")}
+        self._hands_on = found <= {buffers.__name__, "obscodec_sb3.base", "obscodec_sb3.rollout"}
         with self._hollow():
             super().__init__(*args, **kwargs)
 
@@ -63,9 +64,8 @@ class CompressedBuffer(buffers.BaseBuffer):
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
         if isinstance(shape, dict) and not isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer)):
-            name = type(self).__name__
-            instead = f"a dictionary space: use {name.replace('Compressed', 'CompressedDict')}"
-            raise obscodec.DTypeError(f"{name} takes observations that are one array, got {instead}")
+            what = f"{type(self).__name__} takes observations that are one array, got a dictionary space"
+            raise obscodec.DTypeError(f"{what}: use a class for dictionaries, such as CompressedDictReplayBuffer")
         self._obs_shape = shape
 
     @property
@@ -101,12 +101,12 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         """SB3's; observations and next ones, which have frames in common, are decoded together if that can wait."""
-        stock: Any = super()
-        get = partial(stock._get_samples, *args, **kwargs)
-        if not self._hands_on or kwargs.get("env") is not None:
-            return get()
-        reading = obscodec.Reading(get, self._batch_array, partial(self.to_torch, copy=False))
-        return reading if self._prefetch else reading.result()
+        get = partial(super()._get_samples, *args, **kwargs)  # type: ignore[safe-super]
+        normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
+        return get() if normalizes or not self._hands_on or obscodec.open_reading() else self._reading(get).result()
+
+    def _reading(self, read: Callable[[], Any]) -> obscodec.Reading:
+        return obscodec.Reading(read, self._batch_array, partial(self.to_torch, copy=False))
 
     def _batch_array(self, n: int, layout: obscodec.Layout) -> np.ndarray:
         """``[n, *shape]`` to decode into: for a GPU memory that torch has pinned, else that of all buffers."""
@@ -120,21 +120,29 @@ class CompressedBuffer(buffers.BaseBuffer):
         before, self._is_hollow = self._is_hollow, True
         try:
             yield
-            hollow = self.obs_shape
+            hollow = self.obs_shape if isinstance(self.obs_shape, dict) else {"": self.obs_shape}
         finally:
             self._is_hollow = before
         for name, value in list(vars(self).items()):
-            if _each(lambda _, array: isinstance(array, np.ndarray) and array.shape[2:], value) == hollow:
+            of_keys = value if isinstance(value, dict) else {"": value}
+            if {key: _tail(array, hollow.get(key, ())) for key, array in of_keys.items()} == hollow:
                 if self._arrays is None:
-                    of_keys = value if isinstance(value, dict) else {"": value}
-                    layouts = {key: obscodec.Layout(array.shape[3:], array.dtype) for key, array in of_keys.items()}
+                    layouts = {key: obscodec.Layout(hollow[key][1:], array.dtype) for key, array in of_keys.items()}
                     fields = obscodec.fields_of(layouts, **self._options)
                     self._arrays = obscodec.ArraySet(fields, self.n_envs, self._threads)
                 vars(self)[name] = _each(partial(self._zeros, name), value)
 
     def _zeros(self, name: str, key: str, hollow: np.ndarray) -> Any:
         """A compressed array in the place of one without observations."""
+        layout = self._arrays.fields[key].layout
+        if (hollow.shape[1:], hollow.dtype) != ((self.n_envs, 0, *layout.shape), layout.dtype):
+            raise TypeError(f"{name} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
         return self._arrays.zeros(name, key, len(hollow), waiting=self._waiting)
+
+
+def _tail(array: Any, like: tuple[int, ...]) -> Any:
+    """The last axes of an array, as many as ``like`` has."""
+    return array.shape[-len(like) :] if isinstance(array, np.ndarray) and like else None
 
 
 def _each(function: Callable[[str, Any], Any], of: Any) -> Any:

@@ -57,8 +57,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
         self._prefetch, self._ahead = prefetch, obscodec.ReadAhead()
-        is_own = type(self)._get_samples is not CompressedBuffer._get_samples
-        if prefetch and (is_own or not self._hands_on or stock.sample.__module__ != ReplayBuffer.__module__):
+        samples = {stock.sample.__module__, type(self).sample.__module__}
+        if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -70,11 +70,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
         action = np.asarray(action).reshape((self.n_envs, self.action_dim))
-        obscodec.check_assignable("rewards", reward, (self.n_envs,))
-        obscodec.check_assignable("dones", done, (self.n_envs,))
+        for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
+            obscodec.check_assignable(name, value, getattr(self, name)[0])
         if self.handle_timeout_termination and len([info.get("TimeLimit.truncated") for info in infos]) != self.n_envs:
             raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {len(infos)}")
-        self._ahead.wait()  # what it reads may be overwritten now
         super().add(self._step(obs), self._step(next_obs), action, reward, done, infos)
 
     def reset(self) -> None:
@@ -87,7 +86,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         with self._arrays.sampling():
             if not self._prefetch or env is not None:
                 return self._draw(batch_size, env)
-            return self._ahead.next(batch_size, partial(self._draw, batch_size)).result()
+            return self._ahead.next(batch_size, partial(self._reading, partial(self._draw, batch_size))).result()
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage
