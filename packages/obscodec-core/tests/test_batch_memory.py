@@ -139,3 +139,10 @@ def test_threads_never_share_memory():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_the_memory_of_a_very_large_batch_is_not_kept():
+    memory = BatchMemory()
+    batch = memory.array(1, Layout(((1 << 28) + 1,), np.uint8))
+    del batch
+    assert memory.kept_bytes == 0

@@ -18,6 +18,7 @@ from obscodec.segments import Bytes
 
 _MIN_NBYTES = 1 << 16  # below, a new array costs little
 _KEPT = 2  # one batch that is used, one that is prepared
+_MAX_KEPT_NBYTES = 1 << 28  # larger ones go back to the operating system
 
 
 class _Lease:
@@ -34,6 +35,8 @@ class _Lease:
 
 class BatchMemory:
     """A source of arrays whose memory is used again. Safe to use from several threads.
+
+    It keeps the memory of two batches, of 256 MiB each at most, for as long as it lives.
 
     Args:
         allocate: where new memory comes from: called with a number of bytes, gives ``u8[nbytes]``. Pinned memory, for
@@ -77,7 +80,8 @@ class BatchMemory:
 
     def _give(self, memory: Bytes) -> None:
         with self._lock:
-            self._free.append(memory)
+            if memory.nbytes <= _MAX_KEPT_NBYTES:
+                self._free.append(memory)
             del self._free[:-_KEPT]
 
     def __reduce__(self) -> tuple[type[BatchMemory], tuple[Callable[[int], Bytes]]]:

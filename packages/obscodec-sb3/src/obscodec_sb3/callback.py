@@ -25,13 +25,13 @@ class CompressionCallback(BaseCallback):
     def __init__(self, every: int = 1000) -> None:
         super().__init__()
         self._every = every
-        self._n_samples, self._sample_s = 0, 0.0
 
     def _on_training_start(self) -> None:
         buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)
         if not isinstance(buffer, CompressedBuffer):
             raise TypeError("the algorithm has no compressed buffer: give it one, such as CompressedReplayBuffer")
-        self._buffer = buffer
+        self._buffer, stats = buffer, buffer.stats()
+        self._n_samples, self._sample_s = stats.n_samples, stats.sample_s
 
     def _on_step(self) -> bool:
         if self.n_calls % self._every == 0:
