@@ -213,24 +213,27 @@ def test_an_interrupt_leaves_no_reading_open():
     with pytest.raises(KeyboardInterrupt):
         Reading(interrupted)
     assert open_reading() is None
-    n_interrupts = 0
+    armed, n_interrupts = [], 0
+
+    def interrupt(*_):
+        if armed:
+            armed.clear()
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
     for delay_us in range(1, 400):
-        signal.signal(signal.SIGALRM, _interrupt)
         try:
+            armed.append(True)
             signal.setitimer(signal.ITIMER_REAL, delay_us * 1e-6)
             for _ in range(20):
                 Reading(lambda: array[:]).result()
+            armed.clear()
         except KeyboardInterrupt:
             n_interrupts += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         assert_equal(array[:], expected)
+    signal.signal(signal.SIGALRM, before)
     assert n_interrupts > 100
-
-
-def _interrupt(*_):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
