@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.chunk import new_table
 from obscodec.chunk_log import MIN_CHUNK_NBYTES, Chunk, ChunkLog
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.segments import Ints, Segments
@@ -60,7 +61,9 @@ class SlotHeap:
         self.n_slots = n_slots
         self._lock = threading.RLock()
         self._log = ChunkLog(max_bytes)
-        self._table = np.zeros((n_slots, 3), np.uint32)  # the chunk of each stream, 0 for none; its offset, its length
+        self._table = new_table(
+            (max(1, n_slots), 3), np.uint32
+        )  # the chunk of each stream, 0 for none; its offset, its length
         self._n_used = 0  # no slot from here on was ever used
 
     @property
@@ -136,9 +139,10 @@ class SlotHeap:
     def grow(self, n_slots: int) -> None:
         """Make room for more slots; there are never fewer than before."""
         with self._lock:
-            added = max(0, n_slots - self.n_slots)
-            self._table = np.concatenate([self._table, np.zeros((added, 3), np.uint32)])
-            self.n_slots += added
+            if n_slots > self.n_slots:
+                grown = new_table((n_slots, 3), np.uint32)
+                grown[: self._n_used] = self._table[: self._n_used]
+                self._table, self.n_slots = grown, n_slots
 
     def compact(self) -> None:
         """Move streams together until no chunk but the newest has dead bytes; give back what that frees."""
