@@ -139,14 +139,14 @@ def test_what_numpy_assigns_can_be_assigned(given_shape, shape, as_list):
     except ValueError:
         text = f"expected rewards of shape {shape}, got {given_shape}"
         with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-            check_assignable("rewards", value, np.empty(shape))
+            check_assignable("rewards", value, np.empty((5, *shape)))
     else:
-        check_assignable("rewards", value.tolist() if as_list and value.size else value, np.empty(shape))
+        check_assignable("rewards", value.tolist() if as_list and value.size else value, np.empty((5, *shape)))
 
 
 @pytest.mark.parametrize(("value", "error"), [("a", ValueError), (None, TypeError), ([2**70, 1], OverflowError)])
 def test_what_is_no_number_is_refused(value, error):
-    row = np.zeros(2, np.int64)
+    array = np.zeros((5, 2), np.int64)
     with pytest.raises(error):
-        check_assignable("actions", value, row)
-    assert not row.any()
+        check_assignable("actions", value, array)
+    assert not array.any()

@@ -51,17 +51,17 @@ def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
     return array
 
 
-def check_assignable(what: str, value: npt.ArrayLike, row: npt.NDArray[np.generic]) -> None:
-    """Make sure that ``value`` can be assigned to ``row[...]``, which stays as it is.
+def check_assignable(what: str, value: npt.ArrayLike, array: npt.NDArray[np.generic]) -> None:
+    """Make sure that ``value`` can be assigned to a row of ``array``, which stays as it is.
 
     Raises:
         ShapeError: it has another shape.
         ValueError, TypeError or OverflowError: numpy can't make numbers of it.
 
     Example:
-        >>> check_assignable("rewards", [[1.0, 2.0]], np.zeros(2))
+        >>> check_assignable("rewards", [[1.0, 2.0]], np.zeros((100, 2)))
     """
-    shape = row.shape
+    shape = array.shape[1:]
     if isinstance(value, np.ndarray) and value.shape == shape and value.dtype.kind in "biuf":
         return
     given = np.shape(value)
@@ -69,7 +69,7 @@ def check_assignable(what: str, value: npt.ArrayLike, row: npt.NDArray[np.generi
     pairs = zip(reversed(given), reversed(shape), strict=False)
     if given[:spare] != (1,) * spare or any(length not in (1, of) for length, of in pairs):
         raise ShapeError(f"expected {what} of shape {shape}, got {given}")
-    np.empty_like(row)[...] = np.asarray(value)
+    np.empty(shape, array.dtype)[...] = np.asarray(value)
 
 
 def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:

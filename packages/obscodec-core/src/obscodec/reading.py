@@ -106,7 +106,7 @@ class Reading:
         """Decode in the background. What is assigned to an array of these stores waits until that is done."""
         self._future = _background().submit(self._decode_alone)
         for store in self._ids:
-            store.readings.add(self)
+            store.note_reading(self)
 
     def wait(self) -> None:
         """Wait until all is decoded that was started."""

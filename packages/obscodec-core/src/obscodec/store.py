@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 
+_READINGS = threading.Lock()  # of all stores; several threads can sample
 NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
 
 
@@ -107,10 +109,18 @@ class Store(ABC):
         """What is decoding in the background."""
         return WeakSet()
 
+    def note_reading(self, reading: Any) -> None:
+        """Have whoever releases tensors wait for a reading in the background."""
+        with _READINGS:
+            self.readings.add(reading)
+
     def wait_for_readings(self) -> None:
         """Wait until nothing decodes in the background: what it reads may be released then."""
-        while self.readings:
-            self.readings.pop().wait()
+        with _READINGS:
+            readings = list(self.readings) if self.readings else []
+            self.readings.clear()
+        for reading in readings:
+            reading.wait()
 
     @abstractmethod
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:

@@ -71,7 +71,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
         action = np.asarray(action).reshape((self.n_envs, self.action_dim))
         for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
-            obscodec.check_assignable(name, value, getattr(self, name)[0])
+            obscodec.check_assignable(name, value, getattr(self, name))
         if self.handle_timeout_termination and len([info.get("TimeLimit.truncated") for info in infos]) != self.n_envs:
             raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {len(infos)}")
         super().add(self._step(obs), self._step(next_obs), action, reward, done, infos)
