@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obscodec import EncodedTensor, Layout, available, codec, decode
+from obscodec import EncodedTensor, Layout, available, codec, decode, unpack
 
 FORMATS = Path(__file__).parents[3] / "docs" / "formats"
 EXAMPLE = re.compile(r"^- `(?P<values>[^`]+)` of (?P<dtype>\w+), `(?P<spec>[^`]+)`: `(?P<stream>[^`]*)`$", re.M)
@@ -25,8 +25,17 @@ def test_an_example_is_what_is_written_and_read(file: str, values: str, dtype: s
         assert tested.encode(x).stream.tobytes().hex(" ") == stream.strip()
 
 
+def test_the_packed_example_is_what_is_read() -> None:
+    example = re.search(r"^- packed `(.+)` of (\w+): `(.+)`$", (FORMATS / "packed.md").read_text(), re.M)
+    assert example is not None
+    values, dtype, packed = example.groups()
+    (batch,) = unpack(bytes.fromhex(packed))
+    assert batch.dtype == dtype
+    assert batch.tolist() == json.loads(values)
+
+
 def test_every_file_of_a_format_has_an_example() -> None:
-    described = {path.stem for path in FORMATS.glob("*.md")} - {"README", "encoded-tensor"}
+    described = {path.stem for path in FORMATS.glob("*.md")} - {"README", "encoded-tensor", "packed"}
     assert {file for file, *_ in EXAMPLES} == described
 
 

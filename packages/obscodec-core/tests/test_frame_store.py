@@ -592,3 +592,11 @@ def test_large_batches_at_any_address(nbytes, begin):
     np.testing.assert_array_equal(out, stored[which])
     assert (room[:begin] == 7).all()
     assert (room[begin + out.size :] == 7).all()
+
+
+def test_a_store_with_few_frames_is_pickled_in_few_bytes() -> None:
+    store = FrameStore(Layout((84, 84), np.uint8))
+    ids = store.append(np.arange(40, dtype=np.uint8)[:, None, None].repeat(84, 1).repeat(84, 2))
+    pickled = pickle.dumps(store)
+    assert len(pickled) < store.stats().total_bytes
+    assert (pickle.loads(pickled).read(ids)[:, 3, 3] == np.arange(40)).all()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import DTypeError, HeapFull, Layout, ShapeError, TensorArray, TensorStore, codec
+from obscodec import DTypeError, FrameStore, HeapFull, Layout, ShapeError, TensorArray, TensorStore, codec
 
 LEADING, ITEM = (4, 3), (2, 5)
 SHAPE = LEADING + ITEM
@@ -315,3 +315,26 @@ def test_a_new_array_of_a_million_items_takes_no_memory():
     array = zeros(leading=(1_000_000,), item=(84, 84), dtype="u1")
     assert array.nbytes == 7_056_000_000
     assert array.store.stats().total_bytes == 0
+
+
+@pytest.mark.parametrize("index", [3, slice(2, 5), [1, 4, 1], np.array([True] * 3 + [False] * 4), ..., (2, 1)])
+def test_ids_that_are_assigned_take_the_place_of_others(index: object) -> None:
+    store = FrameStore(Layout((6, 6), np.uint8))
+    array, expected = TensorArray.zeros((7, 2), store), np.zeros((7, 2, 6, 6), np.uint8)
+    for seed in range(3):
+        new = np.random.default_rng(seed).integers(0, 256, expected[index].shape, np.uint8)  # type: ignore[index]
+        ids = store.append(new.reshape(-1, 6, 6)).reshape(new.shape[:-2])
+        array.assign_ids(index, ids)  # type: ignore[arg-type]
+        expected[index] = new  # type: ignore[index]
+    assert np.array_equal(array[...], expected)
+    assert store.stats().n_tensors == np.count_nonzero(array.ids)
+    array.clear()
+    assert not array[...].any()
+    assert store.stats().n_tensors == 0
+
+
+def test_a_single_item_is_assigned_without_an_index() -> None:
+    array = TensorArray.zeros((3,), FrameStore(Layout((6, 6), np.uint8)))
+    one = TensorArray(array.ids[1:2].reshape(()), array.store)
+    one[...] = 5
+    assert array[...].sum() == 5 * 36

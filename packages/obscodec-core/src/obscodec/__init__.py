@@ -3,11 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from obscodec.arrays import check_assignable
+from obscodec.arrays import as_array, check_assignable
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
+from obscodec.drawn_array import DrawnArray
 from obscodec.encoded import EncodedTensor
 from obscodec.errors import (
     CorruptStream,
@@ -25,10 +26,15 @@ from obscodec.errors import (
 )
 from obscodec.filter import Filter
 from obscodec.frame_stack import FrameStack
+from obscodec.geometry import strided_view, strides_of
 from obscodec.heap import HeapStats, SlotHeap
 from obscodec.layout import Layout
 from obscodec.lent import Lent
 from obscodec.narrow import Narrow, find_narrow
+from obscodec.new_array import NewArray
+from obscodec.packing import pack, unpack
+from obscodec.packing_together import pack_together, unpack_together
+from obscodec.pinned_store import Pin, PinnedStore
 from obscodec.reading import ReadAhead, Reading, Selected, open_reading
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from obscodec.frame_store import FrameStore
     from obscodec.narrow_store import NarrowStore
     from obscodec.ring import RingBuffer
+    from obscodec.sharing import ArrayStats, append_together, by_store, read_together, shared_stores, stats_of
     from obscodec.stack_store import StackStore
     from obscodec.staging import Staging
 
@@ -62,12 +69,19 @@ _LAZY = {
     "StackStore": "obscodec.stack_store",
     "Staging": "obscodec.staging",
     "Trial": "obscodec.choice",
+    "ArrayStats": "obscodec.sharing",
+    "append_together": "obscodec.sharing",
+    "by_store": "obscodec.sharing",
     "fields_of": "obscodec.field",
+    "read_together": "obscodec.sharing",
+    "shared_stores": "obscodec.sharing",
+    "stats_of": "obscodec.sharing",
 }
 
 __all__ = [
     "BATCH_MEMORY",
     "ArraySet",
+    "ArrayStats",
     "AutoStats",
     "AutoStore",
     "BatchMemory",
@@ -77,6 +91,7 @@ __all__ = [
     "CorruptStream",
     "DTypeError",
     "DictionaryMissing",
+    "DrawnArray",
     "EncodedTensor",
     "Field",
     "FieldError",
@@ -93,7 +108,10 @@ __all__ = [
     "MissingPackage",
     "Narrow",
     "NarrowStore",
+    "NewArray",
     "ObscodecError",
+    "Pin",
+    "PinnedStore",
     "ReadAhead",
     "Reading",
     "RingBuffer",
@@ -111,7 +129,10 @@ __all__ = [
     "TensorArray",
     "TensorStore",
     "Trial",
+    "append_together",
+    "as_array",
     "available",
+    "by_store",
     "check_assignable",
     "codec",
     "codec_from_config",
@@ -120,6 +141,15 @@ __all__ = [
     "fields_of",
     "find_narrow",
     "open_reading",
+    "pack",
+    "pack_together",
+    "read_together",
+    "shared_stores",
+    "stats_of",
+    "strided_view",
+    "strides_of",
+    "unpack",
+    "unpack_together",
 ]
 
 

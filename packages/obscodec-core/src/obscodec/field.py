@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -22,6 +22,7 @@ from obscodec.store import Store
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -113,12 +114,13 @@ class Field:
 
 
 def fields_of(
-    layouts: Mapping[str, Layout],
+    layouts: Mapping[K, Layout],
     *,
-    codec: str | Mapping[str, str | None] | None = "auto",
-    frame_stack: FrameStack | Mapping[str, FrameStack | None] | None = None,
-    budget: str | Mapping[str, str | None] | None = None,
-) -> dict[str, Field]:
+    codec: str | Mapping[K, str | None] | None = "auto",
+    frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None,
+    budget: str | Mapping[K, str | None] | None = None,
+    max_bytes: int | None = None,
+) -> dict[K, Field]:
     """A field for each layout.
 
     Args:
@@ -126,6 +128,7 @@ def fields_of(
         codec: see :class:`Field`; for all fields, or a mapping with those of some fields.
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
+        max_bytes: see :class:`Field`; for each field.
 
     Raises:
         FieldError: a mapping names a field that is not there.
@@ -139,16 +142,18 @@ def fields_of(
         ('delta-rle', 'auto')
     """
     for what, value in {"codec": codec, "frame_stack": frame_stack, "budget": budget}.items():
-        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys())):
+        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys(), key=str)):
             there = ", ".join(map(repr, layouts))
             raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
     fields = {}
     for name, layout in layouts.items():
         spec = _of(codec, name, "auto")
         limit = budget if isinstance(budget, Mapping) or spec == "auto" or len(layouts) == 1 else None
-        fields[name] = Field(layout.shape, layout.dtype, spec, _of(frame_stack, name, None), _of(limit, name, None))
+        fields[name] = Field(
+            layout.shape, layout.dtype, spec, _of(frame_stack, name, None), _of(limit, name, None), max_bytes
+        )
     return fields
 
 
-def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
+def _of(value: T | Mapping[K, T], name: K, default: T) -> T:
     return value.get(name, default) if isinstance(value, Mapping) else value

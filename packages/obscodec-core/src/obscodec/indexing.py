@@ -34,7 +34,7 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     leading: list[Part] = []
     at, n = 0, 0
     while at < len(parts) and (n < n_leading or parts[at] is None):
-        n += _n_axes(parts[at])
+        n += n_axes(parts[at])
         leading.append(parts[at])
         at += 1
     of_items = parts[at:]
@@ -74,7 +74,7 @@ def _are_whole(parts: tuple[Part, ...]) -> bool:
 def _without_ellipsis(index: Index, ndim: int) -> list[Part]:
     parts: list[Part] = list(index) if isinstance(index, tuple) else [index]
     parts = [_as_integers(part) if isinstance(part, list) else part for part in parts]
-    n = sum(_n_axes(part) for part in parts)
+    n = sum(n_axes(part) for part in parts)
     if n > ndim:
         raise IndexError(f"too many indices: the array has {ndim} axes, {n} are indexed")
     at = [i for i, part in enumerate(parts) if part is Ellipsis]
@@ -89,7 +89,8 @@ def _as_integers(part: list[int] | list[bool]) -> npt.NDArray[np.generic]:
     return np.asarray(part) if part else np.empty(0, np.int64)  # an empty list would become floats
 
 
-def _n_axes(part: Part) -> int:
+def n_axes(part: Part) -> int:
+    """How many axes a part of an index is for."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, np.ndarray) and part.dtype == bool else 1

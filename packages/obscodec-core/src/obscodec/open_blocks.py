@@ -35,6 +35,16 @@ class FrameTables:
         for name, table in vars(self).items():
             setattr(self, name, doubled(table))
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without the zeros behind what is used: of a store with few frames they would be most of a pickle."""
+        return {name: (len(table), np.trim_zeros(table, "b")) for name, table in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, tuple[int, npt.NDArray[np.int32]]]) -> None:
+        for name, (n, used) in state.items():
+            table = new_table((n,), np.int32)
+            table[: len(used)] = used
+            setattr(self, name, table)
+
 
 class BlockContent(NamedTuple):
     """The frames of a block that is not encoded yet.

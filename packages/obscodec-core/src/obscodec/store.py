@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 from weakref import WeakSet
 
@@ -16,8 +19,10 @@ from obscodec.arrays import as_writable
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
+from obscodec.turns import turns
 
 _READINGS = threading.Lock()  # of all stores; several threads can sample
+_TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
 NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
 
 
@@ -134,6 +139,42 @@ class Store(ABC):
         Returns:
             ``i64[n]``, the ids. The caller owns one reference to each.
         """
+
+    def append_together(self, arrays: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.int64]:
+        """Store several arrays in the order of time: the first tensor of each, then the second of each.
+
+        So the next observation of a step, which is the observation of the following one, comes right before it.
+
+        Args:
+            arrays: ``[*batch, *shape]``, all of one shape. The last of two or more axes in ``batch`` is that of the
+                environments, which are streams of their own. In a single axis, environments may take turns; that shows
+                where the last array has what is in the first one some steps later.
+
+        Returns:
+            ``i64[n_arrays, *batch]``, the ids. The caller owns one reference to each.
+
+        Raises:
+            ShapeError: an array has another shape.
+            DTypeError: an array has another dtype.
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
+        n, n_arrays = math.prod(batch), len(arrays)
+        rows = [array.reshape(n, *array.shape[len(batch) :]) for array in arrays]
+        n_streams = batch[-1] if len(batch) > 1 else turns(rows[0], rows[-1]) if n_arrays > 1 else 1
+        streams = np.resize(np.arange(n_streams), n)
+        if n_arrays == 1:
+            return self.append(rows[0], streams).reshape(1, *batch)
+        ids = np.empty((n, n_arrays), np.int64)
+        for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
+            tensors = np.stack([array[start:stop] for array in rows], axis=1)
+            try:
+                stored = self.append(tensors.reshape(-1, *tensors.shape[2:]), streams[start:stop].repeat(n_arrays))
+            except BaseException:
+                self.release(ids[:start].reshape(-1))
+                raise
+            ids[start:stop] = stored.reshape(-1, n_arrays)
+        return np.ascontiguousarray(ids.T).reshape(n_arrays, *batch)
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obscodec.arrays import as_dtype
 from obscodec.errors import DTypeError, ShapeError
-from obscodec.indexing import Index, Part, split_index, winners
+from obscodec.indexing import Index, Part, n_axes, split_index, winners
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
 from obscodec.reading import open_reading
@@ -158,6 +158,10 @@ class TensorArray:
             return tensors
         return tensors[(slice(None),) * ids.ndim + of_items]
 
+    def selects_items(self, index: Index) -> bool:
+        """Whether an index selects whole items."""
+        return sum(map(n_axes, index if isinstance(index, tuple) else (index,))) <= self._ids.ndim
+
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         staging = self._staging
         if staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
@@ -178,6 +182,28 @@ class TensorArray:
         with uninterrupted():
             self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
 
+    def assign_ids(self, index: Index, ids: Ints) -> None:
+        """Put other tensors of the store where an index selects, and release those that were there.
+
+        Args:
+            index: of the axes before the items. Of several places in it for one item, the last stays.
+            ids: of the shape that the index selects; this array owns one reference for each from now on.
+        """
+        leading, _ = split_index(index, self._ids.ndim, self.ndim)
+        old = np.array(self.ids[leading], np.int64)
+        new = ids.reshape(-1)
+        winner = winners(leading, self._ids.shape, old.shape)
+        if winner is None:
+            winner = np.arange(old.size)
+        wins = winner == np.arange(old.size)
+        with uninterrupted():
+            self._assign(leading, new[winner], old.shape)
+            self.store.release(np.concatenate([old.reshape(-1)[wins], new[~wins]]))
+
+    def clear(self) -> None:
+        """Set all items to zero, and release what was there."""
+        self.assign_ids(..., np.zeros(self._ids.shape, np.int64))
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         if self.nbytes > MAX_DECODED_NBYTES:
             raise TypeError(
@@ -190,7 +216,12 @@ class TensorArray:
         return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}
+        return {
+            "_ids": self.ids,
+            "store": self.store,
+            "_staging": self._staging,
+            "_is_view": self._is_view,
+        }
 
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
@@ -215,7 +246,7 @@ class TensorArray:
     def _streams(self, leading: tuple[Part, ...]) -> Ints:
         """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
         shape = self._ids.shape
-        along_last = np.arange(shape[-1]) if len(shape) > 1 else np.zeros(1, np.int64)
+        along_last = np.arange(shape[-1]) if len(shape) > 1 else np.int64(0)
         return np.asarray(np.broadcast_to(along_last, shape)[leading])
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:

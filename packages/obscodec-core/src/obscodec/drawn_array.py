@@ -1,0 +1,43 @@
+"""DrawnArray: what was selected from an array, to be decoded later, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.indexing import Index
+from obscodec.pinned_store import PinnedStore
+from obscodec.tensor_array import TensorArray
+
+
+class DrawnArray(TensorArray):
+    """The items that an index selects, as they are now. Nothing is decoded before it is read.
+
+    Items that are overwritten meanwhile are dropped when this array and all views of it are gone.
+
+    Args:
+        array: of a :class:`PinnedStore`.
+        index: of the axes before the items.
+
+    Raises:
+        IndexError: the index is out of range.
+
+    Example:
+        >>> from obscodec import FrameStore, Layout
+        >>> frames = TensorArray.zeros((100,), PinnedStore(FrameStore(Layout((84, 84), np.uint8))))
+        >>> drawn = DrawnArray(frames, [3, 5])
+        >>> frames[5] = np.ones((84, 84), np.uint8)
+        >>> int(drawn[...].max()), int(frames[5].max())
+        (0, 1)
+    """
+
+    def __init__(self, array: TensorArray, index: Index) -> None:
+        self._pin = cast("PinnedStore", array.store).pin()  # before the ids are read, or a thread could release them
+        super().__init__(np.array(array.ids[index]), array.store)
+
+    def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
+        view = self.__new__(type(self))
+        vars(view).update(vars(self), _ids=ids)  # with the pin
+        return view

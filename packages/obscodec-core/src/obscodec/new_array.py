@@ -1,0 +1,51 @@
+"""NewArray: tensors that were just stored, on their way to the array that they are for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.indexing import Index
+from obscodec.pinned_store import Pin
+from obscodec.store import Store
+from obscodec.tensor_array import TensorArray
+
+
+class NewArray(TensorArray):
+    """Tensors of a store to which nobody else refers. They are dropped with this array, unless they are moved before.
+
+    Args:
+        ids: of the tensors, an integer array; this array owns one reference for each.
+        store: where they are.
+
+    Example:
+        >>> from obscodec import FrameStore, Layout
+        >>> store = FrameStore(Layout((84, 84), np.uint8))
+        >>> frames = TensorArray.zeros((100,), store)
+        >>> NewArray(store.append(np.ones((2, 84, 84), np.uint8)), store).move(frames, slice(3, 5))
+        True
+        >>> frames[2:6].mean(axis=(1, 2))
+        array([0., 1., 1., 0.])
+    """
+
+    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
+        super().__init__(ids, store)
+        self._owner = Pin(partial(store.release, ids.reshape(-1)))
+
+    def move(self, array: TensorArray, index: Index) -> bool:
+        """Put these tensors where an index of ``array`` selects, without decoding them.
+
+        Args:
+            array: of any store.
+            index: of the axes before the items, selecting as many as there are here. Of several places in it for one
+                item, the last stays.
+
+        Returns:
+            Whether that was possible: not if the array is of another store, or if they were moved before.
+        """
+        if array.store is not self.store or not self._owner.forget():
+            return False
+        array.assign_ids(index, self.ids.astype(np.int64))
+        return True

@@ -1,0 +1,91 @@
+"""Arrays with a common first axis as bytes, those of one store side by side: what they share is written once."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import CorruptStream, ShapeError
+from obscodec.packing import pack, unpack
+from obscodec.tensor_array import TensorArray
+
+Array = npt.NDArray[np.generic]
+_HEAD = struct.Struct("<I")  # bytes of the JSON that follows
+_PART_NBYTES = 1 << 24  # that are decoded at a time
+
+
+def pack_together(arrays: Sequence[TensorArray | Array]) -> bytes:
+    """Arrays as bytes, compressed; see ``docs/formats/packed.md``. They need no store to be read.
+
+    Args:
+        arrays: ``[n, ...]``, compressed or not.
+
+    Raises:
+        ShapeError: they are not equally long.
+        DTypeError: a dtype can't be stored.
+
+    Example:
+        >>> packed = pack_together([np.zeros((300, 84, 84), np.uint8), np.arange(300)])
+        >>> [(len(frames), int(numbers[-1])) for frames, numbers in unpack_together(packed)]
+        [(300, 299)]
+    """
+    lengths = {len(array) for array in arrays}
+    if len(lengths) > 1:
+        raise ShapeError(f"arrays that are packed together are equally long, got {sorted(lengths)}")
+    n = max(lengths, default=0)
+    step = max(1, _PART_NBYTES * n // max(1, sum(array.nbytes for array in arrays)))
+    parts = [slice(begin, min(begin + step, n)) for begin in range(0, n, step)]
+    groups = _groups(arrays)
+    head = json.dumps({"groups": groups, "n_parts": len(parts)}).encode()
+    batches = (_side_by_side([arrays[i] for i in group], rows) for rows in parts for group in groups)
+    return _HEAD.pack(len(head)) + head + pack(batches)
+
+
+def unpack_together(packed: bytes | memoryview) -> Iterator[list[Array]]:
+    """The arrays that :func:`pack_together` was given, in its order, some rows of all of them at a time.
+
+    Raises:
+        CorruptStream: the bytes are truncated or altered.
+    """
+    begin = _HEAD.size + (_HEAD.unpack_from(packed)[0] if len(packed) >= _HEAD.size else 0)
+    try:
+        about = json.loads(bytes(packed[_HEAD.size : begin]))
+        groups, n_parts = [[int(i) for i in group] for group in about["groups"]], int(about["n_parts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStream(f"the bytes do not begin with what is packed: {error}") from error
+    batches = unpack(memoryview(packed)[begin:])
+    for _ in range(n_parts):
+        part = list(islice(batches, len(groups)))
+        if [batch.shape[1:2] for batch in part] != [(len(group),) for group in groups]:
+            raise CorruptStream(f"the bytes are truncated or altered: {groups} should follow")
+        arrays = {
+            i: a
+            for group, batch in zip(groups, part, strict=True)
+            for i, a in zip(group, np.moveaxis(batch, 1, 0), strict=True)
+        }
+        yield [arrays[i] for i in sorted(arrays)]
+    if next(batches, None) is not None:
+        raise CorruptStream("more follows than was packed")
+
+
+def _groups(arrays: Sequence[TensorArray | Array]) -> list[list[int]]:
+    """Which arrays are packed side by side: those of one store and one shape."""
+    groups: dict[object, list[int]] = {}
+    for i, array in enumerate(arrays):
+        key = (array.store, array.shape) if isinstance(array, TensorArray) else i
+        groups.setdefault(key, []).append(i)
+    return list(groups.values())
+
+
+def _side_by_side(arrays: Sequence[TensorArray | Array], rows: slice) -> Array:
+    """``[n, n_arrays, ...]``, decoded in one call."""
+    first = arrays[0]
+    if not isinstance(first, TensorArray):
+        return first[rows, None]
+    ids = [array.ids[rows] for array in arrays if isinstance(array, TensorArray)]
+    return TensorArray(np.stack(ids, axis=1), first.store)[...]

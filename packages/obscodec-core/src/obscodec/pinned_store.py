@@ -1,0 +1,121 @@
+"""PinnedStore: a store whose readers can finish what they began to read, whatever is released meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.segments import Ints
+from obscodec.store import Store, StoreStats
+
+
+class Pin:
+    """Keeps tensors of a store, until :meth:`close`, or until it is gone.
+
+    Args:
+        unpin: lets the tensors go, called once.
+    """
+
+    def __init__(self, unpin: Callable[[], None]) -> None:
+        self._finalizer = weakref.finalize(self, unpin)
+        self._finalizer.atexit = False
+
+    def close(self) -> None:
+        """Let the tensors go. Does nothing the second time."""
+        self._finalizer()
+
+    def forget(self) -> bool:
+        """Leave the tensors to the caller; :meth:`close` does nothing from now on.
+
+        Returns:
+            Whether they were still kept.
+        """
+        return self._finalizer.detach() is not None
+
+
+class PinnedStore(Store):
+    """A store over another one, in which a reader can pin what is there.
+
+    A buffer draws the ids of a batch under its lock, and decodes them without it. With a :class:`Pin` from :meth:`pin`
+    these ids stay valid: what is released while a pin is held is dropped when the last pin that was made before is
+    closed. Safe to use from several threads.
+
+    Args:
+        store: where the tensors are, used by this store alone.
+
+    Example:
+        >>> from obscodec import FrameStore, Layout
+        >>> store = PinnedStore(FrameStore(Layout((84, 84), np.uint8)))
+        >>> ids = store.append(np.ones((1, 84, 84), np.uint8))
+        >>> pin = store.pin()
+        >>> store.release(ids)
+        >>> store.read(ids).max()
+        np.uint8(1)
+        >>> pin.close()
+        >>> store.stats().n_tensors
+        0
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.layout = store.layout
+        self._n_pins = 0  # that were ever made
+        self._pins: set[int] = set()
+        self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many pins there were then
+        self._lock = threading.RLock()  # a pin can be closed while the garbage collector runs in here
+
+    def pin(self) -> Pin:
+        """Keep all tensors that are there now, until the pin is closed."""
+        with self._lock:
+            self._n_pins += 1
+            number = self._n_pins
+            self._pins.add(number)
+        return Pin(lambda: self._unpin(number))
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store ``[n, *shape]``; see ``Store.append``."""
+        return self.store.append(tensors, streams)
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode tensors; see ``Store.read``."""
+        self.store.read_into(ids, out)
+
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``, now or when nobody reads them any more.
+
+        Raises:
+            SlotError: an id is of no tensor; if there is a pin, that comes up only when it is closed.
+        """
+        released = np.atleast_1d(np.asarray(ids, np.int64))
+        with self._lock:
+            if self._pins:
+                self._waiting.append((self._n_pins, released))
+                return
+            self.store.release(released)
+
+    def stats(self) -> StoreStats:
+        """What the store holds now, with what waits to be dropped."""
+        return self.store.stats()
+
+    def _unpin(self, number: int) -> None:
+        with self._lock:
+            self._pins.discard(number)
+            oldest = min(self._pins, default=self._n_pins + 1)
+            while self._waiting and self._waiting[0][0] < oldest:
+                self.store.release(self._waiting.pop(0)[1])
+
+    def __getstate__(self) -> dict[str, object]:
+        with self._lock:
+            return {"store": self.store, "_waiting": list(self._waiting)}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__init__(state["store"])  # type: ignore[misc]
+        for _, released in state["_waiting"]:  # type: ignore[attr-defined]
+            self.store.release(released)
+
+    def __repr__(self) -> str:
+        return f"PinnedStore({self.store!r})"

@@ -1,0 +1,132 @@
+"""Arrays that share stores: made, written, read and counted together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.batch_memory import BATCH_MEMORY
+from obscodec.field import Field
+from obscodec.layout import Layout
+from obscodec.new_array import NewArray
+from obscodec.pinned_store import PinnedStore
+from obscodec.store import Store, StoreStats
+from obscodec.tensor_array import TensorArray
+
+K = TypeVar("K", bound=Hashable)
+S = TypeVar("S", bound=Store)
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayStats:
+    """What some arrays hold.
+
+    Attributes:
+        stores: what each store holds, under the first of the names of its arrays.
+        plain: the bytes of each array that is not compressed.
+        raw_bytes: what all arrays would take uncompressed.
+        total_bytes: what they take, the ids of the compressed ones included.
+    """
+
+    stores: Mapping[str, StoreStats]
+    plain: Mapping[str, int]
+    raw_bytes: int
+    total_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Uncompressed bytes for each byte of memory; 1 for nothing."""
+        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
+
+    def __str__(self) -> str:
+        return f"{self.raw_bytes} bytes in {self.total_bytes}, {self.ratio:.1f} times smaller"
+
+
+def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, PinnedStore]:
+    """New stores for those of some fields that are compressed.
+
+    Args:
+        fields: under any names.
+        group: called with a name. Equal fields whose names are of one group share a store, in which a frame that they
+            have in common is stored once.
+
+    Raises:
+        SpecError: a spec names no codec.
+        DTypeError: a dtype can't be stored.
+
+    Example:
+        >>> image = Field((84, 84), "uint8")
+        >>> names = {"obs": image, "next_obs": image, "reward": Field((), "float32")}
+        >>> stores = shared_stores(names, group=lambda name: name.removeprefix("next_"))
+        >>> list(stores), stores["obs"] is stores["next_obs"]
+        (['obs', 'next_obs'], True)
+    """
+    made = {(group(name), field): field.new_store() for name, field in fields.items()}
+    stores = {key: PinnedStore(store) for key, store in made.items() if store is not None}
+    return {name: stores[group(name), field] for name, field in fields.items() if (group(name), field) in stores}
+
+
+def by_store(stores: Mapping[K, S]) -> dict[S, list[K]]:
+    """The names that each store has."""
+    names: dict[S, list[K]] = {}
+    for name, store in stores.items():
+        names.setdefault(store, []).append(name)
+    return names
+
+
+def append_together(arrays: Mapping[K, Array], stores: Mapping[K, Store]) -> dict[K, NewArray]:
+    """Store arrays ``[*batch, *shape]``, those for one store in the order of time; see ``Store.append_together``.
+
+    Returns:
+        For each array the same tensors in its store, dropped with this unless they are moved to where they are kept.
+
+    Raises:
+        ShapeError: an array has another shape than its store takes.
+        DTypeError: an array has another dtype.
+        HeapFull: there is not enough room; nothing was stored.
+    """
+    stored: dict[K, NewArray] = {}
+    for store, names in by_store({name: stores[name] for name in arrays}).items():
+        for name, ids in zip(names, store.append_together([arrays[name] for name in names]), strict=True):
+            stored[name] = NewArray(np.asarray(ids), store)
+    return stored
+
+
+def read_together(
+    arrays: Mapping[K, TensorArray], new_array: Callable[[int, Layout], Array] = BATCH_MEMORY.array
+) -> dict[K, Array]:
+    """Decode whole arrays, those of one store in one call, so that frames that they share are decoded once.
+
+    Args:
+        arrays: under any names.
+        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into.
+    """
+    decoded: dict[K, Array] = {}
+    for store, names in by_store({name: array.store for name, array in arrays.items()}).items():
+        ids = [arrays[name].ids.astype(np.int64).reshape(-1) for name in names]
+        tensors = store.read(np.concatenate(ids), new_array(sum(map(len, ids)), store.layout))
+        parts = np.split(tensors, np.cumsum([len(of_array) for of_array in ids])[:-1])
+        decoded |= {name: part.reshape(arrays[name].shape) for name, part in zip(names, parts, strict=True)}
+    return decoded
+
+
+def stats_of(arrays: Mapping[str, TensorArray | int]) -> ArrayStats:
+    """What compressed arrays hold, and others of which the bytes are given.
+
+    Example:
+        >>> stats_of({"reward": 4000}).total_bytes
+        4000
+    """
+    compressed = {name: array for name, array in arrays.items() if isinstance(array, TensorArray)}
+    plain = {name: array for name, array in arrays.items() if isinstance(array, int)}
+    names = by_store({name: array.store for name, array in compressed.items()})
+    of_stores = {of_store[0]: store.stats() for store, of_store in names.items()}
+    total = sum(plain.values()) + sum(array.ids.nbytes for array in compressed.values())
+    total += sum(stats.total_bytes for stats in of_stores.values())
+    raw = sum(plain.values()) + sum(array.nbytes for array in compressed.values())
+    return ArrayStats(of_stores, plain, raw, total)

@@ -1,0 +1,70 @@
+"""A view that is described by strides is the view that numpy has of the same geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+from obscodec import FrameStore, Layout, TensorArray, strided_view, strides_of
+
+SHAPE = (5, 3, 4, 1, 6)
+WHOLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "slice": lambda x: x[1:4],
+    "step": lambda x: x[::2, 1:],
+    "integer": lambda x: x[2, 1],
+    "transposed": lambda x: x.swapaxes(0, 1)[2],
+    "flat": lambda x: x.reshape(15, 4, 1, 6),
+    "one more axis": lambda x: x[:, None],
+    "expanded": lambda x: np.broadcast_to(x[3], (7, 3, 4, 1, 6)),
+    "nothing": lambda x: x[:0],
+}
+NOT_WHOLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "part": lambda x: x[..., :3],
+    "one number": lambda x: x[0, 0, 0, 0, 0, None].reshape(()),
+    "transposed": lambda x: x.transpose(0, 1, 4, 3, 2),
+    "other border": lambda x: x.reshape(5, 12, 1, 6),
+    "steps into items": lambda x: as_strided(x, (3, 4, 1, 6), (12, 6, 6, 1)),
+    "begins in an item": lambda x: as_strided(x.reshape(-1)[1:], (2, 4, 1, 6), (24, 6, 6, 1)),
+}
+
+
+def arrays() -> tuple[np.ndarray, TensorArray]:
+    plain = np.random.default_rng(0).integers(0, 256, SHAPE, np.uint8)
+    array = TensorArray.zeros(SHAPE[:2], FrameStore(Layout(SHAPE[2:], np.uint8)))
+    array[...] = plain
+    return plain, array
+
+
+def view_of(array: TensorArray, plain: np.ndarray, view: np.ndarray) -> TensorArray | None:
+    return strided_view(array, view.shape, view.strides, view.ctypes.data - plain.ctypes.data)
+
+
+def test_strides_are_those_of_the_ndarray() -> None:
+    plain, array = arrays()
+    assert strides_of(array) == plain.strides
+    assert strides_of(array.swapaxes(0, 1)) == plain.swapaxes(0, 1).strides
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_view_of_whole_items_is_the_same(kind: str) -> None:
+    plain, array = arrays()
+    view = view_of(array, plain, WHOLE[kind](plain))
+    assert view is not None
+    assert np.array_equal(view[...], WHOLE[kind](plain))
+
+
+@pytest.mark.parametrize("kind", NOT_WHOLE)
+def test_a_view_in_which_items_are_not_whole_is_none(kind: str) -> None:
+    plain, array = arrays()
+    assert view_of(array, plain, NOT_WHOLE[kind](plain)) is None
+
+
+def test_a_view_writes_through() -> None:
+    plain, array = arrays()
+    for x, view in ((plain, plain[1:, 2]), (array, view_of(array, plain, plain[1:, 2]))):
+        assert view is not None
+        view[2] = np.ones((4, 1, 6), np.uint8)
+        assert (x[3, 2] == 1).all()
+    assert np.array_equal(array[...], plain)

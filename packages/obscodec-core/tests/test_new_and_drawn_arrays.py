@@ -1,0 +1,78 @@
+"""New tensors move without being decoded, and what was drawn stays what it was."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from obscodec import DrawnArray, FrameStore, Layout, NewArray, PinnedStore, TensorArray
+
+FRAME = (20, 20)
+
+
+def frames(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, *FRAME), np.uint8)
+
+
+@pytest.fixture
+def store() -> PinnedStore:
+    return PinnedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
+
+
+def new(store: PinnedStore, n: int, seed: int = 0) -> NewArray:
+    return NewArray(store.append(frames(n, seed)), store)
+
+
+def test_new_tensors_that_nobody_took_are_dropped(store: PinnedStore) -> None:
+    array = new(store, 3)
+    assert store.stats().n_tensors == 3
+    del array
+    assert store.stats().n_tensors == 0
+
+
+def test_new_tensors_are_moved_once(store: PinnedStore) -> None:
+    array, target = new(store, 3), TensorArray.zeros((10,), store)
+    target[[0, 4]] = frames(2, seed=1)
+    assert array.move(target, [4, 2, 4])
+    assert not array.move(target, [4, 2, 4])
+    del array
+    assert np.array_equal(target[[0, 2, 4]], np.stack([frames(2, seed=1)[0], *frames(3)[1:]]))
+    assert store.stats().n_tensors == 3
+
+
+def test_new_tensors_are_not_moved_to_another_store(store: PinnedStore) -> None:
+    other = TensorArray.zeros((3,), PinnedStore(FrameStore(Layout(FRAME, np.uint8))))
+    array = new(store, 3)
+    assert not array.move(other, slice(None))
+    assert np.array_equal(array[...], frames(3))
+    assert not other[...].any()
+
+
+def test_what_was_drawn_stays_as_long_as_a_view_of_it(store: PinnedStore) -> None:
+    array = TensorArray.zeros((6,), store)
+    array[...] = frames(6)
+    view = DrawnArray(array, [5, 1, 1, 0]).reshape(2, 2, *FRAME).swapaxes(0, 1)
+    array[...] = frames(6, seed=1)
+    assert isinstance(view, DrawnArray)
+    assert np.array_equal(view[...], frames(6)[[[5, 1], [1, 0]]])
+    assert store.stats().n_tensors == 12
+    del view
+    assert store.stats().n_tensors == 6
+
+
+def test_an_index_out_of_range_draws_nothing(store: PinnedStore) -> None:
+    array = TensorArray.zeros((6,), store)
+    array[...] = frames(6)
+    with pytest.raises(IndexError):
+        DrawnArray(array, [6])
+    array.clear()
+    assert store.stats().n_tensors == 0
+
+
+def test_an_array_is_pickled_with_its_store(store: PinnedStore) -> None:
+    array = TensorArray.zeros((6,), store)
+    array[...] = frames(6)
+    assert np.array_equal(pickle.loads(pickle.dumps(array[2:][None]))[0], frames(6)[2:])
+    first, second = pickle.loads(pickle.dumps((array, array.reshape(2, 3, *FRAME))))
+    assert first.store is second.store

@@ -1,0 +1,79 @@
+"""A pinned store drops what was released when the last pin from before is closed, and not sooner."""
+
+import gc
+import pickle
+
+import numpy as np
+import pytest
+from obscodec import AutoStore, FrameStore, Layout, PinnedStore, SlotError
+
+LAYOUT = Layout((8, 8), np.uint8)
+
+
+def frames(*values: int) -> np.ndarray:
+    return np.array(values, np.uint8)[:, None, None].repeat(8, 1).repeat(8, 2)
+
+
+@pytest.fixture
+def store() -> PinnedStore:
+    return PinnedStore(FrameStore(LAYOUT, codec="raw", block_frames=1))
+
+
+def test_without_a_pin_what_is_released_is_gone(store: PinnedStore) -> None:
+    ids = store.append(frames(1, 2))
+    store.release(ids[:1])
+    assert store.stats().n_tensors == 1
+    with pytest.raises(SlotError):
+        store.read(ids)
+
+
+def test_pins_end_in_any_order(store: PinnedStore) -> None:
+    ids = store.append(frames(1, 2, 3))
+    first = store.pin()
+    store.release(ids[:1])
+    second = store.pin()
+    store.release(ids[1:2])
+    assert (store.read(ids) == frames(1, 2, 3)).all()
+    second.close()
+    assert store.stats().n_tensors == 3
+    first.close()
+    first.close()
+    assert store.stats().n_tensors == 1
+    store.release(ids[2:])
+    assert store.stats().n_tensors == 0
+
+
+def test_a_later_pin_does_not_hold_what_was_released_before(store: PinnedStore) -> None:
+    ids = store.append(frames(1, 2))
+    first = store.pin()
+    store.release(ids[:1])
+    second = store.pin()
+    first.close()
+    assert store.stats().n_tensors == 1
+    second.close()
+
+
+def test_a_pin_that_is_gone_is_closed(store: PinnedStore) -> None:
+    ids = store.append(frames(1))
+    pin = store.pin()
+    store.release(ids)
+    del pin
+    gc.collect()
+    assert store.stats().n_tensors == 0
+
+
+def test_a_copy_has_no_pins_and_drops_what_waits(store: PinnedStore) -> None:
+    ids = store.append(frames(1, 2))
+    pin = store.pin()
+    store.release(ids[:1])
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.stats().n_tensors == 1
+    assert (copy.read(ids[1:]) == frames(2)).all()
+    assert store.stats().n_tensors == 2
+    pin.close()
+
+
+def test_scalars_are_read_before_the_codec_is_decided() -> None:
+    store = AutoStore(Layout((), np.float32), codec="raw")
+    ids = store.append(np.array([1, 2], np.float32))
+    assert store.read([*ids, 0]).tolist() == [1, 2, 0]

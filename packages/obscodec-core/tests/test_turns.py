@@ -1,0 +1,42 @@
+"""Environments that take turns are told apart by what they show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from obscodec import FrameStore, Layout
+from obscodec.turns import turns
+
+FRAME = (20, 20)
+
+
+def steps(n_envs: int, n_steps: int, episode: int = 25) -> tuple[np.ndarray, np.ndarray]:
+    """Noise that nobody has twice; ``[n_steps, n_envs]`` as one axis, with an episode that ends every so often."""
+    drawn = np.random.default_rng(n_envs).integers(0, 256, (n_steps + 1, n_envs, *FRAME), np.uint8)
+    following = drawn[1:].copy()
+    following[episode - 1 :: episode] ^= 1  # then another observation follows
+    return drawn[:-1].reshape(-1, *FRAME), following.reshape(-1, *FRAME)
+
+
+@pytest.mark.parametrize("n_envs", [1, 2, 3, 8, 64])
+def test_the_number_of_environments_is_found(n_envs: int) -> None:
+    assert turns(*steps(n_envs, 40)) == n_envs
+
+
+def test_what_shows_no_turns_is_one_stream() -> None:
+    observations, following = steps(1, 100)
+    assert turns(observations[:0], following[:0]) == 1
+    assert turns(observations[:1], following[:1]) == 1
+    shuffled = np.random.default_rng(0).permutation(100)
+    assert turns(observations[shuffled], following[shuffled]) == 1
+    assert turns(*steps(65, 3)) == 1
+    still = np.zeros((50, *FRAME), np.uint8)
+    assert turns(still, still) == 1
+
+
+def test_environments_that_take_turns_store_each_frame_once() -> None:
+    store = FrameStore(Layout(FRAME, np.uint8))
+    observations, following = steps(12, 50, episode=10**9)
+    for part in range(0, 600, 120):
+        store.append_together([observations[part : part + 120], following[part : part + 120]])
+    assert store.stats().n_tensors == 12 * 51
