@@ -20,15 +20,17 @@ imports:
     uv run lint-imports
 
 # Each package's tests in an environment that holds that package and its dependencies only.
-alone: (_alone "obscodec" "obscodec-core" "torch stable_baselines3 obscodec_sb3") (_alone "obscodec-sb3" "obscodec-sb3" "isal rich")
+alone: (_alone "obscodec" "obscodec-core" "torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec-sb3" "isal rich torchrl obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec-torchrl" "isal rich stable_baselines3 obscodec_sb3")
 
 _alone package folder absent:
     uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test python .ci/alone.py {{ absent }}
     uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test pytest packages/{{ folder }}
 
-# The example with few steps.
+# The examples with few steps.
 example:
     uv run examples/dqn_atari.py --steps 600
+    uv run examples/torchrl_dqn.py --steps 400
+    uv run examples/torchrl_epochs.py
 
 test:
     uv run pytest
@@ -43,3 +45,7 @@ oldest:
 # The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
 upstream:
     uv run pytest -m upstream tests
+
+# TorchRL's own tests with CompressedStorage; checkout is a folder with its repository at the installed version.
+torchrl-suite checkout:
+    uv run python packages/obscodec-torchrl/tests/torchrl_suite.py {{ checkout }} -k "not compile and not distributed"

@@ -1,0 +1,85 @@
+"""A replay buffer as ObjectRL has one, over TorchRL's, whose storage is swapped for a compressed one.
+
+It is saved and loaded as a whole, gives single fields by index without decoding the others, and shuffled epochs without
+decoding more than a batch at a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import typer
+from obscodec_torchrl import CompressedStorage
+from tensordict import TensorDict
+from torchrl.data import TensorDictReplayBuffer
+
+
+class EpochBuffer:
+    """Transitions that are drawn at random, by index, all of them, or in epochs.
+
+    Args:
+        capacity: the most transitions to keep.
+        batch: how many transitions a batch has.
+    """
+
+    def __init__(self, capacity: int, batch: int) -> None:
+        self.batch = batch
+        self.memory = TensorDictReplayBuffer(storage=CompressedStorage(capacity), batch_size=batch)
+
+    def add(self, transitions: TensorDict) -> None:
+        """Store a batch of transitions."""
+        self.memory.extend(transitions)
+
+    def sample(self) -> TensorDict:
+        """A random batch."""
+        return self.memory.sample()
+
+    def sample_by_index(
+        self, index: torch.Tensor, field: str | tuple[str, ...] | None = None
+    ) -> torch.Tensor | TensorDict:
+        """The transitions at ``index``, or one field of them; only that field is decoded."""
+        return self.memory[index] if field is None else self.memory.storage[:].get(field)[index]
+
+    def sample_all(self) -> Iterator[TensorDict]:
+        """All transitions in order, a batch at a time."""
+        for index in torch.split(torch.arange(len(self.memory)), self.batch):
+            yield self.memory[index]
+
+    def epoch(self) -> Iterator[TensorDict]:
+        """All transitions in a new order, a batch at a time."""
+        for index in torch.split(torch.randperm(len(self.memory)), self.batch):
+            yield self.memory[index]
+
+    def save(self, path: Path) -> None:
+        """Write everything."""
+        self.memory.dumps(path)
+
+    def load(self, path: Path) -> None:
+        """Restore everything."""
+        self.memory.loads(path)
+
+
+def main(steps: int = 1_000) -> None:
+    """Show all of it on made-up images."""
+    buffer = EpochBuffer(10 * steps, batch=64)
+    pixels = torch.arange(steps + 1, dtype=torch.int32).remainder(251).to(torch.uint8)[:, None, None].expand(-1, 84, 84)
+    following = TensorDict({"pixels": pixels[1:], "reward": torch.arange(steps).float()}, [steps])
+    buffer.add(TensorDict({"pixels": pixels[:-1], "next": following}, [steps]))
+    assert (buffer.sample_by_index(torch.tensor([5, 3]), ("next", "pixels"))[:, 0, 0] == torch.tensor([6, 4])).all()
+    seen = torch.cat([batch["next", "reward"] for batch in buffer.epoch()])
+    assert not torch.equal(seen, torch.arange(steps).float())
+    assert torch.equal(seen.sort().values, torch.arange(steps).float())
+    with tempfile.TemporaryDirectory() as folder:
+        buffer.save(Path(folder) / "buffer")
+        restored = EpochBuffer(10 * steps, batch=64)
+        restored.load(Path(folder) / "buffer")
+    for given, expected in zip(restored.sample_all(), buffer.sample_all(), strict=True):
+        assert (given == expected).all()
+    print(f"{steps} transitions were restored, and each was in the shuffled epoch once")
+
+
+if __name__ == "__main__":
+    typer.run(main)

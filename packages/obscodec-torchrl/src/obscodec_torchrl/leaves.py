@@ -1,0 +1,40 @@
+"""The leaves of what a replay buffer stores: tensordicts, tensorclasses, pytrees, single tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import is_tensor_collection
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map_with_path
+
+Path = tuple[str, ...]
+
+
+def leaves(data: Any) -> dict[Path, Any]:
+    """The tensors in ``data`` by their paths, which are the keys of a tensordict and ``()`` for a single tensor."""
+    if is_tensor_collection(data):
+        items = data.items(include_nested=True, leaves_only=True)
+    else:
+        items = ((_tree_path(keys), leaf) for keys, leaf in tree_flatten_with_path(data)[0])
+    return {as_path(key): leaf for key, leaf in items if isinstance(leaf, torch.Tensor)}
+
+
+def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor]) -> Any:
+    """``data`` with other tensors at some paths; a shallow copy."""
+    if not is_tensor_collection(data):
+        return tree_map_with_path(lambda keys, leaf: changed.get(_tree_path(keys), leaf), data)
+    copy = data.copy() if changed else data
+    for path, leaf in changed.items():
+        copy.set(path, leaf)
+    return copy
+
+
+def as_path(key: str | Path) -> Path:
+    """A key of a tensordict as the path that it stands for."""
+    return (key,) if isinstance(key, str) else key
+
+
+def _tree_path(keys: Any) -> Path:
+    return tuple(keystr((key,)).strip("[].'") for key in keys)

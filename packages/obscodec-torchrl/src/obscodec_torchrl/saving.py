@@ -1,0 +1,116 @@
+"""All that a CompressedStorage holds as plain tensors, to be saved and restored, and copies between storages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import obscodec
+import torch
+from tensordict import TensorDict, is_tensor_collection
+from torchrl.data import LazyTensorStorage
+from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
+
+from obscodec_torchrl.compressed_tensor import as_tensor, stored_array
+from obscodec_torchrl.leaves import leaves, with_leaves
+
+_STOCK = "storage_metadata.json"
+
+
+def contents_of(storage: LazyTensorStorage) -> TensorDict:
+    """All that ``storage`` holds, for :func:`restore`.
+
+    Raises:
+        RuntimeError: nothing was ever written to it.
+        DTypeError: torch alone has the dtype of a leaf.
+    """
+    if not storage.initialized:
+        raise RuntimeError("a storage that nothing was written to can't be saved")
+    written, is_tree = storage[:], not is_tensor_collection(storage._storage)
+    paths = list(leaves(written))
+    packed = obscodec.pack_together([stored_array(leaf) for leaf in leaves(written).values()])
+    rest = TensorDict() if is_tree else written.exclude(*paths)
+    last_row = getattr(storage, "_last_cursor_index", None)  # since TorchRL 0.14
+    return contents(rest, len(storage), packed if paths else None, paths=paths, is_tree=is_tree, last_row=last_row)
+
+
+def contents(rest: TensorDict, length: int, packed: bytes | None = None, **about: Any) -> TensorDict:
+    """What a storage holds as a tensordict of plain tensors.
+
+    Args:
+        rest: ``[n, ...]``, what is not packed; there may be room for more than ``length`` items.
+        length: how many items there are.
+        packed: leaves, as ``obscodec.pack_together`` gives them; None for none.
+        **about: ``paths`` of the leaves that are packed; ``is_tree``, whether something else than tensordicts is
+            stored; ``last_row``, the one that was written last, where episodes that go on break off.
+    """
+    messages = {"about": json.dumps({"length": length, "paths": [], **about}).encode(), "packed": packed}
+    tensors = {name: torch.frombuffer(bytearray(x), dtype=torch.uint8) for name, x in messages.items() if x}
+    return TensorDict({"rest": rest, **tensors})
+
+
+def restore(storage: LazyTensorStorage, saved: TensorDict) -> None:
+    """Put :func:`contents` into ``storage``. What it held is dropped.
+
+    Raises:
+        RuntimeError: nothing was ever written to it, and what is to be loaded are no tensordicts.
+        ShapeError: there are more items than it has room for.
+        CorruptStream: packed leaves are damaged; what was read before is in the storage.
+    """
+    about, rest = json.loads(bytes(saved["about"].tolist())), saved["rest"]
+    if about["length"] > storage.max_size:
+        raise obscodec.ShapeError(f"the storage has room for {storage.max_size} items, there are {about['length']}")
+    is_tree, like = about.get("is_tree"), storage._storage if storage.initialized else torch.empty(0)
+    if is_tree and not storage.initialized and about["paths"] != [[]]:
+        raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
+    storage.clear()
+    parts = obscodec.unpack_together(saved["packed"].numpy().data) if "packed" in saved else [[]]
+    begin, n_rows = 0, -(-about["length"] // rest.batch_size[1 : storage.ndim].numel())
+    for arrays in parts:
+        items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
+        end = begin + len(arrays[0]) if arrays else n_rows
+        storage.set(torch.arange(begin, end), with_leaves(like if is_tree else rest[begin:end], items))
+        begin = end
+    storage._len = about["length"]
+    if about.get("last_row") is not None:
+        storage._set_last_cursor(about["last_row"])
+
+
+class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
+    """Writes compressed leaves as messages with checksums, and the others as TorchRL does.
+
+    It reads what it wrote, and what TorchRL's ``TensorStorageCheckpointer`` wrote of a ``LazyTensorStorage`` or a
+    ``LazyMemmapStorage`` with tensordicts. With save or load hooks it does what that one does.
+    """
+
+    def dumps(self, storage: LazyTensorStorage, path: Path | str) -> None:
+        """Write all that ``storage`` holds into a folder, which may exist.
+
+        Raises:
+            RuntimeError: nothing was ever written to the storage.
+        """
+        if self._save_hooks:
+            super().dumps(storage, path)
+            return
+        saved, folder = contents_of(storage), Path(path)
+        for name in (_STOCK, "meta.json"):  # until the folder is complete
+            (folder / name).unlink(missing_ok=True)
+        saved.memmap(folder)
+
+    def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
+        """Fill ``storage`` with what is in a folder.
+
+        Raises:
+            FileNotFoundError: there is no checkpoint in the folder.
+            RuntimeError: nothing was ever written to the storage, and what is to be loaded are no tensordicts.
+            ShapeError: there are more items than the storage has room for.
+            CorruptStream: the checkpoint is damaged.
+        """
+        folder = Path(path)
+        stock = json.loads((folder / _STOCK).read_text(encoding="utf-8")) if (folder / _STOCK).exists() else {}
+        if self._load_hooks or stock.get("is_pytree"):
+            super().loads(storage, folder)
+        else:
+            saved = TensorDict.load_memmap(folder)
+            restore(storage, contents(saved, stock["len"]) if stock else saved)

@@ -1,0 +1,224 @@
+"""CompressedStorage: TorchRL's LazyTensorStorage with its images in compressed stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from functools import cache
+from multiprocessing.context import get_spawning_popen
+from numbers import Integral
+from types import SimpleNamespace
+from typing import Any
+
+import obscodec
+import torch
+from tensordict import LazyStackedTensorDict, TensorDict, is_tensor_collection
+from torch.utils._pytree import tree_map
+from torchrl.data import LazyTensorStorage
+from torchrl.data.replay_buffers.storages import _flip_list
+
+from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, as_tensor, stored_array
+from obscodec_torchrl.leaves import Path, as_path, leaves, with_leaves
+from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents, contents_of, restore
+
+_ONE_PROCESS = "a CompressedStorage is written by the process that made it: there, extend the buffer with batches"
+_MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
+
+
+class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
+    """A storage that keeps images compressed, without loss, and gives what ``LazyTensorStorage`` gives.
+
+    Leaves of 1 KiB or more per item are compressed, the others are plain tensors. Leaves that differ in ``"next"``
+    only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, in which each frame is stored once. A sampled
+    batch is decoded after the lock of the buffer is released.
+
+    Args:
+        max_size: the most items to keep.
+        codec: the spec of the codec of leaves of 1 KiB or more per item, such as ``"zstd:3"``; ``"auto"`` to find the
+            best one on the first items; None to compress nothing. Or a mapping from keys, names or nested tuples, to
+            specs for leaves of any size; the leaves that it does not name have ``"auto"``.
+        ndim: how many axes of what is written are counted, as in ``LazyTensorStorage``.
+        device: where sampled tensors are put; what is written must be there too.
+        max_bytes: the most bytes to reserve for the compressed items of each store, None for no limit.
+
+    Example:
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import TensorDictReplayBuffer
+        >>> buffer = TensorDictReplayBuffer(storage=CompressedStorage(1000), batch_size=32)
+        >>> pixels = torch.zeros(64, 4, 84, 84, dtype=torch.uint8)
+        >>> steps = TensorDict(pixels=pixels, next=TensorDict(pixels=pixels, batch_size=64), batch_size=64)
+        >>> indices = buffer.extend(steps)
+        >>> buffer.sample()["next", "pixels"].shape
+        torch.Size([32, 4, 84, 84])
+    """
+
+    _is_copy = False
+    _default_checkpointer = CompressedStorageCheckpointer
+
+    def __init__(
+        self,
+        max_size: int,
+        *,
+        codec: str | Mapping[str | Path, str | None] | None = "auto",
+        ndim: int = 1,
+        device: torch.device | str = "cpu",
+        max_bytes: int | None = None,
+    ) -> None:
+        super().__init__(max_size, device=device, ndim=ndim)
+        self.codec = {as_path(key): spec for key, spec in codec.items()} if isinstance(codec, Mapping) else codec
+        self.max_bytes = max_bytes
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if get_spawning_popen() is not None:  # a worker gets a copy, whose length does not follow that of this one
+            state |= {"_is_copy": True, "_len_value": SimpleNamespace(value=len(self))}
+        return state  # type: ignore[no-any-return]
+
+    def _make_init_directory(self) -> None:  # TorchRL would put a LazyMemmapStorage in place, and compress nothing
+        raise NotImplementedError(_ONE_PROCESS)
+
+    def attach(self, buffer: Any) -> None:
+        """Attach a buffer, and have it decode what it samples when it collates, which it does without its lock."""
+        super().attach(buffer)
+        if getattr(buffer, "_init_collate_fn", self) is None:
+            buffer._init_collate_fn = decoded
+
+    def get(self, index: Any) -> Any:
+        """The items that ``index`` selects; views, which write through, if that is an integer or a slice.
+
+        Raises:
+            RuntimeError: nothing was ever written.
+            IndexError: the index is out of range.
+        """
+        context = copy_context()
+        context.run(DRAWING.set, True)
+        items = context.run(super().get, index)
+        buffers = [buffer for buffer in self._attached_entities if getattr(buffer, "_collate_fn", None) is decoded]
+        return items if any(buffer._replay_lock._is_owned() for buffer in buffers) else decoded(items)
+
+    def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
+        """Store items, all of them or none; see ``Storage.set``.
+
+        Raises:
+            FieldError: a key is missing, or one that ``codec`` names.
+            ShapeError: a leaf has another shape than before.
+            DTypeError: a leaf that is compressed has another dtype than before, or is on another device.
+            IndexError: the index is out of range.
+            SpecError: a spec names no codec.
+            HeapFull: there is not enough room below ``max_bytes``.
+            NotImplementedError: this is a copy in a worker.
+        """
+        if self._is_copy:
+            raise NotImplementedError(_ONE_PROCESS)
+        if isinstance(data, list):
+            with suppress(Exception):  # then super() says what is wrong with it
+                data = _flip_list(data)
+        data = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data
+        if not isinstance(data, list):
+            if not self.initialized:
+                one = isinstance(cursor, Integral)
+                self._init(data if one else data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data))
+            self._check(cursor, data)
+            data = self._encoded(data)
+        super().set(cursor, data, set_cursor=set_cursor)
+
+    def stats(self) -> obscodec.ArrayStats:
+        """What the storage holds: its plain leaves in bytes, and what each store holds, under its first leaf."""
+        written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
+        return obscodec.stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is stored, compressed leaves as messages in tensors of bytes; tensors, numbers and strings only."""
+        if not self.initialized:
+            return super().state_dict()  # type: ignore[no-any-return]
+        return {"_storage": contents_of(self).state_dict(), "initialized": True, "_len": len(self)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` gave, here or of a ``LazyTensorStorage`` or ``LazyMemmapStorage``.
+
+        Raises:
+            RuntimeError: nothing was ever written here, and what is stored are no tensordicts.
+            ShapeError: there are more items than this storage has room for.
+            CorruptStream: a message is damaged.
+        """
+        if not isinstance(stored := state_dict["_storage"], Mapping):
+            super().load_state_dict(state_dict)
+            return
+        saved = TensorDict().load_state_dict(stored, strict=False)
+        restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"]))
+
+    def compressed(self) -> dict[Path, CompressedTensor]:
+        """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
+        return {path: leaf for path, leaf in leaves(self._storage).items() if isinstance(leaf, CompressedTensor)}
+
+    def clear(self) -> None:
+        """Drop all items."""
+        self._len = 0
+        for leaf in self.compressed().values():
+            leaf.array.clear()
+
+    def _empty(self) -> None:
+        super()._empty()
+        self.clear()
+
+    def _init_standard(self, data: Any) -> None:
+        """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
+        n_batch = data.batch_dims if is_tensor_collection(data) else self.ndim - 1
+        given = leaves(data)
+        stores = self._new_stores({path: leaf[(0,) * n_batch] for path, leaf in given.items()})
+        ids = {path: torch.zeros(given[path].shape[:n_batch], dtype=torch.int32) for path in stores}
+        super()._init_standard(with_leaves(data, ids))
+        shapes = {path: leaf.shape for path, leaf in leaves(self._storage).items()}
+        arrays = {path: obscodec.TensorArray.zeros(shapes[path], store) for path, store in stores.items()}
+        self._storage: Any = self._with_arrays(self._storage, arrays)
+
+    def _new_stores(self, items: Mapping[Path, torch.Tensor]) -> dict[Path, obscodec.PinnedStore]:
+        """The stores of the leaves that are compressed, of which ``items`` has an item of each."""
+        large = [path for path, item in items.items() if item.nbytes >= _MIN_NBYTES]
+        codec = self.codec if isinstance(self.codec, dict) else dict.fromkeys(large, self.codec)
+        layouts = {path: obscodec.Layout(tuple(item.shape), str(item.dtype)[6:]) for path, item in items.items()}
+        fields = obscodec.fields_of(layouts, codec=codec, max_bytes=self.max_bytes)
+        return obscodec.shared_stores(fields, group=lambda path: tuple(name for name in path if name != "next"))
+
+    def _check(self, index: Any, data: Any) -> None:
+        """Refuse what could not be written as a whole."""
+        given, selected = leaves(data), torch.empty(()).expand(self._total_shape)[index].shape
+        for path, leaf in leaves(self._storage).items() if given else ():  # else it is a number for all leaves
+            shape = selected + leaf.shape[self.ndim :]
+            if (value := given.get(path)) is None:
+                if path != ("index",):  # that some of TorchRL's writers set, and some do not
+                    raise obscodec.FieldError(f"key {path} is missing, there are {', '.join(map(str, given))}")
+            elif value.shape != shape:
+                raise obscodec.ShapeError(f"key {path}: expected shape {tuple(shape)}, got {tuple(value.shape)}")
+            elif isinstance(leaf, CompressedTensor) and (value.dtype, value.device) != (leaf.dtype, leaf.device):
+                stored, other = f"{leaf.dtype} on {leaf.device}", f"{value.dtype} on {value.device}"
+                raise obscodec.DTypeError(f"key {path}: items are {stored}, got {other}")
+
+    def _encoded(self, data: Any) -> Any:
+        """``data`` with its compressed leaves in their stores already, those that share one in the order of time."""
+        given, compressed = leaves(data), self.compressed()
+        arrays = {path: stored_array(given[path])[...] for path in compressed if path in given}
+        stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
+        return self._with_arrays(data, stored)
+
+    def _with_arrays(self, data: Any, arrays: Mapping[Path, obscodec.TensorArray]) -> Any:
+        """``data`` with compressed leaves."""
+        return with_leaves(data, {path: CompressedTensor(array, self.device) for path, array in arrays.items()})
+
+
+def decoded(data: Any) -> Any:
+    """``data`` with all that was drawn decoded, the leaves of each store together."""
+    drawn = {
+        path: leaf
+        for path, leaf in leaves(data).items()
+        if isinstance(getattr(leaf, "array", None), obscodec.DrawnArray)
+    }
+    memory = _pinned_memory() if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
+    arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
+    return with_leaves(data, {path: as_tensor(array).to(drawn[path].device) for path, array in arrays.items()})
+
+
+@cache
+def _pinned_memory() -> obscodec.BatchMemory:
+    return obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())

@@ -1,0 +1,173 @@
+"""What is saved is restored as a whole: contents, cursor, sampler; and dumps of TorchRL's own storages load."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from atari_steps import atari_steps
+from obscodec import CorruptStream, ShapeError
+from obscodec_torchrl import CompressedStorage
+from tensordict import NonTensorStack, TensorDict
+from torchrl.data import (
+    LazyMemmapStorage,
+    LazyTensorStorage,
+    PrioritizedSampler,
+    ReplayBuffer,
+    TensorDictReplayBuffer,
+)
+
+Copy = Callable[[TensorDictReplayBuffer, TensorDictReplayBuffer, Path], None]
+
+
+def through_dumps(source: TensorDictReplayBuffer, target: TensorDictReplayBuffer, folder: Path) -> None:
+    source.dumps(folder / "buffer")
+    target.loads(folder / "buffer")
+
+
+def through_state_dict(source: TensorDictReplayBuffer, target: TensorDictReplayBuffer, folder: Path) -> None:
+    file = io.BytesIO()
+    torch.save(source.state_dict(), file)
+    file.seek(0)
+    target.load_state_dict(torch.load(file, weights_only=False))
+
+
+def new_buffer(storage: CompressedStorage) -> TensorDictReplayBuffer:
+    return TensorDictReplayBuffer(storage=storage, sampler=PrioritizedSampler(400, 0.7, 0.5), batch_size=32)
+
+
+def filled(storage: CompressedStorage, n: int) -> TensorDictReplayBuffer:
+    buffer = new_buffer(storage)
+    steps = atari_steps("Pong", 600, seed=1)
+    for begin in range(0, n, 100):
+        buffer.extend(steps[begin : begin + 100].clone())
+    sample = buffer.sample()
+    sample["td_error"] = torch.linspace(0.1, 5, 32)
+    buffer.update_tensordict_priority(sample)
+    return buffer
+
+
+def assert_same(given: TensorDictReplayBuffer, expected: TensorDictReplayBuffer) -> None:
+    assert len(given) == len(expected)
+    everything = torch.arange(len(expected))
+    assert (given[everything] == expected[everything]).all()
+    samples = []
+    for buffer in (given, expected):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        buffer.extend(atari_steps("Pong", 600, seed=1)[:10].clone())  # at the cursor
+        samples.append(buffer.sample())
+    assert (samples[0] == samples[1]).all()
+
+
+@pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
+@pytest.mark.parametrize("n", [200, 600], ids=["not full", "full"])
+@pytest.mark.parametrize("initialized", [False, True])
+def test_everything_is_restored(tmp_path: Path, copy: Copy, n: int, *, initialized: bool) -> None:
+    source = filled(CompressedStorage(400), n)
+    target = filled(CompressedStorage(400), 300) if initialized else new_buffer(CompressedStorage(400))
+    copy(source, target, tmp_path)
+    assert_same(target, source)
+
+
+@pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
+@pytest.mark.parametrize("stock", [LazyTensorStorage, LazyMemmapStorage])
+@pytest.mark.parametrize("n", [200, 600], ids=["not full", "full"])
+def test_what_a_stock_storage_saved_is_loaded(tmp_path: Path, copy: Copy, stock: type, n: int) -> None:
+    source, target = filled(stock(400), n), new_buffer(CompressedStorage(400))
+    copy(source, target, tmp_path)
+    assert_same(target, source)
+    assert len(target.storage.compressed()) == 2
+
+
+@pytest.mark.parametrize("stock", [LazyTensorStorage, LazyMemmapStorage])
+def test_items_are_copied_to_a_stock_storage_and_back(tmp_path: Path, stock: type) -> None:
+    source, between, back = CompressedStorage(400), stock(400), CompressedStorage(400)
+    filled(source, 300)
+    for rows in torch.arange(len(source)).split(256):
+        between.set(rows, source[rows])
+    between.dumps(tmp_path)
+    back.loads(tmp_path)
+    everything = torch.arange(300)
+    assert len(between) == len(back) == 300
+    assert (between[everything] == source[everything]).all()
+    assert (back[everything] == source[everything]).all()
+
+
+def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
+    source = filled(CompressedStorage(400), 400)
+    source.dumps(tmp_path / "buffer")
+    n_bytes = sum(path.stat().st_size for path in (tmp_path / "buffer" / "storage").rglob("*") if path.is_file())
+    assert n_bytes < 400 * 2 * 4 * 84 * 84 / 50
+    assert not list((tmp_path / "buffer" / "storage").glob("*.tmp"))
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    storage = filled(CompressedStorage(400), 400).storage
+    storage.dumps(tmp_path)
+    messages = bytearray((tmp_path / "packed.memmap").read_bytes())
+    messages[len(messages) // 2] ^= 1
+    (tmp_path / "packed.memmap").write_bytes(messages)
+    with pytest.raises(CorruptStream):
+        CompressedStorage(400).loads(tmp_path)
+
+
+def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path) -> None:
+    filled(CompressedStorage(400), 400).storage.dumps(tmp_path)
+    with pytest.raises(ShapeError, match="the storage has room for 300 items, there are 400"):
+        CompressedStorage(300).loads(tmp_path)
+
+
+def test_nested_and_non_tensor_data_is_restored(tmp_path: Path) -> None:
+    images = torch.randint(0, 9, (30, 40, 40), dtype=torch.uint8)
+    steps = TensorDict(
+        {"a": {"b": {"image": images}}, "name": NonTensorStack(*map(str, range(30))), "x": torch.arange(30)}, [30]
+    )
+    source, target = CompressedStorage(50), CompressedStorage(50)
+    source.set(range(30), steps)
+    source.dumps(tmp_path)
+    target.loads(tmp_path)
+    given = target[torch.arange(30)]
+    assert (given["a", "b", "image"] == images).all()
+    assert given["name"] == list(map(str, range(30)))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_pytrees_and_tensors_are_restored_into_a_storage_that_has_some(tmp_path: Path, *, single: bool) -> None:
+    images = torch.randint(0, 9, (30, 40, 40), dtype=torch.uint8)
+    data = images if single else {"image": images, "others": (torch.arange(30), images + 1)}
+    source, target = CompressedStorage(50), CompressedStorage(50)
+    source.set(range(30), data)
+    target.set(
+        range(10), images[10:20] if single else {"image": images[:10], "others": (torch.arange(10), images[:10])}
+    )
+    source.dumps(tmp_path)
+    target.loads(tmp_path)
+    given, expected = ReplayBuffer(storage=target)[torch.arange(30)], data
+    if single:
+        assert (given == expected).all()
+    else:
+        assert (given["image"] == images).all()
+        assert (given["others"][0] == torch.arange(30)).all()
+        assert (given["others"][1] == images + 1).all()
+
+
+def test_an_empty_storage_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="a storage that nothing was written to can't be saved"):
+        CompressedStorage(10).dumps(tmp_path)
+
+
+def test_a_pickled_storage_is_the_same_and_its_own() -> None:
+    source = filled(CompressedStorage(400), 300)
+    copy = pickle.loads(pickle.dumps(source.storage))
+    everything = torch.arange(300)
+    assert (copy[everything] == source.storage[everything]).all()
+    pixels, following = copy.compressed().values()
+    assert pixels.array.store is following.array.store
+    source.extend(atari_steps("Pong", 600, seed=1)[300:400].clone())
+    assert len(copy) == 300

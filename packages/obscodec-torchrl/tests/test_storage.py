@@ -1,0 +1,365 @@
+"""CompressedStorage takes what LazyTensorStorage takes, gives the same, and refuses what could not be written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import obscodec
+import pytest
+import torch
+from atari_steps import atari_steps
+from obscodec_torchrl import CompressedStorage
+from obscodec_torchrl.compressed_tensor import CompressedTensor
+from tensordict import NonTensorStack, TensorDict, tensorclass
+from torchrl.collectors import MultiCollector
+from torchrl.data import (
+    LazyTensorStorage,
+    ReplayBuffer,
+    ReplayBufferEnsemble,
+    SliceSampler,
+    TensorDictReplayBuffer,
+)
+
+N = 40
+EVERYTHING = torch.arange(N)
+
+
+def images(*shape: int, dtype: torch.dtype = torch.uint8, seed: int = 0) -> torch.Tensor:
+    drawn = torch.randint(0, 9, (*shape, 1024), generator=torch.Generator().manual_seed(seed))
+    return drawn.to(dtype)
+
+
+def steps(*batch: int, seed: int = 0) -> TensorDict:
+    pixels = images(batch[0] + 1, *batch[1:], seed=seed)
+    following = TensorDict({"pixels": pixels[1:], "done": images(*batch, seed=seed)[..., :1] == 0}, batch)
+    return TensorDict(
+        {
+            "pixels": pixels[:-1],
+            "number": torch.arange(batch[0]).view(-1, *[1] * (len(batch) - 1)).expand(*batch),
+            "next": following,
+        },
+        batch,
+    )
+
+
+@tensorclass
+class Step:
+    image: torch.Tensor
+    number: torch.Tensor
+
+
+DATA = {
+    "tensordict": lambda: steps(N),
+    "tensordict of sequences": lambda: steps(N, 3),
+    "tensorclass": lambda: Step(image=images(N), number=torch.arange(N), batch_size=[N]),
+    "tensor": lambda: images(N),
+    "pytree": lambda: {"image": images(N), "pair": (torch.arange(N), images(N, seed=1))},
+    "non-tensor data": lambda: TensorDict({"i": images(N), "name": NonTensorStack(*map(str, range(N)))}, [N]),
+    "bfloat16": lambda: TensorDict({"i": images(N, dtype=torch.bfloat16)}, [N]),
+    "bool": lambda: TensorDict({"i": images(N) > 4}, [N]),
+    "empty": lambda: TensorDict({"i": torch.zeros(N, 0, 5), "image": images(N)}, [N]),
+}
+
+
+def equal(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor):
+        return type(a) is torch.Tensor and isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return all(equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool((a == b).all())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_whatever_is_stored_comes_back(kind: str) -> None:
+    data = DATA[kind]()
+    stock, ours = (
+        ReplayBuffer(storage=storage(N + 5), batch_size=16) for storage in (LazyTensorStorage, CompressedStorage)
+    )
+    for buffer in (stock, ours):
+        buffer.extend(data)
+    assert len(ours.storage.compressed()) >= 1
+    assert equal(ours[EVERYTHING], stock[EVERYTHING])
+    samples = []
+    for buffer in (stock, ours):
+        torch.manual_seed(3)
+        samples.append(buffer.sample())
+    assert equal(samples[1], samples[0])
+
+
+INDICES = {
+    "integer": 7,
+    "negative": -1,
+    "slice": slice(3, 20, 4),
+    "tensor": torch.tensor([3, 1, 1, 30]),
+    "list": [5, 0],
+    "range": range(4, 9),
+    "mask": EVERYTHING % 3 == 0,
+    "all": slice(None),
+    "nothing": torch.zeros(0, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_an_index_gives_and_sets_what_it_does_in_the_stock_storage(index: str) -> None:
+    at = INDICES[index]
+    stock, ours = (TensorDictReplayBuffer(storage=storage(N)) for storage in (LazyTensorStorage, CompressedStorage))
+    for buffer in (stock, ours):
+        buffer.extend(steps(N))
+    assert (ours[at] == stock[at]).all()
+    new = stock[at].clone()
+    new["pixels"] += 1
+    new["number"] -= 1
+    for buffer in (stock, ours):
+        buffer[at] = new
+    assert (ours[EVERYTHING] == stock[EVERYTHING]).all()
+
+
+def test_views_write_through() -> None:
+    storage = CompressedStorage(N)
+    storage.set(range(N), steps(N))
+    storage[:]["pixels"][3] = 5
+    storage[2:6].get(("next", "pixels"))[1].zero_()
+    storage[:].set_at_("pixels", torch.full((2, 1024), 6, dtype=torch.uint8), torch.tensor([0, 9]))
+    storage.get(1).zero_()
+    expected = steps(N).clone()
+    expected["pixels"][3] = 5
+    expected["next", "pixels"][3] = 0
+    expected["pixels"][[0, 9]] = 6
+    expected[1].zero_()
+    given = storage[EVERYTHING]
+    assert (given["pixels"] == expected["pixels"]).all()
+    assert (given["next", "pixels"] == expected["next", "pixels"]).all()
+
+
+def test_of_indices_that_occur_twice_the_last_stays_and_nothing_leaks() -> None:
+    storage = CompressedStorage(N, codec={"i": "raw"})
+    at = torch.tensor([3, 3, 1, 3])
+    storage.set(at, TensorDict({"i": images(4)}, [4]))
+    assert (storage[torch.tensor([3, 1])]["i"] == images(4)[[3, 2]]).all()
+    assert storage.compressed()[("i",)].array.store.stats().n_tensors == 2
+
+
+@pytest.mark.parametrize("capacity", [12, 40])
+def test_two_axes(capacity: int) -> None:
+    stock, ours = (
+        TensorDictReplayBuffer(storage=storage(capacity * 3, ndim=2), batch_size=16, dim_extend=0)
+        for storage in (LazyTensorStorage, CompressedStorage)
+    )
+    for i in range(4):
+        samples = []
+        for buffer in (stock, ours):
+            buffer.extend(steps(8, 3, seed=i))
+            torch.manual_seed(i)
+            samples.append(buffer.sample())
+        assert (samples[0] == samples[1]).all()
+        assert all(type(leaf) is torch.Tensor for leaf in samples[1].values(True, True))
+    assert (ours[:] == stock[:]).all()
+    assert (ours.storage.flatten()[torch.arange(24)] == stock.storage.flatten()[torch.arange(24)]).all()
+
+
+def test_slices_of_single_frames_of_several_environments() -> None:
+    buffers = [
+        TensorDictReplayBuffer(
+            storage=storage(240, ndim=2),
+            sampler=SliceSampler(slice_len=5, end_key=("next", "done"), strict_length=False),
+            batch_size=40,
+            dim_extend=0,
+        )
+        for storage in (LazyTensorStorage, CompressedStorage)
+    ]
+    torch.manual_seed(0)
+    data = steps(60, 4)
+    samples = []
+    for buffer in buffers:
+        buffer.extend(data.clone())
+        torch.manual_seed(1)
+        samples.append(buffer.sample())
+    assert (samples[0] == samples[1]).all()
+
+
+def test_an_ensemble_of_buffers() -> None:
+    samples = []
+    for storage in (LazyTensorStorage, CompressedStorage):
+        buffers = [TensorDictReplayBuffer(storage=storage(N), batch_size=8) for _ in range(2)]
+        for i, buffer in enumerate(buffers):
+            buffer.extend(steps(N, seed=i))
+        ensemble = ReplayBufferEnsemble(*buffers, batch_size=16)
+        torch.manual_seed(0)
+        samples.append(ensemble.sample())
+    assert (samples[0] == samples[1]).all()
+
+
+BAD: dict[str, tuple[Callable[[TensorDict], TensorDict], type[Exception], str]] = {
+    "shape": (
+        lambda td: td.set("pixels", images(4)[:, :1000]),
+        obscodec.ShapeError,
+        r"key \('pixels',\): expected shape \(4, 1024\), got \(4, 1000\)",
+    ),
+    "shape of a plain leaf": (
+        lambda td: td.set("number", torch.zeros(4, 2, dtype=torch.int64)),
+        obscodec.ShapeError,
+        r"key \('number',\): expected shape \(4,\), got \(4, 2\)",
+    ),
+    "dtype": (
+        lambda td: td.set("pixels", images(4, dtype=torch.float32)),
+        obscodec.DTypeError,
+        r"key \('pixels',\): items are torch.uint8 on cpu, got torch.float32 on cpu",
+    ),
+    "device": (
+        lambda td: td.set("pixels", images(4).to("meta")),
+        obscodec.DTypeError,
+        r"key \('pixels',\): items are torch.uint8 on cpu, got torch.uint8 on meta",
+    ),
+    "key": (
+        lambda td: td.exclude(("next", "pixels")),
+        obscodec.FieldError,
+        r"key \('next', 'pixels'\) is missing, there are \('pixels',\), \('number',\), \('next', 'done'\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_refused_before_anything_is_written(what: str) -> None:
+    spoil, error, text = BAD[what]
+    storage = CompressedStorage(N)
+    storage.set(range(20), steps(20))
+    before = storage[torch.arange(20)]
+    with pytest.raises(error, match=text):
+        storage.set(range(18, 22), spoil(steps(4, seed=1)))
+    assert len(storage) == 20
+    assert (storage[torch.arange(20)] == before).all()
+
+
+def test_an_index_out_of_range_is_refused() -> None:
+    storage = CompressedStorage(N)
+    storage.set(range(20), steps(20))
+    before, n_tensors = storage[torch.arange(20)], storage.compressed()[("pixels",)].array.store.stats().n_tensors
+    with pytest.raises(IndexError):
+        storage.set(torch.tensor([1, N]), steps(2, seed=1))
+    with pytest.raises(IndexError):
+        storage.get(torch.tensor([N]))
+    assert (storage[torch.arange(20)] == before).all()
+    assert storage.compressed()[("pixels",)].array.store.stats().n_tensors == n_tensors
+
+
+def test_what_does_not_fit_into_max_bytes_is_refused_and_nothing_is_written() -> None:
+    noise = torch.randint(0, 256, (400, 5000), dtype=torch.uint8)
+    storage = CompressedStorage(400, codec="zstd:1", max_bytes=1 << 20)
+    storage.set(range(100), TensorDict({"i": noise[:100]}, [100]))
+    with pytest.raises(obscodec.HeapFull):
+        storage.set(range(50, 400), TensorDict({"i": noise[50:]}, [350]))
+    assert len(storage) == 100
+    assert (storage[torch.arange(100)]["i"] == noise[:100]).all()
+
+
+def test_a_codec_for_a_key_that_is_not_there_is_refused() -> None:
+    with pytest.raises(
+        obscodec.FieldError, match=r"codec is given for \('pixel',\), which is none of the fields \('pixels',\)"
+    ):
+        CompressedStorage(N, codec={"pixel": "auto"}).set(range(4), steps(4))
+
+
+def test_codecs_by_key() -> None:
+    storage = CompressedStorage(N, codec={("next", "pixels"): "zstd:3", "pixels": None, "number": "raw"})
+    storage.set(range(N), steps(N))
+    assert storage.compressed().keys() == {("next", "pixels"), ("number",)}
+    assert (storage[EVERYTHING]["number"] == EVERYTHING).all()
+    uncompressed = CompressedStorage(N, codec=None)
+    uncompressed.set(range(N), steps(N))
+    assert not uncompressed.compressed()
+
+
+def test_a_batch_is_as_it_was_when_it_was_drawn_whatever_is_written_before_it_is_decoded() -> None:
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(N, codec="raw"))
+    buffer.extend(steps(N))
+    with buffer._replay_lock:
+        drawn = buffer.storage.get(torch.tensor([3, 30]))
+    assert all(isinstance(leaf, CompressedTensor) for leaf in (drawn["pixels"], drawn["next", "pixels"]))
+    for i in range(3):
+        buffer.extend(steps(N, seed=i + 1))
+    batch = buffer._collate_fn(drawn)
+    assert (batch["pixels"] == steps(N)["pixels"][[3, 30]]).all()
+    assert (batch["next", "pixels"] == steps(N)["next", "pixels"][[3, 30]]).all()
+    del drawn, batch
+    assert buffer.storage.compressed()[("pixels",)].array.store.stats().n_tensors <= 2 * N
+
+
+def test_no_row_is_torn_while_threads_write_and_prefetch() -> None:
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(200), batch_size=64, prefetch=3)
+
+    def numbered(number: int) -> TensorDict:
+        pixels = torch.full((20, 2, 32, 32), number % 251, dtype=torch.uint8)
+        following = TensorDict({"pixels": pixels}, [20])
+        return TensorDict({"pixels": pixels, "number": torch.full((20,), number % 251), "next": following}, [20])
+
+    def write() -> None:
+        for number in range(300):
+            buffer.extend(numbered(number))
+
+    buffer.extend(numbered(0))
+    writer = threading.Thread(target=write)
+    writer.start()
+    n_batches = 0
+    while writer.is_alive() or n_batches < 10:
+        batch = buffer.sample()
+        for pixels in (batch["pixels"], batch["next", "pixels"]):
+            assert (pixels == batch["number"].view(-1, 1, 1, 1)).all()
+        n_batches += 1
+    writer.join()
+
+
+def test_float_images_come_back_bit_for_bit_and_are_narrowed() -> None:
+    pixels = atari_steps("Pong", 300, seed=0)["pixels"].float() / 255
+    storage = CompressedStorage(300)
+    storage.set(range(300), TensorDict({"pixels": pixels}, [300]))
+    assert torch.equal(storage[torch.arange(300)]["pixels"], pixels)
+    assert storage.compressed()[("pixels",)].array.store.stats().total_bytes < pixels.nbytes / 100
+
+
+def test_items_that_can_not_be_stacked_are_refused_as_the_stock_storage_does() -> None:
+    buffer = ReplayBuffer(storage=CompressedStorage(10))
+    with pytest.raises(RuntimeError, match="Stacking the elements of the list resulted in an error"):
+        buffer.extend([torch.zeros(4), torch.zeros(1)])
+
+
+def test_a_single_item_is_shown_as_the_tensor() -> None:
+    storage = CompressedStorage(N, codec={"number": "raw"})
+    storage.set(range(N), steps(N))
+    assert repr(storage[7]["number"]) == "tensor(7)"
+
+
+def test_shared_initialization_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="written by the process that made it"):
+        MultiCollector._enable_replay_buffer_worker_init(CompressedStorage(10))
+
+
+def test_a_compressed_tensor_behaves_like_the_tensor() -> None:
+    storage = CompressedStorage(6)
+    data = images(6, 2)
+    storage.set(range(6), TensorDict({"i": data}, [6, 2]))
+    leaf = storage._storage["i"]
+    assert isinstance(leaf, CompressedTensor)
+    assert torch.equal(leaf.transpose(0, 1)[1, 2:4], data.transpose(0, 1)[1, 2:4])
+    assert torch.equal(leaf.flatten(0, 1)[torch.tensor([0, 7])], data.flatten(0, 1)[[0, 7]])
+    assert torch.equal(torch.stack(leaf.unbind(1)), torch.stack(data.unbind(1)))
+    assert torch.equal(leaf.permute(2, 0, 1), data.permute(2, 0, 1))
+    assert torch.equal(leaf[1:3].float().mean(-1), data[1:3].float().mean(-1))
+    assert (leaf.numpy() == data.numpy()).all()
+    assert leaf[0, 1].tolist() == data[0, 1].tolist()
+    assert repr(leaf).startswith("CompressedTensor(shape=(6, 2, 1024), dtype=torch.uint8")
+    for lazy in (leaf.transpose(0, 1), leaf.flatten(0, 1), leaf.unbind(1)[0], leaf[2], leaf[1:3, None]):
+        assert isinstance(lazy, CompressedTensor)
+
+
+def test_stats_tell_what_the_storage_holds() -> None:
+    storage = CompressedStorage(N)
+    assert storage.stats().total_bytes == 0
+    storage.set(range(20), steps(20))
+    stats, store = storage.stats(), storage.compressed()[("pixels",)].array.store
+    assert stats.stores == {"pixels": store.stats()}
+    assert stats.plain == {"number": 160, "next.done": 20}
+    assert stats.raw_bytes == 2 * 20 * 1024 + 180
+    assert stats.total_bytes == store.stats().total_bytes + 2 * 20 * 4 + 180
