@@ -3,7 +3,7 @@
 Calls are interleaved in one process; each ratio is the median of the ratios of all rounds. Resident bytes are those
 that a fresh process grows by while a buffer is filled.
 
-uv run --group benchmarks benchmarks/torchrl_storages.py [--game MsPacman] [--n 20000] [--n-resident 50000]
+uv run --group benchmarks benchmarks/torchrl_storages.py [--game MsPacman] [--n 20000] [--threads 1]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import cycle, islice, permutations
 from statistics import median
 from typing import Any
 
@@ -83,15 +83,16 @@ def new_buffer(storage: str, n: int, *, sliced: bool = False) -> TensorDictRepla
 def compared(title: str, buffers: Buffers, call: Callable[[TensorDictReplayBuffer], object], rounds: int) -> None:
     """Time interleaved calls, and print the medians, and ours against each of the others."""
     times: dict[str, list[float]] = {name: [] for name in buffers}
-    for i in range(rounds + 2):
-        for name in list(buffers)[i % len(buffers) :] + list(buffers)[: i % len(buffers)]:  # each follows each
+    orders = cycle(permutations(buffers))  # each follows each equally often: what ran before leaves the caches cold
+    for i, order in enumerate(islice(orders, rounds + 2)):
+        for name in order:
             began = time.perf_counter()
             call(buffers[name])
             if i >= 2:
                 times[name].append((time.perf_counter() - began) * 1e3)
     for name, measured in times.items():
         ratio = median(ours / its for ours, its in zip(times[OURS], measured, strict=True))
-        print(f"| {title} | {name} | {median(measured):.2f} ms | {ratio:.2f}x |", flush=True)
+        print(f"| {title} | {name} | {median(measured):.2f} ms | {ratio:.3f}x |", flush=True)
 
 
 def resident(storage: str, game: str, n: int) -> float:
@@ -113,10 +114,21 @@ def resident(storage: str, game: str, n: int) -> float:
 
 
 def main(
-    game: str = "MsPacman", n: int = 20_000, n_resident: int = 50_000, rounds: int = 40, only: str = "", peers: str = ""
+    game: str = "MsPacman",
+    n: int = 20_000,
+    n_resident: int = 50_000,
+    rounds: int = 48,
+    threads: int = 0,
+    only: str = "",
+    peers: str = "",
 ) -> None:
-    """Measure; ``--only STORAGE`` prints the resident bytes of one, in this process."""
+    """Measure with so many threads of torch's, 0 for as many as it has by default.
+
+    ``--only STORAGE`` prints the resident bytes of one, in this process.
+    """
     logging.getLogger("torchrl").setLevel(logging.ERROR)
+    if threads:
+        torch.set_num_threads(threads)
     if only:
         print(resident(only, game, n_resident))
         return

@@ -14,6 +14,7 @@ from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack, find_frame_stack
 from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.interrupts import uninterrupted
+from obscodec.kernels import moved as kernel
 from obscodec.layout import Layout
 from obscodec.narrow import find_narrow
 from obscodec.narrow_store import NarrowStore
@@ -250,16 +251,11 @@ class AutoStore(Store):
         """The ids in the store: those of the first tensors are looked up, all others are the same."""
         if not self._n_early:
             return ids
-        early = self._are_first(ids)
-        if not early.any():
-            return ids
-        which = ids[early]
-        if self._released[which - _FIRST_ID].any():
-            raise SlotError(f"id {which[self._released[which - _FIRST_ID]][0]} is of no tensor in this store")
+        inner = np.empty(len(ids), np.int64)
+        if (n_known := kernel.follow(ids, _FIRST_ID, self._moved, self._released, inner)) < len(ids):
+            raise SlotError(f"id {int(ids[n_known])} is of no tensor in this store")
         if released:
-            self._check_once(which)
-        inner = ids.copy()
-        inner[early] = self._moved[which - _FIRST_ID]
+            self._check_once(ids[self._are_first(ids)])
         return inner
 
     def _forget(self, released: Ints) -> None:

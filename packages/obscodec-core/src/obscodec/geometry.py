@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from numpy.lib.stride_tricks import as_strided
 
@@ -54,5 +55,6 @@ def strided_view(
     return array._view(as_strided(flat, shape[:k], [stride // n * ids.itemsize for stride in strides[:k]]))
 
 
+@cache
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -181,7 +181,7 @@ class SlotHeap:
         checked = np.asarray(slots)
         if checked.size and checked.dtype.kind not in "iu":
             raise SlotError(f"slots are integers, got {checked.dtype}")
-        checked = checked.astype(np.int64).reshape(-1)
+        checked = checked.astype(np.int64, copy=False).reshape(-1)
         if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # one that is negative is large there
             outside = checked[(checked < 0) | (checked >= self.n_slots)][0]
             raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")

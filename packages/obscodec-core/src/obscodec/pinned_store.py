@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -21,12 +20,13 @@ class Pin:
     """
 
     def __init__(self, unpin: Callable[[], None]) -> None:
-        self._finalizer = weakref.finalize(self, unpin)
-        self._finalizer.atexit = False
+        self._unpin = [unpin]
 
     def close(self) -> None:
         """Let the tensors go. Does nothing the second time."""
-        self._finalizer()
+        unpin = self._taken()
+        if unpin is not None:
+            unpin()
 
     def forget(self) -> bool:
         """Leave the tensors to the caller; :meth:`close` does nothing from now on.
@@ -34,7 +34,16 @@ class Pin:
         Returns:
             Whether they were still kept.
         """
-        return self._finalizer.detach() is not None
+        return self._taken() is not None
+
+    def _taken(self) -> Callable[[], None] | None:
+        try:
+            return self._unpin.pop()  # of several threads, one gets it
+        except IndexError:
+            return None
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class PinnedStore(Store):

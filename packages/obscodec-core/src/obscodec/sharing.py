@@ -108,10 +108,11 @@ def read_together(
     """
     decoded: dict[K, Array] = {}
     for store, names in by_store({name: array.store for name, array in arrays.items()}).items():
-        ids = [arrays[name].ids.astype(np.int64).reshape(-1) for name in names]
-        tensors = store.read(np.concatenate(ids), new_array(sum(map(len, ids)), store.layout))
-        parts = np.split(tensors, np.cumsum([len(of_array) for of_array in ids])[:-1])
-        decoded |= {name: part.reshape(arrays[name].shape) for name, part in zip(names, parts, strict=True)}
+        ids = np.concatenate([arrays[name].ids for name in names], axis=None, dtype=np.int64)
+        tensors, end = store.read(ids, new_array(len(ids), store.layout)), 0
+        for name in names:
+            begin, end = end, end + arrays[name].ids.size
+            decoded[name] = tensors[begin:end].reshape(arrays[name].shape)
     return decoded
 
 

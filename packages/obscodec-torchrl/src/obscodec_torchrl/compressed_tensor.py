@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class CompressedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray, device: torch.device | str = "cpu") -> CompressedTensor:
         """See the class."""
-        strides, dtype = obscodec.strides_of(array), getattr(torch, array.dtype.name)
+        strides, dtype = obscodec.strides_of(array), _torch_dtype(array.dtype)
         made = cls._make_wrapper_subclass(cls, array.shape, strides=strides, dtype=dtype, device=torch.device(device))
         made.array = array
         return made
@@ -53,6 +54,13 @@ class CompressedTensor(torch.Tensor):
     def tolist(self) -> Any:
         """The numbers."""
         return self.decoded().tolist()
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        parts = index if isinstance(index, tuple) else (index,)
+        all_tensors = all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
+        if all_tensors and self.array.selects_items(at := _as_index(parts)):  # the way through torch takes longer
+            return self._drawn(at)
+        return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         at, new = tree_map_only(torch.Tensor, lambda x: x.cpu().numpy(), index), getattr(value, "array", None)
@@ -72,9 +80,12 @@ class CompressedTensor(torch.Tensor):
                 self[_as_index(args[1])] = args[2]
                 return self
             if func is aten.index.Tensor and self.array.selects_items(at := _as_index(args[1])):
-                drawn = CompressedTensor(obscodec.DrawnArray(self.array, at), self.device)
-                return drawn if DRAWING.get() else drawn.decoded()
+                return self._drawn(at)
         return _decoding(func, args, kwargs)
+
+    def _drawn(self, index: tuple[Any, ...]) -> torch.Tensor:
+        drawn = CompressedTensor(obscodec.DrawnArray(self.array, index), self.device)
+        return drawn if DRAWING.get() else drawn.decoded()
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function that gives views does with the ids, None if it does not keep items whole."""
@@ -105,8 +116,15 @@ def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
     """An array of any dtype that torch has as a tensor; no copy if it is contiguous."""
+    if array.dtype.isbuiltin == 1 and array.flags.c_contiguous:
+        return torch.from_numpy(array)
     flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return flat.view(getattr(torch, array.dtype.name)).reshape(array.shape)
+    return flat.view(_torch_dtype(array.dtype)).reshape(array.shape)
+
+
+@cache
+def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    return getattr(torch, dtype.name)  # type: ignore[no-any-return]
 
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
@@ -123,5 +141,5 @@ def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def _as_index(indices: list[torch.Tensor | None]) -> tuple[Any, ...]:
+def _as_index(indices: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
     return tuple(slice(None) if index is None else index.cpu().numpy() for index in indices)

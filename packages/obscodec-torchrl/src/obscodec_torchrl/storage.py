@@ -19,7 +19,7 @@ from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, as_tensor, stored_array
-from obscodec_torchrl.leaves import Path, as_path, leaves, with_leaves
+from obscodec_torchrl.leaves import Path, as_path, leaves, put_leaves, with_leaves
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents, contents_of, restore
 
 _ONE_PROCESS = "a CompressedStorage is written by the process that made it: there, extend the buffer with batches"
@@ -91,6 +91,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             RuntimeError: nothing was ever written.
             IndexError: the index is out of range.
         """
+        index = index[0] if isinstance(index, tuple) and len(index) == 1 else index  # which tensordict is faster with
         context = copy_context()
         context.run(DRAWING.set, True)
         items = context.run(super().get, index)
@@ -208,7 +209,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
 
 def decoded(data: Any) -> Any:
-    """``data`` with all that was drawn decoded, the leaves of each store together."""
+    """``data``, with all that was drawn from it decoded in place, the leaves of each store together."""
     drawn = {
         path: leaf
         for path, leaf in leaves(data).items()
@@ -216,7 +217,7 @@ def decoded(data: Any) -> Any:
     }
     memory = _pinned_memory() if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
     arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
-    return with_leaves(data, {path: as_tensor(array).to(drawn[path].device) for path, array in arrays.items()})
+    return put_leaves(data, {path: as_tensor(array).to(drawn[path].device) for path, array in arrays.items()})
 
 
 @cache
