@@ -104,11 +104,11 @@ def test_writers_write_what_they_write_into_the_stock_storage(steps: TensorDict,
 
 
 def test_a_batch_larger_than_the_buffer_leaves_its_end(steps: TensorDict) -> None:
-    stock, ours = (TensorDictReplayBuffer(storage=storage(64)) for storage in (LazyTensorStorage, CompressedStorage))
-    for buffer in (stock, ours):
-        buffer.extend(steps[:150].clone())
-    assert_equal(ours[torch.arange(64)], stock[torch.arange(64)])
-    store = ours.storage._storage["pixels"].array.store
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(64))
+    buffer.extend(steps[:150].clone())
+    places = torch.arange(86, 150) % 64  # LazyTensorStorage keeps one of the steps of each place, or a mixture of two
+    assert_equal(buffer[places].exclude("index"), steps[86:150])
+    store = buffer.storage._storage["pixels"].array.store
     assert store.stats().n_tensors == 128
 
 

@@ -220,7 +220,7 @@ class FrameStore(Store):
 
     def _snapshot(self, blocks: Ints) -> Segments:
         """The streams of blocks, as they are now; empty for the block of zeros."""
-        streams = self._heap.get(blocks, empty_ok=True)
+        streams = self._heap.locate(blocks)
         if streams.lengths.all():
             return streams
         opened = np.flatnonzero((streams.lengths == 0) & (blocks != 0))

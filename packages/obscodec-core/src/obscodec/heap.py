@@ -97,21 +97,29 @@ class SlotHeap:
             self._log.drop_dead(overwritten)
             self._clean()
 
-    def get(self, slots: npt.ArrayLike, *, empty_ok: bool = False) -> Segments:
+    def get(self, slots: npt.ArrayLike) -> Segments:
         """The streams in ``slots``, without a copy.
 
         Args:
             slots: ``[n]``.
-            empty_ok: take a slot that holds nothing for an empty stream.
 
         Raises:
-            SlotError: a slot is out of range; or it holds nothing, and that is not ``empty_ok``.
+            SlotError: a slot is out of range, or holds nothing.
         """
-        slots = self._checked(slots)
+        checked = self._checked(slots)
+        streams = self.locate(checked)
+        if not streams.which.all():
+            raise SlotError(f"slot {int(checked[streams.which == 0][0])} holds nothing")
+        return streams
+
+    def locate(self, slots: Ints) -> Segments:
+        """The streams in ``slots``, without a copy; an empty one for a slot that holds nothing.
+
+        Args:
+            slots: ``i64[n]``, each in range: that is not checked.
+        """
         with self._lock:
             chunks, offsets, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
-            if not empty_ok and not chunks.all():
-                raise SlotError(f"slot {int(slots[chunks == 0][0])} holds nothing")
             return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def free(self, slots: npt.ArrayLike) -> None:
