@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.choice import Choice, choose, parse_budget
+from obscodec.choice import Choice, parse_budget
 from obscodec.chunk import give_back_free_memory, new_chunk
 from obscodec.errors import ShapeError, SlotError
-from obscodec.frame_stack import FrameStack, find_frame_stack
-from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.frame_stack import FrameStack
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels import moved as kernel
 from obscodec.layout import Layout
-from obscodec.narrow import find_narrow
-from obscodec.narrow_store import NarrowStore
+from obscodec.packing import pack, unpack
+from obscodec.plan import Plan, find_plan
 from obscodec.registry import codec as build_codec
 from obscodec.segments import Ints
-from obscodec.spec import parse
-from obscodec.stack_store import StackStore
 from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream
 
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
 _FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
-_WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the others' narrow form
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class AutoStore(Store):
         self.budget = budget
         self.max_bytes = max_bytes
         self.threads = threads
-        self.choice: Choice | None = None
+        self._plan: Plan | None = None
         if budget is not None:
             parse_budget(budget)
         if frame_stack is not None:
@@ -100,6 +97,11 @@ class AutoStore(Store):
         self._released = np.zeros(self._n_first, bool)  # which of them are gone
         self._n_early = 0  # how many of them are in the store still
         self._lock = threading.RLock()
+
+    @property
+    def choice(self) -> Choice | None:
+        """What was chosen, and why; None before that, or if the codec was given."""
+        return self._plan.choice if self._plan else None
 
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store ``[n, *shape]``; see ``Store.append``.
@@ -155,6 +157,21 @@ class AutoStore(Store):
             self._forget(old)
         return ids
 
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """Take tensors over from a store that has decided in the same way; see ``Store.adopt``.
+
+        A store that has not decided yet decides as the other one did, if both were asked for the same.
+        """
+        if not isinstance(other, AutoStore) or other._store is None or other._plan is None:
+            return None
+        if other.layout != self.layout:
+            return None
+        inner = other._inner(ids)
+        with uninterrupted(), self._lock:
+            if self._store is None and self._asked == other._asked:
+                self._settle(other._plan)
+        return None if self._store is None else self._store.adopt_alike(other._store, inner)
+
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
         with self._lock:
@@ -192,60 +209,29 @@ class AutoStore(Store):
         nbytes = len(self._streams) * self.layout.nbytes
         return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
 
+    @property
+    def _asked(self) -> tuple[str, FrameStack | None, str | None]:
+        return self.codec, self.frame_stack, self.budget
+
     def _move(self) -> None:
         """Decide, and move the first tensors to the store that they show to be best."""
-        tensors, streams = self._first, np.array(self._streams)
-        store = self._decided(tensors, streams)
-        kept = np.flatnonzero(~self._released)
-        some = slice(None) if len(kept) == len(tensors) else kept  # without a copy of all, which malloc would keep
-        self._moved[kept] = store.append(tensors[some], streams[some])
+        codec, frame_stack, budget = self._asked
+        first, streams = self._first[: len(self._streams)], np.array(self._streams)
+        self._settle(find_plan(first, streams, codec=codec, frame_stack=frame_stack, budget=budget))
+
+    def _settle(self, plan: Plan) -> None:
+        """Move the first tensors to a store that is made as planned."""
+        first_id = _FIRST_ID + self._n_first
+        store = plan.new_store(self.layout, first_id=first_id, max_bytes=self.max_bytes, threads=self.threads)
+        n, streams = len(self._streams), np.array(self._streams, np.int64)
+        kept = np.flatnonzero(~self._released[:n])
+        some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
+        self._moved[kept] = store.append(self._first[some], streams[some])
+        self._released[n:] = True  # what was never given out is of no tensor
         self._first, self._streams = self._first[:0].copy(), []
         self._n_early = len(kept)
-        self._store = store
+        self._plan, self._store = plan, store
         give_back_free_memory()
-
-    def _decided(self, tensors: npt.NDArray[np.generic], streams: Ints) -> Store:
-        narrow = find_narrow(tensors)
-        if narrow is not None:
-            codes, _ = narrow.apply(tensors)
-            wide = FrameStore(
-                self.layout,
-                codec=_WIDE_SPEC,
-                block_frames=1,
-                first_id=_FIRST_ID + self._n_first,
-                max_bytes=self.max_bytes,
-                threads=self.threads,
-            )
-            return NarrowStore(narrow, self._stack_store(codes, streams), wide, threads=self.threads)
-        return self._stack_store(tensors, streams)
-
-    def _stack_store(self, tensors: npt.NDArray[np.generic], streams: Ints) -> Store:
-        layout = Layout(tensors.shape[1:], tensors.dtype)
-        stack = self.frame_stack or find_frame_stack(tensors, streams)
-        depth = stack.depth if stack else 1
-        frames = stack.split(tensors) if stack else tensors
-        spec, block_frames = self._chosen(frames, streams.repeat(depth), depth)
-        frame_layout = Layout(frames.shape[1:], frames.dtype)
-        store = FrameStore(
-            frame_layout,
-            codec=spec,
-            block_frames=block_frames,
-            stack=depth,
-            first_id=_FIRST_ID + self._n_first,
-            max_bytes=self.max_bytes,
-            threads=self.threads,
-        )
-        return StackStore(store, layout, stack) if stack else store
-
-    def _chosen(self, frames: npt.NDArray[np.generic], streams: Ints, stack: int) -> tuple[str, int]:
-        if self.codec != "auto":
-            patches = parse(self.codec)[0].name == "delta-rle"
-            return self.codec, DEFAULT_BLOCK_FRAMES if patches else 1
-        distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=stack)
-        _, first = np.unique(distinct.append(frames, streams), return_index=True)
-        first.sort()
-        self.choice = choose(frames[first], streams[first], self.budget)
-        return self.choice.chosen.spec, self.choice.chosen.block_frames
 
     def _inner(self, ids: Ints, *, released: bool = False) -> Ints:
         """The ids in the store: those of the first tensors are looked up, all others are the same."""
@@ -288,12 +274,13 @@ class AutoStore(Store):
 
     def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
-        return {**state, "_first": self._first[: len(self._streams)]}
+        return {**state, "_first": pack([self._first[: len(self._streams)]])}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, _lock=threading.RLock())
+        (first,) = unpack(cast("bytes", state["_first"]))
+        vars(self).update(state, _lock=threading.RLock(), _first=first)
         if self._store is None:
-            first, self._first = self._first, self._room(self._n_first)
+            self._first = self._room(self._n_first)
             self._first[: len(first)] = first
 
     def __repr__(self) -> str:

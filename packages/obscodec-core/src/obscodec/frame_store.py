@@ -8,8 +8,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import HeapFull, ShapeError, SlotError
-from obscodec.frame_blocks import Wanted, block_coder
+from obscodec.block_coder import Offer, Wanted
+from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
+from obscodec.frame_blocks import block_coder
 from obscodec.heap import SlotHeap
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels.first_use import announce
@@ -167,6 +168,23 @@ class FrameStore(Store):
                 raise
         return ids
 
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """Take frames over from a store with the same codec, block by block; see ``Store.adopt``.
+
+        A block of which half of the frames are wanted goes as it is, with the others: alone, without the one before it,
+        a frame takes several times as much. The frames of other blocks are decoded and appended.
+        """
+        if other is self:
+            self.retain(ids)
+            return ids.copy()
+        if not isinstance(other, FrameStore) or other._form != self._form:
+            return None
+        frames, which, n_each = np.unique(np.append(0, ids), return_inverse=True, return_counts=True)
+        adopted = np.zeros(len(frames), np.int64)
+        if len(frames) > 1:
+            adopted[1:] = self._adopt_each(other, frames[1:], n_each[1:])
+        return adopted[which[1:]]
+
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
         self._gather(ids, self.layout.rows(out))
@@ -208,6 +226,71 @@ class FrameStore(Store):
             table_bytes=heap.table_bytes + self._n_blocks * (8 * self.block_frames + 4),
             dictionary_bytes=reference_bytes + (self._coder.versions.dictionary_bytes if self._coder.versions else 0),
         )
+
+    @property
+    def _form(self) -> tuple[Layout, str, int]:
+        return self.layout, self.codec, self.block_frames
+
+    def _adopt_each(self, other: FrameStore, frames: Ints, n_each: Ints) -> Ints:
+        """Take over different frames, rising and without 0, with so many references to each."""
+        try:
+            offer, before = other._offer(frames)
+            suits = self._coder.suits(offer)
+        except CorruptStream as error:
+            raise CorruptStream(f"a block of the other store can't be taken over: {error}") from error
+        as_is, ids = suits.repeat(offer.n_wanted), np.empty(len(frames), np.int64)
+        rest = np.flatnonzero(~as_is)
+        with uninterrupted():
+            if len(rest):
+                ids[rest] = self.append(other.read(frames[rest]))
+            try:
+                ids[as_is] = self._adopt_blocks(offer.take(suits), frames[as_is] % self.block_frames, n_each[as_is])
+            except BaseException:
+                self.release(ids[rest])
+                raise
+            self.retain(ids[rest].repeat(n_each[rest] - 1))
+            at = np.searchsorted(frames, before[as_is]).clip(max=len(frames) - 1)
+            with self._lock:
+                self.previous[ids[as_is]] = np.where(frames[at] == before[as_is], ids[at], 0)
+        return ids
+
+    def _adopt_blocks(self, offer: Offer, places: Ints, n_each: Ints) -> Ints:
+        """Store encoded blocks; the ids of the frames at the places that are wanted, with so many references each."""
+        with self._lock:
+            numbers: list[int] = []
+            try:
+                for _ in offer.n_wanted:
+                    numbers.append(self._new_block())
+                blocks = self._coder.take(offer, self._open)
+                try:
+                    self._heap.put(numbers, blocks)
+                except BaseException:
+                    self._coder.dropped(blocks)
+                    raise
+            except BaseException:
+                self._unused_blocks += numbers
+                raise
+            ids = np.repeat(np.array(numbers, np.int64), offer.n_wanted) * self.block_frames + places
+            self._tables.counts[ids] = 2 * n_each
+            self._tables.live[numbers] = offer.n_wanted
+        return ids
+
+    def _offer(self, frames: Ints) -> tuple[Offer, npt.NDArray[np.int32]]:
+        """The blocks of frames, which are given rising; and for each frame the one before it."""
+        with self._lock:
+            n_known, _, places, blocks, starts = group_by_block(frames, self.block_frames, self._tables.counts)
+            if n_known < len(frames):
+                self._refuse(frames[n_known])
+            offer = Offer(
+                self._snapshot(blocks),
+                np.isin(blocks, list(self._open.blocks)),
+                np.diff(starts),
+                places[starts[1:] - 1],
+                self._open.references[: self._open.n_references],
+                self._coder.versions,
+            )
+            before = self.previous[frames]
+        return offer._replace(blocks=self._coder.lend(offer.blocks)), before
 
     def _gather(self, ids: Ints, rows: Rows) -> None:
         with self._lock:

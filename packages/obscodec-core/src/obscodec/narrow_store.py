@@ -84,8 +84,30 @@ class NarrowStore(Store):
         except BaseException:
             self.wide.release(wide)
             raise
-        ids[~fits] = np.where(wide == NO_TENSOR, NO_TENSOR, 2 * wide + 1)
+        ids[~fits] = self._outer_wide(wide)
         return ids
+
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """Take tensors over from a store with the same codes; see ``Store.adopt``."""
+        if not isinstance(other, NarrowStore) or other.narrow != self.narrow:
+            return None
+        narrow, inner, adopted = self._are_narrow(ids), ids >> 1, np.empty_like(ids)
+        with _narrow_ids():
+            codes = self.codes.adopt_alike(other.codes, inner[narrow])
+        if codes is None:
+            return None
+        adopted[narrow] = self._outer_narrow(codes)
+        try:
+            with _wide_ids():
+                wide = self.wide.adopt_alike(other.wide, inner[~narrow])
+        except BaseException:
+            self.codes.release(codes)
+            raise
+        if wide is None:
+            self.codes.release(codes)
+            return None
+        adopted[~narrow] = self._outer_wide(wide)
+        return adopted
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
@@ -141,6 +163,11 @@ class NarrowStore(Store):
         if not self._code_0_is_zero:
             outer[inner == NO_TENSOR] = _ALL_CODE_0
         return outer
+
+    @staticmethod
+    def _outer_wide(inner: Ints) -> Ints:
+        """The ids here of tensors in the store of the others."""
+        return np.where(inner == NO_TENSOR, NO_TENSOR, 2 * inner + 1)
 
     def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
         narrow: npt.NDArray[np.bool_] = ids & 1 == 0

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import KeysView
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.chunk import doubled, new_chunk, new_table
+from obscodec.errors import CorruptStream
 from obscodec.kernels import frames as kernel
 from obscodec.kernels.patch import runs_bound
 from obscodec.kernels.references import MAX_REFERENCES
 from obscodec.layout import Rows
+from obscodec.packing import pack, unpack
 from obscodec.segments import Bytes, Ints
 
 
@@ -36,14 +38,22 @@ class FrameTables:
             setattr(self, name, doubled(table))
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the zeros behind what is used: of a store with few frames they would be most of a pickle."""
-        return {name: (len(table), np.trim_zeros(table, "b")) for name, table in vars(self).items()}
+        """Without the zeros around what is used: of a store with few frames they would be most of a pickle."""
+        state: dict[str, object] = {}
+        for name, table in vars(self).items():
+            used = np.trim_zeros(table, "f")
+            state[name] = len(table), len(table) - len(used), np.trim_zeros(used, "b")
+        return state
 
-    def __setstate__(self, state: dict[str, tuple[int, npt.NDArray[np.int32]]]) -> None:
-        for name, (n, used) in state.items():
+    def __setstate__(self, state: dict[str, tuple[int, int, npt.NDArray[np.int32]]]) -> None:
+        for name, (n, begin, used) in state.items():
             table = new_table((n,), np.int32)
-            table[: len(used)] = used
+            table[begin : begin + len(used)] = used
             setattr(self, name, table)
+        n, _, used = state["previous"]
+        least, most = int(used.min(initial=0)), int(used.max(initial=0))
+        if least < 0 or most >= n:  # kernels go from frame to frame by it
+            raise CorruptStream(f"frames follow those of ids 0..{n - 1}, got {least}..{most}")
 
 
 class BlockContent(NamedTuple):
@@ -69,6 +79,10 @@ class OpenBlocks:
         stack: how many frames come from one observation.
         n_recent: with how many of the last frames of its stream a frame is compared.
         patches: keep frames as patches of each other; else as they are.
+
+    Attributes:
+        references: ``u8[max_references, nbytes]``, the reference frames, the first one zeros.
+        reference_count: ``i64[1]``, how many there are; kernels change it.
     """
 
     def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
@@ -77,7 +91,7 @@ class OpenBlocks:
         self.stack = stack
         self.patches = patches
         self.references = new_table((MAX_REFERENCES, nbytes), np.uint8)
-        self._n_references = np.ones(1, np.int64)
+        self.reference_count = np.ones(1, np.int64)
         self._table = np.zeros((0, kernel.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
         self._row_of: dict[int, int] = {}
@@ -85,7 +99,7 @@ class OpenBlocks:
     @property
     def n_references(self) -> int:
         """How many reference frames there are, the one of zeros included."""
-        return int(self._n_references[0])
+        return int(self.reference_count[0])
 
     @property
     def memory_bytes(self) -> int:
@@ -129,7 +143,7 @@ class OpenBlocks:
             self.block_frames,
             self.stack,
             self.references,
-            self._n_references,
+            self.reference_count,
             tables.counts,
             tables.live,
             tables.previous,
@@ -145,7 +159,13 @@ class OpenBlocks:
         return int(self._table[stream, kernel.BLOCK])
 
     def content(self, block: int) -> BlockContent:
-        """A view of the frames of an open block; it changes when frames are added."""
+        """A view of the frames of an open block; it changes when frames are added.
+
+        Raises:
+            CorruptStream: it is not open.
+        """
+        if block not in self._row_of:
+            raise CorruptStream(f"block {block} is neither stored nor open")
         row = self._table[self._row_of[block]]
         runs, literals, _ = self._rooms[self._row_of[block]]
         return BlockContent(
@@ -161,24 +181,24 @@ class OpenBlocks:
         row[kernel.BLOCK] = block
 
     def __getstate__(self) -> dict[str, object]:
-        rooms = []
+        rooms: list[tuple[Bytes, ...]] = []
+        frames = [self.references[: self.n_references]]
         for row, (runs, literals, recent) in zip(self._table, self._rooms, strict=True):
-            n_recent_bytes = row[kernel.N_RECENT] * self.nbytes
-            rooms.append(
-                (runs[: row[kernel.RUNS_NBYTES]], literals[: row[kernel.LITERALS_NBYTES]], recent[:n_recent_bytes])
-            )
-        return {**vars(self), "references": self.references[: self.n_references], "_rooms": rooms}
+            rooms.append((runs[: row[kernel.RUNS_NBYTES]], literals[: row[kernel.LITERALS_NBYTES]]))
+            frames.append(recent[: row[kernel.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
+        return {**vars(self), "references": pack(frames), "_rooms": rooms}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        table, rooms, references = self._table, self._rooms, self.references
+        table, rooms = self._table, self._rooms
+        references, *recent = unpack(cast("bytes", state["references"]))
         self.references = new_table((MAX_REFERENCES, self.nbytes), np.uint8)
         self.references[: len(references)] = references
         self._table, self._rooms = table[:0], []
         self.add_streams(len(table))
         self._table = table.copy()
-        for row, room, filled in zip(self._table, self._rooms, rooms, strict=True):
-            for memory, content in zip(room, filled, strict=True):
+        for row, room, filled, frames in zip(self._table, self._rooms, rooms, recent, strict=True):
+            for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):
                 memory[: len(content)] = content
             self._point(row, room)
 

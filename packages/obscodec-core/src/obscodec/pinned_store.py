@@ -89,6 +89,10 @@ class PinnedStore(Store):
         """Store ``[n, *shape]``; see ``Store.append``."""
         return self.store.append(tensors, streams)
 
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """Take tensors over; see ``Store.adopt``."""
+        return self.store.adopt_alike(other.store if isinstance(other, PinnedStore) else other, ids)
+
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
         self.store.read_into(ids, out)

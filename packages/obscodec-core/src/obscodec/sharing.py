@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -79,8 +79,12 @@ def by_store(stores: Mapping[K, S]) -> dict[S, list[K]]:
     return names
 
 
-def append_together(arrays: Mapping[K, Array], stores: Mapping[K, Store]) -> dict[K, NewArray]:
+def append_together(arrays: Mapping[K, Array | TensorArray], stores: Mapping[K, Store]) -> dict[K, NewArray]:
     """Store arrays ``[*batch, *shape]``, those for one store in the order of time; see ``Store.append_together``.
+
+    Args:
+        arrays: under any names. Compressed ones that share a store of their own are taken over; see ``Store.adopt``.
+        stores: where each is stored.
 
     Returns:
         For each array the same tensors in its store, dropped with this unless they are moved to where they are kept.
@@ -92,9 +96,16 @@ def append_together(arrays: Mapping[K, Array], stores: Mapping[K, Store]) -> dic
     """
     stored: dict[K, NewArray] = {}
     for store, names in by_store({name: stores[name] for name in arrays}).items():
-        for name, ids in zip(names, store.append_together([arrays[name] for name in names]), strict=True):
+        for name, ids in zip(names, _store_together([arrays[name] for name in names], store), strict=True):
             stored[name] = NewArray(np.asarray(ids), store)
     return stored
+
+
+def _store_together(arrays: Sequence[Array | TensorArray], store: Store) -> npt.NDArray[np.int64]:
+    compressed = [array for array in arrays if isinstance(array, TensorArray)]
+    if len({(array.store, array.shape) for array in compressed}) == 1 and len(compressed) == len(arrays):
+        return store.adopt(compressed[0].store, np.stack([array.ids for array in compressed]))
+    return store.append_together([array[...] for array in arrays])
 
 
 def read_together(

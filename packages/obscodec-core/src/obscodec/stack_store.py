@@ -107,6 +107,24 @@ class StackStore(Store):
             self._n_stacks += int(np.count_nonzero(ids)) - int(np.count_nonzero(old))
         return ids
 
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.adopt_alike``."""
+        if not isinstance(other, StackStore) or (other.layout, other.frame_stack) != (self.layout, self.frame_stack):
+            return None
+        with other._lock:
+            frames, _ = other._expand(ids)
+        adopted = np.empty(len(ids), np.int64)
+        with uninterrupted():
+            found = self.frames.adopt_alike(other.frames, frames.reshape(-1))
+            if found is None:
+                return None
+            with self._lock:
+                stacks = found.reshape(frames.shape)
+                if kernel.link(stacks, self.frames.previous, adopted):
+                    self._list(stacks, adopted)
+                self._n_stacks += int(np.count_nonzero(adopted))
+        return adopted
+
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode stacks; see ``Store.read``. Frames that several of them share are decoded once."""
         frames = self._expand(ids)[0].reshape(-1)
@@ -169,8 +187,17 @@ class StackStore(Store):
         self.layout.check(tensors)  # complains of a stack, not of a frame
         return self.frames.layout.rows(self.frame_stack.split(tensors))
 
+    def __getstate__(self) -> dict[str, object]:
+        state = super().__getstate__()
+        return {**state, "_listed": self._listed[: self._n_rows], "_free_rows": self._free_rows[: self._n_free]}
+
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())
+        listed, free_rows = self._listed, self._free_rows
+        n_rows = max(_MIN_LISTED, 1 << (self._n_rows - 1).bit_length())
+        self._listed = new_table((n_rows, self.frame_stack.depth), np.int32)
+        self._free_rows = new_table((n_rows,), np.int32)
+        self._listed[: len(listed)], self._free_rows[: len(free_rows)] = listed, free_rows
 
     def __repr__(self) -> str:
         return f"StackStore({self.frames!r}, {self.layout}, {self.frame_stack})"

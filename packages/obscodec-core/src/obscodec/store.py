@@ -176,6 +176,39 @@ class Store(ABC):
             ids[start:stop] = stored.reshape(-1, n_arrays)
         return np.ascontiguousarray(ids.T).reshape(n_arrays, *batch)
 
+    def adopt(self, other: Store, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
+
+        A tensor that is in this store already may be stored a second time; those that are one there are one here.
+
+        Args:
+            other: where they are; it may be damaged.
+            ids: ``[n_arrays, *batch]``, their ids there, as :meth:`append_together` takes the tensors.
+
+        Returns:
+            ``i64[n_arrays, *batch]``, the ids here. The caller owns one reference to each, and still those that it had
+            in the other store.
+
+        Raises:
+            SlotError: an id is of no tensor there.
+            ShapeError: tensors of the other store have another shape.
+            DTypeError: tensors of the other store have another dtype.
+            CorruptStream: what is encoded there is damaged; nothing was stored. Of a codec that compresses bytes this
+                may come up later, when such a tensor is read.
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        adopted = self.adopt_alike(other, ids.reshape(-1).astype(np.int64))
+        if adopted is None:
+            return self.append_together(
+                [other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids]
+            )
+        return adopted.reshape(ids.shape)
+
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """:meth:`adopt` for ``i64[n]`` of a store that encodes alike; None of another one, and nothing is stored."""
+        del other, ids
+        return None
+
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing."""
         ids = self.append(tensors, streams)

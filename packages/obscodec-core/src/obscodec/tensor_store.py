@@ -104,6 +104,21 @@ class TensorStore(Store):
             raise
         return slots
 
+    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+        """Copy the streams of a store with an equal codec; see ``Store.adopt``."""
+        if not isinstance(other, TensorStore) or other.codec != self.codec:
+            return None
+        adopted = np.zeros(len(ids), np.int64)
+        stored = ids != NO_TENSOR
+        streams = other._heap.get(ids[stored])
+        adopted[stored] = slots = self._take_slots(len(streams))
+        try:
+            self._heap.put(slots, streams)
+        except BaseException:
+            self._give_slots(slots)
+            raise
+        return adopted
+
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode the tensors in the slots ``ids``; see ``Store.read``."""
         rows = self.layout.rows(out)

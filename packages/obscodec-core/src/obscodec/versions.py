@@ -52,6 +52,15 @@ class Versions(Generic[C]):
         """Bytes of all dictionaries that are kept."""
         return sum(len(codec.dictionary) for codec in self._codecs.values())
 
+    @property
+    def learning(self) -> bool:
+        """Whether what is encoded now is what a dictionary will be trained on."""
+        return self._learning
+
+    def added(self) -> None:
+        """Count a stream of the newest version that was encoded elsewhere."""
+        self._n_streams[self.newest] += 1
+
     def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
         """Count a stream of the newest version, and learn from what it was made of, which is copied if it is kept."""
         self._n_streams[self.newest] += 1

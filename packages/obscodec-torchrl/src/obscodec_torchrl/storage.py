@@ -197,9 +197,12 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 raise obscodec.DTypeError(f"key {path}: items are {stored}, got {other}")
 
     def _encoded(self, data: Any) -> Any:
-        """``data`` with its compressed leaves in their stores already, those that share one in the order of time."""
+        """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
+
+        Leaves that are compressed in the store of another storage are taken over as they are encoded there.
+        """
         given, compressed = leaves(data), self.compressed()
-        arrays = {path: stored_array(given[path])[...] for path in compressed if path in given}
+        arrays = {path: stored_array(given[path]) for path in compressed if path in given}
         stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
         return self._with_arrays(data, stored)
 

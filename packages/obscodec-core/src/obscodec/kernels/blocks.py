@@ -96,7 +96,7 @@ def read_blocks(
             continue
         if version_nbytes and lengths[b] and load_u8(addresses[b]) != 0:
             return OTHER_VERSION
-        runs, runs_end, literals, end, reference = _sections(addresses[b] + version_nbytes, addresses[b] + lengths[b])
+        runs, runs_end, literals, end, reference = sections(addresses[b] + version_nbytes, addresses[b] + lengths[b])
         if runs < 0:
             return -runs
         if reference >= len(references):
@@ -138,7 +138,7 @@ def _ask_for(stream: int, nbytes: int) -> None:
 
 
 @compiled
-def _sections(at: int, end: int) -> tuple[int, int, int, int, int]:
+def sections(at: int, end: int) -> tuple[int, int, int, int, int]:
     """The runs and where they end, the literals and where they end, the reference; minus a status code first if bad."""
     reference, at = read_varint(at, end)
     if at < 0:

@@ -179,3 +179,26 @@ def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int
         position += length
         literals += length
     return runs, literals
+
+
+@compiled
+def check_patch(nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
+    """:func:`apply_patch` without a frame: it changes nothing, and returns the same."""
+    count, runs = read_varint(runs, runs_end)
+    if runs < 0:
+        return runs, literals
+    position = 0
+    for _ in range(count):
+        skip, runs = read_varint(runs, runs_end)
+        if runs < 0:
+            return runs, literals
+        length, runs = read_varint(runs, runs_end)
+        if runs < 0:
+            return runs, literals
+        if skip > nbytes - position or length > nbytes - position - skip:
+            return -OUTSIDE_FRAME, literals
+        if length > literals_end - literals:
+            return -NO_LITERALS, literals
+        position += skip + length
+        literals += length
+    return runs, literals
