@@ -57,8 +57,8 @@ class CompressedTensor(torch.Tensor):
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         parts = index if isinstance(index, tuple) else (index,)
-        all_tensors = all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
-        if all_tensors and self.array.selects_items(at := _as_index(parts)):  # the way through torch takes longer
+        of_tensors = parts and all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
+        if of_tensors and self.array.selects_items(at := _as_index(parts)):  # the way through torch takes longer
             return self._drawn(at)
         return super().__getitem__(index)
 
