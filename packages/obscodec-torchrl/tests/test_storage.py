@@ -124,11 +124,13 @@ def test_views_write_through() -> None:
     storage[2:6].get(("next", "pixels"))[1].zero_()
     storage[:].set_at_("pixels", torch.full((2, 1024), 6, dtype=torch.uint8), torch.tensor([0, 9]))
     storage.get(1).zero_()
+    storage.get(4)["pixels"][()].fill_(7)
     expected = steps(N).clone()
     expected["pixels"][3] = 5
     expected["next", "pixels"][3] = 0
     expected["pixels"][[0, 9]] = 6
     expected[1].zero_()
+    expected["pixels"][4] = 7
     given = storage[EVERYTHING]
     assert (given["pixels"] == expected["pixels"]).all()
     assert (given["next", "pixels"] == expected["next", "pixels"]).all()
