@@ -46,6 +46,7 @@ from obscodec.tensor_store import TensorStore
 if TYPE_CHECKING:
     from obscodec.array_set import ArraySet, RingStats
     from obscodec.auto_store import AutoStats, AutoStore
+    from obscodec.calls import Calls
     from obscodec.choice import Choice, Trial
     from obscodec.field import Field, fields_of
     from obscodec.frame_store import FrameStore
@@ -55,11 +56,12 @@ if TYPE_CHECKING:
     from obscodec.stack_store import StackStore
     from obscodec.staging import Staging
 
-# What needs numba, which takes half a second to import: loaded when it is first asked for.
+# What needs numba, which takes half a second to import, or multiprocessing: loaded when it is first asked for.
 _LAZY = {
     "ArraySet": "obscodec.array_set",
     "AutoStats": "obscodec.auto_store",
     "AutoStore": "obscodec.auto_store",
+    "Calls": "obscodec.calls",
     "Choice": "obscodec.choice",
     "Field": "obscodec.field",
     "FrameStore": "obscodec.frame_store",
@@ -86,6 +88,7 @@ __all__ = [
     "AutoStore",
     "BatchMemory",
     "BytesCodec",
+    "Calls",
     "Choice",
     "Codec",
     "CorruptStream",

@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.indexing import Index
-from obscodec.pinned_store import Pin
+from obscodec.pinned_store import Pin, PinnedStore
 from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
 
 class NewArray(TensorArray):
     """Tensors of a store to which nobody else refers. They are dropped with this array, unless they are moved before.
+
+    What they replace in a :class:`PinnedStore` is dropped with this array, not when they are moved: to other threads,
+    several arrays seem to be moved at once, nearly, if all of them are kept until the last is moved.
 
     Args:
         ids: of the tensors, an integer array; this array owns one reference for each.
@@ -33,6 +36,7 @@ class NewArray(TensorArray):
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
         super().__init__(ids, store)
         self._owner = Pin(partial(store.release, ids.reshape(-1)))
+        self._pin = store.pin() if isinstance(store, PinnedStore) else None
 
     def move(self, array: TensorArray, index: Index) -> bool:
         """Put these tensors where an index of ``array`` selects, without decoding them.

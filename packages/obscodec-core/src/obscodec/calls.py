@@ -1,0 +1,92 @@
+"""Calls: the methods of an object that is in one process, called from others."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from multiprocessing import AuthenticationError, current_process
+from multiprocessing.connection import Client, Connection, Listener
+from threading import Thread
+from typing import Any
+from weakref import WeakValueDictionary
+
+_numbers = count()
+_targets: WeakValueDictionary[int, object] = WeakValueDictionary()
+
+
+class Calls:
+    """Calls the methods of an object from the processes that this is sent to.
+
+    These are processes that multiprocessing starts from the one of the object, directly or not. What a method gives is
+    sent back by value. Each call runs in a thread of its own in the process of the object, side by side with others.
+    The object is not kept alive.
+
+    Args:
+        target: whose methods are called.
+
+    Example:
+        >>> import numpy as np
+        >>> from obscodec import Layout, TensorStore, codec
+        >>> store = TensorStore(codec("raw", Layout((2,), "uint8")), 10)
+        >>> calls = Calls(store)
+        >>> calls.call("append", np.zeros((3, 2), np.uint8))  # in a worker
+        array([1, 2, 3])
+    """
+
+    def __init__(self, target: object) -> None:
+        self._number, self._address = next(_numbers), _address(os.getpid())
+        _targets[self._number] = target
+
+    @staticmethod
+    def method(name: str) -> Callable[..., Any]:
+        """A method for a class whose instances have ``calls``; it calls the method of this name."""
+        return lambda self, *args, **options: self.calls.call(name, *args, **options)
+
+    @staticmethod
+    def attribute(name: str) -> property:
+        """The same for an attribute, which can only be read."""
+        return property(lambda self: self.calls.call("__getattribute__", name))
+
+    def call(self, method: str, *args: object, **options: object) -> Any:
+        """What the method of this name gives.
+
+        Raises:
+            ReferenceError: the object is gone.
+            ConnectionError: its process has ended.
+            Exception: what the method raises.
+        """
+        with Client(self._address, authkey=current_process().authkey) as connection:
+            connection.send_bytes(pickle.dumps((self._number, method, args, options)))
+            given, error = connection.recv()
+        if error is not None:
+            raise error
+        return given
+
+
+@cache
+def _address(process: int) -> str:
+    """Where a process, this one, waits for calls."""
+    listener = Listener(authkey=current_process().authkey)
+    Thread(target=_accept, args=(listener,), name=f"calls of process {process}", daemon=True).start()
+    return str(listener.address)
+
+
+def _accept(listener: Listener) -> None:
+    while True:
+        with suppress(OSError, EOFError, AuthenticationError):  # of one who is gone already, or was not started by us
+            Thread(target=_answer, args=(listener.accept(),), daemon=True).start()
+
+
+def _answer(connection: Connection) -> None:
+    with connection, suppress(OSError, EOFError):
+        number, method, args, options = connection.recv()
+        try:
+            if number not in _targets:
+                raise ReferenceError(f"what {method} is called of is gone")
+            connection.send_bytes(pickle.dumps((getattr(_targets[number], method)(*args, **options), None)))
+        except Exception as error:
+            connection.send((None, error))

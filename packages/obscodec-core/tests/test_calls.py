@@ -1,0 +1,108 @@
+"""An object is called from other processes as from its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import AuthenticationError, get_context
+from multiprocessing.connection import Client
+
+import pytest
+from obscodec import Calls
+from obscodec.errors import ShapeError
+
+
+class Tally(Counter[str]):
+    """Counts, and tells where."""
+
+    note = "a note"
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def refuse(self) -> None:
+        raise ShapeError("refused")
+
+    def give_what_can_not_be_sent(self) -> object:
+        return threading.Lock()
+
+
+class Elsewhere:
+    """Stands for a tally of another process."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+
+    update = Calls.method("update")
+    note = Calls.attribute("note")
+
+
+def calls_from_a_worker(calls: Calls) -> tuple[object, int]:
+    calls.call("update", "hello")
+    return calls.call("process"), os.getpid()
+
+
+def calls_from_a_worker_of_a_worker(calls: Calls) -> tuple[object, int]:
+    with workers(1) as pool:
+        return pool.submit(calls_from_a_worker, calls).result()
+
+
+def workers(n: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(n, mp_context=get_context("spawn"))
+
+
+def test_workers_and_their_workers_call_the_one_object() -> None:
+    tally = Tally()
+    calls = Calls(tally)
+    with workers(2) as pool:
+        given = [*pool.map(calls_from_a_worker, [calls] * 4), *pool.map(calls_from_a_worker_of_a_worker, [calls])]
+    for called, worker in given:
+        assert called == os.getpid() != worker
+    assert tally["l"] == 10
+
+
+def test_many_threads_call() -> None:
+    tally = Tally()
+    calls = Calls(tally)
+    threads = [threading.Thread(target=calls.call, args=("update", "a")) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tally["a"] == 20
+
+
+def test_what_the_method_raises_is_raised() -> None:
+    calls = Calls(tally := Tally())
+    with pytest.raises(ShapeError, match="refused"):
+        calls.call("refuse")
+    with pytest.raises(AttributeError, match="'Tally' object has no attribute 'nothing'"):
+        calls.call("nothing")
+    with pytest.raises(TypeError, match="cannot pickle"):
+        calls.call("give_what_can_not_be_sent")
+    assert not tally
+
+
+def test_a_class_stands_for_the_object() -> None:
+    elsewhere = Elsewhere(Calls(tally := Tally()))
+    elsewhere.update("ab", c=3)
+    assert tally == {"a": 1, "b": 1, "c": 3}
+    assert elsewhere.note == "a note"
+
+
+def test_the_object_is_not_kept() -> None:
+    calls = Calls(Tally())
+    with pytest.raises(ReferenceError, match="what update is called of is gone"):
+        calls.call("update", "a")
+
+
+def test_a_caller_that_goes_away_or_has_another_key_disturbs_nobody() -> None:
+    tally = Tally()
+    calls = Calls(tally)
+    Client(calls._address).close()
+    with pytest.raises(AuthenticationError):
+        Client(calls._address, authkey=b"another")
+    calls.call("update", "a")
+    assert tally["a"] == 1
