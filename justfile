@@ -48,4 +48,4 @@ upstream:
 
 # TorchRL's own tests with CompressedStorage; checkout is a folder with its repository at the installed version.
 torchrl-suite checkout:
-    uv run python packages/obscodec-torchrl/tests/torchrl_suite.py {{ checkout }} -k "not compile and not distributed"
+    uv run --package obscodec-torchrl --group suite python packages/obscodec-torchrl/tests/torchrl_suite.py {{ checkout }}

@@ -42,12 +42,15 @@ def stacked_square(speed: int = 1) -> TransformedEnv:
     return TransformedEnv(MovingSquare(speed), CatFrames(4, dim=-3, in_keys=["pixels"]))
 
 
-def read_and_write(buffer: TensorDictReplayBuffer, go_on: Queue[None], results: Queue[object]) -> None:
-    """What a worker process does with a buffer: wait, read, count, and try to write."""
-    go_on.get()
+def read_and_write(buffer: TensorDictReplayBuffer, begin: int, results: Queue[object]) -> None:
+    """What a worker process does with a buffer: read, write numbered steps, and read them again."""
     results.put(buffer[torch.arange(20)]["pixels"].sum().item())
-    results.put(len(buffer))
+    numbers = torch.arange(begin, begin + 10)
+    pixels = numbers.to(torch.uint8)[:, None, None, None].expand(10, 1, 40, 40)
+    rows = buffer.extend(TensorDict({"pixels": pixels, "number": numbers}, [10]))
+    results.put(bool((buffer[rows]["number"] == numbers).all() and (buffer[rows]["pixels"] == pixels).all()))
+    results.put(buffer.sample().batch_size[0])
     try:
-        buffer.extend(buffer[torch.arange(3)])
-    except NotImplementedError as error:
+        buffer.extend(TensorDict({"pixels": pixels}, [10]))
+    except LookupError as error:
         results.put(str(error))

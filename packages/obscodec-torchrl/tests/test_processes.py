@@ -1,6 +1,8 @@
-"""Collectors, in this process and in others, fill a buffer; a worker gets a copy that it can read."""
+"""Collectors, in this process and in others, fill a buffer, and workers read and write it."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from moving_square import MovingSquare, read_and_write, stacked_square
@@ -8,8 +10,9 @@ from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
 from torch import multiprocessing
 from torchrl.collectors import Collector, MultiAsyncCollector, MultiSyncCollector
-from torchrl.data import LazyTensorStorage, SliceSampler, TensorDictReplayBuffer
+from torchrl.data import LazyTensorStorage, OneHot, SliceSampler, TensorDictReplayBuffer
 from torchrl.envs import CatFrames, SerialEnv
+from torchrl.modules import RandomPolicy
 
 
 def filled(collector: Collector, storage: type, n: int, **options: object) -> TensorDictReplayBuffer:
@@ -75,18 +78,51 @@ def test_frames_that_are_stacked_when_they_are_sampled_are_stored_once() -> None
     assert buffer.storage.stats().ratio > 10
 
 
-def test_a_worker_reads_a_copy_and_can_not_write() -> None:
-    steps = TensorDict({"pixels": torch.randint(0, 9, (40, 1, 40, 40), dtype=torch.uint8)}, [40])
-    buffer = TensorDictReplayBuffer(storage=CompressedStorage(100), batch_size=32)
-    buffer.extend(steps[:20])
+def test_workers_read_and_write_the_storage() -> None:
+    pixels = torch.randint(0, 9, (20, 1, 40, 40), dtype=torch.uint8)
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(100), batch_size=32).share()
+    buffer.extend(TensorDict({"pixels": pixels, "number": torch.arange(20)}, [20]))
     context = multiprocessing.get_context("spawn")
-    go_on, results = context.Queue(), context.Queue()
-    worker = context.Process(target=read_and_write, args=(buffer, go_on, results))
-    worker.start()
-    buffer.extend(steps[20:])
-    go_on.put(None)
-    assert results.get(timeout=600) == steps["pixels"][:20].sum()
-    assert results.get(timeout=600) == 20
-    assert "a CompressedStorage is written by the process that made it" in results.get(timeout=600)
-    worker.join()
+    queues = [context.Queue() for _ in range(2)]
+    workers = [
+        context.Process(target=read_and_write, args=(buffer, begin, queue))
+        for begin, queue in zip((100, 200), queues, strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    for queue in queues:
+        assert queue.get(timeout=600) == pixels.sum()
+        assert queue.get(timeout=600) is True
+        assert queue.get(timeout=600) == 32
+        assert "key ('number',) is missing" in queue.get(timeout=600)
+    for worker in workers:
+        worker.join()
     assert len(buffer) == 40
+    steps = buffer[torch.arange(20, 40)]
+    assert sorted(steps["number"].tolist()) == [*range(100, 110), *range(200, 210)]
+    assert (steps["pixels"] == steps["number"].to(torch.uint8).view(20, 1, 1, 1)).all()
+
+
+def test_workers_of_a_collector_write_into_the_buffer_themselves() -> None:
+    for collector_class in (MultiSyncCollector, MultiAsyncCollector):
+        buffer = TensorDictReplayBuffer(storage=CompressedStorage(600), batch_size=32)
+        collector = collector_class(
+            [stacked_square, stacked_square], None, frames_per_batch=100, total_frames=600, replay_buffer=buffer
+        )
+        assert all(steps is None for steps in collector)
+        collector.shutdown()
+        assert_whole(buffer, 600)
+
+
+def test_a_worker_makes_the_first_write() -> None:
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(600), batch_size=32)
+    collector = MultiSyncCollector(
+        [stacked_square, stacked_square],
+        policy_factory=[partial(RandomPolicy, OneHot(2))] * 2,
+        frames_per_batch=100,
+        total_frames=600,
+        replay_buffer=buffer,
+    )
+    assert all(steps is None for steps in collector)
+    collector.shutdown()
+    assert_whole(buffer, 600)

@@ -12,7 +12,6 @@ from atari_steps import atari_steps
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import NonTensorStack, TensorDict, tensorclass
-from torchrl.collectors import MultiCollector
 from torchrl.data import (
     LazyTensorStorage,
     ReplayBuffer,
@@ -331,11 +330,6 @@ def test_a_single_item_is_shown_as_the_tensor() -> None:
     storage = CompressedStorage(N, codec={"number": "raw"})
     storage.set(range(N), steps(N))
     assert repr(storage[7]["number"]) == "tensor(7)"
-
-
-def test_shared_initialization_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="written by the process that made it"):
-        MultiCollector._enable_replay_buffer_worker_init(CompressedStorage(10))
 
 
 def test_a_compressed_tensor_behaves_like_the_tensor() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
-from functools import cache
 from typing import Any
 
 import numpy as np
 import obscodec
 import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
-
-aten = torch.ops.aten
 
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
@@ -38,10 +35,19 @@ class CompressedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray, device: torch.device | str = "cpu") -> CompressedTensor:
         """See the class."""
-        strides, dtype = obscodec.strides_of(array), _torch_dtype(array.dtype)
+        strides, dtype = obscodec.strides_of(array), getattr(torch, array.dtype.name)
         made = cls._make_wrapper_subclass(cls, array.shape, strides=strides, dtype=dtype, device=torch.device(device))
         made.array = array
         return made
+
+    def drawn(self, index: Any) -> CompressedTensor:
+        """The items that ``index`` selects, as they are now."""
+        return CompressedTensor(obscodec.DrawnArray(self.array, index), self.device)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether this is what :meth:`drawn` gave, or a view of it."""
+        return isinstance(self.array, obscodec.DrawnArray)
 
     def decoded(self) -> torch.Tensor:
         """The tensor, uncompressed; a copy."""
@@ -55,13 +61,6 @@ class CompressedTensor(torch.Tensor):
         """The numbers."""
         return self.decoded().tolist()
 
-    def __getitem__(self, index: Any) -> torch.Tensor:
-        parts = index if isinstance(index, tuple) else (index,)
-        of_tensors = parts and all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
-        if of_tensors and self.array.selects_items(at := _as_index(parts)):  # the way through torch takes longer
-            return self._drawn(at)
-        return super().__getitem__(index)
-
     def __setitem__(self, index: Any, value: Any) -> None:
         at, new = tree_map_only(torch.Tensor, lambda x: x.cpu().numpy(), index), getattr(value, "array", None)
         if not isinstance(new, obscodec.NewArray) or not new.move(self.array, at):
@@ -73,19 +72,11 @@ class CompressedTensor(torch.Tensor):
         if isinstance(self, CompressedTensor):
             if func.is_view and (views := self._views(func, args[1:], kwargs)) is not None:
                 return views
-            if func is aten.copy_.default:
-                self[...] = args[1]
-                return self
-            if func in (aten.index_put_.default, aten._index_put_impl_.default) and not any(args[3:4]):
-                self[_as_index(args[1])] = args[2]
-                return self
-            if func is aten.index.Tensor and self.array.selects_items(at := _as_index(args[1])):
-                return self._drawn(at)
+            if func is torch.ops.aten.index.Tensor:
+                at = tuple(slice(None) if index is None else index.cpu().numpy() for index in args[1])
+                if self.array.selects_items(at):
+                    return self.drawn(at) if DRAWING.get() else self.drawn(at).decoded()
         return _decoding(func, args, kwargs)
-
-    def _drawn(self, index: tuple[Any, ...]) -> torch.Tensor:
-        drawn = CompressedTensor(obscodec.DrawnArray(self.array, index), self.device)
-        return drawn if DRAWING.get() else drawn.decoded()
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function that gives views does with the ids, None if it does not keep items whole."""
@@ -99,7 +90,7 @@ class CompressedTensor(torch.Tensor):
         return None if any(view is None for view in tree_leaves(views)) else views
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if isinstance(self.array, obscodec.DrawnArray):
+        if self.is_drawn:
             return self.decoded().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
         return CompressedTensor, (self.array, self.device)
 
@@ -116,21 +107,16 @@ def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
     """An array of any dtype that torch has as a tensor; no copy if it is contiguous."""
-    if array.dtype.isbuiltin == 1 and array.flags.c_contiguous:
-        return torch.from_numpy(array)
     flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return flat.view(_torch_dtype(array.dtype)).reshape(array.shape)
-
-
-@cache
-def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    return getattr(torch, dtype.name)  # type: ignore[no-any-return]
+    return flat.view(getattr(torch, array.dtype.name)).reshape(array.shape)
 
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
     """``func`` of the decoded tensors; those that it changes are stored again."""
-    known: dict[int, torch.Tensor] = {}
-    plain = tree_map_only(CompressedTensor, lambda x: known.setdefault(id(x), x.decoded()), (args, kwargs))
+    compressed = [x for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)]
+    drawn = [x.drawn(...) for x in compressed]  # all as they are now, before decoding, which takes longer
+    known = {id(x): now.decoded() for x, now in zip(compressed, drawn, strict=True)}
+    plain = tree_map_only(CompressedTensor, lambda x: known[id(x)], (args, kwargs))
     result, arguments = func(*plain[0], **plain[1]), func._schema.arguments
     given = dict(zip([argument.name for argument in arguments], args, strict=False)) | kwargs
     changed = [given.get(a.name) for a in arguments if a.alias_info is not None and a.alias_info.is_write]
@@ -139,7 +125,3 @@ def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
             x[...] = known[id(x)]
             result = x if result is known[id(x)] else result
     return result
-
-
-def _as_index(indices: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
-    return tuple(slice(None) if index is None else index.cpu().numpy() for index in indices)

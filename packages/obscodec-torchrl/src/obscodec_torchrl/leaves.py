@@ -23,16 +23,9 @@ def leaves(data: Any) -> dict[Path, Any]:
 
 def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor]) -> Any:
     """``data`` with other tensors at some paths; a shallow copy."""
-    return put_leaves(data.copy() if changed and is_tensor_collection(data) else data, changed)
-
-
-def put_leaves(data: Any, changed: Mapping[Path, torch.Tensor]) -> Any:
-    """``data`` with other tensors at some paths; it is changed itself, if it is a tensordict."""
     if not is_tensor_collection(data):
         return tree_map_with_path(lambda keys, leaf: changed.get(_tree_path(keys), leaf), data)
-    for path, leaf in changed.items():
-        data.set(path, leaf)
-    return data
+    return data.copy().update(changed) if changed else data
 
 
 def as_path(key: str | Path) -> Path:

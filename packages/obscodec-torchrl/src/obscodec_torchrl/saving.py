@@ -50,8 +50,14 @@ def contents(rest: TensorDict, length: int, packed: bytes | None = None, **about
     return TensorDict({"rest": rest, **tensors})
 
 
-def restore(storage: LazyTensorStorage, saved: TensorDict) -> None:
+def restore(storage: LazyTensorStorage, saved: TensorDict, *, new_tensor: bool) -> None:
     """Put :func:`contents` into ``storage``. What it held is dropped.
+
+    Args:
+        storage: has room for them.
+        saved: see :func:`contents`.
+        new_tensor: whether a single tensor may be put into a storage that nothing was ever written to. In TorchRL that
+            of a state dict may, that of a checkpoint may not.
 
     Raises:
         RuntimeError: nothing was ever written to it, and what is to be loaded are no tensordicts.
@@ -62,9 +68,9 @@ def restore(storage: LazyTensorStorage, saved: TensorDict) -> None:
     if about["length"] > storage.max_size:
         raise obscodec.ShapeError(f"the storage has room for {storage.max_size} items, there are {about['length']}")
     is_tree, like = about.get("is_tree"), storage._storage if storage.initialized else torch.empty(0)
-    if is_tree and not storage.initialized and about["paths"] != [[]]:
+    if is_tree and not storage.initialized and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
-    storage.clear()
+    storage._empty()
     parts = obscodec.unpack_together(saved["packed"].numpy().data) if "packed" in saved else [[]]
     begin, n_rows = 0, -(-about["length"] // rest.batch_size[1 : storage.ndim].numel())
     for arrays in parts:
@@ -113,4 +119,4 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             super().loads(storage, folder)
         else:
             saved = TensorDict.load_memmap(folder)
-            restore(storage, contents(saved, stock["len"]) if stock else saved)
+            restore(storage, contents(saved, stock["len"]) if stock else saved, new_tensor=False)

@@ -8,7 +8,6 @@ from contextvars import copy_context
 from functools import cache
 from multiprocessing.context import get_spawning_popen
 from numbers import Integral
-from types import SimpleNamespace
 from typing import Any
 
 import obscodec
@@ -19,10 +18,10 @@ from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, as_tensor, stored_array
-from obscodec_torchrl.leaves import Path, as_path, leaves, put_leaves, with_leaves
+from obscodec_torchrl.leaves import Path, as_path, leaves, with_leaves
+from obscodec_torchrl.remote import RemoteStorage
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents, contents_of, restore
 
-_ONE_PROCESS = "a CompressedStorage is written by the process that made it: there, extend the buffer with batches"
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
 
 
@@ -53,7 +52,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         torch.Size([32, 4, 84, 84])
     """
 
-    _is_copy = False
     _default_checkpointer = CompressedStorageCheckpointer
 
     def __init__(
@@ -69,14 +67,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.codec = {as_path(key): spec for key, spec in codec.items()} if isinstance(codec, Mapping) else codec
         self.max_bytes = max_bytes
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        if get_spawning_popen() is not None:  # a worker gets a copy, whose length does not follow that of this one
-            state |= {"_is_copy": True, "_len_value": SimpleNamespace(value=len(self))}
-        return state  # type: ignore[no-any-return]
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if get_spawning_popen() is None:
+            return super().__reduce_ex__(protocol)
+        state = vars(self) | {"_storage": None, "_rng": None, "calls": obscodec.Calls(self)}
+        return RemoteStorage.__new__, (RemoteStorage,), state
 
-    def _make_init_directory(self) -> None:  # TorchRL would put a LazyMemmapStorage in place, and compress nothing
-        raise NotImplementedError(_ONE_PROCESS)
+    def _make_init_directory(self) -> None:  # where TorchRL's workers would share what one of them initializes
+        self.shared_init = False
 
     def attach(self, buffer: Any) -> None:
         """Attach a buffer, and have it decode what it samples when it collates, which it does without its lock."""
@@ -84,6 +82,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if getattr(buffer, "_init_collate_fn", self) is None:
             buffer._init_collate_fn = decoded
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def get(self, index: Any) -> Any:
         """The items that ``index`` selects; views, which write through, if that is an integer or a slice.
 
@@ -91,13 +90,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             RuntimeError: nothing was ever written.
             IndexError: the index is out of range.
         """
-        index = index[0] if isinstance(index, tuple) and len(index) == 1 else index  # which tensordict is faster with
         context = copy_context()
         context.run(DRAWING.set, True)
         items = context.run(super().get, index)
         buffers = [buffer for buffer in self._attached_entities if getattr(buffer, "_collate_fn", None) is decoded]
         return items if any(buffer._replay_lock._is_owned() for buffer in buffers) else decoded(items)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
 
@@ -108,10 +107,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
             HeapFull: there is not enough room below ``max_bytes``.
-            NotImplementedError: this is a copy in a worker.
         """
-        if self._is_copy:
-            raise NotImplementedError(_ONE_PROCESS)
         if isinstance(data, list):
             with suppress(Exception):  # then super() says what is wrong with it
                 data = _flip_list(data)
@@ -147,21 +143,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             super().load_state_dict(state_dict)
             return
         saved = TensorDict().load_state_dict(stored, strict=False)
-        restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"]))
+        restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"]), new_tensor=True)
 
     def compressed(self) -> dict[Path, CompressedTensor]:
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
         return {path: leaf for path, leaf in leaves(self._storage).items() if isinstance(leaf, CompressedTensor)}
 
-    def clear(self) -> None:
-        """Drop all items."""
-        self._len = 0
-        for leaf in self.compressed().values():
-            leaf.array.clear()
-
     def _empty(self) -> None:
         super()._empty()
-        self.clear()
+        for leaf in self.compressed().values():
+            leaf.array.clear()
 
     def _init_standard(self, data: Any) -> None:
         """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
@@ -197,12 +188,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 raise obscodec.DTypeError(f"key {path}: items are {stored}, got {other}")
 
     def _encoded(self, data: Any) -> Any:
-        """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
-
-        Leaves that are compressed in the store of another storage are taken over as they are encoded there.
-        """
+        """``data`` with its compressed leaves in their stores already, those that share one in the order of time."""
         given, compressed = leaves(data), self.compressed()
-        arrays = {path: stored_array(given[path]) for path in compressed if path in given}
+        arrays = {path: stored_array(given[path])[...] for path in compressed if path in given}
         stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
         return self._with_arrays(data, stored)
 
@@ -211,16 +199,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return with_leaves(data, {path: CompressedTensor(array, self.device) for path, array in arrays.items()})
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def decoded(data: Any) -> Any:
-    """``data``, with all that was drawn from it decoded in place, the leaves of each store together."""
-    drawn = {
-        path: leaf
-        for path, leaf in leaves(data).items()
-        if isinstance(getattr(leaf, "array", None), obscodec.DrawnArray)
-    }
+    """``data`` with all that was drawn decoded, the leaves of each store together."""
+    drawn = {path: leaf for path, leaf in leaves(data).items() if getattr(leaf, "is_drawn", False)}
     memory = _pinned_memory() if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
     arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
-    return put_leaves(data, {path: as_tensor(array).to(drawn[path].device) for path, array in arrays.items()})
+    return with_leaves(data, {path: as_tensor(array).to(drawn[path].device) for path, array in arrays.items()})
 
 
 @cache
