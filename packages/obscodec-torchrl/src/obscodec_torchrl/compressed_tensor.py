@@ -113,9 +113,8 @@ def as_tensor(array: np.ndarray) -> torch.Tensor:
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
     """``func`` of the decoded tensors; those that it changes are stored again."""
-    compressed = [x for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)]
-    drawn = [x.drawn(...) for x in compressed]  # all as they are now, before decoding, which takes longer
-    known = {id(x): now.decoded() for x, now in zip(compressed, drawn, strict=True)}
+    drawn = {id(x): x.drawn(...) for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)}
+    known = {key: x.decoded() for key, x in drawn.items()}  # all as they were at one time
     plain = tree_map_only(CompressedTensor, lambda x: known[id(x)], (args, kwargs))
     result, arguments = func(*plain[0], **plain[1]), func._schema.arguments
     given = dict(zip([argument.name for argument in arguments], args, strict=False)) | kwargs

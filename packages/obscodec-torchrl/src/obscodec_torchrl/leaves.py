@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import is_tensor_collection
+from tensordict import LazyStackedTensorDict, is_tensor_collection
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map_with_path
 
 Path = tuple[str, ...]
@@ -22,10 +22,13 @@ def leaves(data: Any) -> dict[Path, Any]:
 
 
 def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor]) -> Any:
-    """``data`` with other tensors at some paths; a shallow copy."""
+    """``data`` with other tensors at some paths; a shallow copy. What is stacked lazily, is stacked."""
     if not is_tensor_collection(data):
         return tree_map_with_path(lambda keys, leaf: changed.get(_tree_path(keys), leaf), data)
-    return data.copy().update(changed) if changed else data
+    copy = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data.copy() if changed else data
+    for path, leaf in changed.items():
+        copy.set(path, leaf)
+    return copy
 
 
 def as_path(key: str | Path) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from obscodec import Calls
 from torchrl.data import LazyTensorStorage
 
@@ -15,10 +13,7 @@ class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
     """
 
     get, set, _empty, flatten, stats = map(Calls.method, ("get", "set", "_empty", "flatten", "stats"))
-    dumps, loads = map(Calls.method, ("dumps", "loads"))
-    state_dict, load_state_dict = map(Calls.method, ("state_dict", "load_state_dict"))
-    initialized, max_size = map(Calls.attribute, ("initialized", "max_size"))
-    device, _total_shape = map(Calls.attribute, ("device", "_total_shape"))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_rng": None}
+    dumps, loads, state_dict, load_state_dict = map(Calls.method, ("dumps", "loads", "state_dict", "load_state_dict"))
+    initialized, max_size, device = map(Calls.attribute, ("initialized", "max_size", "device"))
+    _total_shape = Calls.attribute("_total_shape")
+    __getstate__ = object.__getstate__  # that of TorchRL looks for contents

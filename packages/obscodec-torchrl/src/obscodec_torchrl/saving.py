@@ -70,7 +70,8 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, *, new_tensor: bool) 
     is_tree, like = about.get("is_tree"), storage._storage if storage.initialized else torch.empty(0)
     if is_tree and not storage.initialized and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
-    storage._empty()
+    for leaf in storage.compressed().values():
+        leaf.array.clear()
     parts = obscodec.unpack_together(saved["packed"].numpy().data) if "packed" in saved else [[]]
     begin, n_rows = 0, -(-about["length"] // rest.batch_size[1 : storage.ndim].numel())
     for arrays in parts:

@@ -12,7 +12,7 @@ from typing import Any
 
 import obscodec
 import torch
-from tensordict import LazyStackedTensorDict, TensorDict, is_tensor_collection
+from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.storages import _flip_list
@@ -111,7 +111,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if isinstance(data, list):
             with suppress(Exception):  # then super() says what is wrong with it
                 data = _flip_list(data)
-        data = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data
         if not isinstance(data, list):
             if not self.initialized:
                 one = isinstance(cursor, Integral)
