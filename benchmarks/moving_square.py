@@ -43,7 +43,7 @@ def stacked_square(speed: int = 1) -> TransformedEnv:
 
 
 def read_and_write(buffer: TensorDictReplayBuffer, begin: int, results: Queue[object]) -> None:
-    """What a worker process does with a buffer: read, write numbered steps, and read them again."""
+    """What a worker process does with a buffer: read, write numbered steps, read them, and write some that lack a key."""
     results.put(buffer[torch.arange(20)]["pixels"].sum().item())
     numbers = torch.arange(begin, begin + 10)
     pixels = numbers.to(torch.uint8)[:, None, None, None].expand(10, 1, 40, 40)
@@ -51,6 +51,6 @@ def read_and_write(buffer: TensorDictReplayBuffer, begin: int, results: Queue[ob
     results.put(bool((buffer[rows]["number"] == numbers).all() and (buffer[rows]["pixels"] == pixels).all()))
     results.put(buffer.sample().batch_size[0])
     try:
-        buffer.extend(TensorDict({"pixels": pixels}, [10]))
+        buffer.storage.set(rows, TensorDict({"pixels": pixels}, [10]))
     except LookupError as error:
         results.put(str(error))

@@ -120,15 +120,18 @@ def fields_of(
     frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None,
     budget: str | Mapping[K, str | None] | None = None,
     max_bytes: int | None = None,
+    min_nbytes: int = 0,
 ) -> dict[K, Field]:
     """A field for each layout.
 
     Args:
         layouts: of one step of one environment, by the name of the field.
-        codec: see :class:`Field`; for all fields, or a mapping with those of some fields.
+        codec: see :class:`Field`; for all fields of ``min_nbytes`` or more, or a mapping with those of some fields,
+            large or small.
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
         max_bytes: see :class:`Field`; for each field.
+        min_nbytes: see ``codec``; smaller fields are not compressed, unless a mapping names them.
 
     Raises:
         FieldError: a mapping names a field that is not there.
@@ -147,7 +150,8 @@ def fields_of(
             raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
     fields = {}
     for name, layout in layouts.items():
-        spec = _of(codec, name, "auto")
+        large = layout.nbytes >= min_nbytes
+        spec = _of(codec, name, "auto") if large or isinstance(codec, Mapping) else None
         limit = budget if isinstance(budget, Mapping) or spec == "auto" or len(layouts) == 1 else None
         fields[name] = Field(
             layout.shape, layout.dtype, spec, _of(frame_stack, name, None), _of(limit, name, None), max_bytes

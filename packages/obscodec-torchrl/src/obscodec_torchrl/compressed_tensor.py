@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
+
+_torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
 
 
 class CompressedTensor(torch.Tensor):
@@ -35,7 +38,7 @@ class CompressedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray, device: torch.device | str = "cpu") -> CompressedTensor:
         """See the class."""
-        strides, dtype = obscodec.strides_of(array), getattr(torch, array.dtype.name)
+        strides, dtype = obscodec.strides_of(array), _torch_dtype(array.dtype)
         made = cls._make_wrapper_subclass(cls, array.shape, strides=strides, dtype=dtype, device=torch.device(device))
         made.array = array
         return made
@@ -61,22 +64,22 @@ class CompressedTensor(torch.Tensor):
         """The numbers."""
         return self.decoded().tolist()
 
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        at = _as_index(index)
+        if any(np.ndim(part) for part in at) and self.array.selects_items(at):
+            return self.drawn(at) if DRAWING.get() else self.drawn(at).decoded()
+        return super().__getitem__(index)
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        at, new = tree_map_only(torch.Tensor, lambda x: x.cpu().numpy(), index), getattr(value, "array", None)
+        at, new = _as_index(index), getattr(value, "array", None)
         if not isinstance(new, obscodec.NewArray) or not new.move(self.array, at):
             self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype))[...]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         self, kwargs = args[0], kwargs or {}
-        if isinstance(self, CompressedTensor):
-            if func.is_view and (views := self._views(func, args[1:], kwargs)) is not None:
-                return views
-            if func is torch.ops.aten.index.Tensor:
-                at = tuple(slice(None) if index is None else index.cpu().numpy() for index in args[1])
-                if self.array.selects_items(at):
-                    return self.drawn(at) if DRAWING.get() else self.drawn(at).decoded()
-        return _decoding(func, args, kwargs)
+        views = self._views(func, args[1:], kwargs) if isinstance(self, CompressedTensor) and func.is_view else None
+        return _decoding(func, args, kwargs) if views is None else views
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function that gives views does with the ids, None if it does not keep items whole."""
@@ -108,7 +111,7 @@ def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
 def as_tensor(array: np.ndarray) -> torch.Tensor:
     """An array of any dtype that torch has as a tensor; no copy if it is contiguous."""
     flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return flat.view(getattr(torch, array.dtype.name)).reshape(array.shape)
+    return flat.view(_torch_dtype(array.dtype)).reshape(array.shape)
 
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
@@ -124,3 +127,9 @@ def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
             x[...] = known[id(x)]
             result = x if result is known[id(x)] else result
     return result
+
+
+def _as_index(index: Any) -> tuple[Any, ...]:
+    """An index of a tensor as that of an array."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return tuple(part.cpu().numpy() if isinstance(part, torch.Tensor) else part for part in parts)

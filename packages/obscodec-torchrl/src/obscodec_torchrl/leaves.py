@@ -21,11 +21,17 @@ def leaves(data: Any) -> dict[Path, Any]:
     return {as_path(key): leaf for key, leaf in items if isinstance(leaf, torch.Tensor)}
 
 
-def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor]) -> Any:
-    """``data`` with other tensors at some paths; a shallow copy. What is stacked lazily, is stacked."""
+def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor], *, in_place: bool = False) -> Any:
+    """``data`` with other tensors at some paths; what is stacked lazily, is stacked.
+
+    Args:
+        data: see :func:`leaves`.
+        changed: the tensors.
+        in_place: whether a tensordict is changed itself, not a shallow copy of it.
+    """
     if not is_tensor_collection(data):
         return tree_map_with_path(lambda keys, leaf: changed.get(_tree_path(keys), leaf), data)
-    copy = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data.copy() if changed else data
+    copy = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data if in_place else data.copy()
     for path, leaf in changed.items():
         copy.set(path, leaf)
     return copy

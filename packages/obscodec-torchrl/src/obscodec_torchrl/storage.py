@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from functools import cache
 from multiprocessing.context import get_spawning_popen
 from numbers import Integral
 from typing import Any
@@ -23,6 +22,7 @@ from obscodec_torchrl.remote import RemoteStorage
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents, contents_of, restore
 
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
+_PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 
 
 class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
@@ -92,7 +92,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         context = copy_context()
         context.run(DRAWING.set, True)
-        items = context.run(super().get, index)
+        # tensordict takes longer for the tuple of one tensor that a buffer gives
+        items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
         buffers = [buffer for buffer in self._attached_entities if getattr(buffer, "_collate_fn", None) is decoded]
         return items if any(buffer._replay_lock._is_owned() for buffer in buffers) else decoded(items)
 
@@ -166,10 +167,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def _new_stores(self, items: Mapping[Path, torch.Tensor]) -> dict[Path, obscodec.PinnedStore]:
         """The stores of the leaves that are compressed, of which ``items`` has an item of each."""
-        large = [path for path, item in items.items() if item.nbytes >= _MIN_NBYTES]
-        codec = self.codec if isinstance(self.codec, dict) else dict.fromkeys(large, self.codec)
         layouts = {path: obscodec.Layout(tuple(item.shape), str(item.dtype)[6:]) for path, item in items.items()}
-        fields = obscodec.fields_of(layouts, codec=codec, max_bytes=self.max_bytes)
+        fields = obscodec.fields_of(layouts, codec=self.codec, max_bytes=self.max_bytes, min_nbytes=_MIN_NBYTES)
         return obscodec.shared_stores(fields, group=lambda path: tuple(name for name in path if name != "next"))
 
     def _check(self, index: Any, data: Any) -> None:
@@ -187,9 +186,12 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 raise obscodec.DTypeError(f"key {path}: items are {stored}, got {other}")
 
     def _encoded(self, data: Any) -> Any:
-        """``data`` with its compressed leaves in their stores already, those that share one in the order of time."""
+        """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
+
+        Leaves that are compressed in the store of another storage are taken over as they are encoded there.
+        """
         given, compressed = leaves(data), self.compressed()
-        arrays = {path: stored_array(given[path])[...] for path in compressed if path in given}
+        arrays = {path: stored_array(given[path]) for path in compressed if path in given}
         stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
         return self._with_arrays(data, stored)
 
@@ -200,13 +202,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def decoded(data: Any) -> Any:
-    """``data`` with all that was drawn decoded, the leaves of each store together."""
+    """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
     drawn = {path: leaf for path, leaf in leaves(data).items() if getattr(leaf, "is_drawn", False)}
-    memory = _pinned_memory() if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
+    memory = _PINNED_MEMORY if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
     arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
-    return with_leaves(data, {path: as_tensor(array).to(drawn[path].device) for path, array in arrays.items()})
-
-
-@cache
-def _pinned_memory() -> obscodec.BatchMemory:
-    return obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
+    return with_leaves(data, {path: as_tensor(a).to(drawn[path].device) for path, a in arrays.items()}, in_place=True)
