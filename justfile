@@ -1,7 +1,7 @@
 # The verbs of this repository: `uv run just VERB`.
 
 # All that CI checks, the cheapest first.
-check: lint types imports alone example test oldest upstream
+check: lint types imports alone example test oldest oldest-torchrl upstream
 
 # Fix what ruff can fix, and format.
 fix:
@@ -41,6 +41,15 @@ oldest:
         --with-editable "./packages/obscodec-sb3[contrib]" \
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
         --with hypothesis --with pytest pytest packages/obscodec-sb3/tests
+
+# The adapter with the oldest TorchRL that it supports, without other processes. With a mask as index the tensordict of
+# then fails on every storage.
+oldest-torchrl:
+    uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
+        --with torchrl==0.12.0 --with tensordict==0.12.4 --with torch==2.11.0 --with ale-py --with gymnasium \
+        --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
+        --ignore packages/obscodec-torchrl/tests/test_ray.py --ignore packages/obscodec-torchrl/tests/test_processes.py \
+        -k "not mask"
 
 # The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
 upstream:
