@@ -1,7 +1,15 @@
 # The verbs of this repository: `uv run just VERB`.
 
+# Tests of obscodec-torchrl that start other processes, each of which imports torch: some minutes.
+without_workers := "--ignore packages/obscodec-torchrl/tests/test_ray.py --ignore packages/obscodec-torchrl/tests/test_processes.py"
+
 # All that CI checks, the cheapest first.
-check: lint types imports alone example test oldest oldest-torchrl upstream
+check: lint types imports _tests
+
+[parallel]
+_tests: _our_tests upstream
+
+_our_tests: alone example test oldest oldest-torchrl
 
 # Fix what ruff can fix, and format.
 fix:
@@ -20,11 +28,11 @@ imports:
     uv run lint-imports
 
 # Each package's tests in an environment that holds that package and its dependencies only.
-alone: (_alone "obscodec" "obscodec-core" "torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec-sb3" "isal rich torchrl obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec-torchrl" "isal rich stable_baselines3 obscodec_sb3")
+alone: (_alone "obscodec" "obscodec-core" "torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec-sb3" "isal rich torchrl obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec-torchrl" "isal rich stable_baselines3 obscodec_sb3" without_workers)
 
-_alone package folder absent:
+_alone package folder absent *options:
     uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test python .ci/alone.py {{ absent }}
-    uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test pytest packages/{{ folder }}
+    uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test pytest packages/{{ folder }} {{ options }}
 
 # The examples with few steps.
 example:
@@ -42,19 +50,19 @@ oldest:
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
         --with hypothesis --with pytest pytest packages/obscodec-sb3/tests
 
-# The adapter with the oldest TorchRL that it supports, without other processes. With a mask as index the tensordict of
-# then fails on every storage.
+# With a mask as index, the tensordict of then fails on every storage.
+# The adapter with the oldest TorchRL that it supports, without other processes.
 oldest-torchrl:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
         --with torchrl==0.12.0 --with tensordict==0.12.4 --with torch==2.11.0 --with ale-py --with gymnasium \
         --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
-        --ignore packages/obscodec-torchrl/tests/test_ray.py --ignore packages/obscodec-torchrl/tests/test_processes.py \
-        -k "not mask"
+        {{ without_workers }} -k "not mask"
 
+# Beside other tests, they need a cache of kernels for themselves: two processes that fill one spoil it.
 # The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
 upstream:
-    uv run pytest -m upstream tests
+    NUMBA_CACHE_DIR="$(mktemp -d)" uv run pytest -m upstream tests
 
-# TorchRL's own tests with CompressedStorage; checkout is a folder with its repository at the installed version.
+# TorchRL's own tests with CompressedStorage; the checkout is of its repository at the installed version.
 torchrl-suite checkout:
     uv run --package obscodec-torchrl --group suite python packages/obscodec-torchrl/tests/torchrl_suite.py {{ checkout }}
