@@ -10,6 +10,7 @@ from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data import (
+    HERReplayBuffer,
     ImmutableDatasetWriter,
     LazyTensorStorage,
     PrioritizedSampler,
@@ -24,6 +25,7 @@ from torchrl.data import (
     TensorDictRoundRobinWriter,
 )
 from torchrl.data.replay_buffers.samplers import PrioritizedSliceSampler
+from torchrl.envs import ToTensorImage
 
 CAPACITY = 1000
 
@@ -149,6 +151,38 @@ def test_environments_that_alternate_at_every_item_share_frames_within_their_own
     assert_equal(alternating[everything], games.reshape(-1))
     stores = [storage.compressed()[("pixels",)].array.store for storage in (alternating, apart)]
     assert stores[0].stats().total_bytes < 1.1 * stores[1].stats().total_bytes
+
+
+@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
+def test_goals_in_hindsight_are_those_of_the_stock_storage(steps: TensorDict, strategy: str) -> None:
+    goals = steps[:900].clone()
+    goals["achieved_goal"], goals["desired_goal"] = goals["pixels"][:, -1:], goals["pixels"][:, :1].flip(0)
+    samples = []
+    for storage in (LazyTensorStorage, CompressedStorage):
+        buffer = HERReplayBuffer(
+            reward_fn=lambda td: (td["achieved_goal"] == td["desired_goal"]).flatten(1).all(1, keepdim=True).float(),
+            strategy=strategy,
+            storage=storage(CAPACITY),
+            batch_size=128,
+        )
+        for batch in goals.split(300):
+            buffer.extend(batch.clone())
+        torch.manual_seed(0)
+        samples.append(buffer.sample())
+    assert_equal(samples[1], samples[0])
+    assert (samples[1]["desired_goal"] != goals["desired_goal"][samples[1]["index"]]).any()
+
+
+def test_transforms_of_a_buffer_get_plain_tensors(steps: TensorDict) -> None:
+    samples = []
+    for storage in (LazyTensorStorage, CompressedStorage):
+        buffer = TensorDictReplayBuffer(storage=storage(CAPACITY), batch_size=64)
+        buffer.append_transform(ToTensorImage(in_keys=["pixels", ("next", "pixels")]))
+        buffer.extend(steps[:900].clone())
+        torch.manual_seed(0)
+        samples.append(buffer.sample())
+    assert samples[1]["pixels"].dtype == torch.float32
+    assert_equal(samples[1], samples[0])
 
 
 def test_an_immutable_writer_refuses(steps: TensorDict) -> None:
