@@ -53,6 +53,12 @@ def workers(n: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(n, mp_context=get_context("spawn"))
 
 
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """Workers, which get ``sys.path``, import this file by its path from the root."""
+    monkeypatch.syspath_prepend(pytestconfig.rootpath)
+
+
 def test_workers_and_their_workers_call_the_one_object() -> None:
     tally = Tally()
     calls = Calls(tally)
