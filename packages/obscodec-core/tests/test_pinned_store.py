@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from obscodec import AutoStore, FrameStore, Layout, PinnedStore, SlotError
+from obscodec import AutoStore, FrameStore, Layout, NewArray, PinnedStore, SlotError
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -59,6 +59,16 @@ def test_a_pin_that_is_gone_is_closed(store: PinnedStore) -> None:
     store.release(ids)
     del pin
     gc.collect()
+    assert store.stats().n_tensors == 0
+
+
+def test_garbage_may_be_collected_in_the_midst_of_a_call(store: PinnedStore) -> None:
+    ids = store.append(frames(1, 2))
+    new = NewArray(ids[1:], store)
+    pin = store.pin()
+    store.release(ids[:1])
+    with store._lock, store.store._lock:  # of which neither could be taken again
+        del pin, new
     assert store.stats().n_tensors == 0
 
 

@@ -35,8 +35,10 @@ class NewArray(TensorArray):
 
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
         super().__init__(ids, store)
-        self._owner = Pin(partial(store.release, ids.reshape(-1)))
-        self._pin = store.pin() if isinstance(store, PinnedStore) else None
+        if isinstance(store, PinnedStore):
+            self._owner, self._pin = Pin(partial(store.drop, ids.reshape(-1))), store.pin()
+        else:
+            self._owner = Pin(partial(store.release, ids.reshape(-1)))
 
     def move(self, array: TensorArray, index: Index) -> bool:
         """Put these tensors where an index of ``array`` selects, without decoding them.

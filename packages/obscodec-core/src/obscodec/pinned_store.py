@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,8 @@ class Pin:
     """Keeps tensors of a store, until :meth:`close`, or until it is gone.
 
     Args:
-        unpin: lets the tensors go, called once.
+        unpin: lets the tensors go, called once. It takes no lock: the garbage collector may call it anywhere, in the
+            midst of a call of the store, too.
     """
 
     def __init__(self, unpin: Callable[[], None]) -> None:
@@ -75,7 +78,9 @@ class PinnedStore(Store):
         self._n_pins = 0  # that were ever made
         self._pins: set[int] = set()
         self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many pins there were then
-        self._lock = threading.RLock()  # a pin can be closed while the garbage collector runs in here
+        self._closed: deque[int] = deque()  # pins that were closed since the last call
+        self._dropped: deque[Ints] = deque()  # ids that were given to drop since the last call
+        self._lock = threading.Lock()
 
     def pin(self) -> Pin:
         """Keep all tensors that are there now, until the pin is closed."""
@@ -83,10 +88,15 @@ class PinnedStore(Store):
             self._n_pins += 1
             number = self._n_pins
             self._pins.add(number)
-        return Pin(lambda: self._unpin(number))
+        return Pin(partial(self._closed.append, number))
+
+    def drop(self, ids: Ints) -> None:
+        """:meth:`release`, at the next call of this store. It takes no lock, for use while garbage is collected."""
+        self._dropped.append(ids)
 
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store ``[n, *shape]``; see ``Store.append``."""
+        self._catch_up()
         return self.store.append(tensors, streams)
 
     def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
@@ -101,27 +111,31 @@ class PinnedStore(Store):
         """Give back one reference to each of ``ids``, now or when nobody reads them any more.
 
         Raises:
-            SlotError: an id is of no tensor; if there is a pin, that comes up only when it is closed.
+            SlotError: an id is of no tensor; if there is a pin, that comes up only in a call after it is closed.
         """
         released = np.atleast_1d(np.asarray(ids, np.int64))
         with self._lock:
-            if self._pins:
-                self._waiting.append((self._n_pins, released))
-                return
-            self.store.release(released)
+            self._waiting.append((self._n_pins, released))
+        self._catch_up()
 
     def stats(self) -> StoreStats:
         """What the store holds now, with what waits to be dropped."""
+        self._catch_up()
         return self.store.stats()
 
-    def _unpin(self, number: int) -> None:
+    def _catch_up(self) -> None:
+        """Drop what nobody reads any more."""
         with self._lock:
-            self._pins.discard(number)
+            while self._dropped:
+                self._waiting.append((self._n_pins, self._dropped.popleft()))
+            while self._closed:
+                self._pins.discard(self._closed.popleft())
             oldest = min(self._pins, default=self._n_pins + 1)
             while self._waiting and self._waiting[0][0] < oldest:
                 self.store.release(self._waiting.pop(0)[1])
 
     def __getstate__(self) -> dict[str, object]:
+        self._catch_up()
         with self._lock:
             return {"store": self.store, "_waiting": list(self._waiting)}
 
