@@ -50,13 +50,12 @@ oldest:
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
         --with hypothesis --with pytest pytest packages/obscodec-sb3/tests
 
-# With a mask as index, the tensordict of then fails on every storage.
 # The adapter with the oldest TorchRL that it supports, without other processes.
 oldest-torchrl:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
-        --with torchrl==0.12.0 --with tensordict==0.12.4 --with torch==2.11.0 --with ale-py --with gymnasium \
+        --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
         --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
-        {{ without_workers }} -k "not mask"
+        {{ without_workers }}
 
 # Beside other tests, they need a cache of kernels for themselves: two processes that fill one spoil it.
 # The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
