@@ -76,3 +76,13 @@ def test_an_array_is_pickled_with_its_store(store: PinnedStore) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(array[2:][None]))[0], frames(6)[2:])
     first, second = pickle.loads(pickle.dumps((array, array.reshape(2, 3, *FRAME))))
     assert first.store is second.store
+
+
+def test_what_was_drawn_is_not_written(store: PinnedStore) -> None:
+    array = TensorArray.zeros((6,), store)
+    array[...] = frames(6)
+    drawn = DrawnArray(array, [5, 1])
+    for write in (lambda: drawn.__setitem__(0, 1), drawn.clear):
+        with pytest.raises(TypeError, match="can't be assigned to"):
+            write()
+    assert np.array_equal(array[...], frames(6))

@@ -75,6 +75,16 @@ def test_everything_is_restored(tmp_path: Path, copy: Copy, n: int, *, initializ
     assert_same(target, source)
 
 
+@pytest.mark.parametrize("n", [0, 50])
+def test_the_state_of_a_storage_that_was_never_written(n: int) -> None:
+    target = CompressedStorage(400)
+    if n:
+        filled(target, n)
+    target.load_state_dict(CompressedStorage(400).state_dict())
+    assert len(target) == 0
+    assert all(leaf.array.store.stats().n_tensors == 0 for leaf in target.compressed().values())
+
+
 @pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
 @pytest.mark.parametrize("stock", [LazyTensorStorage, LazyMemmapStorage])
 @pytest.mark.parametrize("n", [200, 600], ids=["not full", "full"])

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from obscodec.indexing import Index
 from obscodec.pinned_store import PinnedStore
+from obscodec.segments import Ints
 from obscodec.tensor_array import TensorArray
 
 
@@ -36,6 +37,17 @@ class DrawnArray(TensorArray):
     def __init__(self, array: TensorArray, index: Index) -> None:
         self._pin = cast("PinnedStore", array.store).pin()  # before the ids are read, or a thread could release them
         super().__init__(np.array(array.ids[index]), array.store)
+
+    def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
+        raise TypeError("what was drawn from an array can't be assigned to: read it, and change the copy")
+
+    def assign_ids(self, index: Index, ids: Ints) -> None:
+        """Refused: others own the tensors.
+
+        Raises:
+            TypeError: always.
+        """
+        self[index] = ids
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         view = self.__new__(type(self))

@@ -139,11 +139,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             ShapeError: there are more items than this storage has room for.
             CorruptStream: a message is damaged.
         """
-        if not isinstance(stored := state_dict["_storage"], Mapping):
+        if not state_dict["initialized"]:
+            self._empty()
+        elif isinstance(stored := state_dict["_storage"], Mapping):
+            saved = TensorDict().load_state_dict(stored, strict=False)
+            restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"]), new_tensor=True)
+        else:
             super().load_state_dict(state_dict)
-            return
-        saved = TensorDict().load_state_dict(stored, strict=False)
-        restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"]), new_tensor=True)
 
     def compressed(self) -> dict[Path, CompressedTensor]:
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
