@@ -4,12 +4,7 @@
 without_workers := "--ignore packages/obscodec-torchrl/tests/test_ray.py --ignore packages/obscodec-torchrl/tests/test_processes.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports _tests
-
-[parallel]
-_tests: _our_tests upstream
-
-_our_tests: alone example test oldest oldest-torchrl
+check: lint types imports alone example test oldest oldest-torchrl upstream
 
 # Fix what ruff can fix, and format.
 fix:
@@ -57,10 +52,9 @@ oldest-torchrl:
         --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
         {{ without_workers }}
 
-# Beside other tests, they need a cache of kernels for themselves: two processes that fill one spoil it.
 # The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
 upstream:
-    NUMBA_CACHE_DIR="$(mktemp -d)" uv run pytest -m upstream tests
+    uv run pytest -m upstream tests
 
 # TorchRL's own tests with CompressedStorage; the checkout is of its repository at the installed version.
 torchrl-suite checkout:
