@@ -64,7 +64,7 @@ def compare(steps: TensorDict, batch: int, rounds: int) -> None:
     assert (buffers["tensors"][rows] == buffers["compressed"][rows]).all()
     for kind, buffer in buffers.items():
         late = [f"{median(times[kind, what][len(nbytes[kind]) // 3 :]):.2f} ms" for what in CALLS]
-        per_step = sum(store.live_bytes for store in buffer.storage.stats().stores.values()) / len(buffer)
+        per_step = buffer.storage.stats().fields["pixels"].live_bytes / len(buffer)
         cells = [batch, kind, f"{median(nbytes[kind]):.0f}", *late, f"{per_step:.0f}"]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 

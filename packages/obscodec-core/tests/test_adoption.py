@@ -189,7 +189,7 @@ def test_nothing_is_decoded_and_no_frame_encoded(make, monkeypatch):
     source, target, first = make(), make(), stacks("Pong", 160)
     ids = source.append(np.concatenate([first, stacks("Pong", 160) ^ np.uint8(3)]))
     target.adopt(source, ids[None, :160])
-    calls = Calls(monkeypatch, (FrameStore, "replace_rows"), (FrameStore, "read_into"), (FrameStore, "_gather"))
+    calls = Calls(monkeypatch, (FrameStore, "replace_rows"), (FrameStore, "read_into"))
     adopted = target.adopt(source, ids[None])[0]
     assert calls.n == 0
     assert np.array_equal(target.read(adopted[:160]), first)

@@ -28,6 +28,16 @@ class Tally(Counter[str]):
     def give_what_can_not_be_sent(self) -> object:
         return threading.Lock()
 
+    def raise_what_can_not_be_sent(self) -> None:
+        raise OddError("a", "b")
+
+
+class OddError(Exception):
+    """An error that pickle can't make again."""
+
+    def __init__(self, a: str, b: str) -> None:
+        super().__init__(a + b)
+
 
 class Elsewhere:
     """Stands for a tally of another process."""
@@ -47,6 +57,10 @@ def calls_from_a_worker(calls: Calls) -> tuple[object, int]:
 def calls_from_a_worker_of_a_worker(calls: Calls) -> tuple[object, int]:
     with workers(1) as pool:
         return pool.submit(calls_from_a_worker, calls).result()
+
+
+def calls_of_a_worker() -> Calls:
+    return Calls(Tally())
 
 
 def workers(n: int) -> ProcessPoolExecutor:
@@ -88,7 +102,16 @@ def test_what_the_method_raises_is_raised() -> None:
         calls.call("nothing")
     with pytest.raises(TypeError, match="cannot pickle"):
         calls.call("give_what_can_not_be_sent")
+    with pytest.raises(RuntimeError, match="OddError: ab"):
+        calls.call("raise_what_can_not_be_sent")
     assert not tally
+
+
+def test_a_process_that_has_ended() -> None:
+    with workers(1) as pool:
+        calls = pool.submit(calls_of_a_worker).result()
+    with pytest.raises(ConnectionError):
+        calls.call("process")
 
 
 def test_a_class_stands_for_the_object() -> None:

@@ -75,7 +75,7 @@ def test_stats_count_a_store_once() -> None:
     store = PinnedStore(FrameStore(Layout(FRAME, np.uint8)))
     ids = store.append(frames(10)).astype(np.int32)
     stats = stats_of({"a": TensorArray(ids, store), "b": TensorArray(ids[:4], store), "reward": 40})
-    assert (stats.stores, stats.plain) == ({"a": store.stats()}, {"reward": 40})
+    assert stats.fields == {"a": store.stats(), "b": store.stats(), "reward": 40}
     assert str(stats) == f"5640 bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller"
     assert stats.raw_bytes == 14 * 400 + 40
     assert stats.total_bytes == store.stats().total_bytes + 14 * 4 + 40

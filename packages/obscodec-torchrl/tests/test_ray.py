@@ -52,7 +52,7 @@ class AdoptingStorage(CompressedStorage):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(obscodec.FrameStore, "replace_rows", release_only)
-            patch.delattr(obscodec.FrameStore, "_gather")  # which all that decodes goes through
+            patch.setattr(obscodec.FrameStore, "read_into", None)  # which all that decodes goes through
             super().set(*args, **options)
 
 

@@ -355,7 +355,6 @@ def test_stats_tell_what_the_storage_holds() -> None:
     assert storage.stats().total_bytes == 0
     storage.set(range(20), steps(20))
     stats, store = storage.stats(), storage.compressed()[("pixels",)].array.store
-    assert stats.stores == {"pixels": store.stats()}
-    assert stats.plain == {"number": 160, "next.done": 20}
+    assert stats.fields == {"pixels": store.stats(), "next.pixels": store.stats(), "number": 160, "next.done": 20}
     assert stats.raw_bytes == 2 * 20 * 1024 + 180
     assert stats.total_bytes == store.stats().total_bytes + 2 * 20 * 4 + 180

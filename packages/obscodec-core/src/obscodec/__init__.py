@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from obscodec.frame_store import FrameStore
     from obscodec.narrow_store import NarrowStore
     from obscodec.ring import RingBuffer
-    from obscodec.sharing import ArrayStats, append_together, by_store, read_together, shared_stores, stats_of
+    from obscodec.sharing import append_together, by_store, read_together, shared_stores, stats_of
     from obscodec.stack_store import StackStore
     from obscodec.staging import Staging
 
@@ -71,7 +72,6 @@ _LAZY = {
     "StackStore": "obscodec.stack_store",
     "Staging": "obscodec.staging",
     "Trial": "obscodec.choice",
-    "ArrayStats": "obscodec.sharing",
     "append_together": "obscodec.sharing",
     "by_store": "obscodec.sharing",
     "fields_of": "obscodec.field",

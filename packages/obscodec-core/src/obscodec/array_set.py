@@ -10,40 +10,27 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.array_stats import ArrayStats
 from obscodec.arrays import ArrayLike
 from obscodec.errors import LayoutError
 from obscodec.field import MIN_COMPRESSED_NBYTES, Array, Field
 from obscodec.lent import Lent
 from obscodec.staging import Staging
-from obscodec.store import Store, StoreStats
+from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
 
 @dataclass(frozen=True, slots=True)
-class RingStats:
+class RingStats(ArrayStats):
     """What a buffer holds, and how long its samples took.
 
     Attributes:
-        fields: for each field what its store holds, or the bytes of its arrays if they are not compressed.
-        raw_bytes: what all steps would take uncompressed.
-        total_bytes: what they take, the ids of the compressed fields included.
         n_samples: how many batches were given out.
         sample_s: how many seconds that took.
     """
 
-    fields: Mapping[str, StoreStats | int]
-    raw_bytes: int
-    total_bytes: int
     n_samples: int
     sample_s: float
-
-    @property
-    def ratio(self) -> float:
-        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
-        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
-
-    def __str__(self) -> str:
-        return f"{self.raw_bytes} bytes in {self.total_bytes}, {self.ratio:.1f} times smaller"
 
 
 class ArraySet:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from itertools import count
-from multiprocessing import AuthenticationError, current_process
+from multiprocessing import current_process
 from multiprocessing.connection import Client, Connection, Listener
 from threading import Thread
 from typing import Any
 from weakref import WeakValueDictionary
 
+_N_WAITING = 64  # callers that may wait to be accepted
 _numbers = count()
 _targets: WeakValueDictionary[int, object] = WeakValueDictionary()
 
@@ -57,11 +58,15 @@ class Calls:
         Raises:
             ReferenceError: the object is gone.
             ConnectionError: its process has ended.
-            Exception: what the method raises.
+            Exception: what the method raises; a RuntimeError that names it if it can't be sent.
         """
-        with Client(self._address, authkey=current_process().authkey) as connection:
-            connection.send_bytes(pickle.dumps((self._number, method, args, options)))
-            given, error = connection.recv()
+        message = pickle.dumps((self._number, method, args, options))
+        try:
+            with Client(self._address, authkey=current_process().authkey) as connection:
+                connection.send_bytes(message)
+                given, error = connection.recv()
+        except (EOFError, FileNotFoundError) as gone:
+            raise ConnectionError(f"the process that {method} is called in has ended") from gone
         if error is not None:
             raise error
         return given
@@ -70,23 +75,33 @@ class Calls:
 @cache
 def _address(process: int) -> str:
     """Where a process, this one, waits for calls."""
-    listener = Listener(authkey=current_process().authkey)
+    listener = Listener(backlog=_N_WAITING, authkey=current_process().authkey)
     Thread(target=_accept, args=(listener,), name=f"calls of process {process}", daemon=True).start()
     return str(listener.address)
 
 
 def _accept(listener: Listener) -> None:
     while True:
-        with suppress(OSError, EOFError, AuthenticationError):  # of one who is gone already, or was not started by us
+        with suppress(Exception):  # of one who is gone already, or was not started by us: the others are not concerned
             Thread(target=_answer, args=(listener.accept(),), daemon=True).start()
 
 
 def _answer(connection: Connection) -> None:
     with connection, suppress(OSError, EOFError):
-        number, method, args, options = connection.recv()
+        connection.send_bytes(_result(connection.recv_bytes()))
+
+
+def _result(message: bytes) -> bytes:
+    """What a call gives and what it raises, one of which is None, pickled."""
+    try:
+        number, method, args, options = pickle.loads(message)
+        if (target := _targets.get(number)) is None:
+            raise ReferenceError(f"what {method} is called of is gone")
+        return pickle.dumps((getattr(target, method)(*args, **options), None))
+    except Exception as error:
         try:
-            if number not in _targets:
-                raise ReferenceError(f"what {method} is called of is gone")
-            connection.send_bytes(pickle.dumps((getattr(_targets[number], method)(*args, **options), None)))
-        except Exception as error:
-            connection.send((None, error))
+            result = pickle.dumps((None, error))
+            pickle.loads(result)
+        except Exception:
+            return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+        return result

@@ -187,7 +187,14 @@ class FrameStore(Store):
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
-        self._gather(ids, self.layout.rows(out))
+        rows = self.layout.rows(out)
+        with self._lock:
+            n_known, order, places, blocks, starts = group_by_block(ids, self.block_frames, self._tables.counts)
+            if n_known < len(ids):
+                self._refuse(ids[n_known])
+            streams = self._snapshot(blocks)
+            references = self._open.references[: self._open.n_references]
+        self._coder.read(streams, Wanted(starts, places, order, rows), references, self.threads)
 
     def retain(self, ids: npt.ArrayLike) -> None:
         """Add one reference to each of ``ids``.
@@ -291,15 +298,6 @@ class FrameStore(Store):
             )
             before = self.previous[frames]
         return offer._replace(blocks=self._coder.lend(offer.blocks)), before
-
-    def _gather(self, ids: Ints, rows: Rows) -> None:
-        with self._lock:
-            n_known, order, places, blocks, starts = group_by_block(ids, self.block_frames, self._tables.counts)
-            if n_known < len(ids):
-                self._refuse(ids[n_known])
-            streams = self._snapshot(blocks)
-            references = self._open.references[: self._open.n_references]
-        self._coder.read(streams, Wanted(starts, places, order, rows), references, self.threads)
 
     def _snapshot(self, blocks: Ints) -> Segments:
         """The streams of blocks, as they are now; empty for the block of zeros."""

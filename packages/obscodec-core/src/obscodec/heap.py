@@ -61,9 +61,8 @@ class SlotHeap:
         self.n_slots = n_slots
         self._lock = threading.RLock()
         self._log = ChunkLog(max_bytes)
-        self._table = new_table(
-            (max(1, n_slots), 3), np.uint32
-        )  # the chunk of each stream, 0 for none; its offset, its length
+        # the chunk of each stream, 0 for none; its offset, its length
+        self._table = new_table((max(1, n_slots), 3), np.uint32)
         self._n_used = 0  # no slot from here on was ever used
 
     @property

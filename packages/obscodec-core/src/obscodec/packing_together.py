@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.packing import pack, unpack
+from obscodec.pinned_store import pinned
 from obscodec.tensor_array import TensorArray
 
 Array = npt.NDArray[np.generic]
@@ -87,5 +88,6 @@ def _side_by_side(arrays: Sequence[TensorArray | Array], rows: slice) -> Array:
     first = arrays[0]
     if not isinstance(first, TensorArray):
         return first[rows, None]
-    ids = [array.ids[rows] for array in arrays if isinstance(array, TensorArray)]
-    return TensorArray(np.stack(ids, axis=1), first.store)[...]
+    with pinned(first.store):
+        ids = [array.ids[rows] for array in arrays if isinstance(array, TensorArray)]
+        return TensorArray(np.stack(ids, axis=1), first.store)[...]

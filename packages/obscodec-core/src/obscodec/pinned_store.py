@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 
 import numpy as np
@@ -146,3 +147,8 @@ class PinnedStore(Store):
 
     def __repr__(self) -> str:
         return f"PinnedStore({self.store!r})"
+
+
+def pinned(store: Store) -> AbstractContextManager[object]:
+    """Keep all tensors of ``store`` while ids of it are used, if it is one that can be pinned."""
+    return closing(store.pin()) if isinstance(store, PinnedStore) else nullcontext()

@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.array_stats import ArrayStats
 from obscodec.batch_memory import BATCH_MEMORY
 from obscodec.field import Field
 from obscodec.layout import Layout
 from obscodec.new_array import NewArray
-from obscodec.pinned_store import PinnedStore
-from obscodec.store import Store, StoreStats
+from obscodec.pinned_store import PinnedStore, pinned
+from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound=Store)
 Array = npt.NDArray[np.generic]
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayStats:
-    """What some arrays hold.
-
-    Attributes:
-        stores: what each store holds, under the first of the names of its arrays.
-        plain: the bytes of each array that is not compressed.
-        raw_bytes: what all arrays would take uncompressed.
-        total_bytes: what they take, the ids of the compressed ones included.
-    """
-
-    stores: Mapping[str, StoreStats]
-    plain: Mapping[str, int]
-    raw_bytes: int
-    total_bytes: int
-
-    @property
-    def ratio(self) -> float:
-        """Uncompressed bytes for each byte of memory; 1 for nothing."""
-        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
-
-    def __str__(self) -> str:
-        return f"{self.raw_bytes} bytes in {self.total_bytes}, {self.ratio:.1f} times smaller"
 
 
 def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, PinnedStore]:
@@ -104,7 +79,9 @@ def append_together(arrays: Mapping[K, Array | TensorArray], stores: Mapping[K, 
 def _store_together(arrays: Sequence[Array | TensorArray], store: Store) -> npt.NDArray[np.int64]:
     compressed = [array for array in arrays if isinstance(array, TensorArray)]
     if len({(array.store, array.shape) for array in compressed}) == 1 and len(compressed) == len(arrays):
-        return store.adopt(compressed[0].store, np.stack([array.ids for array in compressed]))
+        other = compressed[0].store
+        with pinned(other):
+            return store.adopt(other, np.stack([array.ids for array in compressed]))
     return store.append_together([array[...] for array in arrays])
 
 
@@ -134,11 +111,10 @@ def stats_of(arrays: Mapping[str, TensorArray | int]) -> ArrayStats:
         >>> stats_of({"reward": 4000}).total_bytes
         4000
     """
-    compressed = {name: array for name, array in arrays.items() if isinstance(array, TensorArray)}
-    plain = {name: array for name, array in arrays.items() if isinstance(array, int)}
-    names = by_store({name: array.store for name, array in compressed.items()})
-    of_stores = {of_store[0]: store.stats() for store, of_store in names.items()}
-    total = sum(plain.values()) + sum(array.ids.nbytes for array in compressed.values())
-    total += sum(stats.total_bytes for stats in of_stores.values())
-    raw = sum(plain.values()) + sum(array.nbytes for array in compressed.values())
-    return ArrayStats(of_stores, plain, raw, total)
+    compressed = [array for array in arrays.values() if isinstance(array, TensorArray)]
+    stored = {store: store.stats() for store in {array.store for array in compressed}}
+    plain = sum(array for array in arrays.values() if isinstance(array, int))
+    fields = {name: array if isinstance(array, int) else stored[array.store] for name, array in arrays.items()}
+    ids = sum(array.ids.nbytes for array in compressed)
+    total = plain + ids + sum(stats.total_bytes for stats in stored.values())
+    return ArrayStats(fields, plain + sum(array.nbytes for array in compressed), total)

@@ -189,6 +189,7 @@ class TensorArray:
             index: of the axes before the items. Of several places in it for one item, the last stays.
             ids: of the shape that the index selects; this array owns one reference for each from now on.
         """
+        self.store.wait_for_readings()
         leading, _ = split_index(index, self._ids.ndim, self.ndim)
         old = np.array(self.ids[leading], np.int64)
         new = ids.reshape(-1)
@@ -216,12 +217,7 @@ class TensorArray:
         return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {
-            "_ids": self.ids,
-            "store": self.store,
-            "_staging": self._staging,
-            "_is_view": self._is_view,
-        }
+        return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}
 
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"

@@ -54,7 +54,7 @@ class CompressedTensor(torch.Tensor):
 
     def decoded(self) -> torch.Tensor:
         """The tensor, uncompressed; a copy."""
-        return as_tensor(self.array[...]).to(self.device)
+        return as_tensor(obscodec.DrawnArray(self.array, ...)[...]).to(self.device)
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The array, uncompressed; a copy."""

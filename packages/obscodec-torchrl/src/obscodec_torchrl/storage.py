@@ -121,7 +121,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         super().set(cursor, data, set_cursor=set_cursor)
 
     def stats(self) -> obscodec.ArrayStats:
-        """What the storage holds: its plain leaves in bytes, and what each store holds, under its first leaf."""
+        """What the storage holds, for each leaf; see ``obscodec.ArrayStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         return obscodec.stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
 

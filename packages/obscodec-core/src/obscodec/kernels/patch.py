@@ -139,6 +139,16 @@ def runs_bound(nbytes: int) -> int:
 
 
 @compiled
+def _read_run(runs: int, runs_end: int) -> tuple[int, int, int]:
+    """How many bytes a run skips and replaces, and the address behind it, or minus a status code if it is bad."""
+    skip, runs = read_varint(runs, runs_end)
+    if runs < 0:
+        return 0, 0, runs
+    length, runs = read_varint(runs, runs_end)
+    return skip, length, runs
+
+
+@compiled
 def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
     """Turn the frame at ``frame`` into the next one.
 
@@ -159,10 +169,7 @@ def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int
             skip, length = pair & 0x7F, pair >> 8
             runs += 2
         else:
-            skip, runs = read_varint(runs, runs_end)
-            if runs < 0:
-                return runs, literals
-            length, runs = read_varint(runs, runs_end)
+            skip, length, runs = _read_run(runs, runs_end)
             if runs < 0:
                 return runs, literals
         if skip > nbytes - position or length > nbytes - position - skip:
@@ -189,10 +196,7 @@ def check_patch(nbytes: int, runs: int, runs_end: int, literals: int, literals_e
         return runs, literals
     position = 0
     for _ in range(count):
-        skip, runs = read_varint(runs, runs_end)
-        if runs < 0:
-            return runs, literals
-        length, runs = read_varint(runs, runs_end)
+        skip, length, runs = _read_run(runs, runs_end)
         if runs < 0:
             return runs, literals
         if skip > nbytes - position or length > nbytes - position - skip:
