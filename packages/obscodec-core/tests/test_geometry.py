@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
-from obscodec import FrameStore, Layout, TensorArray, strided_view, strides_of
+from obscodec import FrameStore, Layout, PartArray, TensorArray, strided_view, strides_of
 
 SHAPE = (5, 3, 4, 1, 6)
 WHOLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -37,8 +37,16 @@ def arrays() -> tuple[np.ndarray, TensorArray]:
     return plain, array
 
 
-def view_of(array: TensorArray, plain: np.ndarray, view: np.ndarray) -> TensorArray | None:
-    return strided_view(array, view.shape, view.strides, view.ctypes.data - plain.ctypes.data)
+class Described:
+    """A view of an array of bytes, as torch describes it."""
+
+    def __init__(self, plain: np.ndarray, view: np.ndarray) -> None:
+        self.shape, self.stride = view.shape, lambda: view.strides
+        self.storage_offset = lambda: view.ctypes.data - plain.ctypes.data
+
+
+def view_of(array: TensorArray | PartArray, plain: np.ndarray, view: np.ndarray) -> TensorArray | PartArray | None:
+    return strided_view(array, Described(plain, view))
 
 
 def test_strides_are_those_of_the_ndarray() -> None:
@@ -68,3 +76,16 @@ def test_a_view_writes_through() -> None:
         view[2] = np.ones((4, 1, 6), np.uint8)
         assert (x[3, 2] == 1).all()
     assert np.array_equal(array[...], plain)
+
+
+@pytest.mark.parametrize("kind", WHOLE | NOT_WHOLE)
+def test_any_view_of_parts_is_the_same_and_can_only_be_read(kind: str) -> None:
+    plain, _ = arrays()
+    wanted = (WHOLE | NOT_WHOLE)[kind](plain)
+    parts = PartArray(plain)
+    assert strides_of(parts) == plain.strides
+    view = view_of(parts, plain, wanted)
+    assert isinstance(view, PartArray)
+    assert np.array_equal(view[...], wanted)
+    with pytest.raises(TypeError, match="can only be read"):
+        view[...] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import CorruptStream, FrameStore, Layout, ShapeError, TensorArray, pack_together, unpack_together
+from obscodec import CorruptStream, FrameStore, Layout, ShapeError, TensorArray, note_of, pack_together, unpack_together
 
 FRAME = (20, 20)
 
@@ -59,3 +59,11 @@ def test_every_prefix_and_every_appended_byte_is_refused() -> None:
     for more in (b"\0", packed[-30:], pack_together([np.arange(3)])[60:]):
         with pytest.raises(CorruptStream):
             list(unpack_together(packed + more))
+
+
+def test_a_note_comes_back() -> None:
+    packed = pack_together([np.arange(3)], {"length": 3, "paths": [["a", "b"]]})
+    assert note_of(packed) == {"length": 3, "paths": [["a", "b"]]}
+    assert note_of(pack_together([])) is None
+    with pytest.raises(CorruptStream, match="do not begin"):
+        note_of(packed[:20])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from atari_steps import atari_steps
-from obscodec import CorruptStream, ShapeError
+from obscodec import CorruptStream, DTypeError, FieldError, HeapFull, ShapeError
 from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import (
@@ -131,6 +131,45 @@ def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path)
     filled(CompressedStorage(400), 400).storage.dumps(tmp_path)
     with pytest.raises(ShapeError, match="the storage has room for 300 items, there are 400"):
         CompressedStorage(300).loads(tmp_path)
+
+
+def spoiled(folder: Path) -> None:
+    packed = bytearray((folder / "packed.memmap").read_bytes())
+    packed[-100] ^= 1
+    (folder / "packed.memmap").write_bytes(packed)
+
+
+@pytest.mark.parametrize(
+    ("other", "spoil", "error"),
+    [
+        (lambda: filled(CompressedStorage(400), 400), spoiled, CorruptStream),
+        (lambda: filled(CompressedStorage(400), 400), lambda _: None, HeapFull),
+        (lambda: with_other(lambda steps: steps.exclude("action")), lambda _: None, FieldError),
+        (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"][:, :2])), lambda _: None, ShapeError),
+        (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"].int())), lambda _: None, DTypeError),
+    ],
+    ids=["damaged", "no room", "key", "shape", "dtype"],
+)
+def test_a_checkpoint_that_is_refused_changes_nothing(
+    tmp_path: Path,
+    other: Callable[[], TensorDictReplayBuffer],
+    spoil: Callable[[Path], None],
+    error: type[Exception],
+) -> None:
+    other().storage.dumps(tmp_path)
+    spoil(tmp_path)
+    storage = filled(CompressedStorage(400, max_bytes=1 << 16 if error is HeapFull else None), 100).storage
+    before, stats = storage[torch.arange(100)], storage.stats()
+    with pytest.raises(error):
+        storage.loads(tmp_path)
+    assert (storage[torch.arange(100)] == before).all()
+    assert (len(storage), storage.stats()) == (100, stats)
+
+
+def with_other(change: Callable[[TensorDict], TensorDict]) -> TensorDictReplayBuffer:
+    buffer = new_buffer(CompressedStorage(400))
+    buffer.extend(change(atari_steps("Pong", 600, seed=1)[:300].clone()))
+    return buffer
 
 
 def test_nested_and_non_tensor_data_is_restored(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import obscodec
 import pytest
 import torch
@@ -320,16 +323,16 @@ def test_float_images_come_back_bit_for_bit_and_are_narrowed() -> None:
     assert storage.compressed()[("pixels",)].array.store.stats().total_bytes < pixels.nbytes / 100
 
 
-def test_items_that_can_not_be_stacked_are_refused_as_the_stock_storage_does() -> None:
+def test_items_that_can_not_be_stacked_are_refused() -> None:
     buffer = ReplayBuffer(storage=CompressedStorage(10))
-    with pytest.raises(RuntimeError, match="Stacking the elements of the list resulted in an error"):
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
         buffer.extend([torch.zeros(4), torch.zeros(1)])
 
 
 def test_a_single_item_is_shown_as_the_tensor() -> None:
     storage = CompressedStorage(N, codec={"number": "raw"})
     storage.set(range(N), steps(N))
-    assert repr(storage[7]["number"]) == "tensor(7)"
+    assert repr(storage[7]["number"]) == "CompressedTensor(tensor(7))"
 
 
 def test_a_compressed_tensor_behaves_like_the_tensor() -> None:
@@ -345,9 +348,127 @@ def test_a_compressed_tensor_behaves_like_the_tensor() -> None:
     assert torch.equal(leaf[1:3].float().mean(-1), data[1:3].float().mean(-1))
     assert (leaf.numpy() == data.numpy()).all()
     assert leaf[0, 1].tolist() == data[0, 1].tolist()
-    assert repr(leaf).startswith("CompressedTensor(shape=(6, 2, 1024), dtype=torch.uint8")
+    assert repr(leaf).startswith("CompressedTensor(TensorArray(shape=(6, 2, 1024), dtype=uint8")
     for lazy in (leaf.transpose(0, 1), leaf.flatten(0, 1), leaf.unbind(1)[0], leaf[2], leaf[1:3, None]):
         assert isinstance(lazy, CompressedTensor)
+
+
+PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "slice": lambda x: x[:, 100:200],
+    "step": lambda x: x[..., ::3],
+    "integer": lambda x: x[2, 7],
+    "flat": lambda x: x.view(-1)[1000:1030],
+    "part of an item": lambda x: x[3][5:9],
+    "part of a part": lambda x: x[:, 100:200][:, 50],
+    "unbound": lambda x: x.unbind(1)[7],
+    "diagonal": lambda x: x.diagonal(),
+    "dtype": lambda x: x.view(torch.int8),
+    "transposed items": lambda x: x.T[:9],
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_a_view_of_parts_of_items_can_be_read_but_not_written(kind: str) -> None:
+    storage, data, part = CompressedStorage(6), images(6), PARTS[kind]
+    storage.set(range(6), TensorDict({"i": data}, [6]))
+    view = part(storage[:]["i"])
+    assert isinstance(view, CompressedTensor)
+    assert torch.equal(view.clone(), part(data))
+    assert torch.equal(view + 1, part(data) + 1)
+    assert view.tolist() == part(data).tolist()
+    assert torch.equal(pickle.loads(pickle.dumps(view)), part(data))
+    for write in (torch.Tensor.zero_, lambda x: x.add_(1), lambda x: x.__setitem__((), 5)):
+        with pytest.raises(TypeError, match="a view of parts of compressed items can only be read"):
+            write(view)
+    assert torch.equal(storage[:]["i"].clone(), data)
+    assert torch.equal(view.clone(), part(data))
+
+
+def test_parts_of_items_are_written_by_an_index_or_an_operation_on_whole_items() -> None:
+    storage, data = CompressedStorage(6), images(6)
+    storage.set(range(6), TensorDict({"i": data.clone()}, [6]))
+    for pixels in (storage[:]["i"], data):
+        pixels[3, 5] = 77
+        pixels[:, 8:10] = 9
+        pixels[:2].add_(1)
+    assert torch.equal(storage[:]["i"].clone(), data)
+
+
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[:, 3:7]])
+def test_what_would_need_memory_of_a_compressed_tensor_is_refused(part: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    storage = CompressedStorage(6)
+    storage.set(range(6), TensorDict({"i": images(6)}, [6]))
+    view = part(storage[:]["i"])
+    for use in (
+        lambda x: x.share_memory_(),
+        torch.from_dlpack,
+        np.from_dlpack,
+        lambda x: x.apply_(lambda value: value),
+        lambda x: x.map_(x, lambda value, _: value),
+    ):
+        with pytest.raises(TypeError, match="a compressed tensor has no memory"):
+            use(view)
+
+
+def test_threads_write_a_storage_without_the_lock_of_a_buffer() -> None:
+    """The first writes at once, then writes to the same rows: nothing is lost, nothing is dropped twice."""
+    for repeat in range(10):
+        storage, barrier = CompressedStorage(60), threading.Barrier(2)
+
+        def write(begin: int, repeat: int = repeat, to: CompressedStorage = storage, at: threading.Barrier = barrier):
+            at.wait()
+            to.set(range(begin, begin + 20), steps(20, seed=begin))
+            for seed in range(5):
+                to.set(range(40, 60), steps(20, seed=seed + repeat))
+
+        run_together(write, (0, 20))
+        assert len(storage) == 60
+        for begin in (0, 20):
+            assert (storage[torch.arange(begin, begin + 20)] == steps(20, seed=begin)).all()
+        assert (storage[torch.arange(40, 60)] == steps(20, seed=4 + repeat)).all()
+
+
+def test_threads_write_views_while_a_storage_is_written() -> None:
+    storage, rows = CompressedStorage(40), range(40)
+    storage.set(rows, steps(40))
+
+    def write(seed: int) -> None:
+        for _ in range(30):
+            if seed:
+                storage.set(rows, steps(40, seed=1))
+            else:
+                storage[:]["pixels"][3:30] = 5
+
+    run_together(write, (0, 1))
+    pixels = storage[:]["pixels"].clone()
+    assert ((pixels == 5) | (pixels == steps(40, seed=1)["pixels"])).all()
+    storage.set(rows, steps(40, seed=2))
+    assert (storage[torch.arange(40)] == steps(40, seed=2)).all()
+
+
+def run_together(write: Callable[[int], object], arguments: tuple[int, ...]) -> None:
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        for done in [pool.submit(write, argument) for argument in arguments]:
+            done.result()
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("n", [20, N])
+def test_after_a_refused_write_a_buffer_goes_on_where_it_was(n: int, *, add: bool) -> None:
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(N), batch_size=32)
+    buffer.extend(steps(n))
+    bad = steps(5, seed=1).set("pixels", images(5, dtype=torch.float32))
+    with pytest.raises(obscodec.DTypeError):
+        _ = buffer.add(bad[0]) if add else buffer.extend(bad)
+    assert buffer.write_count == n
+    buffer.extend(steps(5, seed=2))
+    assert len(buffer) == min(n + 5, N)
+    expected = steps(n)[:N].clone()
+    first = n % N
+    given = buffer[torch.arange(len(buffer))].exclude("index")
+    assert (given[first : first + 5] == steps(5, seed=2)).all()
+    kept = [row for row in range(n) if not first <= row < first + 5]
+    assert (given[kept] == expected[kept]).all()
 
 
 def test_stats_tell_what_the_storage_holds() -> None:

@@ -7,9 +7,10 @@ from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
+from obscodec.checks import check_alike
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
-from obscodec.drawn_array import DrawnArray
+from obscodec.drawn_array import DrawnArray, drawn
 from obscodec.encoded import EncodedTensor
 from obscodec.errors import (
     CorruptStream,
@@ -34,7 +35,9 @@ from obscodec.lent import Lent
 from obscodec.narrow import Narrow, find_narrow
 from obscodec.new_array import NewArray
 from obscodec.packing import pack, unpack
-from obscodec.packing_together import pack_together, unpack_together
+from obscodec.packing_together import note_of, pack_together, unpack_together
+from obscodec.part_array import PartArray
+from obscodec.picklable_lock import PicklableLock, locked
 from obscodec.pinned_store import Pin, PinnedStore
 from obscodec.reading import ReadAhead, Reading, Selected, open_reading
 from obscodec.registry import available, codec, codec_from_config
@@ -113,6 +116,8 @@ __all__ = [
     "NarrowStore",
     "NewArray",
     "ObscodecError",
+    "PartArray",
+    "PicklableLock",
     "Pin",
     "PinnedStore",
     "ReadAhead",
@@ -136,13 +141,17 @@ __all__ = [
     "as_array",
     "available",
     "by_store",
+    "check_alike",
     "check_assignable",
     "codec",
     "codec_from_config",
     "decode",
+    "drawn",
     "encode",
     "fields_of",
     "find_narrow",
+    "locked",
+    "note_of",
     "open_reading",
     "pack",
     "pack_together",

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.indexing import Index
+from obscodec.part_array import PartArray
 from obscodec.pinned_store import PinnedStore
 from obscodec.segments import Ints
 from obscodec.tensor_array import TensorArray
@@ -53,3 +54,8 @@ class DrawnArray(TensorArray):
         view = self.__new__(type(self))
         vars(view).update(vars(self), _ids=ids)  # with the pin
         return view
+
+
+def drawn(array: TensorArray | PartArray, index: Index) -> DrawnArray | PartArray:
+    """What an index selects, as it is now; see :class:`DrawnArray`."""
+    return PartArray(array[index]) if isinstance(array, PartArray) else DrawnArray(array, index)

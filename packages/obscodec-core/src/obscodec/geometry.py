@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Protocol
 
 from numpy.lib.stride_tricks import as_strided
 
+from obscodec.part_array import PartArray
 from obscodec.tensor_array import TensorArray
 
 
-def strides_of(array: TensorArray) -> tuple[int, ...]:
+def strides_of(array: TensorArray | PartArray) -> tuple[int, ...]:
     """How many elements lie between neighbours along each axis of the ndarray that ``array`` stands for.
 
     Example:
@@ -22,31 +24,44 @@ def strides_of(array: TensorArray) -> tuple[int, ...]:
     return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(array.layout.shape)
 
 
-def strided_view(
-    array: TensorArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
-) -> TensorArray | None:
+class View(Protocol):
+    """How a library for tensors describes a view, such as a torch tensor on the device "meta": in elements."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the view."""
+
+    def stride(self) -> tuple[int, ...]:
+        """How far apart neighbours are along each axis, 0 or more."""
+
+    def storage_offset(self) -> int:
+        """The element that the view begins with."""
+
+
+def strided_view(array: TensorArray | PartArray, view: View) -> TensorArray | PartArray | None:
     """A view of ``array``, of any geometry in which items stay whole; it writes through.
 
     Args:
         array: whose geometry is that of :func:`strides_of`.
-        shape: of the view.
-        strides: of the view, in elements, 0 or more.
-        offset: the element of ``array`` that the view begins with.
+        view: of an array of that geometry.
 
     Returns:
         The view, None if the items are not whole in it.
 
     Example:
+        >>> import torch
         >>> from obscodec import FrameStore, Layout
         >>> array = TensorArray.zeros((100, 2), FrameStore(Layout((84, 84), "uint8")))
-        >>> strided_view(array, (100, 84, 84), (14112, 84, 1), 7056).shape
+        >>> same = torch.empty_strided(array.shape, strides_of(array), device="meta")
+        >>> strided_view(array, same[:, 1]).shape
         (100, 84, 84)
-        >>> strided_view(array, (100, 2, 84), (14112, 7056, 84), 0) is None
+        >>> strided_view(array, same[..., 0]) is None
         True
     """
+    shape, strides, offset = tuple(view.shape), view.stride(), int(view.storage_offset())
     item, ids = array.layout.shape, array.ids
     n, k = math.prod(item), len(shape) - len(item)
-    if k < 0 or tuple(shape[k:]) != item or offset % n:
+    if k < 0 or shape[k:] != item or offset % n:
         return None
     steps = zip(shape, strides, [None] * k + [*_contiguous(item)], strict=True)  # None for any multiple of an item
     if any(size > 1 and (stride % n if step is None else stride != step) for size, stride, step in steps):

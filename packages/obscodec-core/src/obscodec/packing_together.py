@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,12 @@ _HEAD = struct.Struct("<I")  # bytes of the JSON that follows
 _PART_NBYTES = 1 << 24  # that are decoded at a time
 
 
-def pack_together(arrays: Sequence[TensorArray | Array]) -> bytes:
+def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) -> bytes:
     """Arrays as bytes, compressed; see ``docs/formats/packed.md``. They need no store to be read.
 
     Args:
         arrays: ``[n, ...]``, compressed or not.
+        note: what JSON can express, kept beside them; see :func:`note_of`.
 
     Raises:
         ShapeError: they are not equally long.
@@ -42,7 +44,7 @@ def pack_together(arrays: Sequence[TensorArray | Array]) -> bytes:
     step = max(1, _PART_NBYTES * n // max(1, sum(array.nbytes for array in arrays)))
     parts = [slice(begin, min(begin + step, n)) for begin in range(0, n, step)]
     groups = _groups(arrays)
-    head = json.dumps({"groups": groups, "n_parts": len(parts)}).encode()
+    head = json.dumps({"groups": groups, "n_parts": len(parts), "note": note}).encode()
     batches = (_side_by_side([arrays[i] for i in group], rows) for rows in parts for group in groups)
     return _HEAD.pack(len(head)) + head + pack(batches)
 
@@ -53,12 +55,7 @@ def unpack_together(packed: bytes | memoryview) -> Iterator[list[Array]]:
     Raises:
         CorruptStream: the bytes are truncated or altered.
     """
-    begin = _HEAD.size + (_HEAD.unpack_from(packed)[0] if len(packed) >= _HEAD.size else 0)
-    try:
-        about = json.loads(bytes(packed[_HEAD.size : begin]))
-        groups, n_parts = [[int(i) for i in group] for group in about["groups"]], int(about["n_parts"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptStream(f"the bytes do not begin with what is packed: {error}") from error
+    groups, n_parts, _, begin = _head(packed)
     batches = unpack(memoryview(packed)[begin:])
     for _ in range(n_parts):
         part = list(islice(batches, len(groups)))
@@ -72,6 +69,25 @@ def unpack_together(packed: bytes | memoryview) -> Iterator[list[Array]]:
         yield [arrays[i] for i in sorted(arrays)]
     if next(batches, None) is not None:
         raise CorruptStream("more follows than was packed")
+
+
+def note_of(packed: bytes | memoryview) -> Any:
+    """The note that :func:`pack_together` was given.
+
+    Raises:
+        CorruptStream: the bytes do not begin with one.
+    """
+    return _head(packed)[2]
+
+
+def _head(packed: bytes | memoryview) -> tuple[list[list[int]], int, Any, int]:
+    """The groups, the number of parts, the note, and where the first batch begins."""
+    begin = _HEAD.size + (_HEAD.unpack_from(packed)[0] if len(packed) >= _HEAD.size else 0)
+    try:
+        head = json.loads(bytes(packed[_HEAD.size : begin]))
+        return [[int(i) for i in group] for group in head["groups"]], int(head["n_parts"]), head["note"], begin
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStream(f"the bytes do not begin with what is packed: {error}") from error
 
 
 def _groups(arrays: Sequence[TensorArray | Array]) -> list[list[int]]:

@@ -82,6 +82,7 @@ class PinnedStore(Store):
         self._closed: deque[int] = deque()  # pins that were closed since the last call
         self._dropped: deque[Ints] = deque()  # ids that were given to drop since the last call
         self._lock = threading.Lock()
+        self.changing = threading.RLock()
 
     def pin(self) -> Pin:
         """Keep all tensors that are there now, until the pin is closed."""

@@ -6,6 +6,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -100,9 +101,11 @@ class Store(ABC):
 
     Attributes:
         layout: shape and dtype of one tensor.
+        changing: held while an array of ids of this store is changed; a lock if several threads may do that.
     """
 
     layout: Layout
+    changing: AbstractContextManager[object] = nullcontext()
 
     @cached_property
     def stagings(self) -> WeakSet[Any]:

@@ -171,16 +171,17 @@ class TensorArray:
         if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
-        old = np.array(self.ids[leading], np.int64)
-        shape = old.shape + self.layout.shape
-        if of_items:  # part of each item: decode, assign, encode
-            tensors = self.store.read(old.reshape(-1)).reshape(shape)
-            part = (slice(None),) * old.ndim + of_items
-            tensors[part] = self._cast(value, tensors[part].shape)
-        else:
-            tensors = self._cast(value, shape)
-        with uninterrupted():
-            self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
+        with self.store.changing:
+            old = np.array(self.ids[leading], np.int64)
+            shape = old.shape + self.layout.shape
+            if of_items:  # part of each item: decode, assign, encode
+                tensors = self.store.read(old.reshape(-1)).reshape(shape)
+                part = (slice(None),) * old.ndim + of_items
+                tensors[part] = self._cast(value, tensors[part].shape)
+            else:
+                tensors = self._cast(value, shape)
+            with uninterrupted():
+                self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
 
     def assign_ids(self, index: Index, ids: Ints) -> None:
         """Put other tensors of the store where an index selects, and release those that were there.
@@ -191,13 +192,13 @@ class TensorArray:
         """
         self.store.wait_for_readings()
         leading, _ = split_index(index, self._ids.ndim, self.ndim)
-        old = np.array(self.ids[leading], np.int64)
         new = ids.reshape(-1)
-        winner = winners(leading, self._ids.shape, old.shape)
-        if winner is None:
-            winner = np.arange(old.size)
-        wins = winner == np.arange(old.size)
-        with uninterrupted():
+        with self.store.changing, uninterrupted():
+            old = np.array(self.ids[leading], np.int64)
+            winner = winners(leading, self._ids.shape, old.shape)
+            if winner is None:
+                winner = np.arange(old.size)
+            wins = winner == np.arange(old.size)
             self._assign(leading, new[winner], old.shape)
             self.store.release(np.concatenate([old.reshape(-1)[wins], new[~wins]]))
 

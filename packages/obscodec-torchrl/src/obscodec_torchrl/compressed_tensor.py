@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import obscodec
@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
+Device = torch.device | str
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
 
 
@@ -22,21 +23,21 @@ class CompressedTensor(torch.Tensor):
     """A tensor ``[*batch, *shape]`` whose items are compressed, each under one id.
 
     What gives a view of a tensor gives a view of the ids as long as items stay whole: it decodes nothing, and writes
-    through. An index array decodes what it selects. Every other operation decodes this tensor; one that works in place
-    stores the result.
+    through. A view of parts of items is decoded, and can't be written to. An index array decodes what it selects. Every
+    other operation decodes this tensor; one that works in place stores the result. There is no memory to share.
 
     Args:
         array: the items.
         device: where decoded tensors are put.
     """
 
-    array: obscodec.TensorArray
+    array: Any
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     __deepcopy__ = None  # type: ignore[assignment]  # so that copy goes by __reduce_ex__; that of torch.Tensor would decode
 
     @staticmethod
-    def __new__(cls, array: obscodec.TensorArray, device: torch.device | str = "cpu") -> CompressedTensor:
+    def __new__(cls, array: obscodec.TensorArray | obscodec.PartArray, device: Device = "cpu") -> CompressedTensor:
         """See the class."""
         strides, dtype = obscodec.strides_of(array), _torch_dtype(array.dtype)
         made = cls._make_wrapper_subclass(cls, array.shape, strides=strides, dtype=dtype, device=torch.device(device))
@@ -45,16 +46,11 @@ class CompressedTensor(torch.Tensor):
 
     def drawn(self, index: Any) -> CompressedTensor:
         """The items that ``index`` selects, as they are now."""
-        return CompressedTensor(obscodec.DrawnArray(self.array, index), self.device)
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether this is what :meth:`drawn` gave, or a view of it."""
-        return isinstance(self.array, obscodec.DrawnArray)
+        return CompressedTensor(obscodec.drawn(self.array, index), self.device)
 
     def decoded(self) -> torch.Tensor:
         """The tensor, uncompressed; a copy."""
-        return as_tensor(obscodec.DrawnArray(self.array, ...)[...]).to(self.device)
+        return as_tensor(obscodec.drawn(self.array, ...)[...]).to(self.device)
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The array, uncompressed; a copy."""
@@ -63,6 +59,11 @@ class CompressedTensor(torch.Tensor):
     def tolist(self) -> Any:
         """The numbers."""
         return self.decoded().tolist()
+
+    def _no_memory(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a compressed tensor has no memory to share, or to write to one by one: take its clone()")
+
+    share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # what torch would crash in
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         at = _as_index(index)
@@ -77,30 +78,24 @@ class CompressedTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        self, kwargs = args[0], kwargs or {}
-        views = self._views(func, args[1:], kwargs) if isinstance(self, CompressedTensor) and func.is_view else None
-        return _decoding(func, args, kwargs) if views is None else views
+        of = args[0]._views if isinstance(args[0], CompressedTensor) and func.is_view else _decoding
+        return of(func, args, kwargs or {})
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function that gives views does with the ids, None if it does not keep items whole."""
-
-        def of_items(view: torch.Tensor) -> CompressedTensor | None:
-            array = obscodec.strided_view(self.array, view.shape, view.stride(), int(view.storage_offset()))
-            return None if array is None else CompressedTensor(array, self.device)
-
-        same = torch.empty_strided(self.shape, self.stride(), device="meta")
-        views = tree_map(of_items, func(same, *args, **kwargs))
-        return None if any(view is None for view in tree_leaves(views)) else views
+        """What a function that gives views does with the ids, or with decoded items if it does not keep them whole."""
+        same = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype, device="meta")
+        views = func(same, *args[1:], **kwargs)
+        arrays = tree_map(lambda x: obscodec.strided_view(self.array, x) if x.dtype == self.dtype else None, views)
+        if any(array is None for array in tree_leaves(arrays)):
+            arrays = tree_map(obscodec.PartArray, func(self.decoded().cpu(), *args[1:], **kwargs))
+        return tree_map(lambda array: CompressedTensor(array, self.device), arrays)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if self.is_drawn:
-            return self.decoded().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
-        return CompressedTensor, (self.array, self.device)
+        stored = type(self.array) is obscodec.TensorArray
+        return (CompressedTensor, (self.array, self.device)) if stored else self.decoded().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        if not self.array.ids.ndim:
-            return repr(self.decoded())
-        return f"CompressedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, store={self.array.store!r})"
+        return f"CompressedTensor({self.array if self.array.ids.ndim else self.decoded()!r})"
 
 
 def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:

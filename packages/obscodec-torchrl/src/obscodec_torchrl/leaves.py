@@ -9,19 +9,19 @@ import torch
 from tensordict import LazyStackedTensorDict, is_tensor_collection
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map_with_path
 
-Path = tuple[str, ...]
+Key = tuple[str, ...]
 
 
-def leaves(data: Any) -> dict[Path, Any]:
+def leaves(data: Any) -> dict[Key, Any]:
     """The tensors in ``data`` by their paths, which are the keys of a tensordict and ``()`` for a single tensor."""
     if is_tensor_collection(data):
         items = data.items(include_nested=True, leaves_only=True)
     else:
-        items = ((_tree_path(keys), leaf) for keys, leaf in tree_flatten_with_path(data)[0])
-    return {as_path(key): leaf for key, leaf in items if isinstance(leaf, torch.Tensor)}
+        items = ((_tree_key(keys), leaf) for keys, leaf in tree_flatten_with_path(data)[0])
+    return {as_key(key): leaf for key, leaf in items if isinstance(leaf, torch.Tensor)}
 
 
-def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor], *, in_place: bool = False) -> Any:
+def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: bool = False) -> Any:
     """``data`` with other tensors at some paths; what is stacked lazily, is stacked.
 
     Args:
@@ -30,17 +30,17 @@ def with_leaves(data: Any, changed: Mapping[Path, torch.Tensor], *, in_place: bo
         in_place: whether a tensordict is changed itself, not a shallow copy of it.
     """
     if not is_tensor_collection(data):
-        return tree_map_with_path(lambda keys, leaf: changed.get(_tree_path(keys), leaf), data)
+        return tree_map_with_path(lambda keys, leaf: changed.get(_tree_key(keys), leaf), data)
     copy = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data if in_place else data.copy()
     for path, leaf in changed.items():
         copy.set(path, leaf)
     return copy
 
 
-def as_path(key: str | Path) -> Path:
+def as_key(key: str | Key) -> Key:
     """A key of a tensordict as the path that it stands for."""
     return (key,) if isinstance(key, str) else key
 
 
-def _tree_path(keys: Any) -> Path:
+def _tree_key(keys: Any) -> Key:
     return tuple(keystr((key,)).strip("[].'") for key in keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 
 from obscodec_torchrl.compressed_tensor import as_tensor, stored_array
-from obscodec_torchrl.leaves import leaves, with_leaves
+from obscodec_torchrl.leaves import Key, leaves, with_leaves
 
 _STOCK = "storage_metadata.json"
 
@@ -27,31 +28,30 @@ def contents_of(storage: LazyTensorStorage) -> TensorDict:
     """
     if not storage.initialized:
         raise RuntimeError("a storage that nothing was written to can't be saved")
-    written, is_tree = storage[:], not is_tensor_collection(storage._storage)
-    paths = list(leaves(written))
-    packed = obscodec.pack_together([stored_array(leaf) for leaf in leaves(written).values()])
-    rest = TensorDict() if is_tree else written.exclude(*paths)
-    last_row = getattr(storage, "_last_cursor_index", None)  # since TorchRL 0.14
-    return contents(rest, len(storage), packed if paths else None, paths=paths, is_tree=is_tree, last_row=last_row)
+    with storage.lock:
+        written, is_tree = storage[:], not is_tensor_collection(storage._storage)
+        packed = leaves(written)
+        rest = TensorDict() if is_tree else written.exclude(*packed)
+        return contents(rest, len(storage), packed, is_tree=is_tree, last_row=storage._last_cursor_index)
 
 
-def contents(rest: TensorDict, length: int, packed: bytes | None = None, **about: Any) -> TensorDict:
+def contents(rest: TensorDict, length: int, packed: Mapping[Key, torch.Tensor], **about: Any) -> TensorDict:
     """What a storage holds as a tensordict of plain tensors.
 
     Args:
         rest: ``[n, ...]``, what is not packed; there may be room for more than ``length`` items.
         length: how many items there are.
-        packed: leaves, as ``obscodec.pack_together`` gives them; None for none.
-        **about: ``paths`` of the leaves that are packed; ``is_tree``, whether something else than tensordicts is
-            stored; ``last_row``, the one that was written last, where episodes that go on break off.
+        packed: ``[n, ...]`` each, the leaves that are.
+        **about: ``is_tree``, whether something else than tensordicts is stored; ``last_row``, the one that was written
+            last, where episodes that go on break off.
     """
-    messages = {"about": json.dumps({"length": length, "paths": [], **about}).encode(), "packed": packed}
-    tensors = {name: torch.frombuffer(bytearray(x), dtype=torch.uint8) for name, x in messages.items() if x}
-    return TensorDict({"rest": rest, **tensors})
+    about |= {"length": length, "paths": [*packed]}
+    message = bytearray(obscodec.pack_together([*map(stored_array, packed.values())], about))
+    return TensorDict(rest=rest, packed=torch.frombuffer(message, dtype=torch.uint8))
 
 
 def restore(storage: LazyTensorStorage, saved: TensorDict, *, new_tensor: bool) -> None:
-    """Put :func:`contents` into ``storage``. What it held is dropped.
+    """Put :func:`contents` into ``storage``. What it held is dropped when all of them are in memory.
 
     Args:
         storage: has room for them.
@@ -61,27 +61,30 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, *, new_tensor: bool) 
 
     Raises:
         RuntimeError: nothing was ever written to it, and what is to be loaded are no tensordicts.
-        ShapeError: there are more items than it has room for.
-        CorruptStream: packed leaves are damaged; what was read before is in the storage.
+        ShapeError: there are more items than it has room for, or the pytree that is stored has other shapes.
+        CorruptStream: packed leaves are damaged.
+        HeapFull: there is not enough room below ``max_bytes``.
     """
-    about, rest = json.loads(bytes(saved["about"].tolist())), saved["rest"]
+    packed, rest = saved["packed"].numpy().data, saved["rest"]
+    about = obscodec.note_of(packed)
     if about["length"] > storage.max_size:
         raise obscodec.ShapeError(f"the storage has room for {storage.max_size} items, there are {about['length']}")
     is_tree, like = about.get("is_tree"), storage._storage if storage.initialized else torch.empty(0)
     if is_tree and not storage.initialized and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
-    for leaf in storage.compressed().values():
-        leaf.array.clear()
-    parts = obscodec.unpack_together(saved["packed"].numpy().data) if "packed" in saved else [[]]
+    fresh = storage.empty_copy()
     begin, n_rows = 0, -(-about["length"] // rest.batch_size[1 : storage.ndim].numel())
-    for arrays in parts:
+    for arrays in obscodec.unpack_together(packed) if about["paths"] else [[]]:
         items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
         end = begin + len(arrays[0]) if arrays else n_rows
-        storage.set(torch.arange(begin, end), with_leaves(like if is_tree else rest[begin:end], items))
+        fresh.set(torch.arange(begin, end), with_leaves(like if is_tree else rest[begin:end], items))
         begin = end
-    storage._len = about["length"]
-    if about.get("last_row") is not None:
-        storage._set_last_cursor(about["last_row"])
+    if storage.initialized:
+        storage._check(slice(0), fresh[:0])
+    storage._empty()
+    storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
+    storage._len, storage.device = about["length"], fresh.device
+    storage._set_last_cursor(about.get("last_row"))
 
 
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
@@ -120,4 +123,4 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             super().loads(storage, folder)
         else:
             saved = TensorDict.load_memmap(folder)
-            restore(storage, contents(saved, stock["len"]) if stock else saved, new_tensor=False)
+            restore(storage, contents(saved, stock["len"], {}) if stock else saved, new_tensor=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from contextvars import copy_context
 from multiprocessing.context import get_spawning_popen
 from numbers import Integral
@@ -13,14 +12,16 @@ import obscodec
 import torch
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
-from torchrl.data import LazyTensorStorage
+from torchrl.data import LazyTensorStorage, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
-from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, as_tensor, stored_array
-from obscodec_torchrl.leaves import Path, as_path, leaves, with_leaves
+from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_tensor, stored_array
+from obscodec_torchrl.leaves import Key, as_key, leaves, with_leaves
 from obscodec_torchrl.remote import RemoteStorage
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents, contents_of, restore
 
+Specs = str | Mapping[Any, str | None] | None
+Limit = int | None
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
 _PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 
@@ -55,17 +56,15 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     _default_checkpointer = CompressedStorageCheckpointer
 
     def __init__(
-        self,
-        max_size: int,
-        *,
-        codec: str | Mapping[str | Path, str | None] | None = "auto",
-        ndim: int = 1,
-        device: torch.device | str = "cpu",
-        max_bytes: int | None = None,
+        self, max_size: int, *, codec: Specs = "auto", ndim: int = 1, device: Device = "cpu", max_bytes: Limit = None
     ) -> None:
         super().__init__(max_size, device=device, ndim=ndim)
-        self.codec = {as_path(key): spec for key, spec in codec.items()} if isinstance(codec, Mapping) else codec
-        self.max_bytes = max_bytes
+        self.codec: Specs = {as_key(key): x for key, x in codec.items()} if isinstance(codec, Mapping) else codec
+        self.max_bytes, self.lock = max_bytes, obscodec.PicklableLock()
+
+    def empty_copy(self) -> CompressedStorage:
+        """A storage like this one, to which nothing was ever written."""
+        return type(self)(self.max_size, codec=self.codec, ndim=self.ndim, device=self.device, max_bytes=self.max_bytes)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if get_spawning_popen() is None:
@@ -92,12 +91,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         context = copy_context()
         context.run(DRAWING.set, True)
-        # tensordict takes longer for the tuple of one tensor that a buffer gives
-        items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
+        with self.lock:  # tensordict takes longer for the tuple of one tensor that a buffer gives
+            items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
         buffers = [buffer for buffer in self._attached_entities if getattr(buffer, "_collate_fn", None) is decoded]
         return items if any(buffer._replay_lock._is_owned() for buffer in buffers) else decoded(items)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @obscodec.locked
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
 
@@ -109,16 +109,17 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             SpecError: a spec names no codec.
             HeapFull: there is not enough room below ``max_bytes``.
         """
-        if isinstance(data, list):
-            with suppress(Exception):  # then super() says what is wrong with it
-                data = _flip_list(data)
-        if not isinstance(data, list):
+        try:
+            data = _flip_list(data) if isinstance(data, list) else data
             if not self.initialized:
                 one = isinstance(cursor, Integral)
                 self._init(data if one else data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data))
             self._check(cursor, data)
-            data = self._encoded(data)
-        super().set(cursor, data, set_cursor=set_cursor)
+            super().set(cursor, self._encoded(data), set_cursor=set_cursor)
+        except Exception:
+            if set_cursor and self.initialized and isinstance(cursor, Integral | torch.Tensor):
+                self._rewind(torch.as_tensor(cursor).reshape(-1))
+            raise
 
     def stats(self) -> obscodec.ArrayStats:
         """What the storage holds, for each leaf; see ``obscodec.ArrayStats``."""
@@ -127,9 +128,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """All that is stored, compressed leaves as messages in tensors of bytes; tensors, numbers and strings only."""
-        if not self.initialized:
-            return super().state_dict()  # type: ignore[no-any-return]
-        return {"_storage": contents_of(self).state_dict(), "initialized": True, "_len": len(self)}
+        saved = contents_of(self).state_dict() if self.initialized else {}
+        return {"_storage": saved, "initialized": self.initialized, "_len": len(self)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` gave, here or of a ``LazyTensorStorage`` or ``LazyMemmapStorage``.
@@ -143,14 +143,15 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             self._empty()
         elif isinstance(stored := state_dict["_storage"], Mapping):
             saved = TensorDict().load_state_dict(stored, strict=False)
-            restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"]), new_tensor=True)
+            restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"], {}), new_tensor=True)
         else:
             super().load_state_dict(state_dict)
 
-    def compressed(self) -> dict[Path, CompressedTensor]:
+    def compressed(self) -> dict[Key, CompressedTensor]:
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
         return {path: leaf for path, leaf in leaves(self._storage).items() if isinstance(leaf, CompressedTensor)}
 
+    @obscodec.locked
     def _empty(self) -> None:
         super()._empty()
         for leaf in self.compressed().values():
@@ -158,34 +159,33 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def _init_standard(self, data: Any) -> None:
         """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
-        n_batch = data.batch_dims if is_tensor_collection(data) else self.ndim - 1
-        given = leaves(data)
-        stores = self._new_stores({path: leaf[(0,) * n_batch] for path, leaf in given.items()})
-        ids = {path: torch.zeros(given[path].shape[:n_batch], dtype=torch.int32) for path in stores}
-        super()._init_standard(with_leaves(data, ids))
-        shapes = {path: leaf.shape for path, leaf in leaves(self._storage).items()}
-        arrays = {path: obscodec.TensorArray.zeros(shapes[path], store) for path, store in stores.items()}
-        self._storage: Any = self._with_arrays(self._storage, arrays)
-
-    def _new_stores(self, items: Mapping[Path, torch.Tensor]) -> dict[Path, obscodec.PinnedStore]:
-        """The stores of the leaves that are compressed, of which ``items`` has an item of each."""
-        layouts = {path: obscodec.Layout(tuple(item.shape), str(item.dtype)[6:]) for path, item in items.items()}
+        n, given = data.batch_dims if is_tensor_collection(data) else self.ndim - 1, leaves(data)
+        layouts = {key: obscodec.Layout(tuple(x.shape[n:]), str(x.dtype)[6:]) for key, x in given.items()}
         fields = obscodec.fields_of(layouts, codec=self.codec, max_bytes=self.max_bytes, min_nbytes=_MIN_NBYTES)
-        return obscodec.shared_stores(fields, group=lambda path: tuple(name for name in path if name != "next"))
+        stores = obscodec.shared_stores(fields, group=lambda key: tuple(name for name in key if name != "next"))
+        ids = {key: torch.zeros(given[key].shape[:n], dtype=torch.int32) for key in stores}
+        super()._init_standard(with_leaves(data, ids))
+        like, zeros = leaves(self._storage), obscodec.TensorArray.zeros
+        made = {key: CompressedTensor(zeros(like[key].shape, x), self.device) for key, x in stores.items()}
+        self._storage: Any = with_leaves(self._storage, made)
 
     def _check(self, index: Any, data: Any) -> None:
         """Refuse what could not be written as a whole."""
         given, selected = leaves(data), torch.empty(()).expand(self._total_shape)[index].shape
+        expected: dict[Key, tuple[tuple[int, ...], str | None]] = {}
         for path, leaf in leaves(self._storage).items() if given else ():  # else it is a number for all leaves
-            shape = selected + leaf.shape[self.ndim :]
-            if (value := given.get(path)) is None:
-                if path != ("index",):  # that some of TorchRL's writers set, and some do not
-                    raise obscodec.FieldError(f"key {path} is missing, there are {', '.join(map(str, given))}")
-            elif value.shape != shape:
-                raise obscodec.ShapeError(f"key {path}: expected shape {tuple(shape)}, got {tuple(value.shape)}")
-            elif isinstance(leaf, CompressedTensor) and (value.dtype, value.device) != (leaf.dtype, leaf.device):
-                stored, other = f"{leaf.dtype} on {leaf.device}", f"{value.dtype} on {value.device}"
-                raise obscodec.DTypeError(f"key {path}: items are {stored}, got {other}")
+            if path in given or path != ("index",):  # which some of TorchRL's writers set, and some do not
+                kind = f"{leaf.dtype} on {leaf.device}" if isinstance(leaf, CompressedTensor) else None
+                expected[path] = (*selected, *leaf.shape[self.ndim :]), kind
+        obscodec.check_alike(
+            {path: (tuple(x.shape), f"{x.dtype} on {x.device}") for path, x in given.items()}, expected
+        )
+
+    def _rewind(self, rows: torch.Tensor) -> None:
+        """Have the writers of buffers, which move before they write, go on where rows begin that were refused."""
+        for writer in [getattr(buffer, "_writer", None) for buffer in self._attached_entities]:
+            if isinstance(writer, RoundRobinWriter) and writer._cursor == (rows[-1] + 1) % self._total_shape[0]:
+                writer._cursor, writer._write_count = int(rows[0]), writer._write_count - len(rows)
 
     def _encoded(self, data: Any) -> Any:
         """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
@@ -195,17 +195,17 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         given, compressed = leaves(data), self.compressed()
         arrays = {path: stored_array(given[path]) for path in compressed if path in given}
         stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
-        return self._with_arrays(data, stored)
-
-    def _with_arrays(self, data: Any, arrays: Mapping[Path, obscodec.TensorArray]) -> Any:
-        """``data`` with compressed leaves."""
-        return with_leaves(data, {path: CompressedTensor(array, self.device) for path, array in arrays.items()})
+        return with_leaves(data, {path: CompressedTensor(array, self.device) for path, array in stored.items()})
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def decoded(data: Any) -> Any:
     """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
-    drawn = {path: leaf for path, leaf in leaves(data).items() if getattr(leaf, "is_drawn", False)}
+    drawn = {
+        path: leaf
+        for path, leaf in leaves(data).items()
+        if isinstance(getattr(leaf, "array", None), obscodec.DrawnArray)
+    }
     memory = _PINNED_MEMORY if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
     arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
     return with_leaves(data, {path: as_tensor(a).to(drawn[path].device) for path, a in arrays.items()}, in_place=True)
