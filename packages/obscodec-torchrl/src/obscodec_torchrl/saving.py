@@ -30,8 +30,7 @@ def contents_of(storage: LazyTensorStorage) -> TensorDict:
         raise RuntimeError("a storage that nothing was written to can't be saved")
     with storage.lock:
         written, is_tree = storage[:], not is_tensor_collection(storage._storage)
-        packed = leaves(written)
-        rest = TensorDict() if is_tree else written.exclude(*packed)
+        packed, rest = leaves(written), TensorDict() if is_tree else written.exclude(*leaves(written))
         return contents(rest, len(storage), packed, is_tree=is_tree, last_row=storage._last_cursor_index)
 
 

@@ -64,7 +64,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def empty_copy(self) -> CompressedStorage:
         """A storage like this one, to which nothing was ever written."""
-        return type(self)(self.max_size, codec=self.codec, ndim=self.ndim, device=self.device, max_bytes=self.max_bytes)
+        names = ("codec", "ndim", "device", "max_bytes")
+        return CompressedStorage(self.max_size, **{name: getattr(self, name) for name in names})
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if get_spawning_popen() is None:
