@@ -105,8 +105,7 @@ def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
     """An array of any dtype that torch has as a tensor; no copy if it is contiguous."""
-    flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return flat.view(_torch_dtype(array.dtype)).reshape(array.shape)
+    return torch.from_numpy(np.ravel(array).view(np.uint8)).view(_torch_dtype(array.dtype)).view(array.shape)
 
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:

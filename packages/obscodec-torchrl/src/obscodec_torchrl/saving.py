@@ -34,7 +34,7 @@ def contents_of(storage: LazyTensorStorage) -> TensorDict:
         return contents(rest, len(storage), packed, is_tree=is_tree, last_row=storage._last_cursor_index)
 
 
-def contents(rest: TensorDict, length: int, packed: Mapping[Key, torch.Tensor], **about: Any) -> TensorDict:
+def contents(rest: TensorDict, length: int | None, packed: Mapping[Key, torch.Tensor], **about: Any) -> TensorDict:
     """What a storage holds as a tensordict of plain tensors.
 
     Args:
@@ -49,12 +49,13 @@ def contents(rest: TensorDict, length: int, packed: Mapping[Key, torch.Tensor], 
     return TensorDict(rest=rest, packed=torch.frombuffer(message, dtype=torch.uint8))
 
 
-def restore(storage: LazyTensorStorage, saved: TensorDict, *, new_tensor: bool) -> None:
-    """Put :func:`contents` into ``storage``. What it held is dropped when all of them are in memory.
+def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new_tensor: bool) -> None:
+    """Put what was saved into ``storage``. What it held is dropped when all of them are in memory.
 
     Args:
         storage: has room for them.
-        saved: see :func:`contents`.
+        saved: :func:`contents`, or the tensordict that a storage of TorchRL held.
+        n: how many items that has, which may have room for more.
         new_tensor: whether a single tensor may be put into a storage that nothing was ever written to. In TorchRL that
             of a state dict may, that of a checkpoint may not.
 
@@ -64,6 +65,7 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, *, new_tensor: bool) 
         CorruptStream: packed leaves are damaged.
         HeapFull: there is not enough room below ``max_bytes``.
     """
+    saved = saved if set(saved.keys()) == {"packed", "rest"} else contents(saved, n, {})
     packed, rest = saved["packed"].numpy().data, saved["rest"]
     about = obscodec.note_of(packed)
     if about["length"] > storage.max_size:
@@ -121,5 +123,4 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         if self._load_hooks or stock.get("is_pytree"):
             super().loads(storage, folder)
         else:
-            saved = TensorDict.load_memmap(folder)
-            restore(storage, contents(saved, stock["len"], {}) if stock else saved, new_tensor=False)
+            restore(storage, TensorDict.load_memmap(folder), stock.get("len"), new_tensor=False)

@@ -18,7 +18,7 @@ from torchrl.data.replay_buffers.storages import _flip_list
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_tensor, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, with_leaves
 from obscodec_torchrl.remote import RemoteStorage
-from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents, contents_of, restore
+from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents_of, restore
 
 Specs = str | Mapping[Any, str | None] | None
 Limit = int | None
@@ -117,9 +117,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 self._init(data if one else data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data))
             self._check(cursor, data)
             super().set(cursor, self._encoded(data), set_cursor=set_cursor)
-        except Exception:
+        except Exception as error:
             if set_cursor and self.initialized and isinstance(cursor, Integral | torch.Tensor):
                 self._rewind(torch.as_tensor(cursor).reshape(-1))
+            if isinstance(data, list):
+                raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
 
     def stats(self) -> obscodec.ArrayStats:
@@ -143,8 +145,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if not state_dict["initialized"]:
             self._empty()
         elif isinstance(stored := state_dict["_storage"], Mapping):
-            saved = TensorDict().load_state_dict(stored, strict=False)
-            restore(self, saved if "packed" in saved else contents(saved, state_dict["_len"], {}), new_tensor=True)
+            restore(self, TensorDict().load_state_dict(stored, strict=False), state_dict["_len"], new_tensor=True)
         else:
             super().load_state_dict(state_dict)
 
