@@ -95,7 +95,7 @@ class CompressedTensor(torch.Tensor):
         return (CompressedTensor, (self.array, self.device)) if stored else self.decoded().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"CompressedTensor({self.array if self.array.ids.ndim else self.decoded()!r})"
+        return f"CompressedTensor({self.array!r})" if self.array.ids.ndim else repr(self.decoded())
 
 
 def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
