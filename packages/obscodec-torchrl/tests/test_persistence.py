@@ -207,7 +207,7 @@ def test_pytrees_and_tensors_are_restored_into_a_storage_that_has_some(tmp_path:
 
 
 def test_an_empty_storage_is_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="a storage that nothing was written to can't be saved"):
+    with pytest.raises(RuntimeError, match="Cannot get elements out of a non-initialized storage"):
         CompressedStorage(10).dumps(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Callable
@@ -351,6 +352,50 @@ def test_a_compressed_tensor_behaves_like_the_tensor() -> None:
     assert repr(leaf).startswith("CompressedTensor(TensorArray(shape=(6, 2, 1024), dtype=uint8")
     for lazy in (leaf.transpose(0, 1), leaf.flatten(0, 1), leaf.unbind(1)[0], leaf[2], leaf[1:3, None]):
         assert isinstance(lazy, CompressedTensor)
+
+
+_PARTS = [
+    0,
+    -1,
+    slice(None),
+    slice(1, 3),
+    None,
+    ...,
+    torch.tensor([1, 0, 1]),
+    torch.tensor([[1], [0]]),
+    [0, 2],
+    torch.tensor(1),
+]
+
+
+@pytest.mark.parametrize("n_axes", [1, 2, 3])
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) -> None:
+    """All indices of up to three parts, and a tenth of those of four."""
+    data = torch.arange(3 * 4 * 3 * 5, dtype=torch.int16).reshape(3, 4, 3, 5)
+    store = obscodec.TensorStore(obscodec.codec("raw", obscodec.Layout(tuple(data.shape[n_axes:]), "int16")), 500)
+    leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), obscodec.PinnedStore(store)))
+    n_written = 0
+    for at, index in enumerate(itertools.product(_PARTS, repeat=length)):
+        if (length == 4 and at % 10) or sum(part is ... for part in index) > 1:
+            continue
+        plain = data.clone()
+        try:
+            expected = plain[index]
+        except (IndexError, RuntimeError):
+            continue
+        leaf[...] = data
+        assert torch.equal(torch.as_tensor(leaf[index]).clone(), expected), index
+        value = torch.arange(expected.numel(), dtype=torch.int16).reshape(expected.shape) - 400
+        try:
+            leaf[index] = value
+        except (TypeError, IndexError):
+            assert torch.equal(leaf.clone(), data), index
+            continue
+        plain[index] = value
+        n_written += 1
+        assert torch.equal(leaf.clone(), plain), index
+    assert n_written
 
 
 PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -7,7 +7,7 @@ from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
-from obscodec.checks import check_alike
+from obscodec.checks import check_items
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
 from obscodec.drawn_array import DrawnArray, drawn
@@ -30,6 +30,7 @@ from obscodec.filter import Filter
 from obscodec.frame_stack import FrameStack
 from obscodec.geometry import strided_view, strides_of
 from obscodec.heap import HeapStats, SlotHeap
+from obscodec.indexing import steps_of
 from obscodec.layout import Layout
 from obscodec.lent import Lent
 from obscodec.narrow import Narrow, find_narrow
@@ -141,8 +142,8 @@ __all__ = [
     "as_array",
     "available",
     "by_store",
-    "check_alike",
     "check_assignable",
+    "check_items",
     "codec",
     "codec_from_config",
     "decode",
@@ -158,6 +159,7 @@ __all__ = [
     "read_together",
     "shared_stores",
     "stats_of",
+    "steps_of",
     "strided_view",
     "strides_of",
     "unpack",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from itertools import count
 from multiprocessing import current_process
@@ -27,7 +27,7 @@ class Calls:
     The object is not kept alive.
 
     Args:
-        target: whose methods are called.
+        target: whose methods are called. If it has a ``lock``, what a method gives is pickled while that is held.
 
     Example:
         >>> import numpy as np
@@ -97,7 +97,9 @@ def _result(message: bytes) -> bytes:
         number, method, args, options = pickle.loads(message)
         if (target := _targets.get(number)) is None:
             raise ReferenceError(f"what {method} is called of is gone")
-        return pickle.dumps((getattr(target, method)(*args, **options), None))
+        given = getattr(target, method)(*args, **options)
+        with getattr(target, "lock", nullcontext()):  # what is given may be a view of what others write
+            return pickle.dumps((given, None))
     except Exception as error:
         try:
             result = pickle.dumps((None, error))

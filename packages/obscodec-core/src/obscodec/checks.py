@@ -1,35 +1,60 @@
-"""Whether arrays have the shapes and kinds that others have."""
+"""Whether a batch of items can be written to where others are."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import TypeVar
+import math
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any, TypeVar
 
 from obscodec.errors import DTypeError, FieldError, ShapeError
 
 K = TypeVar("K", bound=Hashable)
-Described = tuple[tuple[int, ...], str | None]
 
 
-def check_alike(given: Mapping[K, Described], expected: Mapping[K, Described]) -> None:
-    """Make sure that each of some arrays is there, as it should be.
+def check_items(
+    given: Mapping[K, Any],
+    stored: Mapping[K, Any],
+    batch: tuple[int, ...],
+    n_axes: int,
+    compressed: Collection[K],
+    optional: Collection[K],
+    min_nbytes: int,
+) -> None:
+    """Make sure that each leaf of a batch of items is as it was when items were first written.
 
     Args:
-        given: the shape of each array and what else matters, such as the dtype, in words.
-        expected: what they should be, None in place of words that don't matter.
+        given: ``[*batch, *shape]`` each, tensors with ``shape``, ``dtype`` and ``device``.
+        stored: the leaves that they are written to.
+        batch: the axes before those of the items that are written.
+        n_axes: how many axes come before those of an item in ``stored``.
+        compressed: the leaves that must have the dtype and the device that they had.
+        optional: the leaves that may be missing.
+        min_nbytes: how large an item of a leaf that was not there before may not be, since it is not compressed.
 
     Raises:
-        FieldError: one is missing.
+        FieldError: one is missing, or one is new and large.
         ShapeError: one has another shape.
-        DTypeError: one differs in what else matters.
+        DTypeError: one that is compressed has another dtype, or is on another device.
 
     Example:
-        >>> check_alike({"obs": ((8, 84, 84), "uint8"), "more": ((), None)}, {"obs": ((8, 84, 84), "uint8")})
+        >>> import numpy as np
+        >>> obs = {"obs": np.zeros((8, 84, 84), np.uint8)}
+        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=(), min_nbytes=1024)
     """
-    for key, (shape, kind) in expected.items():
+    for key, leaf in stored.items():
         if key not in given:
+            if key in optional:
+                continue
             raise FieldError(f"key {key} is missing, there are {', '.join(map(str, given))}")
-        if given[key][0] != shape:
-            raise ShapeError(f"key {key}: expected shape {shape}, got {given[key][0]}")
-        if kind is not None and given[key][1] != kind:
-            raise DTypeError(f"key {key}: items are {kind}, got {given[key][1]}")
+        shape, found = (*batch, *leaf.shape[n_axes:]), tuple(given[key].shape)
+        if found != shape:
+            raise ShapeError(f"key {key}: expected shape {shape}, got {found}")
+        if key in compressed and (given[key].dtype, given[key].device) != (leaf.dtype, leaf.device):
+            kinds = [f"{x.dtype} on {x.device}" for x in (leaf, given[key])]
+            raise DTypeError(f"key {key}: items are {kinds[0]}, got {kinds[1]}")
+    for key in [key for key in given if key not in stored]:
+        nbytes = math.prod(given[key].shape[len(batch) :]) * given[key].dtype.itemsize
+        if nbytes >= min_nbytes:
+            raise FieldError(
+                f"key {key} was not there in the first write: of {nbytes} bytes each, its items would not be compressed"
+            )

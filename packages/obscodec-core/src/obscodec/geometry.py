@@ -47,16 +47,6 @@ def strided_view(array: TensorArray | PartArray, view: View) -> TensorArray | Pa
 
     Returns:
         The view, None if the items are not whole in it.
-
-    Example:
-        >>> import torch
-        >>> from obscodec import FrameStore, Layout
-        >>> array = TensorArray.zeros((100, 2), FrameStore(Layout((84, 84), "uint8")))
-        >>> same = torch.empty_strided(array.shape, strides_of(array), device="meta")
-        >>> strided_view(array, same[:, 1]).shape
-        (100, 84, 84)
-        >>> strided_view(array, same[..., 0]) is None
-        True
     """
     shape, strides, offset = tuple(view.shape), view.stride(), int(view.storage_offset())
     item, ids = array.layout.shape, array.ids

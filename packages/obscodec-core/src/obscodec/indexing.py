@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import EllipsisType
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,79 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
             "supported: read the items first, as in array[...][...]"
         )
     return tuple(leading), tuple(of_items)
+
+
+def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool = False) -> list[tuple[Any, ...]]:
+    """The indices that select, applied by numpy one after the other, what torch selects with ``index``.
+
+    In torch, integers select before index arrays do; in numpy, they are index arrays themselves. What selects whole
+    items comes before what selects within them. An index with arrays on both sides of that border stays as it is.
+
+    Args:
+        index: parts of an index of a tensor, with arrays for tensors.
+        n_leading: how many axes come before those of the items.
+        ndim: how many axes there are.
+        writing: whether something is assigned: all steps but the last give views.
+
+    Raises:
+        IndexError: too many axes, several ellipses, or a single truth value beside arrays.
+
+    Example:
+        >>> rows = np.array([4, 2])
+        >>> [len(step) for step in steps_of((0, slice(None), rows), 3, 5)]
+        [3, 2]
+        >>> steps_of((..., rows), 1, 3)
+        [(slice(None, None, None), slice(None, None, None), array([4, 2]))]
+    """
+    if (len(index) == 1 and index[0] is not Ellipsis) or not any(map(np.ndim, index)):
+        return [index]
+    parts = _without_ellipsis(tuple(_as_part(part) for part in index), ndim)
+    at, n = 0, 0
+    while at < len(parts) and (n < n_leading or parts[at] is None):
+        n, at = n + n_axes(parts[at]), at + 1
+    leading, of_items = parts[:at], parts[at:]
+    has_arrays = [any(isinstance(part, np.ndarray) for part in side) for side in (leading, of_items)]
+    if n > n_leading or all(has_arrays):
+        return [tuple(parts)]
+    if not has_arrays[0]:
+        return _arrays_last(parts)
+    steps = _arrays_last(leading)
+    if writing:
+        return [*steps[:-1], (*steps[-1], *of_items)]
+    whole = (slice(None),) * _n_axes_left(steps[-1])
+    return steps + [(*whole, *step) for step in _arrays_last(of_items) if any(not _is_all(part) for part in step)]
+
+
+def _as_part(part: Any) -> Part:
+    """A part of an index of a tensor as one of an ndarray."""
+    if isinstance(part, bool | np.bool_) or (isinstance(part, np.ndarray) and not part.ndim and part.dtype == bool):
+        raise IndexError("a single True or False beside arrays is not supported in an index: read the items first")
+    if isinstance(part, np.ndarray):
+        return part if part.ndim else int(part)
+    return _as_integers(list(part)) if np.ndim(part) else part
+
+
+def _arrays_last(parts: list[Part]) -> list[tuple[Any, ...]]:
+    """What selects by integers, slices and new axes, then what selects by arrays."""
+    basic: list[Part] = []
+    arrays: list[Part] = []
+    for part in parts:
+        is_array = isinstance(part, np.ndarray)
+        basic += [slice(None)] * n_axes(part) if is_array else [part]
+        if is_array or part is None or isinstance(part, slice):
+            arrays.append(part if is_array else slice(None))
+    steps = [tuple(step) for step in (basic, arrays) if any(not _is_all(part) for part in step)]
+    return steps or [tuple(basic)]
+
+
+def _is_all(part: Part) -> bool:
+    return isinstance(part, slice) and part == slice(None)
+
+
+def _n_axes_left(step: tuple[Part, ...]) -> int:
+    """How many axes are left of those that slices and arrays select from."""
+    arrays = [1 if part.dtype == bool else part.ndim for part in step if isinstance(part, np.ndarray)]
+    return len([part for part in step if not isinstance(part, np.ndarray)]) + max(arrays)
 
 
 def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import Any, NoReturn
 
 import numpy as np
@@ -66,14 +67,18 @@ class CompressedTensor(torch.Tensor):
     share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # what torch would crash in
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        at = _as_index(index)
+        *steps, at = obscodec.steps_of(_as_index(index), self.array.ids.ndim, self.ndim)
+        if steps:
+            return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]
         if any(np.ndim(part) for part in at) and self.array.selects_items(at):
             return self.drawn(at) if DRAWING.get() else self.drawn(at).decoded()
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        at, new = _as_index(index), getattr(value, "array", None)
-        if not isinstance(new, obscodec.NewArray) or not new.move(self.array, at):
+        *views, at = obscodec.steps_of(_as_index(index), self.array.ids.ndim, self.ndim, writing=True)
+        if views:
+            self[views[0]][at] = value
+        elif not isinstance(new := getattr(value, "array", None), obscodec.NewArray) or not new.move(self.array, at):
             self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype))[...]
 
     @classmethod

@@ -14,10 +14,8 @@ Key = tuple[str, ...]
 
 def leaves(data: Any) -> dict[Key, Any]:
     """The tensors in ``data`` by their paths, which are the keys of a tensordict and ``()`` for a single tensor."""
-    if is_tensor_collection(data):
-        items = data.items(include_nested=True, leaves_only=True)
-    else:
-        items = ((_tree_key(keys), leaf) for keys, leaf in tree_flatten_with_path(data)[0])
+    flat = None if is_tensor_collection(data) else tree_flatten_with_path(data)[0]
+    items = data.items(include_nested=True, leaves_only=True) if flat is None else ((_tree_key(k), x) for k, x in flat)
     return {as_key(key): leaf for key, leaf in items if isinstance(leaf, torch.Tensor)}
 
 
@@ -43,4 +41,5 @@ def as_key(key: str | Key) -> Key:
 
 
 def _tree_key(keys: Any) -> Key:
-    return tuple(keystr((key,)).strip("[].'") for key in keys)
+    """Strings as they are, others in brackets."""
+    return tuple(key.key if isinstance(getattr(key, "key", 0), str) else keystr((key,)) for key in keys)

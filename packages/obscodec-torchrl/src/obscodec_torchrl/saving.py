@@ -26,12 +26,12 @@ def contents_of(storage: LazyTensorStorage) -> TensorDict:
         RuntimeError: nothing was ever written to it.
         DTypeError: torch alone has the dtype of a leaf.
     """
-    if not storage.initialized:
-        raise RuntimeError("a storage that nothing was written to can't be saved")
     with storage.lock:
         written, is_tree = storage[:], not is_tensor_collection(storage._storage)
         packed, rest = leaves(written), TensorDict() if is_tree else written.exclude(*leaves(written))
-        return contents(rest, len(storage), packed, is_tree=is_tree, last_row=storage._last_cursor_index)
+        return contents(
+            rest, len(storage), packed, is_tree=is_tree, is_full=storage._is_full, last_row=storage._last_cursor_index
+        )
 
 
 def contents(rest: TensorDict, length: int | None, packed: Mapping[Key, torch.Tensor], **about: Any) -> TensorDict:
@@ -65,27 +65,30 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
         CorruptStream: packed leaves are damaged.
         HeapFull: there is not enough room below ``max_bytes``.
     """
-    saved = saved if set(saved.keys()) == {"packed", "rest"} else contents(saved, n, {})
-    packed, rest = saved["packed"].numpy().data, saved["rest"]
-    about = obscodec.note_of(packed)
-    if about["length"] > storage.max_size:
-        raise obscodec.ShapeError(f"the storage has room for {storage.max_size} items, there are {about['length']}")
-    is_tree, like = about.get("is_tree"), storage._storage if storage.initialized else torch.empty(0)
-    if is_tree and not storage.initialized and not (new_tensor and about["paths"] == [[]]):
+    if set(saved.keys()) != {"packed", "rest"}:
+        saved = contents(saved, n, {}, is_full=saved.batch_size[: storage.ndim].numel() == n)
+    packed, rest, own = saved["packed"].numpy().data, saved["rest"], storage._storage
+    about, begin, per_row = obscodec.note_of(packed), 0, rest.batch_size[1 : storage.ndim].numel()
+    n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
+    if n_rows > room or (about["is_full"] and n_rows < room):
+        found = f"there are {about['length']}" + " of a full storage, which need one of its size" * about["is_full"]
+        raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
+    if (is_tree := about.get("is_tree")) and own is None and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
+    like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
     fresh = storage.empty_copy()
-    begin, n_rows = 0, -(-about["length"] // rest.batch_size[1 : storage.ndim].numel())
-    for arrays in obscodec.unpack_together(packed) if about["paths"] else [[]]:
+    for arrays in obscodec.unpack_together(packed) if about["paths"] else [[]] * (n_rows > 0):
         items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
         end = begin + len(arrays[0]) if arrays else n_rows
-        fresh.set(torch.arange(begin, end), with_leaves(like if is_tree else rest[begin:end], items))
+        items |= {} if is_tree else leaves(rest[begin:end])
+        fresh.set(torch.arange(begin, end), with_leaves(like if is_tree else like[begin:end], items))
         begin = end
-    if storage.initialized:
-        storage._check(slice(0), fresh[:0])
-    storage._empty()
+    if storage.initialized and fresh.initialized:
+        storage._check(slice(1), fresh[:1])
     storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
     storage._len, storage.device = about["length"], fresh.device
     storage._set_last_cursor(about.get("last_row"))
+    storage._bump_mutation_revision()
 
 
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]

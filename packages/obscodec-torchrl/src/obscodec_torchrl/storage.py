@@ -17,13 +17,26 @@ from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_tensor, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, with_leaves
-from obscodec_torchrl.remote import RemoteStorage
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents_of, restore
 
 Specs = str | Mapping[Any, str | None] | None
 Limit = int | None
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
 _PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
+
+
+class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
+    """What a worker is sent in place of a ``CompressedStorage``: it reads and writes that one, in the process of it.
+
+    Slices are copies: what is written into them is in no storage.
+    """
+
+    get, set, _empty = map(obscodec.Calls.method, ("get", "set", "_empty"))
+    flatten, stats, dumps, loads = map(obscodec.Calls.method, ("flatten", "stats", "dumps", "loads"))
+    state_dict, load_state_dict = map(obscodec.Calls.method, ("state_dict", "load_state_dict"))
+    initialized, max_size, device = map(obscodec.Calls.attribute, ("initialized", "max_size", "device"))
+    _total_shape = obscodec.Calls.attribute("_total_shape")
+    __getstate__ = object.__getstate__  # that of TorchRL looks for contents
 
 
 class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
@@ -60,7 +73,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     ) -> None:
         super().__init__(max_size, device=device, ndim=ndim)
         self.codec: Specs = {as_key(key): x for key, x in codec.items()} if isinstance(codec, Mapping) else codec
-        self.max_bytes, self.lock = max_bytes, obscodec.PicklableLock()
+        self.max_bytes, self.lock, self._written = max_bytes, obscodec.PicklableLock(), dict[int, int]()
 
     def empty_copy(self) -> CompressedStorage:
         """A storage like this one, to which nothing was ever written."""
@@ -117,9 +130,12 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 self._init(data if one else data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data))
             self._check(cursor, data)
             super().set(cursor, self._encoded(data), set_cursor=set_cursor)
+            self._written = {id(writer): writer._write_count for writer in self._writers()}
         except Exception as error:
-            if set_cursor and self.initialized and isinstance(cursor, Integral | torch.Tensor):
-                self._rewind(torch.as_tensor(cursor).reshape(-1))
+            for writer in self._writers():  # which move before they write: the one that came back goes on where it was
+                n, n_rows = writer._write_count - self._written.get(id(writer), 0), (self._total_shape or [1])[0]
+                if n == (len(cursor) if isinstance(cursor, torch.Tensor) else 1):
+                    writer._cursor, writer._write_count = (writer._cursor - n) % n_rows, writer._write_count - n
             if isinstance(data, list):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
@@ -173,21 +189,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def _check(self, index: Any, data: Any) -> None:
         """Refuse what could not be written as a whole."""
-        given, selected = leaves(data), torch.empty(()).expand(self._total_shape)[index].shape
-        expected: dict[Key, tuple[tuple[int, ...], str | None]] = {}
-        for path, leaf in leaves(self._storage).items() if given else ():  # else it is a number for all leaves
-            if path in given or path != ("index",):  # which some of TorchRL's writers set, and some do not
-                kind = f"{leaf.dtype} on {leaf.device}" if isinstance(leaf, CompressedTensor) else None
-                expected[path] = (*selected, *leaf.shape[self.ndim :]), kind
-        obscodec.check_alike(
-            {path: (tuple(x.shape), f"{x.dtype} on {x.device}") for path, x in given.items()}, expected
-        )
+        given, stored = leaves(data), leaves(self._storage)
+        if given:  # else it is a number for all leaves
+            rows = torch.empty(()).expand(self._total_shape)[index].shape
+            obscodec.check_items(given, stored, rows, self.ndim, self.compressed(), [("index",)], _MIN_NBYTES)
 
-    def _rewind(self, rows: torch.Tensor) -> None:
-        """Have the writers of buffers, which move before they write, go on where rows begin that were refused."""
-        for writer in [getattr(buffer, "_writer", None) for buffer in self._attached_entities]:
-            if isinstance(writer, RoundRobinWriter) and writer._cursor == (rows[-1] + 1) % self._total_shape[0]:
-                writer._cursor, writer._write_count = int(rows[0]), writer._write_count - len(rows)
+    def _writers(self) -> list[RoundRobinWriter]:
+        known = self._attached_entities
+        return [x._writer for x in known if isinstance(getattr(x, "_writer", None), RoundRobinWriter)]
 
     def _encoded(self, data: Any) -> Any:
         """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
