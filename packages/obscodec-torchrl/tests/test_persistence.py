@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +172,64 @@ def with_other(change: Callable[[TensorDict], TensorDict]) -> TensorDictReplayBu
     buffer = new_buffer(CompressedStorage(400))
     buffer.extend(change(atari_steps("Pong", 600, seed=1)[:300].clone()))
     return buffer
+
+
+@pytest.mark.parametrize("stock", [CompressedStorage, LazyTensorStorage])
+@pytest.mark.parametrize("size", [300, 500])
+def test_a_full_storage_is_loaded_into_one_of_its_size_only(tmp_path: Path, stock: type, size: int) -> None:
+    filled(stock(400), 600).storage.dumps(tmp_path)
+    with pytest.raises(
+        ShapeError, match=f"room for {size} items, there are 400 of a full storage, which need one of its"
+    ):
+        CompressedStorage(size).loads(tmp_path)
+
+
+@pytest.mark.parametrize("through_files", [False, True])
+def test_an_emptied_storage_is_restored_as_an_empty_one(tmp_path: Path, *, through_files: bool) -> None:
+    source = filled(CompressedStorage(400), 100)
+    source.empty()
+    for target in (new_buffer(CompressedStorage(400)), filled(CompressedStorage(400), 100)):
+        if through_files:  # TorchRL can't save the sampler then
+            source.storage.dumps(tmp_path)
+            target.storage.loads(tmp_path)
+        else:
+            target.load_state_dict(source.state_dict())
+        assert len(target) == 0
+        target.empty()
+        steps = atari_steps("Pong", 600, seed=1)[:100]
+        target.extend(steps.clone())
+        assert (target[torch.arange(100)].select(*steps.keys()) == steps).all()
+
+
+def test_a_state_dict_leaves_the_class_and_the_other_data_of_a_storage_as_they_are() -> None:
+    steps = TensorDict({"image": torch.randint(0, 9, (30, 40, 40)), "name": NonTensorStack(*map(str, range(30)))}, [30])
+    source, target = (TensorDictReplayBuffer(storage=CompressedStorage(60), batch_size=4) for _ in range(2))
+    source.extend(steps.clone())
+    target.extend(steps[:20].clone())
+    target.load_state_dict(source.state_dict())
+    assert (target[torch.arange(30)]["image"] == steps["image"]).all()
+    target.extend(steps.clone())
+    assert target[torch.arange(30, 60)]["name"] == list(map(str, range(30)))
+
+
+def test_a_storage_is_never_empty_while_it_is_loaded() -> None:
+    source, target = (filled(CompressedStorage(400), 300) for _ in range(2))
+    state, view = source.storage.state_dict(), target.storage[:]["pixels"]
+    before, lengths, done = view.clone(), [], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            lengths.append(len(target.storage))
+            target.storage.get(torch.arange(3))
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        for _ in range(5):
+            target.storage.load_state_dict(state)
+        done.set()
+        watching.result()
+    assert set(lengths) == {300}
+    assert (view.clone() == before).all()
 
 
 def test_nested_and_non_tensor_data_is_restored(tmp_path: Path) -> None:

@@ -516,6 +516,37 @@ def test_after_a_refused_write_a_buffer_goes_on_where_it_was(n: int, *, add: boo
     assert (given[kept] == expected[kept]).all()
 
 
+def test_a_refused_write_of_others_leaves_the_cursor_of_a_buffer() -> None:
+    storage = CompressedStorage(N)
+    buffers = [TensorDictReplayBuffer(storage=storage, batch_size=32) for _ in range(2)]
+    for buffer in buffers:
+        buffer.extend(steps(10))
+    bad = steps(5, seed=1).set("pixels", images(5, dtype=torch.float32))
+    with pytest.raises(obscodec.DTypeError):
+        storage.set(torch.arange(5, 10), bad)
+    assert [buffer.writer._cursor for buffer in buffers] == [10, 10]
+    with pytest.raises(obscodec.DTypeError):
+        buffers[0].extend(bad)
+    assert [buffer.writer._cursor for buffer in buffers] == [10, 10]
+    assert [buffer.write_count for buffer in buffers] == [10, 10]
+
+
+def test_a_large_leaf_that_comes_later_is_refused_and_a_small_one_is_not() -> None:
+    storage = CompressedStorage(N)
+    storage.set(range(10), steps(10).exclude("number", "pixels"))
+    storage.set(range(10, 20), steps(10).exclude("pixels"))
+    assert storage[torch.arange(10, 20)]["number"].tolist() == list(range(10))
+    with pytest.raises(obscodec.FieldError, match=r"key \('pixels',\) was not there in the first write: of 1024 bytes"):
+        storage.set(range(20, 30), steps(10))
+
+
+def test_keys_of_pytrees_that_look_alike_are_told_apart() -> None:
+    data = {"a": images(9), "a.": images(9, seed=1), 0: images(9, seed=2), "0": (images(9, seed=3), torch.arange(9))}
+    storage = CompressedStorage(9)
+    storage.set(range(9), data)
+    assert equal(storage[torch.arange(9)], data)
+
+
 def test_stats_tell_what_the_storage_holds() -> None:
     storage = CompressedStorage(N)
     assert storage.stats().total_bytes == 0

@@ -7,7 +7,6 @@ from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
-from obscodec.checks import check_items
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
 from obscodec.drawn_array import DrawnArray, drawn
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from obscodec.array_set import ArraySet, RingStats
     from obscodec.auto_store import AutoStats, AutoStore
     from obscodec.calls import Calls
+    from obscodec.checks import check_items
     from obscodec.choice import Choice, Trial
     from obscodec.field import Field, fields_of
     from obscodec.frame_store import FrameStore
@@ -78,6 +78,7 @@ _LAZY = {
     "Trial": "obscodec.choice",
     "append_together": "obscodec.sharing",
     "by_store": "obscodec.sharing",
+    "check_items": "obscodec.checks",
     "fields_of": "obscodec.field",
     "read_together": "obscodec.sharing",
     "shared_stores": "obscodec.sharing",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Any, TypeVar
 
 from obscodec.errors import DTypeError, FieldError, ShapeError
+from obscodec.field import MIN_COMPRESSED_NBYTES
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,7 +19,6 @@ def check_items(
     n_axes: int,
     compressed: Collection[K],
     optional: Collection[K],
-    min_nbytes: int,
 ) -> None:
     """Make sure that each leaf of a batch of items is as it was when items were first written.
 
@@ -29,17 +29,16 @@ def check_items(
         n_axes: how many axes come before those of an item in ``stored``.
         compressed: the leaves that must have the dtype and the device that they had.
         optional: the leaves that may be missing.
-        min_nbytes: how large an item of a leaf that was not there before may not be, since it is not compressed.
 
     Raises:
-        FieldError: one is missing, or one is new and large.
+        FieldError: one is missing, or one that was not there has items of 1 KiB or more, which are to be compressed.
         ShapeError: one has another shape.
         DTypeError: one that is compressed has another dtype, or is on another device.
 
     Example:
         >>> import numpy as np
         >>> obs = {"obs": np.zeros((8, 84, 84), np.uint8)}
-        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=(), min_nbytes=1024)
+        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=())
     """
     for key, leaf in stored.items():
         if key not in given:
@@ -54,7 +53,7 @@ def check_items(
             raise DTypeError(f"key {key}: items are {kinds[0]}, got {kinds[1]}")
     for key in [key for key in given if key not in stored]:
         nbytes = math.prod(given[key].shape[len(batch) :]) * given[key].dtype.itemsize
-        if nbytes >= min_nbytes:
+        if nbytes >= MIN_COMPRESSED_NBYTES:
             raise FieldError(
                 f"key {key} was not there in the first write: of {nbytes} bytes each, its items would not be compressed"
             )

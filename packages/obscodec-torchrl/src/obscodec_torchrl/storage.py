@@ -12,7 +12,7 @@ import obscodec
 import torch
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
-from torchrl.data import LazyTensorStorage, RoundRobinWriter
+from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_tensor, stored_array
@@ -73,7 +73,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     ) -> None:
         super().__init__(max_size, device=device, ndim=ndim)
         self.codec: Specs = {as_key(key): x for key, x in codec.items()} if isinstance(codec, Mapping) else codec
-        self.max_bytes, self.lock, self._written = max_bytes, obscodec.PicklableLock(), dict[int, int]()
+        self.max_bytes, self.lock = max_bytes, obscodec.PicklableLock()
 
     def empty_copy(self) -> CompressedStorage:
         """A storage like this one, to which nothing was ever written."""
@@ -107,8 +107,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         context.run(DRAWING.set, True)
         with self.lock:  # tensordict takes longer for the tuple of one tensor that a buffer gives
             items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
-        buffers = [buffer for buffer in self._attached_entities if getattr(buffer, "_collate_fn", None) is decoded]
-        return items if any(buffer._replay_lock._is_owned() for buffer in buffers) else decoded(items)
+        return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @obscodec.locked
@@ -130,12 +129,12 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 self._init(data if one else data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data))
             self._check(cursor, data)
             super().set(cursor, self._encoded(data), set_cursor=set_cursor)
-            self._written = {id(writer): writer._write_count for writer in self._writers()}
         except Exception as error:
-            for writer in self._writers():  # which move before they write: the one that came back goes on where it was
-                n, n_rows = writer._write_count - self._written.get(id(writer), 0), (self._total_shape or [1])[0]
-                if n == (len(cursor) if isinstance(cursor, torch.Tensor) else 1):
-                    writer._cursor, writer._write_count = (writer._cursor - n) % n_rows, writer._write_count - n
+            for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
+                rows, n_rows = torch.as_tensor(cursor).reshape(-1), (self._total_shape or [1])[0]
+                if isinstance(writer, RoundRobinWriter) and writer._cursor == (rows[-1] + 1) % n_rows:
+                    # it moves before it writes: back to where it was
+                    writer._cursor, writer._write_count = int(rows[0]) % n_rows, writer._write_count - len(rows)
             if isinstance(data, list):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
@@ -192,11 +191,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         given, stored = leaves(data), leaves(self._storage)
         if given:  # else it is a number for all leaves
             rows = torch.empty(()).expand(self._total_shape)[index].shape
-            obscodec.check_items(given, stored, rows, self.ndim, self.compressed(), [("index",)], _MIN_NBYTES)
+            obscodec.check_items(given, stored, rows, self.ndim, self.compressed(), [("index",)])
 
-    def _writers(self) -> list[RoundRobinWriter]:
-        known = self._attached_entities
-        return [x._writer for x in known if isinstance(getattr(x, "_writer", None), RoundRobinWriter)]
+    def _buffers_at_work(self) -> list[ReplayBuffer]:
+        """The buffers whose lock this thread holds."""
+        return [x for x in self._attached_entities if isinstance(x, ReplayBuffer) and x._replay_lock._is_owned()]
 
     def _encoded(self, data: Any) -> Any:
         """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
