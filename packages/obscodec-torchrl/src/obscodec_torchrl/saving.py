@@ -41,8 +41,8 @@ def contents(rest: TensorDict, length: int | None, packed: Mapping[Key, torch.Te
         rest: ``[n, ...]``, what is not packed; there may be room for more than ``length`` items.
         length: how many items there are.
         packed: ``[n, ...]`` each, the leaves that are.
-        **about: ``is_tree``, whether something else than tensordicts is stored; ``last_row``, the one that was written
-            last, where episodes that go on break off.
+        **about: ``is_tree``, whether something else than tensordicts is stored; ``is_full``, whether there was no more
+            room; ``last_row``, the one that was written last, where episodes that go on break off.
     """
     about |= {"length": length, "paths": [*packed]}
     message = bytearray(obscodec.pack_together([*map(stored_array, packed.values())], about))
@@ -61,7 +61,9 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
 
     Raises:
         RuntimeError: nothing was ever written to it, and what is to be loaded are no tensordicts.
-        ShapeError: there are more items than it has room for, or the pytree that is stored has other shapes.
+        ShapeError: there are more items than it has room for, or fewer in a full storage, or they have other shapes.
+        FieldError: they have other keys than those that it holds.
+        DTypeError: a leaf that is compressed has another dtype.
         CorruptStream: packed leaves are damaged.
         HeapFull: there is not enough room below ``max_bytes``.
     """
@@ -118,7 +120,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         Raises:
             FileNotFoundError: there is no checkpoint in the folder.
             RuntimeError: nothing was ever written to the storage, and what is to be loaded are no tensordicts.
-            ShapeError: there are more items than the storage has room for.
+            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items; see :func:`restore`.
             CorruptStream: the checkpoint is damaged.
         """
         folder = Path(path)

@@ -115,7 +115,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Store items, all of them or none; see ``Storage.set``.
 
         Raises:
-            FieldError: a key is missing, or one that ``codec`` names.
+            FieldError: a key is missing, or one that ``codec`` names, or a large leaf was not there in the first write.
             ShapeError: a leaf has another shape than before.
             DTypeError: a leaf that is compressed has another dtype than before, or is on another device.
             IndexError: the index is out of range.
@@ -154,7 +154,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
         Raises:
             RuntimeError: nothing was ever written here, and what is stored are no tensordicts.
-            ShapeError: there are more items than this storage has room for.
+            ShapeError, FieldError, DTypeError or HeapFull: this storage can't hold these items, and keeps those it has.
             CorruptStream: a message is damaged.
         """
         if not state_dict["initialized"]:
