@@ -110,6 +110,8 @@ def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
     """An array of any dtype that torch has as a tensor; no copy if it is contiguous."""
+    if array.dtype.isbuiltin:  # one of numpy's own; this takes a sixth of the time of what follows
+        return torch.from_numpy(array)
     return torch.from_numpy(np.ravel(array).view(np.uint8)).view(_torch_dtype(array.dtype)).view(array.shape)
 
 
