@@ -365,9 +365,13 @@ _PARTS = [
     torch.tensor([[1], [0]]),
     [0, 2],
     torch.tensor(1),
+    torch.tensor([True, False, True]),
+    torch.tensor([1, 0, 1], dtype=torch.uint8),
+    True,
 ]
 
 
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 @pytest.mark.parametrize("n_axes", [1, 2, 3])
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) -> None:
@@ -375,7 +379,7 @@ def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) 
     data = torch.arange(3 * 4 * 3 * 5, dtype=torch.int16).reshape(3, 4, 3, 5)
     store = obscodec.TensorStore(obscodec.codec("raw", obscodec.Layout(tuple(data.shape[n_axes:]), "int16")), 500)
     leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), obscodec.PinnedStore(store)))
-    n_written = 0
+    n_written, n_valid = 0, 0
     for at, index in enumerate(itertools.product(_PARTS, repeat=length)):
         if (length == 4 and at % 10) or sum(part is ... for part in index) > 1:
             continue
@@ -385,7 +389,11 @@ def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) 
         except (IndexError, RuntimeError):
             continue
         leaf[...] = data
-        assert torch.equal(torch.as_tensor(leaf[index]).clone(), expected), index
+        try:
+            assert torch.equal(torch.as_tensor(leaf[index]).clone(), expected), index
+        except IndexError:
+            assert any(part is True for part in index), index
+        n_valid += 1
         value = torch.arange(expected.numel(), dtype=torch.int16).reshape(expected.shape) - 400
         try:
             leaf[index] = value
@@ -395,7 +403,7 @@ def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) 
         plain[index] = value
         n_written += 1
         assert torch.equal(leaf.clone(), plain), index
-    assert n_written
+    assert n_written > n_valid / 10
 
 
 PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -497,6 +505,23 @@ def run_together(write: Callable[[int], object], arguments: tuple[int, ...]) -> 
             done.result()
 
 
+def test_after_a_refused_first_write_a_buffer_begins_at_the_start() -> None:
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(N, codec={"pixels": "raw"}), batch_size=32)
+    with pytest.raises(obscodec.FieldError):
+        buffer.extend(steps(5).exclude("pixels"))
+    buffer.extend(steps(5))
+    assert (len(buffer), buffer.write_count) == (5, 5)
+    assert (buffer[torch.arange(5)].exclude("index") == steps(5)).all()
+
+
+def test_the_conjugate_of_complex_items() -> None:
+    data = torch.complex(torch.rand(4, 3, 200), torch.rand(4, 3, 200))
+    storage = CompressedStorage(4)
+    storage.set(range(4), TensorDict({"i": data}, [4]))
+    for of in (torch.Tensor.conj, lambda x: x.mH, lambda x: x.conj().imag, lambda x: x.conj()[1:3]):
+        assert torch.equal(of(storage[:]["i"]).clone(), of(data).clone())
+
+
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("n", [20, N])
 def test_after_a_refused_write_a_buffer_goes_on_where_it_was(n: int, *, add: bool) -> None:
@@ -538,6 +563,10 @@ def test_a_large_leaf_that_comes_later_is_refused_and_a_small_one_is_not() -> No
     assert storage[torch.arange(10, 20)]["number"].tolist() == list(range(10))
     with pytest.raises(obscodec.FieldError, match=r"key \('pixels',\) was not there in the first write: of 1024 bytes"):
         storage.set(range(20, 30), steps(10))
+    plain = CompressedStorage(N, codec=None)
+    plain.set(range(10), steps(10).exclude("pixels"))
+    plain.set(range(10), steps(10))
+    assert (plain[torch.arange(10)] == steps(10)).all()
 
 
 def test_keys_of_pytrees_that_look_alike_are_told_apart() -> None:

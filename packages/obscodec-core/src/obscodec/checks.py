@@ -19,6 +19,7 @@ def check_items(
     n_axes: int,
     compressed: Collection[K],
     optional: Collection[K],
+    compresses: bool,
 ) -> None:
     """Make sure that each leaf of a batch of items is as it was when items were first written.
 
@@ -29,16 +30,17 @@ def check_items(
         n_axes: how many axes come before those of an item in ``stored``.
         compressed: the leaves that must have the dtype and the device that they had.
         optional: the leaves that may be missing.
+        compresses: whether large leaves are to be compressed, so that one that was not there before is refused.
 
     Raises:
-        FieldError: one is missing, or one that was not there has items of 1 KiB or more, which are to be compressed.
+        FieldError: one is missing, or one that was not there has items of 1 KiB or more.
         ShapeError: one has another shape.
         DTypeError: one that is compressed has another dtype, or is on another device.
 
     Example:
         >>> import numpy as np
         >>> obs = {"obs": np.zeros((8, 84, 84), np.uint8)}
-        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=())
+        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=(), compresses=True)
     """
     for key, leaf in stored.items():
         if key not in given:
@@ -51,7 +53,7 @@ def check_items(
         if key in compressed and (given[key].dtype, given[key].device) != (leaf.dtype, leaf.device):
             kinds = [f"{x.dtype} on {x.device}" for x in (leaf, given[key])]
             raise DTypeError(f"key {key}: items are {kinds[0]}, got {kinds[1]}")
-    for key in [key for key in given if key not in stored]:
+    for key in [key for key in given if key not in stored and compresses]:
         nbytes = math.prod(given[key].shape[len(batch) :]) * given[key].dtype.itemsize
         if nbytes >= MIN_COMPRESSED_NBYTES:
             raise FieldError(

@@ -70,6 +70,9 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
         >>> steps_of((..., rows), 1, 3)
         [(slice(None, None, None), slice(None, None, None), array([4, 2]))]
     """
+    index = tuple(part.astype(bool) if _is_mask_of_bytes(part) else part for part in index)
+    if writing and any(_is_truth_value(part) for part in index):
+        raise IndexError("a single True or False is not supported in an index of what is assigned to")
     if (len(index) == 1 and index[0] is not Ellipsis) or not any(map(np.ndim, index)):
         return [index]
     parts = _without_ellipsis(tuple(_as_part(part) for part in index), ndim)
@@ -91,11 +94,19 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
 
 def _as_part(part: Any) -> Part:
     """A part of an index of a tensor as one of an ndarray."""
-    if isinstance(part, bool | np.bool_) or (isinstance(part, np.ndarray) and not part.ndim and part.dtype == bool):
+    if _is_truth_value(part):
         raise IndexError("a single True or False beside arrays is not supported in an index: read the items first")
     if isinstance(part, np.ndarray):
         return part if part.ndim else int(part)
     return _as_integers(list(part)) if np.ndim(part) else part
+
+
+def _is_mask_of_bytes(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype == np.uint8 and part.ndim > 0  # a mask in torch
+
+
+def _is_truth_value(part: Any) -> bool:
+    return isinstance(part, bool | np.bool_) or (isinstance(part, np.ndarray) and not part.ndim and part.dtype == bool)
 
 
 def _arrays_last(parts: list[Part]) -> list[tuple[Any, ...]]:

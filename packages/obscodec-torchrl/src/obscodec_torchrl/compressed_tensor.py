@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
 Device = torch.device | str
+_NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views of other numbers
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
 
 
@@ -83,8 +84,8 @@ class CompressedTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        of = args[0]._views if isinstance(args[0], CompressedTensor) and func.is_view else _decoding
-        return of(func, args, kwargs or {})
+        is_view = func.is_view and func not in _NO_GEOMETRY and isinstance(args[0], CompressedTensor)
+        return (args[0]._views if is_view else _decoding)(func, args, kwargs or {})
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function that gives views does with the ids, or with decoded items if it does not keep them whole."""
@@ -109,8 +110,8 @@ def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """An array of any dtype that torch has as a tensor; no copy if it is contiguous."""
-    if array.dtype.isbuiltin:  # one of numpy's own; this takes a sixth of the time of what follows
+    """An array of any dtype that torch has as a tensor; no copy if it is contiguous, or if numpy has the dtype, too."""
+    if array.dtype.isbuiltin == 1:  # one of numpy's own; this takes a sixth of the time of what follows
         return torch.from_numpy(array)
     return torch.from_numpy(np.ravel(array).view(np.uint8)).view(_torch_dtype(array.dtype)).view(array.shape)
 

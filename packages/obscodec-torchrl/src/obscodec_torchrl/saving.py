@@ -85,12 +85,13 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
         items |= {} if is_tree else leaves(rest[begin:end])
         fresh.set(torch.arange(begin, end), with_leaves(like if is_tree else like[begin:end], items))
         begin = end
-    if storage.initialized and fresh.initialized:
-        storage._check(slice(1), fresh[:1])
-    storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
-    storage._len, storage.device = about["length"], fresh.device
-    storage._set_last_cursor(about.get("last_row"))
-    storage._bump_mutation_revision()
+    with storage.lock:
+        if storage.initialized and fresh.initialized:
+            storage._check(slice(1), fresh[:1])
+        storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
+        storage._len, storage.device = about["length"], fresh.device
+        storage._set_last_cursor(about.get("last_row"))
+        storage._bump_mutation_revision()
 
 
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]

@@ -131,10 +131,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             super().set(cursor, self._encoded(data), set_cursor=set_cursor)
         except Exception as error:
             for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
-                rows, n_rows = torch.as_tensor(cursor).reshape(-1), (self._total_shape or [1])[0]
-                if isinstance(writer, RoundRobinWriter) and writer._cursor == (rows[-1] + 1) % n_rows:
-                    # it moves before it writes: back to where it was
-                    writer._cursor, writer._write_count = int(rows[0]) % n_rows, writer._write_count - len(rows)
+                rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
+                moved = size is None or writer._cursor == (rows[-1] + 1) % size[0]
+                if isinstance(writer, RoundRobinWriter) and moved:  # it moves before it writes: back to where it was
+                    writer._cursor, writer._write_count = int(rows[0]), writer._write_count - len(rows)
             if isinstance(data, list):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
@@ -191,7 +191,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         given, stored = leaves(data), leaves(self._storage)
         if given:  # else it is a number for all leaves
             rows = torch.empty(()).expand(self._total_shape)[index].shape
-            obscodec.check_items(given, stored, rows, self.ndim, self.compressed(), [("index",)])
+            obscodec.check_items(
+                given, stored, rows, self.ndim, self.compressed(), [("index",)], self.codec is not None
+            )
 
     def _buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""
@@ -211,11 +213,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def decoded(data: Any) -> Any:
     """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
-    drawn = {
-        path: leaf
-        for path, leaf in leaves(data).items()
-        if isinstance(getattr(leaf, "array", None), obscodec.DrawnArray)
-    }
+    drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), obscodec.DrawnArray)}
     memory = _PINNED_MEMORY if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
     arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
     return with_leaves(data, {path: as_tensor(a).to(drawn[path].device) for path, a in arrays.items()}, in_place=True)
