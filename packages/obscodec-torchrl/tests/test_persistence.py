@@ -280,3 +280,11 @@ def test_a_pickled_storage_is_the_same_and_its_own() -> None:
     assert pixels.array.store is following.array.store
     source.extend(atari_steps("Pong", 600, seed=1)[300:400].clone())
     assert len(copy) == 300
+
+
+@pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
+def test_a_storage_that_takes_its_device_from_data_takes_what_is_restored(tmp_path: Path, copy: Copy) -> None:
+    source, target = filled(CompressedStorage(400), 300), new_buffer(CompressedStorage(400, device="auto"))
+    copy(source, target, tmp_path)
+    assert target.storage.device == torch.device("cpu")
+    assert_same(target, source)

@@ -132,8 +132,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         except Exception as error:
             for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
-                moved = size is None or writer._cursor == (rows[-1] + 1) % size[0]
-                if isinstance(writer, RoundRobinWriter) and moved:  # it moves before it writes: back to where it was
+                # it moves before it writes: back to where it was
+                if isinstance(writer, RoundRobinWriter) and (not size or writer._cursor == (rows[-1] + 1) % size[0]):
                     writer._cursor, writer._write_count = int(rows[0]), writer._write_count - len(rows)
             if isinstance(data, list):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
