@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import obscodec
 import pytest
 import torch
@@ -336,133 +333,6 @@ def test_a_single_item_is_shown_as_the_tensor() -> None:
     assert repr(storage[7]["number"]) == "tensor(7)"
 
 
-def test_a_compressed_tensor_behaves_like_the_tensor() -> None:
-    storage = CompressedStorage(6)
-    data = images(6, 2)
-    storage.set(range(6), TensorDict({"i": data}, [6, 2]))
-    leaf = storage._storage["i"]
-    assert isinstance(leaf, CompressedTensor)
-    assert torch.equal(leaf.transpose(0, 1)[1, 2:4], data.transpose(0, 1)[1, 2:4])
-    assert torch.equal(leaf.flatten(0, 1)[torch.tensor([0, 7])], data.flatten(0, 1)[[0, 7]])
-    assert torch.equal(torch.stack(leaf.unbind(1)), torch.stack(data.unbind(1)))
-    assert torch.equal(leaf.permute(2, 0, 1), data.permute(2, 0, 1))
-    assert torch.equal(leaf[1:3].float().mean(-1), data[1:3].float().mean(-1))
-    assert (leaf.numpy() == data.numpy()).all()
-    assert leaf[0, 1].tolist() == data[0, 1].tolist()
-    assert repr(leaf).startswith("CompressedTensor(TensorArray(shape=(6, 2, 1024), dtype=uint8")
-    for lazy in (leaf.transpose(0, 1), leaf.flatten(0, 1), leaf.unbind(1)[0], leaf[2], leaf[1:3, None]):
-        assert isinstance(lazy, CompressedTensor)
-
-
-_PARTS = [
-    0,
-    -1,
-    slice(None),
-    slice(1, 3),
-    None,
-    ...,
-    torch.tensor([1, 0, 1]),
-    torch.tensor([[1], [0]]),
-    [0, 2],
-    torch.tensor(1),
-    torch.tensor([True, False, True]),
-    torch.tensor([1, 0, 1], dtype=torch.uint8),
-    True,
-]
-
-
-@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
-@pytest.mark.parametrize("n_axes", [1, 2, 3])
-@pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) -> None:
-    """All indices of up to three parts, and a tenth of those of four."""
-    data = torch.arange(3 * 4 * 3 * 5, dtype=torch.int16).reshape(3, 4, 3, 5)
-    store = obscodec.TensorStore(obscodec.codec("raw", obscodec.Layout(tuple(data.shape[n_axes:]), "int16")), 500)
-    leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), obscodec.PinnedStore(store)))
-    n_written, n_valid = 0, 0
-    for at, index in enumerate(itertools.product(_PARTS, repeat=length)):
-        if (length == 4 and at % 10) or sum(part is ... for part in index) > 1:
-            continue
-        plain = data.clone()
-        try:
-            expected = plain[index]
-        except (IndexError, RuntimeError):
-            continue
-        leaf[...] = data
-        try:
-            assert torch.equal(torch.as_tensor(leaf[index]).clone(), expected), index
-        except IndexError:
-            assert any(part is True for part in index), index
-        n_valid += 1
-        value = torch.arange(expected.numel(), dtype=torch.int16).reshape(expected.shape) - 400
-        try:
-            leaf[index] = value
-        except (TypeError, IndexError):
-            assert torch.equal(leaf.clone(), data), index
-            continue
-        plain[index] = value
-        n_written += 1
-        assert torch.equal(leaf.clone(), plain), index
-    assert n_written > n_valid / 10
-
-
-PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "slice": lambda x: x[:, 100:200],
-    "step": lambda x: x[..., ::3],
-    "integer": lambda x: x[2, 7],
-    "flat": lambda x: x.view(-1)[1000:1030],
-    "part of an item": lambda x: x[3][5:9],
-    "part of a part": lambda x: x[:, 100:200][:, 50],
-    "unbound": lambda x: x.unbind(1)[7],
-    "diagonal": lambda x: x.diagonal(),
-    "dtype": lambda x: x.view(torch.int8),
-    "transposed items": lambda x: x.T[:9],
-}
-
-
-@pytest.mark.parametrize("kind", PARTS)
-def test_a_view_of_parts_of_items_can_be_read_but_not_written(kind: str) -> None:
-    storage, data, part = CompressedStorage(6), images(6), PARTS[kind]
-    storage.set(range(6), TensorDict({"i": data}, [6]))
-    view = part(storage[:]["i"])
-    assert isinstance(view, CompressedTensor)
-    assert torch.equal(view.clone(), part(data))
-    assert torch.equal(view + 1, part(data) + 1)
-    assert view.tolist() == part(data).tolist()
-    assert torch.equal(pickle.loads(pickle.dumps(view)), part(data))
-    for write in (torch.Tensor.zero_, lambda x: x.add_(1), lambda x: x.__setitem__((), 5)):
-        with pytest.raises(TypeError, match="a view of parts of compressed items can only be read"):
-            write(view)
-    assert torch.equal(storage[:]["i"].clone(), data)
-    assert torch.equal(view.clone(), part(data))
-
-
-def test_parts_of_items_are_written_by_an_index_or_an_operation_on_whole_items() -> None:
-    storage, data = CompressedStorage(6), images(6)
-    storage.set(range(6), TensorDict({"i": data.clone()}, [6]))
-    for pixels in (storage[:]["i"], data):
-        pixels[3, 5] = 77
-        pixels[:, 8:10] = 9
-        pixels[:2].add_(1)
-    assert torch.equal(storage[:]["i"].clone(), data)
-
-
-@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[:, 3:7]])
-def test_what_would_need_memory_of_a_compressed_tensor_is_refused(part: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    storage = CompressedStorage(6)
-    storage.set(range(6), TensorDict({"i": images(6)}, [6]))
-    view = part(storage[:]["i"])
-    for use in (
-        lambda x: x.share_memory_(),
-        torch.from_dlpack,
-        np.from_dlpack,
-        lambda x: x.apply_(lambda value: value),
-        lambda x: x.map_(x, lambda value, _: value),
-    ):
-        with pytest.raises(TypeError, match="a compressed tensor has no memory"):
-            use(view)
-
-
 def test_threads_write_a_storage_without_the_lock_of_a_buffer() -> None:
     """The first writes at once, then writes to the same rows: nothing is lost, nothing is dropped twice."""
     for repeat in range(10):
@@ -512,14 +382,6 @@ def test_after_a_refused_first_write_a_buffer_begins_at_the_start() -> None:
     buffer.extend(steps(5))
     assert (len(buffer), buffer.write_count) == (5, 5)
     assert (buffer[torch.arange(5)].exclude("index") == steps(5)).all()
-
-
-def test_the_conjugate_of_complex_items() -> None:
-    data = torch.complex(torch.rand(4, 3, 200), torch.rand(4, 3, 200))
-    storage = CompressedStorage(4)
-    storage.set(range(4), TensorDict({"i": data}, [4]))
-    for of in (torch.Tensor.conj, lambda x: x.mH, lambda x: x.conj().imag, lambda x: x.conj()[1:3]):
-        assert torch.equal(of(storage[:]["i"]).clone(), of(data).clone())
 
 
 @pytest.mark.parametrize("add", [False, True])

@@ -104,6 +104,6 @@ def _result(message: bytes) -> bytes:
         try:
             result = pickle.dumps((None, error))
             pickle.loads(result)
-        except Exception:
+        except Exception:  # an exception can be pickled by its class's own code, which may raise anything
             return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, SupportsIndex
 
@@ -30,17 +31,10 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     """
     if isinstance(index, tuple) and _are_integer_arrays(index[:n_leading], n_leading) and _are_whole(index[n_leading:]):
         return index[:n_leading], ()  # as in most batches
-    parts = _without_ellipsis(index, ndim)
-    leading: list[Part] = []
-    at, n = 0, 0
-    while at < len(parts) and (n < n_leading or parts[at] is None):
-        n += n_axes(parts[at])
-        leading.append(parts[at])
-        at += 1
-    of_items = parts[at:]
-    while of_items and isinstance(of_items[-1], slice) and of_items[-1] == slice(None):
+    leading, of_items, crosses = _sides(_without_ellipsis(index, ndim), n_leading)
+    while of_items and _is_all(of_items[-1]):
         of_items.pop()
-    if n > n_leading or _combine(leading, of_items):
+    if crosses or _combine(leading, of_items):
         raise IndexError(
             "an index that combines arrays or integers of the axes before the items with those of the items is not "
             "supported: read the items first, as in array[...][...]"
@@ -61,7 +55,7 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
         writing: whether something is assigned: all steps but the last give views.
 
     Raises:
-        IndexError: too many axes, several ellipses, or a single truth value beside arrays.
+        IndexError: too many axes, several ellipses, or a single truth value beside arrays or when writing.
 
     Example:
         >>> rows = np.array([4, 2])
@@ -76,14 +70,10 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
     if (len(index) == 1 and index[0] is not Ellipsis) or not any(map(np.ndim, index)):
         return [index]
     parts = _without_ellipsis(tuple(_as_part(part) for part in index), ndim)
-    at, n = 0, 0
-    while at < len(parts) and (n < n_leading or parts[at] is None):
-        n, at = n + n_axes(parts[at]), at + 1
-    leading, of_items = parts[:at], parts[at:]
-    has_arrays = [any(isinstance(part, np.ndarray) for part in side) for side in (leading, of_items)]
-    if n > n_leading or all(has_arrays):
+    leading, of_items, crosses = _sides(parts, n_leading)
+    if crosses or (_has_arrays(leading) and _has_arrays(of_items)):
         return [tuple(parts)]
-    if not has_arrays[0]:
+    if not _has_arrays(leading):
         return _arrays_last(parts)
     steps = _arrays_last(leading)
     if writing:
@@ -138,12 +128,24 @@ def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[i
     An index array can name an element twice; then the last one stays. ``leading`` indexes an array of ``shape`` and
     selects an array of the shape ``selected``. None if each element stays: without index arrays.
     """
-    if not any(isinstance(part, np.ndarray) for part in leading):
+    if not _has_arrays(leading):
         return None
     order = np.arange(int(np.prod(selected, dtype=np.int64)))
     scratch = np.empty(shape, np.int64)  # only the pages that are indexed become resident
     scratch[leading] = order.reshape(selected)
     return scratch[leading].reshape(-1)
+
+
+def _sides(parts: list[Part], n_leading: int) -> tuple[list[Part], list[Part], bool]:
+    """The parts for the leading axes, those for the axes of items, and whether a mask crosses the border."""
+    at, n = 0, 0
+    while at < len(parts) and (n < n_leading or parts[at] is None):
+        n, at = n + n_axes(parts[at]), at + 1
+    return parts[:at], parts[at:], n > n_leading
+
+
+def _has_arrays(parts: Sequence[Part]) -> bool:
+    return any(isinstance(part, np.ndarray) for part in parts)
 
 
 def _are_integer_arrays(parts: tuple[Part, ...], n: int) -> bool:
@@ -152,7 +154,7 @@ def _are_integer_arrays(parts: tuple[Part, ...], n: int) -> bool:
 
 def _are_whole(parts: tuple[Part, ...]) -> bool:
     """Whether these parts of an index are nothing, or the ``:`` of one axis."""
-    return len(parts) == 0 or (len(parts) == 1 and type(parts[0]) is slice and parts[0] == slice(None))
+    return len(parts) == 0 or (len(parts) == 1 and _is_all(parts[0]))
 
 
 def _without_ellipsis(index: Index, ndim: int) -> list[Part]:
@@ -182,6 +184,6 @@ def n_axes(part: Part) -> int:
 
 def _combine(leading: list[Part], of_items: list[Part]) -> bool:
     """Whether numpy would treat parts of both sides as one index: arrays, and integers beside arrays."""
-    arrays = [any(isinstance(part, np.ndarray) for part in side) for side in (leading, of_items)]
+    arrays = [_has_arrays(side) for side in (leading, of_items)]
     single = [any(not isinstance(part, slice) and part is not None for part in side) for side in (leading, of_items)]
     return (arrays[0] and single[1]) or (arrays[1] and single[0])
