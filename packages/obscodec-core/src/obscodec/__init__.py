@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
+from obscodec.backends import Backend
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
@@ -12,6 +13,7 @@ from obscodec.coding import decode, encode
 from obscodec.drawn_array import DrawnArray, drawn
 from obscodec.encoded import EncodedTensor
 from obscodec.errors import (
+    BackendUnavailable,
     CorruptStream,
     DictionaryMissing,
     DTypeError,
@@ -91,6 +93,8 @@ __all__ = [
     "ArrayStats",
     "AutoStats",
     "AutoStore",
+    "Backend",
+    "BackendUnavailable",
     "BatchMemory",
     "BytesCodec",
     "Calls",

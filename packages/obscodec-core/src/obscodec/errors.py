@@ -9,6 +9,7 @@
     ├── FieldError        (LookupError)   fix the names of the fields
     ├── SlotError         (IndexError)    fix the slot
     ├── MissingPackage    (ImportError)   install something
+    ├── BackendUnavailable (RuntimeError) install something, or use another device
     ├── DictionaryMissing (LookupError)   decode with the fitted codec
     ├── HeapFull          (MemoryError)   allow more memory, or free some
     └── CorruptStream     (ValueError)    discard the bytes
@@ -51,6 +52,10 @@ class SlotError(ObscodecError, IndexError):
 
 class MissingPackage(ObscodecError, ImportError):
     """A codec needs a package that is not installed."""
+
+
+class BackendUnavailable(ObscodecError, RuntimeError):
+    """A device can't be used: its backend is not installed, or finds no driver or device."""
 
 
 class DictionaryMissing(ObscodecError, LookupError):

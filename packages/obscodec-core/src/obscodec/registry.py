@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Any, Literal, overload
 
+from obscodec.backends import backend
 from obscodec.bytes_codec import BytesCodec
 from obscodec.chain import FilteredCodec, TailedCodec
 from obscodec.codec import Codec
@@ -94,23 +96,36 @@ def available() -> dict[str, str]:
     return {name: "ready" if e.ready else f"pip install '{e.install}'" for name, e in _entries().items()}
 
 
-def codec(spec: str, layout: Layout) -> Codec:
+@overload
+def codec(spec: str, layout: Layout, device: Literal["cpu"] = "cpu") -> Codec: ...
+
+
+@overload
+def codec(spec: str, layout: Layout, device: str) -> Any: ...
+
+
+def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
     """The codec that ``spec`` names, for items of ``layout``.
 
     Args:
         spec: such as ``"zstd:3"`` or ``"shuffle|lz4"``: filters, one codec, then codecs that compress its streams.
         layout: shape and dtype of one item.
+        device: where its batches are: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"`` with obscodec-cupy, whose codecs are
+            described there.
 
     Raises:
         SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
         LevelError: a level is out of range.
         LayoutError: a filter does not take items of this layout.
         MissingPackage: a codec needs a package that is not installed.
+        BackendUnavailable: the device can't be used.
 
     Example:
         >>> codec("zstd", Layout((84, 84), "uint8")).spec
         'zstd:3'
     """
+    if device != "cpu":
+        return backend(device).codec(spec, layout, device)
     stages = [(stage, _load(stage, spec)) for stage in parse(spec)]
     filters = 0
     while filters < len(stages) and issubclass(stages[filters][1], Filter):

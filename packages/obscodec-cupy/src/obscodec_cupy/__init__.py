@@ -1,0 +1,1 @@
+"""obscodec on the GPU: codecs and compressed stores in GPU memory, through CuPy."""

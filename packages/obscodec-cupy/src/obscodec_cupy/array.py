@@ -1,0 +1,40 @@
+"""The arrays of a device, as far as this package uses them: what cupy.ndarray and numpy.ndarray have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+
+class DeviceArray(Protocol):
+    """An array in the memory of a device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Its dtype."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+
+    def __getitem__(self, index: Any, /) -> Self:
+        """A view of some elements."""
+
+    def __len__(self) -> int:
+        """The length of the first axis."""
+
+    def reshape(self, shape: tuple[int, ...], /) -> Self:
+        """A view of another shape."""
+
+    def view(self, dtype: npt.DTypeLike, /) -> Self:
+        """The same bytes as another dtype."""
