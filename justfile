@@ -23,11 +23,11 @@ imports:
     uv run lint-imports
 
 # Each package's tests in an environment that holds that package and its dependencies only.
-alone: (_alone "obscodec" "obscodec-core" "torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec-sb3" "isal rich torchrl obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec-torchrl" "isal rich stable_baselines3 obscodec_sb3" without_workers)
+alone: (_alone "obscodec" "--all-extras" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "--extra cuda13" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "--all-extras" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "--all-extras" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3" without_workers)
 
-_alone package folder absent *options:
-    uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test python .ci/alone.py {{ absent }}
-    uv run --isolated --package {{ package }} --all-extras --no-default-groups --group test pytest packages/{{ folder }} {{ options }}
+_alone package extras absent *options:
+    uv run --isolated --package {{ package }} {{ extras }} --no-default-groups --group test python .ci/alone.py {{ absent }}
+    uv run --isolated --package {{ package }} {{ extras }} --no-default-groups --group test pytest packages/{{ if package == "obscodec" { "obscodec-core" } else { package } }} {{ options }}
 
 # The examples with few steps.
 example:
@@ -35,8 +35,13 @@ example:
     uv run examples/torchrl_dqn.py --steps 400
     uv run examples/torchrl_epochs.py
 
+# All tests, but those of obscodec-cupy, which take minutes on a simulated GPU and ran alone.
 test:
-    uv run pytest
+    uv run pytest --ignore packages/obscodec-cupy
+
+# On a machine with a GPU: the tests that run on a simulated one elsewhere.
+gpu:
+    uv run pytest -m gpu packages/obscodec-cupy tests
 
 # The adapter with the oldest Stable-Baselines3 that it supports.
 oldest:
