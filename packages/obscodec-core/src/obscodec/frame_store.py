@@ -13,8 +13,8 @@ from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frame_blocks import block_coder
 from obscodec.heap import SlotHeap
 from obscodec.interrupts import uninterrupted
+from obscodec.kernels.counts import release_frames, retain_frames
 from obscodec.kernels.first_use import announce
-from obscodec.kernels.frames import release_frames, retain_frames
 from obscodec.kernels.grouping import group_by_block
 from obscodec.layout import Layout, Rows
 from obscodec.open_blocks import FrameTables, OpenBlocks

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from obscodec.chunk import doubled, new_chunk, new_table
 from obscodec.errors import CorruptStream
-from obscodec.kernels import frames as kernel
+from obscodec.kernels import frame_streams as column
+from obscodec.kernels.frames import replace_frames
 from obscodec.kernels.patch import runs_bound
 from obscodec.kernels.references import MAX_REFERENCES
 from obscodec.layout import Rows
@@ -22,7 +23,7 @@ class FrameTables:
     """What is known of each frame and block. What was never used takes no memory.
 
     Attributes:
-        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id; see ``kernels.frames``.
+        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id; see ``kernels.counts``.
         previous: likewise, the frame before it in the observation that it came with first.
         live: ``i32[n_blocks]``, frames with references.
     """
@@ -92,7 +93,7 @@ class OpenBlocks:
         self.patches = patches
         self.references = new_table((MAX_REFERENCES, nbytes), np.uint8)
         self.reference_count = np.ones(1, np.int64)
-        self._table = np.zeros((0, kernel.RECENT_IDS + 2 * n_recent), np.int64)
+        self._table = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
         self._row_of: dict[int, int] = {}
 
@@ -104,14 +105,14 @@ class OpenBlocks:
     @property
     def memory_bytes(self) -> int:
         """Memory of the open blocks and the recent frames."""
-        recent = int(self._table[:, kernel.N_RECENT].sum()) * self.nbytes
-        return recent + int(self._table[:, [kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]].sum()) + self._table.nbytes
+        recent = int(self._table[:, column.N_RECENT].sum()) * self.nbytes
+        return recent + int(self._table[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum()) + self._table.nbytes
 
     @property
     def mean_frame_bytes(self) -> float:
         """Bytes for each frame in the open blocks."""
-        n_frames = int(self._table[:, kernel.PLACE].sum())
-        nbytes = int(self._table[:, [kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]].sum())
+        n_frames = int(self._table[:, column.PLACE].sum())
+        nbytes = int(self._table[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum())
         return nbytes / n_frames if n_frames else float(self.nbytes)
 
     @property
@@ -121,7 +122,7 @@ class OpenBlocks:
 
     def add_streams(self, n: int) -> None:
         """Make sure that there are ``n`` streams."""
-        n_recent = (self._table.shape[1] - kernel.RECENT_IDS) // 2
+        n_recent = (self._table.shape[1] - column.RECENT_IDS) // 2
         added = np.zeros((max(0, n - len(self._table)), self._table.shape[1]), np.int64)
         for row in added:
             runs = new_chunk(self.block_frames * runs_bound(self.nbytes)) if self.patches else np.empty(0, np.uint8)
@@ -134,7 +135,7 @@ class OpenBlocks:
         self, old: Ints, rows: Rows, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
     ) -> tuple[int, int, int]:
         """Take frames in, from the row ``first`` on, then release ``old``; see ``kernels.frames.replace_frames``."""
-        return kernel.replace_frames(
+        return replace_frames(
             old,
             rows,
             first,
@@ -156,7 +157,7 @@ class OpenBlocks:
 
     def block_of(self, stream: int) -> int:
         """The number of the open block of a stream, 0 for none."""
-        return int(self._table[stream, kernel.BLOCK])
+        return int(self._table[stream, column.BLOCK])
 
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
@@ -169,23 +170,23 @@ class OpenBlocks:
         row = self._table[self._row_of[block]]
         runs, literals, _ = self._rooms[self._row_of[block]]
         return BlockContent(
-            int(row[kernel.REFERENCE]), runs[: row[kernel.RUNS_NBYTES]], literals[: row[kernel.LITERALS_NBYTES]]
+            int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
         )
 
     def start(self, stream: int, block: int) -> None:
         """Begin the empty block ``block`` in place of the one that is open in a stream."""
         row = self._table[stream]
-        self._row_of.pop(int(row[kernel.BLOCK]), None)
+        self._row_of.pop(int(row[column.BLOCK]), None)
         self._row_of[block] = stream
-        row[[kernel.PLACE, kernel.REFERENCE, kernel.RUNS_NBYTES, kernel.LITERALS_NBYTES]] = 0
-        row[kernel.BLOCK] = block
+        row[[column.PLACE, column.REFERENCE, column.RUNS_NBYTES, column.LITERALS_NBYTES]] = 0
+        row[column.BLOCK] = block
 
     def __getstate__(self) -> dict[str, object]:
         rooms: list[tuple[Bytes, ...]] = []
         frames = [self.references[: self.n_references]]
         for row, (runs, literals, recent) in zip(self._table, self._rooms, strict=True):
-            rooms.append((runs[: row[kernel.RUNS_NBYTES]], literals[: row[kernel.LITERALS_NBYTES]]))
-            frames.append(recent[: row[kernel.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
+            rooms.append((runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]))
+            frames.append(recent[: row[column.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
         return {**vars(self), "references": pack(frames), "_rooms": rooms}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -205,6 +206,6 @@ class OpenBlocks:
     @staticmethod
     def _point(row: npt.NDArray[np.int64], room: tuple[Bytes, Bytes, Bytes]) -> None:
         runs, literals, recent = room
-        row[kernel.RUNS] = runs.ctypes.data if len(runs) else 0
-        row[kernel.LITERALS] = literals.ctypes.data
-        row[kernel.RECENT] = recent.ctypes.data
+        row[column.RUNS] = runs.ctypes.data if len(runs) else 0
+        row[column.LITERALS] = literals.ctypes.data
+        row[column.RECENT] = recent.ctypes.data

@@ -1,36 +1,35 @@
-"""Taking frames in: find those that are known, make patches of those that are new, count references."""
+"""Taking frames in: find those that are known, make patches of those that are new."""
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels.compiled import compiled, inlined
+from obscodec.kernels.compiled import compiled
+from obscodec.kernels.counts import Table, release_frames
+from obscodec.kernels.frame_streams import (
+    BEGIN,
+    LITERALS,
+    LITERALS_NBYTES,
+    MATCHED,
+    N_RECENT,
+    NEWEST,
+    PLACE,
+    RECENT,
+    RECENT_IDS,
+    REFERENCE,
+    RUNS,
+    RUNS_NBYTES,
+    add_new,
+    give_id,
+    needs_block,
+    ring_size,
+)
 from obscodec.kernels.memory import address, copy, load_u8, load_u64, signed, unsigned
 from obscodec.kernels.patch import encode_patch, first_difference
 from obscodec.kernels.references import encode_first
 from obscodec.layout import Rows
 from obscodec.segments import Ints
-
-Table = npt.NDArray[np.int32]
-
-# The columns of the table of frame streams, one row for each environment. Addresses point into arrays that the
-# FrameStore holds.
-BLOCK: Final = 0  # number of the open block, 0 for none
-PLACE: Final = 1  # frames in the open block
-REFERENCE: Final = 2  # what the first frame of the open block is a patch of, 0 for zeros
-RUNS: Final = 3  # address of the runs of the open block; 0 if its frames are kept as they are
-RUNS_NBYTES: Final = 4
-LITERALS: Final = 5  # address of the literals of the open block, or of its frames
-LITERALS_NBYTES: Final = 6
-RECENT: Final = 7  # address of the ring of recent frames
-NEWEST: Final = 8  # place of the newest one in the ring
-N_RECENT: Final = 9
-MATCHED: Final = 10  # place of the frame that was found or added last
-BEGIN: Final = 11  # place of the frame that the last observation began with
-RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
 
 
 @compiled
@@ -60,8 +59,8 @@ def append_frames(
         stack: how many frames come from one observation, so that the first one is likely to be this far back.
         references: ``u8[max_references, nbytes]``, the first one zeros.
         n_references: ``i64[1]``, how many there are, changed.
-        counts: by id, 2 for each reference to a frame and 1 if it is in the ring of recent frames, changed.
-        live: frames with references in each block, changed.
+        counts: see ``kernels.counts``, changed.
+        live: likewise.
         previous: for each frame, by id, the one before it in the observation that it came with first, changed.
         ids: ``i64[n]``, filled.
         dead: room for the numbers of blocks that lost their last reference.
@@ -70,7 +69,7 @@ def append_frames(
         The frame that needs a new block in its stream, or a new stream, or ``n``; how many ``dead`` there are.
     """
     nbytes = frames.shape[1]
-    n_ring = (streams.shape[1] - RECENT_IDS) // 2
+    n_ring = ring_size(streams)
     n_dead = 0
     for i in range(first, len(of_streams)):
         if not 0 <= of_streams[i] < len(streams):
@@ -80,35 +79,17 @@ def append_frames(
         if first_difference(frame, address(references), 0, nbytes) == nbytes:
             ids[i] = 0  # the frame of zeros
             continue
-        place, fingerprint = _find(frame, nbytes, stream, n_ring, i % stack == 0)
-        if place >= 0:
-            frame_id = stream[RECENT_IDS + place]
-        else:
-            if stream[BLOCK] == 0 or stream[PLACE] == block_frames:
+        begins = i % stack == 0
+        place, fingerprint = _find(frame, nbytes, stream, n_ring, begins)
+        if place < 0:
+            if needs_block(stream, block_frames):
                 return i, n_dead
-            place = (stream[NEWEST] + 1) % n_ring if stream[N_RECENT] else 0
-            if stream[N_RECENT] == n_ring:
-                forgotten = stream[RECENT_IDS + place]
-                counts[forgotten] -= 1
-                if counts[forgotten] == 0:
-                    n_dead += _bury(forgotten // block_frames, live, dead, n_dead)
-            else:
-                stream[N_RECENT] += 1
             _encode(frame, nbytes, stream, references, n_references)
-            frame_id = stream[BLOCK] * block_frames + stream[PLACE]
-            stream[PLACE] += 1
+            before = 0 if begins else ids[i - 1]
+            n_dead = add_new(stream, fingerprint, block_frames, before, counts, live, previous, dead, n_dead)
+            place = stream[NEWEST]
             copy(stream[RECENT] + place * nbytes, frame, nbytes)
-            stream[RECENT_IDS + place] = frame_id
-            stream[RECENT_IDS + n_ring + place] = fingerprint
-            stream[NEWEST] = place
-            counts[frame_id] = 1
-            previous[frame_id] = ids[i - 1] if i % stack > 0 else 0
-            live[stream[BLOCK]] += 1
-        stream[MATCHED] = place
-        if i % stack == 0:
-            stream[BEGIN] = place
-        counts[frame_id] += 2
-        ids[i] = frame_id
+        ids[i] = give_id(stream, place, begins, counts)
     return len(of_streams), n_dead
 
 
@@ -155,63 +136,6 @@ def replace_frames(
             return done, n_dead, -1 - n_released
         n_dead += n_released
     return done, n_dead, -1
-
-
-@inlined
-def is_frame(frame_id: int, counts: Table) -> bool:
-    """Whether there is a frame with this id, and anybody refers to it."""
-    return 0 < frame_id < len(counts) and bool(counts[frame_id] > 1)
-
-
-@compiled
-def retain_frames(ids: Ints, counts: Table) -> int:
-    """Add one reference to each of ``ids``, or to none; 0 among them is left alone.
-
-    Returns:
-        How many there are, or i if ``ids[i]`` is of no frame.
-    """
-    for i in range(len(ids)):
-        if ids[i] != 0 and not is_frame(ids[i], counts):
-            return i
-    for frame_id in ids:
-        counts[frame_id] += 2 * (frame_id != 0)
-    return len(ids)
-
-
-@compiled
-def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dead: Ints) -> int:
-    """Take one reference from each of ``ids``, or from none.
-
-    Returns:
-        How many blocks, put into ``dead``, lost their last one; or -1 - i if ``ids[i]`` is of no frame or
-        has no reference left.
-    """
-    for i in range(len(ids)):
-        if ids[i] != 0:
-            if not is_frame(ids[i], counts):
-                for k in range(i):
-                    counts[ids[k]] += 2 * (ids[k] != 0)
-                return -1 - i
-            counts[ids[i]] -= 2
-    n_dead = 0
-    for frame_id in ids:
-        if frame_id != 0 and counts[frame_id] == 0:
-            counts[frame_id] = -1  # each frame dies once, however often it is named
-            n_dead += _bury(frame_id // block_frames, live, dead, n_dead)
-    for frame_id in ids:
-        if counts[frame_id] < 0:
-            counts[frame_id] = 0
-    return n_dead
-
-
-@compiled
-def _bury(block: int, live: Table, dead: Ints, n_dead: int) -> int:
-    """Count a frame of ``block`` less; 1 if that was its last one, which adds it to ``dead``."""
-    live[block] -= 1
-    if live[block] > 0:
-        return 0
-    dead[n_dead] = block
-    return 1
 
 
 @compiled

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from obscodec.kernels.compiled import compiled
-from obscodec.kernels.frames import Table, is_frame
+from obscodec.kernels.counts import Table, is_frame
 from obscodec.segments import Ints
 
 _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
@@ -20,7 +20,7 @@ def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, In
     Args:
         ids: ``i64[n]``; see ``obscodec.frame_store``.
         block_frames: how many frames a block has.
-        counts: references to each frame, by id; see ``kernels.frames``.
+        counts: references to each frame, by id; see ``kernels.counts``.
 
     Returns:
         ``n``, or i if ``ids[i]`` is of no frame; then the rest is of no use.

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.kernels.compiled import compiled
-from obscodec.kernels.frames import Table
+from obscodec.kernels.counts import Table
 from obscodec.segments import Ints
 
 
