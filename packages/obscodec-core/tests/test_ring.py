@@ -383,7 +383,10 @@ def test_a_buffer_of_a_million_frames_is_made_without_memory():
          "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
         ({"max_bytes": 0}, ShapeError, "max_bytes must be 1 or more, got 0"),
         ({"shares": "obs", "codec": "raw"}, FieldError,
-         "a field that shares a store has its codec, frame stack, budget and limit: name none of them"),
+         "a field that shares a store has its codec, frame stack, budget, limit and device: name none of them"),
+        ({"heap": "pinned"}, SpecError,
+         "heap='pinned' is for a GPU, got it for the CPU: name another device, or leave it out"),
+        ({"device": "cuda", "heap": "vram"}, SpecError, "heap is 'device' or 'pinned', got 'vram'"),
     ],
 )  # fmt: skip
 def test_a_field_refuses_options_that_nothing_would_read(options, error, text):

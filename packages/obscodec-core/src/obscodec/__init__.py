@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
-from obscodec.backends import Backend
+from obscodec.backends import Backend, check_place
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
@@ -149,6 +149,7 @@ __all__ = [
     "by_store",
     "check_assignable",
     "check_items",
+    "check_place",
     "codec",
     "codec_from_config",
     "decode",

@@ -7,10 +7,11 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from obscodec.errors import BackendUnavailable, SpecError
+from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.backends"
+HEAPS = ("device", "pinned")  # of a store on a device: in the memory of that, or in pinned memory of the host
 _INSTALL = {"cuda": "obscodec-cupy[cuda12]' or 'obscodec-cupy[cuda13]"}
 
 
@@ -24,6 +25,24 @@ class Backend(ABC):
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
             SpecError: the spec is malformed, or no codec that this device has.
+        """
+
+    @abstractmethod
+    def check(self, device: str, *arrays: object) -> None:
+        """Make sure that ``device`` can be used, and that it can write into arrays of any library.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            DTypeError: an array is no array, or in the memory of another device.
+        """
+
+    @abstractmethod
+    def empty(self, device: str, n: int, layout: Layout) -> Any:
+        """An array ``[n, *shape]`` in the memory of ``device``, with unknown content.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            HeapFull: the device has not enough free memory.
         """
 
 
@@ -50,3 +69,32 @@ def backend(device: str) -> Backend:
         SpecError: there is no such kind of device.
     """
     return _made(device.partition(":")[0])
+
+
+def check_place(device: str, heap: str, *arrays: object) -> None:
+    """Make sure that compressed tensors can be kept on a device, and decoded into the memory where some arrays are.
+
+    Args:
+        device: ``"cpu"``, or another one.
+        heap: ``"device"``, or ``"pinned"`` for host memory that the device reads.
+        arrays: of any library, such as ``torch.empty(1, device=...)``; not looked at if the device is the CPU, since
+            whoever has arrays elsewhere copies then.
+
+    Raises:
+        SpecError: there is no such device or heap, or the heap is not that of this device.
+        BackendUnavailable: the device can't be used; the text names what is missing.
+        DTypeError: an array is in the memory of another device.
+
+    Example:
+        >>> check_place("cpu", "device")
+    """
+    if heap not in HEAPS:
+        raise SpecError(f"heap is 'device' or 'pinned', got {heap!r}")
+    if device != "cpu":
+        try:
+            backend(device).check(device, *arrays)
+        except DTypeError as error:
+            what = f"what is kept on {device!r} is decoded there, so batches must be there"
+            raise DTypeError(f"{what}: {error}") from None
+    elif heap != "device":
+        raise SpecError(f"heap={heap!r} is for a GPU, got it for the CPU: name another device, or leave it out")

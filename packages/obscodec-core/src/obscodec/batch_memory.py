@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.backends import backend
 from obscodec.chunk import new_huge_chunk
 from obscodec.layout import Layout
 from obscodec.segments import Bytes
+from obscodec.store import Store
 
 _MIN_NBYTES = 1 << 16  # below, a new array costs little
 _KEPT = 2  # one batch that is used, one that is prepared
@@ -89,3 +92,14 @@ class BatchMemory:
 
 
 BATCH_MEMORY = BatchMemory()  # for all buffers of the process
+
+
+def new_batch(store: Store, n: int) -> Any:
+    """An array for ``n`` tensors of a store, where that decodes them: in memory that is used again, or on its device.
+
+    Raises:
+        HeapFull: the device has not enough free memory.
+    """
+    if store.device == "cpu":
+        return BATCH_MEMORY.array(n, store.layout)
+    return backend(store.device).empty(store.device, n, store.layout)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike, as_array, as_dtype
 from obscodec.auto_store import AutoStore
+from obscodec.backends import check_place
 from obscodec.choice import parse_budget
 from obscodec.dlpack import SupportsDLPack
 from obscodec.errors import FieldError, ShapeError, SpecError
@@ -40,6 +41,15 @@ class Field:
         max_bytes: the most bytes to reserve for its streams, None for no limit.
         shares: the field of the same shape and dtype whose store keeps this one too, with its codec and its limits:
             ``next_obs`` shares that of ``obs``, and each frame is stored once.
+        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``, which has its streams then. A field that is
+            not compressed is a numpy array all the same.
+        heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        SpecError: the budget is malformed, or is for a codec that is given; or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
+        ShapeError: ``max_bytes`` is below 1.
+        FieldError: a field that shares a store names what that one has.
 
     Example:
         >>> Field((84, 84), np.uint8, "zstd:1").codec
@@ -53,6 +63,8 @@ class Field:
     budget: str | None = None
     max_bytes: int | None = None
     shares: str | None = None
+    device: str = "cpu"
+    heap: str = "device"
 
     def __post_init__(self) -> None:
         if self.budget is not None:
@@ -61,9 +73,11 @@ class Field:
                 raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
         if self.max_bytes is not None and self.max_bytes < 1:
             raise ShapeError(f"max_bytes must be 1 or more, got {self.max_bytes}")
-        if self.shares is not None and (self.codec != "auto" or self.frame_stack or self.max_bytes or self.budget):
+        check_place(self.device, self.heap)
+        own = (self.codec, self.frame_stack, self.budget, self.max_bytes, self.device, self.heap)
+        if self.shares is not None and own != ("auto", None, None, None, "cpu", "device"):
             raise FieldError(
-                "a field that shares a store has its codec, frame stack, budget and limit: name none of them"
+                "a field that shares a store has its codec, frame stack, budget, limit and device: name none of them"
             )
 
     @cached_property
@@ -120,6 +134,8 @@ def fields_of(
     frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None,
     budget: str | Mapping[K, str | None] | None = None,
     max_bytes: int | None = None,
+    device: str = "cpu",
+    heap: str = "device",
     min_nbytes: int = 0,
 ) -> dict[K, Field]:
     """A field for each layout.
@@ -131,11 +147,14 @@ def fields_of(
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
         max_bytes: see :class:`Field`; for each field.
+        device: see :class:`Field`; for all fields.
+        heap: likewise.
         min_nbytes: see ``codec``; smaller fields are not compressed, unless a mapping names them.
 
     Raises:
         FieldError: a mapping names a field that is not there.
-        SpecError: a budget is malformed, or is for a codec that is given.
+        SpecError: a budget is malformed, or is for a codec that is given; or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
         DTypeError: a dtype can't be stored.
 
     Example:
@@ -154,7 +173,14 @@ def fields_of(
         spec = _of(codec, name, "auto") if large or isinstance(codec, Mapping) else None
         limit = budget if isinstance(budget, Mapping) or spec == "auto" or len(layouts) == 1 else None
         fields[name] = Field(
-            layout.shape, layout.dtype, spec, _of(frame_stack, name, None), _of(limit, name, None), max_bytes
+            layout.shape,
+            layout.dtype,
+            spec,
+            frame_stack=_of(frame_stack, name, None),
+            budget=_of(limit, name, None),
+            max_bytes=max_bytes,
+            device=device,
+            heap=heap,
         )
     return fields
 

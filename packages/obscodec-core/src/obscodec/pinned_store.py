@@ -75,7 +75,7 @@ class PinnedStore(Store):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.layout = store.layout
+        self.layout, self.device = store.layout, store.device
         self._n_pins = 0  # that were ever made
         self._pins: set[int] = set()
         self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many pins there were then

@@ -9,22 +9,22 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import cache
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.batch_memory import BATCH_MEMORY
+from obscodec.batch_memory import new_batch
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.store import Store
 
-Array = npt.NDArray[np.generic]
+T = TypeVar("T")
 _MAX_AHEAD = 2
 
 
 class Tensors(Protocol):
-    """What decoded tensors are converted to: an array of some library."""
+    """Decoded tensors: an array of numpy, or of another library."""
 
     def __getitem__(self, part: slice, /) -> Self:
         """Some of the tensors."""
@@ -67,7 +67,8 @@ class Reading:
 
     Args:
         read: gives what it read, also as values of dictionaries, lists, tuples and named tuples.
-        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into.
+        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into; of
+            numpy, or for a store on a GPU of any library, in the memory of that. None for one where the store decodes.
         convert: called once for all tensors of a store, makes of them the array of another library.
 
     Example:
@@ -85,13 +86,13 @@ class Reading:
     def __init__(
         self,
         read: Callable[[], Any],
-        new_array: Callable[[int, Layout], Array] = BATCH_MEMORY.array,
-        convert: Callable[[Array], Tensors] = np.asarray,
+        new_array: Callable[[int, Layout], Any] | None = None,
+        convert: Callable[[Any], Tensors] | None = None,
     ) -> None:
         self._new_array = new_array
         self._convert = convert
         self._ids: dict[Store, list[Ints]] = {}
-        self._future: Future[dict[Store, Array]] | None = None
+        self._future: Future[dict[Store, Tensors]] | None = None
         self._process = os.getpid()
         self._read = copy_context().run(self._call, read)  # in a copy, which is gone whatever interrupts it
 
@@ -103,7 +104,14 @@ class Reading:
         return Selected(store, begin, ids.shape)
 
     def start(self) -> None:
-        """Decode in the background. What is assigned to an array of these stores waits until that is done."""
+        """Decode in the background. What is assigned to an array of these stores waits until that is done.
+
+        On a GPU everything is in the background: if a store is on one, decoding is queued at once, on the current
+        stream of this thread, on which :meth:`result` is to be used.
+        """
+        if any(store.device != "cpu" for store in self._ids):
+            self._future = _done(self._decode)
+            return
         self._future = _background().submit(self._decode_alone)
         for store in self._ids:
             store.note_reading(self)
@@ -120,9 +128,11 @@ class Reading:
         """
         future = self._pending()
         decoded = self._decode() if future is None else future.result()
-        return _filled(self._read, {store: self._convert(array) for store, array in decoded.items()})
+        if self._convert is not None:
+            decoded = {store: self._convert(array) for store, array in decoded.items()}
+        return _filled(self._read, decoded)
 
-    def _pending(self) -> Future[dict[Store, Array]] | None:
+    def _pending(self) -> Future[dict[Store, Tensors]] | None:
         """What decodes in the background; a forked process has nothing of it but the object."""
         return self._future if self._process == os.getpid() else None
 
@@ -130,17 +140,28 @@ class Reading:
         _OPEN.set(self)
         return read()
 
-    def _decode_alone(self) -> dict[Store, Array]:
+    def _decode_alone(self) -> dict[Store, Tensors]:
         with _DECODING:
             return self._decode()
 
-    def _decode(self) -> dict[Store, Array]:
-        decoded: dict[Store, Array] = {}
+    def _decode(self) -> dict[Store, Tensors]:
+        decoded: dict[Store, Any] = {}
         for store, parts in self._ids.items():
             ids = np.concatenate(parts)
-            decoded[store] = self._new_array(len(ids), store.layout)
+            n = len(ids)
+            decoded[store] = self._new_array(n, store.layout) if self._new_array else new_batch(store, n)
             store.read_into(ids, decoded[store])
         return decoded
+
+
+def _done(function: Callable[[], T]) -> Future[T]:
+    """What ``function`` gives or raises, as if it had run in the background."""
+    future: Future[T] = Future()
+    try:
+        future.set_result(function())
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 class ReadAhead:

@@ -111,11 +111,12 @@ class RingBuffer:
             batch: how many.
             rng: where random numbers come from, or a seed; None for a new generator.
             convert: called with each array, such as ``torch.from_numpy``, which shares its memory. That one does not
-                take bfloat16 or float8: let it take a view as integers, and view the result.
+                take bfloat16 or float8: let it take a view as integers, and view the result. If some fields are on a
+                GPU, ``partial(torch.as_tensor, device="cuda")`` shares the memory of these, and copies the others.
 
         Returns:
             For each field a new array ``[batch, *shape]``, or what ``convert`` makes of it; ``[batch, n, *shape]`` for
-            a stack of ``n``, the oldest first.
+            a stack of ``n``, the oldest first. Compressed fields that are on a GPU come as arrays there.
 
         Raises:
             SlotError: no step is stored.

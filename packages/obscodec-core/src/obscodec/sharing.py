@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.array_stats import ArrayStats
-from obscodec.batch_memory import BATCH_MEMORY
+from obscodec.batch_memory import new_batch
 from obscodec.field import Field
 from obscodec.layout import Layout
 from obscodec.new_array import NewArray
@@ -86,18 +86,24 @@ def _store_together(arrays: Sequence[Array | TensorArray], store: Store) -> npt.
 
 
 def read_together(
-    arrays: Mapping[K, TensorArray], new_array: Callable[[int, Layout], Array] = BATCH_MEMORY.array
-) -> dict[K, Array]:
+    arrays: Mapping[K, TensorArray], new_array: Callable[[int, Layout], Any] | None = None
+) -> dict[K, Any]:
     """Decode whole arrays, those of one store in one call, so that frames that they share are decoded once.
 
     Args:
         arrays: under any names.
-        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into.
+        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into; see
+            :class:`Reading`.
+
+    Returns:
+        For each array ``[*batch, *shape]``, a view of what ``new_array`` gave.
     """
-    decoded: dict[K, Array] = {}
+    decoded: dict[K, Any] = {}
     for store, names in by_store({name: array.store for name, array in arrays.items()}).items():
         ids = np.concatenate([arrays[name].ids for name in names], axis=None, dtype=np.int64)
-        tensors, end = store.read(ids, new_array(len(ids), store.layout)), 0
+        tensors = new_array(len(ids), store.layout) if new_array else new_batch(store, len(ids))
+        store.read_into(ids, tensors)
+        end = 0
         for name in names:
             begin, end = end, end + arrays[name].ids.size
             decoded[name] = tensors[begin:end].reshape(arrays[name].shape)

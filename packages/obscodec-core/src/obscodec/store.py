@@ -101,10 +101,12 @@ class Store(ABC):
 
     Attributes:
         layout: shape and dtype of one tensor.
+        device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` takes too.
         changing: held while an array of ids of this store is changed; a lock if several threads may do that.
     """
 
     layout: Layout
+    device: str = "cpu"
     changing: AbstractContextManager[object] = nullcontext()
 
     @cached_property

@@ -13,3 +13,11 @@ class CudaBackend(Backend):
     def codec(self, spec: str, layout: Layout, device: str) -> Any:
         """See ``Backend.codec``."""
         raise BackendUnavailable(f"{device!r} can't be used yet")
+
+    def empty(self, device: str, n: int, layout: Layout) -> Any:
+        """See ``Backend.empty``."""
+        raise BackendUnavailable(f"{device!r} can't be used yet")
+
+    def check(self, device: str, *arrays: object) -> None:
+        """See ``Backend.check``."""
+        raise BackendUnavailable(f"{device!r} can't be used yet")
