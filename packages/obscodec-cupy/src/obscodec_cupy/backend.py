@@ -6,6 +6,17 @@ from typing import Any
 
 from obscodec import Backend, BackendUnavailable, Layout
 
+from obscodec_cupy.device import Device
+
+
+def device(name: str) -> Device:
+    """The device ``"cuda"``, ``"cuda:1"`` and so on; the same one at every call.
+
+    Raises:
+        BackendUnavailable: it can't be used; the text names what is missing.
+    """
+    raise BackendUnavailable(f"{name!r} can't be used yet")
+
 
 class CudaBackend(Backend):
     """NVIDIA GPUs, through CuPy."""

@@ -1,0 +1,30 @@
+"""The CUDA C++ of the kernels, each as one text that needs no other file."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+_INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+_ONCE = re.compile(r"^#pragma once\n", re.MULTILINE)
+
+
+@cache
+def source(name: str) -> str:
+    """A file of ``obscodec_cupy/kernels``, with what it includes in place, each file once."""
+    return _inlined(name, set())
+
+
+def _inlined(name: str, seen: set[str]) -> str:
+    if name in seen:
+        return ""
+    seen.add(name)
+    text = files("obscodec_cupy").joinpath("kernels", name).read_text(encoding="utf-8")
+
+    def included(match: re.Match[str]) -> str:
+        following = text.count("\n", 0, match.start()) + 2
+        return f'{_inlined(match[1], seen)}\n#line {following} "{name}"'
+
+    # The lines keep their numbers, for the messages of compilers.
+    return f'#line 1 "{name}"\n{_INCLUDE.sub(included, _ONCE.sub(chr(10), text))}'

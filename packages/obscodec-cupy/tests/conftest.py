@@ -1,0 +1,5 @@
+"""The devices of the tests, see cuda_on_cpu/fixtures.py."""
+
+from cuda_on_cpu.fixtures import cuda, device
+
+__all__ = ["cuda", "device"]

@@ -1,0 +1,1 @@
+"""A simulated GPU: the kernels compiled by g++, its memory and streams on the host."""

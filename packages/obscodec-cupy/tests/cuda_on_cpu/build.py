@@ -1,0 +1,89 @@
+"""Kernels compiled by g++, each in a library of its own."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from obscodec_cupy.device import Kernel, Scalar
+from obscodec_cupy.sources import source
+
+HERE = Path(__file__).parent
+# -fno-gnu-unique: otherwise the libraries would share static variables of the same name.
+FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-strict-aliasing")
+WARNINGS = ("-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas")
+_DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
+
+
+class KernelFailed(AssertionError):
+    """A kernel did what CUDA does not allow."""
+
+
+class Compiled:
+    """A kernel that can be launched on the CPU.
+
+    Attributes:
+        parameters: the dtypes of its parameters; an address is ``u8``.
+    """
+
+    def __init__(self, kernel: Kernel, library: ctypes.CDLL) -> None:
+        self.kernel = kernel
+        text = ctypes.create_string_buffer(1024)
+        library.cuda_parameters(text)
+        self.parameters = [np.dtype(name) for name in text.value.decode().split()]
+        self._launch = library.cuda_launch
+        self._launch.restype = ctypes.c_char_p
+        self._launch.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint64]
+
+    def check(self, arguments: tuple[Scalar, ...]) -> None:
+        """Refuse arguments of other types than the kernel has, which a GPU would take without a word."""
+        given = [argument.dtype for argument in arguments]
+        if given != self.parameters:
+            names = [" ".join(str(dtype) for dtype in dtypes) for dtypes in (self.parameters, given)]
+            raise KernelFailed(f"{self.kernel.name} takes ({names[0]}), got ({names[1]})")
+
+    def launch(self, n_blocks: int, n_threads: int, arguments: tuple[Scalar, ...], seed: int) -> None:
+        """Run all thread blocks, in an order and with a schedule drawn from ``seed``; 0 is the plain order."""
+        values = [np.array(argument) for argument in arguments]
+        pointers = np.array([value.ctypes.data for value in values], np.uint64)
+        failure = self._launch(pointers.ctypes.data, n_blocks, n_threads, seed)
+        if failure is not None:
+            raise KernelFailed(f"{self.kernel.source}, {self.kernel.name}: {failure.decode()}")
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def as_cpp(text: str, name: str) -> str:
+    """The text of a kernel as C++ for g++."""
+    text = _DYNAMIC.sub(r"static \1* const \2 = reinterpret_cast<\1*>(cuda::dynamic);", text)
+    return f'#include "runtime.h"\n#define CUDA_KERNEL {name}\nnamespace {{\n{text}\n}}\n#include "entry.h"\n'
+
+
+@cache
+def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
+    """A kernel, compiled once for each text; ``text`` in place of its file is for mutations."""
+    code = as_cpp(source(kernel.source) if text is None else text, kernel.name)
+    defines = [f"-D{name}={value}" for name, value in kernel.defines]
+    key = hashlib.sha256("\0".join([code, *defines]).encode()).hexdigest()[:24]
+    library = _folder() / f"{key}.so"
+    if not library.exists():
+        path = library.with_suffix(".cpp")
+        path.write_text(code, encoding="utf-8")
+        command = ["g++", *FLAGS, *WARNINGS, f"-I{HERE}", *defines, "-o", str(library), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise KernelFailed(f"g++ refuses {kernel.source}:\n{done.stderr}")
+    return Compiled(kernel, ctypes.CDLL(str(library)))

@@ -1,0 +1,122 @@
+"""The simulated GPU as a Device."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from obscodec import DTypeError, HeapFull
+from obscodec_cupy.device import Device, Kernel, Order, Scalar
+
+from cuda_on_cpu.array import Allocation, SimulatedArray
+from cuda_on_cpu.build import KernelFailed, compiled
+from cuda_on_cpu.streams import SimulatedOrder, Stream, Streams
+
+POISON = 0xA5
+
+
+def _poison(memory: npt.NDArray[np.generic]) -> None:
+    memory.reshape(-1).view(np.uint8)[:] = POISON
+
+
+class SimulatedDevice(Device):
+    """A GPU whose memory is the host's and whose kernels g++ compiled.
+
+    Args:
+        seed: draws the order of threads, thread blocks and streams; 0 is the plain one.
+        eager: work is done as soon as it is queued, for tensors of torch that are on the CPU.
+        capacity: bytes of device memory.
+    """
+
+    def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
+        self.name = name
+        self.shared_nbytes = 99 << 10
+        self.seed = seed
+        self.capacity = capacity
+        self.n_launches = 0
+        self.streams = Streams(seed, eager=eager)
+
+    def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
+        memory = np.empty(shape, dtype)
+        if memory.nbytes > self.capacity:
+            raise HeapFull(f"{self.name} has {self.capacity:,} bytes free, {memory.nbytes:,} are asked for")
+        owner = Allocation()
+        _poison(memory)
+        weakref.finalize(owner, self._free, memory).atexit = False
+        return SimulatedArray(memory, owner)
+
+    def _free(self, memory: npt.NDArray[np.generic]) -> None:
+        # In stream order: what was queued before may still use it, what comes after finds it poisoned.
+        self.streams.queue(lambda: _poison(memory))
+
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
+        array = self.empty(shape, dtype)
+        self.streams.queue(lambda: array.memory.fill(0))
+        return array
+
+    def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        return np.zeros(nbytes, np.uint8)
+
+    def upload(self, host: npt.NDArray[np.generic]) -> SimulatedArray:
+        array = self.empty(host.shape, host.dtype)
+        self.write(host, array)
+        return array
+
+    def write(self, host: npt.NDArray[np.generic], out: SimulatedArray) -> None:
+        if host.nbytes != out.nbytes or not out.memory.flags.c_contiguous:
+            raise AssertionError(f"{host.nbytes} bytes are written to {out.nbytes}, or to an array with gaps")
+        copy = np.frombuffer(host.tobytes(), np.uint8)
+        target = out.memory.reshape(-1).view(np.uint8)
+        self.streams.queue(lambda: np.copyto(target, copy))
+
+    def download(self, array: SimulatedArray) -> npt.NDArray[np.generic]:
+        self.synchronize()
+        return array.memory.copy()
+
+    def address(self, array: SimulatedArray) -> int:
+        return array.memory.ctypes.data
+
+    def view(self, x: Any) -> SimulatedArray:
+        if isinstance(x, SimulatedArray):
+            return x
+        if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
+            raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}")
+        return SimulatedArray(np.from_dlpack(x), x)
+
+    @contextmanager
+    def on_stream_of(self, *arrays: Any) -> Iterator[None]:
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(array, torch.Tensor) for array in arrays):
+            assert self.streams.eager, "tensors of torch on the CPU have no stream, so the device must be eager"
+        yield
+
+    @contextmanager
+    def on_stream(self, stream: Stream) -> Iterator[None]:
+        """Make a stream current, as ``with stream`` of CuPy does."""
+        before, self.streams.current = self.streams.current, stream
+        try:
+            yield
+        finally:
+            self.streams.current = before
+
+    def order(self) -> Order:
+        return SimulatedOrder(self.streams)
+
+    def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:
+        if n_blocks == 0:
+            return
+        made = compiled(kernel)
+        made.check(arguments)
+        if not (0 < n_threads <= 1024 and shared_nbytes <= self.shared_nbytes):
+            raise KernelFailed(f"{kernel.name} with {n_threads} threads and {shared_nbytes} bytes of shared memory")
+        self.n_launches += 1
+        seed = self.seed and self.seed * 1000003 + self.n_launches
+        self.streams.queue(lambda: made.launch(n_blocks, n_threads, arguments, seed))
+
+    def synchronize(self) -> None:
+        self.streams.synchronize()

@@ -1,0 +1,28 @@
+"""The fixtures for tests that run on the simulated GPU, and on a real one where there is one."""
+
+from __future__ import annotations
+
+import obscodec_cupy.backend
+import pytest
+from obscodec_cupy.device import Device
+
+from cuda_on_cpu.device import SimulatedDevice
+
+DEVICES = ["simulated", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> Device:
+    """A device to call directly; on the simulated one, work is done late."""
+    if request.param == "gpu":
+        return obscodec_cupy.backend.device("cuda")
+    return SimulatedDevice(seed=1)
+
+
+@pytest.fixture(params=DEVICES)
+def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a device for ``device=``; on the simulated one, tensors of torch are those of the CPU."""
+    if request.param != "gpu":
+        simulated = SimulatedDevice(seed=1, eager=True)
+        monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: simulated)
+    return "cuda"
