@@ -202,7 +202,7 @@ def test_full_blocks_of_any_codec_are_copied(spec, block_frames, monkeypatch):
     played = np.concatenate([frames(game, 320, 0)[:300] for game in GAMES])
     source, target = frame_store(spec, block_frames), frame_store(spec, block_frames)
     for store in (source, target):
-        monkeypatch.setattr(store._coder.versions, "_learning", False)
+        monkeypatch.setattr(store._blocks.coder.versions, "_learning", False)
     ids = source.append(played)[: len(played) // block_frames * block_frames]
     calls = Calls(monkeypatch, (FrameStore, "replace_rows"))
     adopted = target.adopt(source, ids[None])[0]
@@ -233,8 +233,8 @@ def test_few_frames_of_a_block_are_decoded_and_many_are_taken_with_the_rest():
     few, many = frame_store(), frame_store()
     few.adopt(source, np.unique(ids // 16)[None, 1:] * 16)
     many.adopt(source, ids[ids % 16 < 8][None])
-    assert few._heap.stats().n_streams <= 2
-    assert many._heap.stats().n_streams >= 18
+    assert few._blocks.heap.stats().n_streams <= 2
+    assert many._blocks.heap.stats().n_streams >= 18
 
 
 @pytest.mark.parametrize("other", [frame_store("delta-rle", 8), frame_store("lz4", 1), AutoStore(FRAME)])
@@ -307,7 +307,7 @@ def test_damaged_blocks_are_refused_and_nothing_is_lost(spec, block_frames):
     refused = 0
     for _ in range(60):
         source = copy.deepcopy(whole)
-        streams = source._heap.get(np.unique(ids // block_frames)[: 60 // block_frames])
+        streams = source._blocks.heap.get(np.unique(ids // block_frames)[: 60 // block_frames])
         stream = streams[int(rng.integers(len(streams)))]
         stream[int(rng.integers(len(stream)))] ^= np.uint8(1 << rng.integers(8))
         before = target.stats().n_tensors
@@ -333,12 +333,12 @@ def test_truncated_blocks_are_refused():
     source, target = frame_store(), frame_store()
     ids = source.append(frames("MsPacman", 320, 0)[:64])
     block = int(ids[20] // 16)
-    content = source._heap.get([block])[0]
+    content = source._blocks.heap.get([block])[0]
     for n in (0, 1, 2, 3, len(content) // 2, len(content) - 1):
-        source._heap.put([block], Segments.of([content[:n]]))
+        source._blocks.heap.put([block], Segments.of([content[:n]]))
         with pytest.raises(CorruptStream, match=NOT_TAKEN):
             target.adopt(source, ids[None])
-    source._heap.free([block])
+    source._blocks.heap.free([block])
     with pytest.raises(CorruptStream, match=NOT_TAKEN):
         target.adopt(source, ids[None])
     assert target.stats().n_tensors == 0

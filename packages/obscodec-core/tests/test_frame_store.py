@@ -15,7 +15,7 @@ from atari_frames import frames
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError, frame_store
+from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError, blocks
 
 FRAME = Layout((84, 84), np.uint8)
 CODECS = [("delta-rle", 16), ("delta-rle|zstd:3", 16), ("zstd:3", 4), ("lz4", 1), ("raw", 16), ("delta-rle", 1)]
@@ -487,8 +487,8 @@ def test_altered_blocks_are_refused_or_decode_within_bounds(codec, block_frames)
     played = frames("MsPacman", 320, 0)[:100]
     ids = store.append(played)
     blocks = np.unique(ids // block_frames)
-    blocks = blocks[store._heap.holds(blocks)]
-    streams = list(store._heap.get(blocks))
+    blocks = blocks[store._blocks.heap.holds(blocks)]
+    streams = list(store._blocks.heap.get(blocks))
     memory = np.full((102, 84, 84), 0xA5, np.uint8)
     rng = np.random.default_rng(0)
     why = []
@@ -527,7 +527,7 @@ def test_altered_blocks_are_refused_or_decode_within_bounds(codec, block_frames)
 def test_what_is_said_of_an_altered_block(codec, bytes_of_block, why):
     store = FrameStore(FRAME, codec=codec, block_frames=2)
     ids = store.append(frames("MsPacman", 320, 0)[100:106])
-    stream = store._heap.get(ids[:1] // 2)[0]
+    stream = store._blocks.heap.get(ids[:1] // 2)[0]
     altered = np.frombuffer(bytes.fromhex(bytes_of_block), np.uint8)
     stream[: len(altered)] = altered
     with pytest.raises(CorruptStream) as caught:
@@ -543,7 +543,7 @@ def test_a_block_is_stored_as_its_document_says(codec, stored):
     """The examples in ``docs/formats/frame-block.md``."""
     store = FrameStore(Layout((4,), np.uint8), codec=codec, block_frames=2)
     ids = store.append(np.array([[1, 2, 3, 4], [1, 2, 3, 5], [9, 9, 9, 9]], np.uint8))
-    assert bytes(store._heap.get(ids[:1] // 2)[0]).hex(" ") == stored
+    assert bytes(store._blocks.heap.get(ids[:1] // 2)[0]).hex(" ") == stored
 
 
 def test_blocks_are_streams_of_the_codec():
@@ -552,10 +552,10 @@ def test_blocks_are_streams_of_the_codec():
     store = FrameStore(FRAME)
     ids = store.append(played)
     blocks = np.unique(ids // 16)
-    blocks = blocks[store._heap.holds(blocks)]
-    references = store._open.references[1 : store._open.n_references].tobytes()
+    blocks = blocks[store._blocks.heap.holds(blocks)]
+    references = store._blocks.open.references[1 : store._blocks.open.n_references].tobytes()
     tested = obscodec.codec("delta-rle", Layout((16, 84, 84), np.uint8)).with_dictionary(references)
-    for block, stream in zip(blocks, store._heap.get(blocks), strict=True):
+    for block, stream in zip(blocks, store._blocks.heap.get(blocks), strict=True):
         encoded = tested.encode(np.zeros((16, 84, 84), np.uint8))
         decoded = tested.decode(encoded.__class__(stream[1:], encoded.layout, "delta-rle", encoded.dictionary_id))
         np.testing.assert_array_equal(decoded, store.read(block * 16 + np.arange(16)))
@@ -563,7 +563,7 @@ def test_blocks_are_streams_of_the_codec():
 
 def test_a_store_whose_ids_are_used_up_is_full(monkeypatch):
     """Ids must fit into 32 bits, as StackStores and NarrowStores make them larger."""
-    monkeypatch.setattr(frame_store, "_MAX_ID", 2 * 4 * 16 * 10)
+    monkeypatch.setattr(blocks, "_MAX_ID", 2 * 4 * 16 * 10)
     played = noise(300, 0)
     store = FrameStore(FRAME, stack=4)
     ids = store.append(played[:50])
