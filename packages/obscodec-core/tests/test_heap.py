@@ -1,4 +1,5 @@
 import copy
+import ctypes
 import pickle
 import subprocess
 import sys
@@ -10,10 +11,106 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import HeapFull, Segments, ShapeError, SlotError, SlotHeap
+from obscodec import HOST, HeapFull, HeapMemory, Segments, ShapeError, SlotError, SlotHeap
 
 N_SLOTS = 12
 SLOTS = st.lists(st.integers(0, N_SLOTS - 1), max_size=2 * N_SLOTS)
+
+
+class FarChunk:
+    """Bytes that the host can't reach but through their memory; noise until they are written, and when dropped."""
+
+    def __init__(self, nbytes, address):
+        self.address = address
+        self.__bytes = bytearray(b"\xa5" * nbytes)
+
+    def part(self, start, length) -> memoryview:
+        assert 0 <= start <= start + length <= len(self.__bytes)
+        return memoryview(self.__bytes)[start : start + length]
+
+    def spoil(self):
+        self.__bytes[:] = b"\x5a" * len(self.__bytes)
+
+
+class FarStreams:
+    """Streams in far chunks, of which the host knows no more than the lengths."""
+
+    def __init__(self, parts):
+        self.parts = parts
+        self.lengths = np.array([len(part) for part in parts], np.int64)
+        self.nbytes = int(self.lengths.sum())
+
+    def take(self, which):
+        return FarStreams([self.parts[i] for i in np.arange(len(self.parts))[which]])
+
+    def __len__(self):
+        return len(self.parts)
+
+
+class FarMemory(HeapMemory[FarChunk | None]):
+    """Memory with room for ``room`` bytes of chunks. Counts what it does; ``writes_left`` of 0 refuses a write."""
+
+    no_chunk = None
+
+    def __init__(self, room=1 << 40):
+        self.room = room
+        self.chunks = []
+        self.next_address = 1 << 44
+        self.n_uploads = self.n_downloads = 0
+        self.writes_left = -1
+
+    def new(self, nbytes):
+        if nbytes > self.room:
+            raise HeapFull(f"far memory has room for {self.room} bytes, {nbytes} are wanted")
+        self.room -= nbytes
+        self.chunks.append(FarChunk(nbytes, self.next_address))
+        self.next_address += nbytes + 4096
+        return self.chunks[-1]
+
+    def drop(self, chunk):
+        self.chunks.remove(chunk)
+        self.room += len(chunk.part(0, 0).obj)
+        chunk.spoil()
+
+    def address(self, chunk):
+        return chunk.address
+
+    def write(self, chunk, start, streams):
+        if self.writes_left == 0:
+            raise HeapFull("far memory has no room to write")
+        self.writes_left -= 1
+        self.n_uploads += not isinstance(streams, FarStreams)
+        for part, length in zip(getattr(streams, "parts", streams), streams.lengths.tolist(), strict=True):
+            chunk.part(start, length)[:] = part
+            start += length
+
+    def within(self, chunk, offsets, lengths):
+        return FarStreams([chunk.part(*part) for part in zip(offsets.tolist(), lengths.tolist(), strict=True)])
+
+    def streams(self, chunks, which, offsets, lengths, bases):
+        self.n_downloads += 1
+        assert [chunks[number].address for number in which if number] == [
+            int(bases[number]) for number in which if number
+        ]
+        located = zip(which.tolist(), offsets.tolist(), lengths.tolist(), strict=True)
+        return Segments.of([bytes(chunks[n].part(at, length)) if n else b"" for n, at, length in located])
+
+    def load(self, address, length) -> bytes:
+        """What a kernel would read there."""
+        chunk = max((chunk for chunk in self.chunks if chunk.address <= address), key=self.address)
+        return bytes(chunk.part(int(address) - chunk.address, int(length)))
+
+    def __reduce__(self):
+        return FarMemory, (self.room + sum(len(chunk.part(0, 0).obj) for chunk in self.chunks),)
+
+
+def load_host(address, length) -> bytes:
+    return ctypes.string_at(int(address), int(length))
+
+
+@pytest.fixture(params=[lambda: HOST, FarMemory], ids=["host", "far"])
+def memory(request) -> HeapMemory:
+    return request.param()
 
 
 def streams_of(lengths: list[int], seed: int) -> list[bytes]:
@@ -29,9 +126,14 @@ def contents(heap: SlotHeap) -> dict[int, bytes]:
 class HeapEqualsDict(RuleBasedStateMachine):
     """Streams up to 40 kB, so that a few of them fill a chunk of the smallest size."""
 
-    @initialize(max_bytes=st.sampled_from([None, 10_000, 100_000, 300_000]))
-    def make(self, max_bytes):
-        self.heap = SlotHeap(N_SLOTS, max_bytes=max_bytes)
+    @initialize(
+        max_bytes=st.sampled_from([None, 10_000, 100_000, 300_000]),
+        memory=st.sampled_from([lambda: HOST, FarMemory, lambda: FarMemory(200_000)]),
+    )
+    def make(self, max_bytes, memory):
+        self.heap = SlotHeap(N_SLOTS, max_bytes=max_bytes, memory=memory())
+        self.heap.watch()
+        self.places: dict[int, tuple[int, int]] = {}
         self.model: dict[int, bytes] = {}
         self.given_out: list[tuple[Segments, list[bytes]]] = []
 
@@ -42,7 +144,7 @@ class HeapEqualsDict(RuleBasedStateMachine):
         try:
             self.heap.put(slots, Segments.of(streams))
         except HeapFull:
-            assert self.heap.max_bytes is not None
+            assert self.heap.max_bytes is not None or self.heap.memory is not HOST
         else:
             self.model.update(zip(slots, streams, strict=True))
 
@@ -64,13 +166,19 @@ class HeapEqualsDict(RuleBasedStateMachine):
 
     @rule()
     def compact(self):
-        self.heap.compact()
+        try:
+            self.heap.compact()
+        except HeapFull:
+            assert self.heap.memory is not HOST
+            return
         stats = self.heap.stats()
         assert stats.reserved_bytes == 0 or stats.n_streams > 0
 
     @rule(rebuild=st.sampled_from([lambda heap: pickle.loads(pickle.dumps(heap)), copy.deepcopy]))
     def rebuild(self, rebuild):
         self.heap = rebuild(self.heap)
+        self.heap.watch()
+        self.places.clear()
 
     @rule(bad=st.sampled_from([-1, N_SLOTS]), slots=SLOTS)
     def refuse(self, bad, slots):
@@ -90,6 +198,16 @@ class HeapEqualsDict(RuleBasedStateMachine):
             assert [stream.tobytes() for stream in segments] == streams
 
     @invariant()
+    def places_are_those_that_changed(self):
+        changed = self.heap.changed()
+        self.places.update(zip(changed.tolist(), zip(*self.heap.place(changed), strict=True), strict=True))
+        load = load_host if self.heap.memory is HOST else self.heap.memory.load
+        for slot in range(N_SLOTS):
+            address, length = self.places.get(slot, (0, 0))
+            assert (address != 0) == (slot in self.model)
+            assert slot not in self.model or load(address, length) == self.model[slot]
+
+    @invariant()
     def statistics_add_up(self):
         stats = self.heap.stats()
         assert stats.n_streams == len(self.model)
@@ -102,15 +220,18 @@ TestHeapEqualsDict = HeapEqualsDict.TestCase
 TestHeapEqualsDict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_a_slot_that_holds_nothing():
-    heap = SlotHeap(4)
+def test_a_slot_that_holds_nothing(memory):
+    heap = SlotHeap(4, memory=memory)
     heap.put([0, 2], Segments.of([b"abc", b"de"]))
     heap.free([0])
     with pytest.raises(SlotError, match=r"^slot 0 holds nothing$"):
         heap.get([2, 0, 1])
     found = heap.locate(np.array([2, 0, 1]))
     assert [stream.tobytes() for stream in found] == [b"de", b"", b""]
-    assert found.addresses().tolist() == [found[0].ctypes.data, 0, 0]
+    assert [place.tolist() for place in heap.place(np.array([0, 1]))] == [[0, 0], [0, 0]]
+    if memory is HOST:
+        assert found.addresses().tolist() == [found[0].ctypes.data, 0, 0]
+        assert heap.place(np.array([2])).addresses.tolist() == [found[0].ctypes.data]
 
 
 def test_the_last_stream_of_a_slot_stays():
@@ -120,8 +241,8 @@ def test_the_last_stream_of_a_slot_stays():
     assert heap.stats().live_bytes == 9
 
 
-def test_a_full_heap_keeps_what_it_has():
-    heap = SlotHeap(10, max_bytes=8192)
+def test_a_full_heap_keeps_what_it_has(memory):
+    heap = SlotHeap(10, max_bytes=8192, memory=memory)
     heap.put([0, 1], Segments.of([b"a" * 3000, b"b" * 3000]))
     before = contents(heap), heap.stats()
     text = (
@@ -133,8 +254,8 @@ def test_a_full_heap_keeps_what_it_has():
     assert (contents(heap), heap.stats()) == before
 
 
-def test_a_stream_fits_if_the_live_ones_leave_room():
-    heap = SlotHeap(4, max_bytes=12_288)
+def test_a_stream_fits_if_the_live_ones_leave_room(memory):
+    heap = SlotHeap(4, max_bytes=12_288, memory=memory)
     for i in range(50):
         heap.put([i % 2], Segments.of([bytes([i]) * 3000]))
     assert contents(heap) == {0: bytes([48]) * 3000, 1: bytes([49]) * 3000}
@@ -179,8 +300,8 @@ def test_reserved_bytes_stay_in_proportion_for_many_small_streams():
     assert stats.reserved_bytes <= 1.5 * stats.live_bytes
 
 
-def test_compaction_leaves_no_dead_bytes():
-    heap = SlotHeap(1000)
+def test_compaction_leaves_no_dead_bytes(memory):
+    heap = SlotHeap(1000, memory=memory)
     heap.put(range(1000), Segments.of([bytes(500)] * 1000))
     heap.free(range(0, 1000, 2))
     heap.compact()
@@ -189,9 +310,89 @@ def test_compaction_leaves_no_dead_bytes():
     assert stats.reserved_bytes <= 250_000 + (1 << 16)
 
 
-def test_two_threads_read_while_one_writes():
+def test_streams_move_within_a_memory_without_the_host():
+    memory = FarMemory()
+    heap = SlotHeap(1000, memory=memory)
+    heap.put(range(1000), Segments.of([bytes([i % 251]) * 500 for i in range(1000)]))
+    uploads, places = memory.n_uploads, heap.place(np.arange(1, 1000, 2)).addresses
+    heap.free(range(0, 1000, 2))
+    heap.compact()
+    assert (memory.n_uploads, memory.n_downloads) == (uploads, 0)
+    assert (heap.place(np.arange(1, 1000, 2)).addresses != places).any()
+    assert contents(heap) == {i: bytes([i % 251]) * 500 for i in range(1, 1000, 2)}
+
+
+def test_the_streams_of_a_put_go_up_in_one_write_for_each_chunk():
+    memory = FarMemory()
+    SlotHeap(100, memory=memory).put(range(100), Segments.of([bytes(30)] * 100))
+    assert (memory.n_uploads, len(memory.chunks)) == (1, 1)
+
+
+def test_streams_that_are_in_the_memory_already_are_put_as_they_are():
+    memory = FarMemory()
+    heap = SlotHeap(4, memory=memory)
+    heap.put([3, 0, 3], FarStreams([b"first", b"second", b"third"]))
+    assert (memory.n_uploads, memory.n_downloads) == (0, 0)
+    assert contents(heap) == {0: b"second", 3: b"third"}
+
+
+def test_a_memory_without_room_loses_nothing():
+    memory = FarMemory(room=1 << 16)
+    heap = SlotHeap(10, memory=memory)
+    heap.put([0, 1], Segments.of([b"a" * 30_000, b"b" * 30_000]))
+    before = contents(heap), heap.stats()
+    text = r"^40000 bytes do not fit: far memory has room for 5120 bytes, 40000 are wanted$"
+    with pytest.raises(HeapFull, match=text):
+        heap.put([0], Segments.of([b"c" * 40_000]))
+    assert (contents(heap), heap.stats()) == before
+    heap.free([1])
+    with pytest.raises(HeapFull, match=text):
+        heap.put([1], Segments.of([b"d" * 40_000]))
+    heap.put([1], Segments.of([b"e" * 400]))  # the rest of the chunk is still used
+    assert contents(heap) == {0: before[0][0], 1: b"e" * 400}
+    memory.room = 1 << 17
+    heap.put([2], Segments.of([b"d" * 40_000]))
+    assert contents(heap) == {0: before[0][0], 1: b"e" * 400, 2: b"d" * 40_000}
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_write_that_the_memory_refuses_changes_nothing(writes):
+    memory = FarMemory()
+    heap = SlotHeap(5000, memory=memory)
+    heap.put(range(2000), Segments.of([b"old"] * 2000))
+    heap.watch()
+    heap.changed()
+    before = contents(heap), heap.stats().live_bytes, heap.stats().n_streams
+    memory.writes_left = writes  # these streams are too many for one chunk
+    with pytest.raises(HeapFull, match=r"^far memory has no room to write$"):
+        heap.put(range(5000), Segments.of([b"new"] * 5000))
+    assert (contents(heap), heap.stats().live_bytes, heap.stats().n_streams) == before
+    assert heap.changed().tolist() == []
+    memory.writes_left = -1
+    heap.put(range(5000), Segments.of([b"new"] * 5000))
+    assert contents(heap) == dict.fromkeys(range(5000), b"new")
+    heap.free(range(5000))
+    heap.compact()
+    assert (heap.stats().reserved_bytes, memory.chunks) == (0, [])
+
+
+def test_freeing_needs_no_room():
+    memory = FarMemory()
+    heap = SlotHeap(2000, memory=memory)
+    heap.put(range(2000), Segments.of([bytes(500)] * 2000))
+    memory.writes_left = 0
+    heap.free(range(1, 2000, 2))
+    assert heap.stats().live_bytes == 500_000
+    with pytest.raises(HeapFull, match=r"^far memory has no room to write$"):
+        heap.compact()
+    memory.writes_left = -1
+    heap.compact()
+    assert contents(heap) == dict.fromkeys(range(0, 2000, 2), bytes(500))
+
+
+def test_two_threads_read_while_one_writes(memory):
     """Each stream consists of one byte value, so a reader sees at once if one was changed under it."""
-    heap = SlotHeap(200)
+    heap = SlotHeap(200, memory=memory)
     heap.put(range(200), Segments.of([bytes([i]) * 500 for i in range(200)]))
     stop = threading.Event()
     torn: list[bytes] = []

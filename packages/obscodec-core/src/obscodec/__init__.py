@@ -31,6 +31,7 @@ from obscodec.filter import Filter
 from obscodec.frame_stack import FrameStack
 from obscodec.geometry import strided_view, strides_of
 from obscodec.heap import HeapStats, SlotHeap
+from obscodec.heap_memory import HOST, HeapMemory, Places, Streams
 from obscodec.indexing import steps_of
 from obscodec.layout import Layout
 from obscodec.lent import Lent
@@ -89,6 +90,7 @@ _LAZY = {
 
 __all__ = [
     "BATCH_MEMORY",
+    "HOST",
     "ArraySet",
     "ArrayStats",
     "AutoStats",
@@ -111,6 +113,7 @@ __all__ = [
     "FrameStack",
     "FrameStore",
     "HeapFull",
+    "HeapMemory",
     "HeapStats",
     "Layout",
     "LayoutError",
@@ -126,6 +129,7 @@ __all__ = [
     "PicklableLock",
     "Pin",
     "PinnedStore",
+    "Places",
     "ReadAhead",
     "Reading",
     "RingBuffer",
@@ -140,6 +144,7 @@ __all__ = [
     "Staging",
     "Store",
     "StoreStats",
+    "Streams",
     "TensorArray",
     "TensorStore",
     "Trial",

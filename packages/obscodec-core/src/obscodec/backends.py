@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
+from obscodec.heap_memory import HeapMemory
 from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.backends"
@@ -43,6 +44,19 @@ class Backend(ABC):
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
             HeapFull: the device has not enough free memory.
+        """
+
+    @abstractmethod
+    def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
+        """Memory for a heap of its own, which kernels on ``device`` can read.
+
+        Args:
+            device: such as ``"cuda"`` or ``"cuda:1"``.
+            heap: ``"device"`` for its own memory, ``"pinned"`` for host memory that it can reach.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            SpecError: ``heap`` is neither.
         """
 
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.chunk import new_chunk
 from obscodec.errors import HeapFull
-from obscodec.segments import Bytes, Ints, Segments
+from obscodec.heap_memory import HeapMemory, Streams
+from obscodec.segments import Ints
 
 MIN_CHUNK_NBYTES = 1 << 16
 _MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
 _MIN_CHUNK_STREAMS = 16  # at the end of a chunk there is room that one more would not fit into
 _MAX_CHUNK_STREAMS = 1 << 11  # likewise
-_NO_MEMORY = np.empty(0, np.uint8)
 
 
 @dataclass(slots=True)
@@ -28,14 +28,16 @@ class Chunk:
     """A piece of the log.
 
     Attributes:
-        memory: ``u8[:]``, written up to ``end``.
+        memory: what the memory of the heap made.
+        nbytes: its bytes, written up to ``end``.
         end: bytes that are written.
         live_bytes: of these, those of streams that are wanted.
         n_live: how many streams that is.
         n_streams: streams that are written, dead ones included.
     """
 
-    memory: Bytes
+    memory: Any
+    nbytes: int
     end: int = 0
     live_bytes: int = 0
     n_live: int = 0
@@ -47,12 +49,14 @@ class ChunkLog:
 
     Args:
         max_bytes: the most bytes of chunks to reserve, None for no limit.
+        memory: where the chunks lie.
 
     Attributes:
         max_bytes: that.
+        memory: that.
         chunks: the chunks; numbers begin at 1, so that a table of zeros says: none.
-        memories: for each number the memory of that chunk, empty for none; replaced and never changed.
-        addresses: ``i64[:]``, where they begin, likewise.
+        memories: for each number the memory of that chunk, ``memory.no_chunk`` for none; replaced and never changed.
+        addresses: ``i64[:]``, where they begin, likewise; 0 for none.
         newest: the number of the one that is written to, 0 for none.
         n_streams: live streams.
         live_bytes: their bytes.
@@ -60,10 +64,11 @@ class ChunkLog:
         reserved_bytes: bytes of the chunks.
     """
 
-    def __init__(self, max_bytes: int | None) -> None:
+    def __init__(self, max_bytes: int | None, memory: HeapMemory[Any]) -> None:
         self.max_bytes = max_bytes
+        self.memory = memory
         self.chunks: dict[int, Chunk] = {}
-        self.memories: tuple[Bytes, ...] = (_NO_MEMORY,)
+        self.memories: tuple[Any, ...] = (memory.no_chunk,)
         self.addresses = np.zeros(1, np.int64)
         self.newest = 0
         self.n_streams = 0
@@ -76,7 +81,7 @@ class ChunkLog:
         """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
 
         Raises:
-            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more.
+            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
         """
         room, n_room = self._room()
         if len(lengths) <= n_room and int(lengths.sum()) <= room:  # nearly always
@@ -102,15 +107,19 @@ class ChunkLog:
                         raise HeapFull(f"{ends[-1]} bytes do not fit: {error}") from None
                     raise
                 added.append(newest)
-                room, n_room = len(self.chunks[newest].memory), _MAX_CHUNK_STREAMS
+                room, n_room = self.chunks[newest].nbytes, _MAX_CHUNK_STREAMS
         self.newest = newest
         return pieces
 
-    def append(self, number: int, streams: Segments) -> Ints:
-        """Write streams to the end of a chunk that :meth:`plan` named; returns their offsets, ``i64[n]``."""
+    def append(self, number: int, streams: Streams) -> Ints:
+        """Write streams to the end of a chunk that :meth:`plan` named; returns their offsets, ``i64[n]``.
+
+        Raises:
+            HeapFull: there is no memory to do that.
+        """
         chunk = self.chunks[number]
         nbytes = streams.nbytes
-        streams.pack(chunk.memory[chunk.end : chunk.end + nbytes])
+        self.memory.write(chunk.memory, chunk.end, streams)
         offsets: Ints = chunk.end + np.cumsum(streams.lengths) - streams.lengths
         chunk.end += nbytes
         chunk.live_bytes += nbytes
@@ -146,9 +155,10 @@ class ChunkLog:
     def drop(self, number: int) -> None:
         """Give back a chunk."""
         chunk = self.chunks.pop(number)
-        self._set_memory(number, _NO_MEMORY, 0)
+        self._set_memory(number, self.memory.no_chunk, 0)
+        self.memory.drop(chunk.memory)
         self._unused_numbers.append(number)
-        self.reserved_bytes -= len(chunk.memory)
+        self.reserved_bytes -= chunk.nbytes
         self.written_bytes -= chunk.end
         if number == self.newest:
             self.newest = 0
@@ -158,7 +168,7 @@ class ChunkLog:
         chunk = self.chunks.get(self.newest)
         if chunk is None:
             return 0, 0
-        return len(chunk.memory) - chunk.end, max(0, _MAX_CHUNK_STREAMS - chunk.n_streams)
+        return chunk.nbytes - chunk.end, max(0, _MAX_CHUNK_STREAMS - chunk.n_streams)
 
     def _add_chunk(self, least: int, wanted: int, above: int) -> int:
         """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
@@ -173,16 +183,26 @@ class ChunkLog:
                     f"the heap has reserved {self.reserved_bytes} bytes for {self.live_bytes} live ones, "
                     f"max_bytes is {self.max_bytes}: free slots, or allow more"
                 )
+        memory, nbytes = self._new_memory(nbytes, least)
         number = self._unused_numbers.pop() if self._unused_numbers else len(self.chunks) + 1
-        memory = new_chunk(nbytes)
-        self.chunks[number] = Chunk(memory)
-        self._set_memory(number, memory, memory.ctypes.data)
+        self.chunks[number] = Chunk(memory, nbytes)
+        self._set_memory(number, memory, self.memory.address(memory))
         self.reserved_bytes += nbytes
         return number
 
-    def _set_memory(self, number: int, memory: Bytes, address: int) -> None:
+    def _new_memory(self, nbytes: int, least: int) -> tuple[Any, int]:
+        """Memory for a chunk of ``nbytes``, or of fewer where there is less, down to ``least``; and its bytes."""
+        while True:
+            try:
+                return self.memory.new(nbytes), nbytes
+            except HeapFull:
+                if nbytes <= max(least, mmap.PAGESIZE):
+                    raise
+                nbytes = max(nbytes // 2, least)
+
+    def _set_memory(self, number: int, memory: object, address: int) -> None:
         n = max(number + 1, len(self.memories))
-        memories = [*self.memories, *[_NO_MEMORY] * (n - len(self.memories))]
+        memories = [*self.memories, *[self.memory.no_chunk] * (n - len(self.memories))]
         addresses = np.zeros(n, np.int64)
         addresses[: len(self.addresses)] = self.addresses
         memories[number], addresses[number] = memory, address

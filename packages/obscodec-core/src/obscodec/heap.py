@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.chunk import new_table
 from obscodec.chunk_log import MIN_CHUNK_NBYTES, Chunk, ChunkLog
 from obscodec.errors import HeapFull, ShapeError, SlotError
+from obscodec.heap_memory import HOST, HeapMemory, Places, Streams
 from obscodec.segments import Ints, Segments
+from obscodec.slot_table import SlotTable
 
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
@@ -49,6 +51,11 @@ class SlotHeap:
         n_slots: how many slots there are; a slot that was never used costs nothing.
         max_bytes: the most bytes of chunks to reserve, None for no limit; one more chunk for a moment while one is
             emptied.
+        memory: where the chunks lie, made for this heap alone if it is not :data:`HOST`.
+
+    Attributes:
+        memory: that.
+        lock: held while a stream comes, goes or moves; reentrant.
 
     Example:
         >>> heap = SlotHeap(10)
@@ -57,30 +64,38 @@ class SlotHeap:
         [b'de', b'abc']
     """
 
-    def __init__(self, n_slots: int, *, max_bytes: int | None = None) -> None:
-        self.n_slots = n_slots
-        self._lock = threading.RLock()
-        self._log = ChunkLog(max_bytes)
-        # the chunk of each stream, 0 for none; its offset, its length
-        self._table = new_table((max(1, n_slots), 3), np.uint32)
-        self._n_used = 0  # no slot from here on was ever used
+    def __init__(self, n_slots: int, *, max_bytes: int | None = None, memory: HeapMemory[Any] = HOST) -> None:
+        self.memory = memory
+        self.lock = threading.RLock()
+        self._log = ChunkLog(max_bytes, memory)
+        self._table = SlotTable(n_slots)
+
+    @property
+    def n_slots(self) -> int:
+        """How many slots there are."""
+        return self._table.n_slots
 
     @property
     def max_bytes(self) -> int | None:
         """The most bytes of chunks to reserve, None for no limit."""
         return self._log.max_bytes
 
-    def put(self, slots: npt.ArrayLike, streams: Segments) -> None:
+    def put(self, slots: npt.ArrayLike, streams: Streams) -> None:
         """Store one stream in each slot; what was there before is overwritten.
 
         Either all streams are stored or none. If a slot occurs twice, its last stream stays.
 
+        Args:
+            slots: ``[n]``.
+            streams: as many: :class:`Segments`, or what the memory of this heap takes besides.
+
         Raises:
             SlotError: a slot is out of range.
             ShapeError: there are not as many streams as slots, or a stream has 4 GiB or more.
-            HeapFull: there is not enough room below ``max_bytes``, even before what is overwritten is dropped.
+            HeapFull: there is not enough room below ``max_bytes``, even before what is overwritten is dropped; or the
+                memory of the heap has no room.
         """
-        slots = self._checked(slots)
+        slots = self._table.checked(slots)
         if len(slots) != len(streams):
             raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(streams)}")
         if len(slots) == 0:
@@ -88,16 +103,13 @@ class SlotHeap:
         if int(streams.lengths.max()) > _MAX_STREAM_NBYTES:
             raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {int(streams.lengths.max())}")
         slots, streams = _last_of_each(slots, streams)
-        with self._lock:
-            pieces = self._make_room(streams.lengths)
-            overwritten = self._forget(slots)
-            for number, part in pieces:
-                self._write(number, slots[part], streams.take(part))
+        with self.lock:
+            overwritten = self._write(slots, streams, self._make_room(streams.lengths))
             self._log.drop_dead(overwritten)
             self._clean()
 
     def get(self, slots: npt.ArrayLike) -> Segments:
-        """The streams in ``slots``, without a copy.
+        """The streams in ``slots``, without a copy if they are in host memory.
 
         Args:
             slots: ``[n]``.
@@ -105,21 +117,45 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range, or holds nothing.
         """
-        checked = self._checked(slots)
-        streams = self.locate(checked)
-        if not streams.which.all():
-            raise SlotError(f"slot {int(checked[streams.which == 0][0])} holds nothing")
-        return streams
+        checked = self._table.checked(slots)
+        with self.lock:
+            chunks, offsets, lengths = self._table.find(checked)
+            if not chunks.all():
+                raise SlotError(f"slot {int(checked[chunks == 0][0])} holds nothing")
+            return self.memory.streams(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def locate(self, slots: Ints) -> Segments:
-        """The streams in ``slots``, without a copy; an empty one for a slot that holds nothing.
+        """:meth:`get`, with an empty stream for a slot that holds nothing.
 
         Args:
             slots: ``i64[n]``, each in range: that is not checked.
         """
-        with self._lock:
-            chunks, offsets, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
-            return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
+        with self.lock:
+            chunks, offsets, lengths = self._table.find(slots)
+            return self.memory.streams(self._log.memories, chunks, offsets, lengths, self._log.addresses)
+
+    def place(self, slots: Ints) -> Places:
+        """Where the streams in ``slots`` lie, for kernels that run where the memory of this heap is.
+
+        Hold :attr:`lock` until the kernels are queued: the next call that changes the heap may move streams.
+
+        Args:
+            slots: ``i64[n]``, each in range: that is not checked.
+        """
+        with self.lock:
+            chunks, offsets, lengths = self._table.find(slots)
+            addresses = self._log.addresses[chunks] + offsets
+            return Places(addresses.view(np.uint64), lengths)
+
+    def watch(self) -> None:
+        """Note from now on which slots change; all that hold a stream count as changed."""
+        with self.lock:
+            self._table.watch()
+
+    def changed(self) -> Ints:
+        """The slots, rising, whose :meth:`place` may have changed since this was asked last; after :meth:`watch`."""
+        with self.lock:
+            return self._table.changed()
 
     def free(self, slots: npt.ArrayLike) -> None:
         """Empty ``slots``; those that are empty already stay so.
@@ -127,11 +163,13 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
         """
-        slots = self._checked(slots)
+        slots = self._table.checked(slots)
         if len(slots) > 1:
             slots = np.unique(slots)
-        with self._lock:
-            self._log.drop_dead(self._forget(slots))
+        with self.lock:
+            buried = self._bury(slots)
+            self._table.clear(slots)
+            self._log.drop_dead(buried)
             self._clean()
 
     def holds(self, slots: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -140,114 +178,119 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
         """
-        held: npt.NDArray[np.bool_] = self._table[self._checked(slots), 0] != 0
-        return held
+        return self._table.holds(self._table.checked(slots))
 
     def grow(self, n_slots: int) -> None:
         """Make room for more slots; there are never fewer than before."""
-        with self._lock:
+        with self.lock:
             if n_slots > self.n_slots:
-                grown = new_table((n_slots, 3), np.uint32)
-                grown[: self._n_used] = self._table[: self._n_used]
-                self._table, self.n_slots = grown, n_slots
+                self._table.grow(n_slots)
 
     def compact(self) -> None:
-        """Move streams together until no chunk but the newest has dead bytes; give back what that frees."""
-        with self._lock:
+        """Move streams together until no chunk but the newest has dead bytes; give back what that frees.
+
+        Raises:
+            HeapFull: the memory of the heap has no room to move them.
+        """
+        with self.lock:
             for number in [n for n, chunk in self._log.chunks.items() if chunk.live_bytes < max(chunk.end, 1)]:
                 self._empty(number)
 
     def stats(self) -> HeapStats:
         """What the heap holds now."""
-        table_bytes = self._table[: self._n_used].nbytes
-        return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, table_bytes)
+        return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, self._table.nbytes)
 
     def __repr__(self) -> str:
         stats = ", ".join(f"{name}={value}" for name, value in asdict(self.stats()).items())
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {stats})"
 
     def __getstate__(self) -> dict[str, object]:
-        with self._lock:
-            slots = np.flatnonzero(self._table[: self._n_used, 0])
+        with self.lock:
+            slots = self._table.held()
             streams = self.get(slots)
         buffer = np.empty(streams.nbytes, np.uint8)
         streams.pack(buffer)
         return {
             "n_slots": self.n_slots,
             "max_bytes": self.max_bytes,
+            "memory": self.memory,
             "slots": slots,
             "buffer": buffer,
             "lengths": streams.lengths,
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__(state["n_slots"], max_bytes=state["max_bytes"])  # type: ignore[misc]
+        memory = state.get("memory", HOST)
+        self.__init__(state["n_slots"], max_bytes=state["max_bytes"], memory=memory)  # type: ignore[misc]
         self.put(state["slots"], Segments.packed(state["buffer"], state["lengths"]))  # type: ignore[arg-type]
 
-    def _checked(self, slots: npt.ArrayLike) -> Ints:
-        checked = np.asarray(slots)
-        if checked.size and checked.dtype.kind not in "iu":
-            raise SlotError(f"slots are integers, got {checked.dtype}")
-        checked = checked.astype(np.int64, copy=False).reshape(-1)
-        if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # one that is negative is large there
-            outside = checked[(checked < 0) | (checked >= self.n_slots)][0]
-            raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")
-        return checked
-
-    def _forget(self, slots: Ints) -> set[int]:
+    def _bury(self, slots: Ints) -> set[int]:
         """Count the streams in ``slots`` as dead; returns the chunks that they are in."""
-        chunk_of, _, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
+        chunk_of, _, lengths = self._table.find(slots)
         used = chunk_of != 0
-        if not used.any():
-            return set()
-        chunks = self._log.bury(chunk_of[used], lengths[used])
-        self._table[slots] = 0
-        return chunks
+        return self._log.bury(chunk_of[used], lengths[used]) if used.any() else set()
 
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
         """``ChunkLog.plan``, after a clean-up if the streams don't fit before."""
         while True:
             try:
                 return self._log.plan(lengths)
-            except HeapFull:
+            except HeapFull as full:
                 if self._log.written_bytes == self._log.live_bytes:
                     raise
-                self._empty(self._log.deadest)
+                try:
+                    self._empty(self._log.deadest)
+                except HeapFull:
+                    raise full from None
 
     def _clean(self) -> None:
-        """Give back chunks until the dead bytes are few against the live ones."""
+        """Give back chunks until the dead bytes are few against the live ones, or there is no room to move streams."""
         while self._log.written_bytes - self._log.live_bytes > self._log.live_bytes // 4 + 2 * MIN_CHUNK_NBYTES:
-            self._empty(self._log.deadest)
+            try:
+                self._empty(self._log.deadest)
+            except HeapFull:
+                return
 
     def _empty(self, number: int) -> None:
         """Move the live streams of a chunk to the front of the log, and drop the chunk."""
-        chunk = self._log.chunks[number]
-        if number == self._log.newest:
+        chunk, newest = self._log.chunks[number], self._log.newest
+        if number == newest:
             self._log.newest = 0
-        if chunk.live_bytes or chunk.n_streams:
-            slots = np.flatnonzero(self._table[: self._n_used, 0] == number)
-            slots = slots[np.argsort(self._table[slots, 1], kind="stable")]
-            if len(slots):
-                self._move(chunk, slots)
+        try:
+            if chunk.live_bytes or chunk.n_streams:
+                slots = self._table.in_chunk(number)
+                if len(slots):
+                    self._move(chunk, slots)
+        except HeapFull:
+            self._log.newest = self._log.newest or newest
+            raise
         self._log.drop(number)
 
     def _move(self, chunk: Chunk, slots: Ints) -> None:
-        _, offsets, lengths = self._table.take(slots, axis=0).T.astype(np.int64, order="C")
-        streams = Segments((chunk.memory,), np.zeros(len(slots), np.int64), offsets, lengths)
-        pieces = self._log.plan(lengths, above=len(chunk.memory))  # which is dropped as soon as it is empty
-        self._forget(slots)
-        for target, part in pieces:
-            self._write(target, slots[part], streams.take(part))
+        _, offsets, lengths = self._table.find(slots)
+        pieces = self._log.plan(lengths, above=chunk.nbytes)  # which is dropped as soon as it is empty
+        self._write(slots, self.memory.within(chunk.memory, offsets, lengths), pieces)
 
-    def _write(self, number: int, slots: Ints, streams: Segments) -> None:
-        """Write streams to the end of a chunk."""
+    def _write(self, slots: Ints, streams: Streams, pieces: list[tuple[int, slice]]) -> set[int]:
+        """Write streams to the ends of chunks; returns the chunks in which they were before."""
+        lengths = streams.lengths
         entries = np.empty((len(slots), 3), np.uint32)
-        entries[:, 0], entries[:, 1], entries[:, 2] = number, self._log.append(number, streams), streams.lengths
-        self._table[slots] = entries
-        self._n_used = max(self._n_used, int(slots.max()) + 1)
+        n_written = 0
+        try:
+            for number, part in pieces:
+                entries[part, 0], entries[part, 1] = number, self._log.append(number, streams.take(part))
+                n_written = part.stop
+        except BaseException:
+            self._log.bury(entries[:n_written, 0].astype(np.int64), lengths[:n_written])
+            self._log.drop_dead({number for number, _ in pieces})
+            raise
+        entries[:, 2] = lengths
+        before = self._bury(slots)
+        self._table.set(slots, entries)
+        return before
 
 
-def _last_of_each(slots: Ints, streams: Segments) -> tuple[Ints, Segments]:
+def _last_of_each(slots: Ints, streams: Streams) -> tuple[Ints, Streams]:
     """Without those streams that a later one with the same slot overwrites."""
     if len(slots) == 1:
         return slots, streams

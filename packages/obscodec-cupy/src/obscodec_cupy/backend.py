@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from obscodec import Backend, BackendUnavailable, Layout
+from obscodec import Backend, BackendUnavailable, HeapMemory, Layout
 
 from obscodec_cupy.device import Device
 
@@ -31,4 +31,8 @@ class CudaBackend(Backend):
 
     def check(self, device: str, *arrays: object) -> None:
         """See ``Backend.check``."""
+        raise BackendUnavailable(f"{device!r} can't be used yet")
+
+    def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
+        """See ``Backend.heap_memory``."""
         raise BackendUnavailable(f"{device!r} can't be used yet")
