@@ -31,7 +31,10 @@ class Kernel:
 
 
 class Order(ABC):
-    """The order of what is done to one thing, whichever streams do it."""
+    """The order of what is done to one thing, whichever streams do it. Can be entered again while it is.
+
+    Not safe to use from several threads: hold the lock of that thing.
+    """
 
     @abstractmethod
     def __enter__(self) -> None:
@@ -40,6 +43,18 @@ class Order(ABC):
     @abstractmethod
     def __exit__(self, *error: object) -> None:
         """Remember what the current stream did."""
+
+
+class Mark(ABC):
+    """The moment when all is done that a stream was given so far."""
+
+    @abstractmethod
+    def passed(self) -> bool:
+        """Whether that is so now; does not wait."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until it is."""
 
 
 class Device(ABC):
@@ -82,6 +97,10 @@ class Device(ABC):
         """Copy into a device array of the same bytes, both contiguous, queued; the host array may change then."""
 
     @abstractmethod
+    def write_from(self, pinned: npt.NDArray[np.generic], out: DeviceArray) -> None:
+        """:meth:`write` from memory that :meth:`pinned` gave, which must stay as it is until that is done."""
+
+    @abstractmethod
     def download(self, array: DeviceArray) -> npt.NDArray[np.generic]:
         """A copy on the host; waits for the current stream."""
 
@@ -104,6 +123,10 @@ class Device(ABC):
     @abstractmethod
     def order(self) -> Order:
         """An order for one thing that several streams may work on."""
+
+    @abstractmethod
+    def mark(self) -> Mark:
+        """The moment when all is done that is queued on the current stream now."""
 
     @abstractmethod
     def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:

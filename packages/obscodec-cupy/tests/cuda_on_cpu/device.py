@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import DTypeError, HeapFull
-from obscodec_cupy.device import Device, Kernel, Order, Scalar
+from obscodec_cupy.device import Device, Kernel, Mark, Order, Scalar
 
 from cuda_on_cpu.array import Allocation, SimulatedArray
 from cuda_on_cpu.build import KernelFailed, compiled
-from cuda_on_cpu.streams import SimulatedOrder, Stream, Streams
+from cuda_on_cpu.streams import SimulatedMark, SimulatedOrder, Stream, Streams
 
 POISON = 0xA5
 
@@ -31,28 +31,34 @@ class SimulatedDevice(Device):
         seed: draws the order of threads, thread blocks and streams; 0 is the plain one.
         eager: work is done as soon as it is queued, for tensors of torch that are on the CPU.
         capacity: bytes of device memory.
+
+    Attributes:
+        free: bytes of it that nobody holds.
     """
 
     def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
         self.name = name
         self.shared_nbytes = 99 << 10
         self.seed = seed
-        self.capacity = capacity
+        self.free = capacity
         self.n_launches = 0
         self.streams = Streams(seed, eager=eager)
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
         memory = np.empty(shape, dtype)
-        if memory.nbytes > self.capacity:
-            raise HeapFull(f"{self.name} has {self.capacity:,} bytes free, {memory.nbytes:,} are asked for")
+        if memory.nbytes > self.free:
+            raise HeapFull(f"{self.name} has {self.free:,} bytes free, {memory.nbytes:,} are asked for")
+        self.free -= memory.nbytes
         owner = Allocation()
         _poison(memory)
-        weakref.finalize(owner, self._free, memory).atexit = False
+        weakref.finalize(owner, self._free, memory, self.streams.current).atexit = False
         return SimulatedArray(memory, owner)
 
-    def _free(self, memory: npt.NDArray[np.generic]) -> None:
-        # In stream order: what was queued before may still use it, what comes after finds it poisoned.
-        self.streams.queue(lambda: _poison(memory))
+    def _free(self, memory: npt.NDArray[np.generic], stream: Stream) -> None:
+        # The stream on which it was allocated uses it again: what that was given before may still work on it, others
+        # find it poisoned, now or later.
+        self.free += memory.nbytes
+        self.streams.queue(lambda: _poison(memory), stream)
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
         array = self.empty(shape, dtype)
@@ -73,6 +79,10 @@ class SimulatedDevice(Device):
         copy = np.frombuffer(host.tobytes(), np.uint8)
         target = out.memory.reshape(-1).view(np.uint8)
         self.streams.queue(lambda: np.copyto(target, copy))
+
+    def write_from(self, pinned: npt.NDArray[np.generic], out: SimulatedArray) -> None:
+        source, target = pinned.reshape(-1).view(np.uint8), out.memory.reshape(-1).view(np.uint8)
+        self.streams.queue(lambda: np.copyto(target, source))
 
     def download(self, array: SimulatedArray) -> npt.NDArray[np.generic]:
         self.synchronize()
@@ -106,6 +116,9 @@ class SimulatedDevice(Device):
 
     def order(self) -> Order:
         return SimulatedOrder(self.streams)
+
+    def mark(self) -> Mark:
+        return SimulatedMark(self.streams.current)
 
     def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:
         if n_blocks == 0:

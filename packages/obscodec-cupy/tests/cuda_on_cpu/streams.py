@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from obscodec_cupy.device import Order
+from obscodec_cupy.device import Mark, Order
 
 
 class Stream:
     """A queue of work.
+
+    Args:
+        lock: held while work is done, on any stream: a kernel runs on one thread at a time.
 
     Attributes:
         n_queued: how much work came in since the start; also the name of the moment after it.
         n_done: how much of it was done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self.lock = lock
         self.n_queued = 0
         self.n_done = 0
         self._work: deque[Callable[[], None]] = deque()
 
     def queue(self, work: Callable[[], None]) -> None:
-        self._work.append(work)
-        self.n_queued += 1
+        with self.lock:
+            self._work.append(work)
+            self.n_queued += 1
 
     def run_until(self, moment: int) -> None:
-        while self.n_done < moment:
-            work = self._work.popleft()
-            self.n_done += 1
-            work()
+        with self.lock:
+            while self.n_done < moment:
+                work = self._work.popleft()
+                self.n_done += 1
+                work()
 
-    def wait_for(self, other: Stream) -> None:
-        """An event: go on when all that ``other`` has queued by now is done."""
-        moment = other.n_queued
-        self.queue(lambda: other.run_until(moment))
+    def wait_for(self, mark: SimulatedMark) -> None:
+        """Go on when the moment has come."""
+        self.queue(mark.wait)
+
+
+class SimulatedMark(Mark):
+    """An event that is recorded now."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._moment = stream.n_queued
+
+    def passed(self) -> bool:
+        with self._stream.lock:
+            return self._stream.n_done >= self._moment
+
+    def wait(self) -> None:
+        self._stream.run_until(self._moment)
 
 
 class Streams:
-    """All streams of a device, and which one is current.
+    """All streams of a device, and which one is current in a thread.
 
     Attributes:
         eager: work is done as soon as it is queued.
@@ -47,26 +69,38 @@ class Streams:
 
     def __init__(self, seed: int, *, eager: bool) -> None:
         self.eager = eager
-        self.every = [Stream()]
-        self.current = self.every[0]
+        self._lock = threading.RLock()
+        self.every = [Stream(self._lock)]
+        self._in_thread = threading.local()
         self._random = random.Random(seed)
 
+    @property
+    def current(self) -> Stream:
+        return getattr(self._in_thread, "current", self.every[0])
+
+    @current.setter
+    def current(self, stream: Stream) -> None:
+        self._in_thread.current = stream
+
     def new(self) -> Stream:
-        self.every.append(Stream())
+        self.every.append(Stream(self._lock))
         return self.every[-1]
 
-    def queue(self, work: Callable[[], None]) -> None:
-        self.current.queue(work)
+    def queue(self, work: Callable[[], None], stream: Stream | None = None) -> None:
+        """Give work to a stream, the current one if None."""
+        stream = stream or self.current
+        stream.queue(work)
         if self.eager:
-            self.synchronize()
+            stream.run_until(stream.n_queued)
 
     def synchronize(self) -> None:
         """Do all work of the current stream; that of others may come in between, or not."""
-        target = self.current.n_queued
-        while self.current.n_done < target:
-            waiting = [stream for stream in self.every if stream.n_done < stream.n_queued]
-            one = self._random.choice(waiting)
-            one.run_until(one.n_done + 1)
+        with self._lock:
+            target = self.current.n_queued
+            while self.current.n_done < target:
+                waiting = [stream for stream in self.every if stream.n_done < stream.n_queued]
+                one = self._random.choice(waiting)
+                one.run_until(one.n_done + 1)
 
 
 class SimulatedOrder(Order):
@@ -74,12 +108,11 @@ class SimulatedOrder(Order):
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
-        self._last: Stream | None = None
+        self._last: SimulatedMark | None = None
 
     def __enter__(self) -> None:
-        current = self._streams.current
-        if self._last is not None and self._last is not current:
-            current.wait_for(self._last)
+        if self._last is not None:
+            self._streams.current.wait_for(self._last)
 
     def __exit__(self, *error: object) -> None:
-        self._last = self._streams.current
+        self._last = SimulatedMark(self._streams.current)
