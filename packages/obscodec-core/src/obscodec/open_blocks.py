@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from obscodec.chunk import doubled, new_chunk, new_table
 from obscodec.errors import CorruptStream
+from obscodec.frame_encoder import Patches
 from obscodec.kernels import frame_streams as column
 from obscodec.kernels.frames import replace_frames
 from obscodec.kernels.patch import runs_bound
-from obscodec.kernels.references import MAX_REFERENCES
+from obscodec.kernels.plans import replace_encoded
 from obscodec.layout import Rows
 from obscodec.packing import pack, unpack
+from obscodec.reference_frames import MAX_REFERENCES
 from obscodec.segments import Bytes, Ints
 
 
@@ -84,16 +86,19 @@ class OpenBlocks:
     Attributes:
         references: ``u8[max_references, nbytes]``, the reference frames, the first one zeros.
         reference_count: ``i64[1]``, how many there are; kernels change it.
+        rows: ``i64[n_streams, n_columns]``, see ``kernels.frame_streams``; kernels change it.
+        n_recent: with how many of the last frames of its stream a frame is compared.
     """
 
     def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
         self.nbytes = nbytes
         self.block_frames = block_frames
         self.stack = stack
+        self.n_recent = n_recent
         self.patches = patches
         self.references = new_table((MAX_REFERENCES, nbytes), np.uint8)
         self.reference_count = np.ones(1, np.int64)
-        self._table = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
+        self.rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
         self._row_of: dict[int, int] = {}
 
@@ -105,14 +110,14 @@ class OpenBlocks:
     @property
     def memory_bytes(self) -> int:
         """Memory of the open blocks and the recent frames."""
-        recent = int(self._table[:, column.N_RECENT].sum()) * self.nbytes
-        return recent + int(self._table[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum()) + self._table.nbytes
+        recent = int(self.rows[:, column.N_RECENT].sum()) * self.nbytes
+        return recent + int(self.rows[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum()) + self.rows.nbytes
 
     @property
     def mean_frame_bytes(self) -> float:
         """Bytes for each frame in the open blocks."""
-        n_frames = int(self._table[:, column.PLACE].sum())
-        nbytes = int(self._table[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum())
+        n_frames = int(self.rows[:, column.PLACE].sum())
+        nbytes = int(self.rows[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum())
         return nbytes / n_frames if n_frames else float(self.nbytes)
 
     @property
@@ -122,17 +127,16 @@ class OpenBlocks:
 
     def add_streams(self, n: int) -> None:
         """Make sure that there are ``n`` streams."""
-        n_recent = (self._table.shape[1] - column.RECENT_IDS) // 2
-        added = np.zeros((max(0, n - len(self._table)), self._table.shape[1]), np.int64)
+        added = np.zeros((max(0, n - len(self.rows)), self.rows.shape[1]), np.int64)
         for row in added:
             runs = new_chunk(self.block_frames * runs_bound(self.nbytes)) if self.patches else np.empty(0, np.uint8)
-            room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(n_recent * self.nbytes)
+            room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(self.n_recent * self.nbytes)
             self._rooms.append(room)
             self._point(row, room)
-        self._table = np.concatenate([self._table, added])
+        self.rows = np.concatenate([self.rows, added])
 
     def replace(
-        self, old: Ints, rows: Rows, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
+        self, rows: Rows, old: Ints, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
     ) -> tuple[int, int, int]:
         """Take frames in, from the row ``first`` on, then release ``old``; see ``kernels.frames.replace_frames``."""
         return replace_frames(
@@ -140,7 +144,7 @@ class OpenBlocks:
             rows,
             first,
             streams,
-            self._table,
+            self.rows,
             self.block_frames,
             self.stack,
             self.references,
@@ -152,12 +156,46 @@ class OpenBlocks:
             dead,
         )
 
+    def replace_encoded(
+        self,
+        marks: Ints,
+        patches: Patches,
+        old: Ints,
+        first: int,
+        streams: Ints,
+        tables: FrameTables,
+        ids: Ints,
+        dead: Ints,
+    ) -> tuple[int, int, int]:
+        """:meth:`replace` by frames that were encoded elsewhere; see ``kernels.plans.replace_encoded``."""
+        return replace_encoded(
+            old,
+            marks,
+            patches,
+            first,
+            streams,
+            self.rows,
+            self.block_frames,
+            self.stack,
+            self.references,
+            self.reference_count,
+            tables.counts,
+            tables.live,
+            tables.previous,
+            ids,
+            dead,
+        )
+
+    def recent(self, stream: int) -> Rows:
+        """``u8[n_recent, nbytes]``, a view of the recent frames of a stream, as far as they are on the CPU."""
+        return self._rooms[stream][2][: self.n_recent * self.nbytes].reshape(self.n_recent, self.nbytes)
+
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.rows)
 
     def block_of(self, stream: int) -> int:
         """The number of the open block of a stream, 0 for none."""
-        return int(self._table[stream, column.BLOCK])
+        return int(self.rows[stream, column.BLOCK])
 
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
@@ -167,7 +205,7 @@ class OpenBlocks:
         """
         if block not in self._row_of:
             raise CorruptStream(f"block {block} is neither stored nor open")
-        row = self._table[self._row_of[block]]
+        row = self.rows[self._row_of[block]]
         runs, literals, _ = self._rooms[self._row_of[block]]
         return BlockContent(
             int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
@@ -175,7 +213,7 @@ class OpenBlocks:
 
     def start(self, stream: int, block: int) -> None:
         """Begin the empty block ``block`` in place of the one that is open in a stream."""
-        row = self._table[stream]
+        row = self.rows[stream]
         self._row_of.pop(int(row[column.BLOCK]), None)
         self._row_of[block] = stream
         row[[column.PLACE, column.REFERENCE, column.RUNS_NBYTES, column.LITERALS_NBYTES]] = 0
@@ -184,21 +222,21 @@ class OpenBlocks:
     def __getstate__(self) -> dict[str, object]:
         rooms: list[tuple[Bytes, ...]] = []
         frames = [self.references[: self.n_references]]
-        for row, (runs, literals, recent) in zip(self._table, self._rooms, strict=True):
+        for row, (runs, literals, recent) in zip(self.rows, self._rooms, strict=True):
             rooms.append((runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]))
             frames.append(recent[: row[column.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
         return {**vars(self), "references": pack(frames), "_rooms": rooms}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        table, rooms = self._table, self._rooms
+        table, rooms = self.rows, self._rooms
         references, *recent = unpack(cast("bytes", state["references"]))
         self.references = new_table((MAX_REFERENCES, self.nbytes), np.uint8)
         self.references[: len(references)] = references
-        self._table, self._rooms = table[:0], []
+        self.rows, self._rooms = table[:0], []
         self.add_streams(len(table))
-        self._table = table.copy()
-        for row, room, filled, frames in zip(self._table, self._rooms, rooms, recent, strict=True):
+        self.rows = table.copy()
+        for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
             for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):
                 memory[: len(content)] = content
             self._point(row, room)

@@ -13,8 +13,9 @@ from obscodec.codec import Codec
 from obscodec.errors import CorruptStream, SpecError
 from obscodec.kernels.blocks import check, read_blocks
 from obscodec.kernels.patch import MAX_VARINT_NBYTES, runs_bound
-from obscodec.kernels.references import MAX_REFERENCES, add_references, encode_block
+from obscodec.kernels.references import add_references, encode_block
 from obscodec.layout import Rows
+from obscodec.reference_frames import MAX_REFERENCES
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.varint import encode_varint
 

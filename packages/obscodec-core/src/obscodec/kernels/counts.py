@@ -63,6 +63,13 @@ def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dea
 
 
 @compiled
+def release_last(old: Ints, block_frames: int, counts: Table, live: Table, dead: Ints, n_dead: int) -> tuple[int, int]:
+    """:func:`release_frames` after ``n_dead`` blocks are dead already; how many these are then, and i or -1."""
+    n_more = release_frames(old, block_frames, counts, live, dead[n_dead:])
+    return (n_dead, -1 - n_more) if n_more < 0 else (n_dead + n_more, -1)
+
+
+@compiled
 def bury(block: int, live: Table, dead: Ints, n_dead: int) -> int:
     """Count a frame of ``block`` less; 1 if that was its last one, which adds it to ``dead``."""
     live[block] -= 1

@@ -31,7 +31,7 @@ RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the r
 @inlined
 def ring_size(streams: npt.NDArray[np.int64]) -> int:
     """How many recent frames each stream has place for."""
-    return (streams.shape[1] - RECENT_IDS) // 2
+    return int((streams.shape[1] - RECENT_IDS) // 2)
 
 
 @inlined
@@ -43,7 +43,7 @@ def needs_block(stream: Ints, block_frames: int) -> bool:
 @compiled
 def next_place(stream: Ints, n_ring: int) -> int:
     """The place in the ring of the next new frame."""
-    return (stream[NEWEST] + 1) % n_ring if stream[N_RECENT] else 0
+    return int((stream[NEWEST] + 1) % n_ring) if stream[N_RECENT] else 0
 
 
 @compiled
@@ -102,4 +102,4 @@ def give_id(stream: Ints, place: int, begins: bool, counts: Table) -> int:
         stream[BEGIN] = place
     frame_id = stream[RECENT_IDS + place]
     counts[frame_id] += 2
-    return frame_id
+    return int(frame_id)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.kernels.compiled import compiled
-from obscodec.kernels.counts import Table, release_frames
+from obscodec.kernels.counts import Table, release_last
 from obscodec.kernels.frame_streams import (
     BEGIN,
     LITERALS,
@@ -110,7 +110,7 @@ def replace_frames(
     ids: Ints,
     dead: Ints,
 ) -> tuple[int, int, int]:
-    """:func:`append_frames`, and when all are taken in, :func:`release_frames` of the ids ``old``.
+    """:func:`append_frames`, and when all are taken in, :func:`release_last` of the ids ``old``.
 
     Returns:
         What ``append_frames`` gives; and i if all are taken in and ``old[i]`` can't be released, else -1.
@@ -130,12 +130,19 @@ def replace_frames(
         ids,
         dead,
     )
+    refused = -1
     if done == len(of_streams):
-        n_released = release_frames(old, block_frames, counts, live, dead[n_dead:])
-        if n_released < 0:
-            return done, n_dead, -1 - n_released
-        n_dead += n_released
-    return done, n_dead, -1
+        n_dead, refused = release_last(old, block_frames, counts, live, dead, n_dead)
+    return done, n_dead, refused
+
+
+@compiled
+def fingerprint_recent(streams: npt.NDArray[np.int64], which: Ints, nbytes: int) -> None:
+    """Note the fingerprints of the recent frames of some streams anew."""
+    n_ring = ring_size(streams)
+    for k in which:
+        for place in range(streams[k, N_RECENT]):
+            streams[k, RECENT_IDS + n_ring + place] = _fingerprint(streams[k, RECENT] + place * nbytes, nbytes)
 
 
 @compiled

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from obscodec.kernels.compiled import compiled
 from obscodec.kernels.memory import address, copy, load_u64
 from obscodec.kernels.patch import encode_patch
 from obscodec.layout import Rows
+from obscodec.reference_frames import JOIN_PART
 from obscodec.segments import Bytes, Ints
-
-MAX_REFERENCES: Final = 33  # the first one is the frame of zeros
-
-# A frame becomes a reference if its patch against all others takes more than this part of it. Measured:
-# docs/performance.md.
-_JOIN_PART: Final = 8
 
 
 @compiled
@@ -51,7 +44,7 @@ def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, li
     nbytes, base = references.shape[1], address(references)
     reference = nearest_reference(frame, references, n_references[0])
     runs_nbytes, n_literals = encode_patch(base + reference * nbytes, frame, nbytes, runs, literals)
-    if (runs_nbytes + n_literals) * _JOIN_PART > nbytes and n_references[0] < len(references):
+    if (runs_nbytes + n_literals) * JOIN_PART > nbytes and n_references[0] < len(references):
         reference = n_references[0]
         copy(base + reference * nbytes, frame, nbytes)
         n_references[0] += 1
