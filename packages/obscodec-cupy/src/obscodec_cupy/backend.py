@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from obscodec import Backend, BackendUnavailable, HeapMemory, Layout
 
 from obscodec_cupy.device import Device
+from obscodec_cupy.probing import device_number
 
 
 def device(name: str) -> Device:
-    """The device ``"cuda"``, ``"cuda:1"`` and so on; the same one at every call.
+    """The device ``"cuda:1"`` and so on, the same one at every call; ``"cuda"`` is the current one of CUDA.
 
     Raises:
+        SpecError: no such name.
         BackendUnavailable: it can't be used; the text names what is missing.
     """
-    raise BackendUnavailable(f"{name!r} can't be used yet")
+    return _opened(device_number(name))
+
+
+@cache
+def _opened(number: int) -> Device:
+    from obscodec_cupy.gpu import Gpu  # not before it is known that CuPy can be imported
+
+    return Gpu(number)
 
 
 class CudaBackend(Backend):

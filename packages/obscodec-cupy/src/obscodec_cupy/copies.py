@@ -9,6 +9,7 @@ from obscodec_cupy.device import Device, Kernel
 
 SCATTER = Kernel("copies.cu", "scatter")
 MOVE = Kernel("copies.cu", "move")
+KERNELS = (SCATTER, MOVE)
 THREADS = 128
 PIECE_NBYTES = 16 << 10  # of one thread block
 

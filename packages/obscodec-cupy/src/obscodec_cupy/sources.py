@@ -16,6 +16,11 @@ def source(name: str) -> str:
     return _inlined(name, set())
 
 
+def options(defines: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """What a compiler is told besides the device."""
+    return ("--std=c++17", *(f"-D{name}={value}" for name, value in defines))
+
+
 def _inlined(name: str, seen: set[str]) -> str:
     if name in seen:
         return ""

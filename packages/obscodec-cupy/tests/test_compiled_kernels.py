@@ -1,0 +1,71 @@
+"""Every kernel compiled for every architecture: nothing is spilled, registers and shared memory are bounded."""
+
+import importlib
+import pkgutil
+import re
+from importlib.resources import files
+
+import obscodec_cupy
+import pytest
+from obscodec_cupy.device import Kernel
+from obscodec_cupy.sources import options, source
+
+ARCHITECTURES = (75, 80, 90, 100, 120)
+MOST_REGISTERS = 128  # 512 threads of a block fit into the 65,536 registers of a multiprocessor
+MOST_SHARED = 48 << 10  # bytes, static
+CUPY_ADDS = ("-ftz=true", "--device-as-default-execution-space")
+ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(')
+REPORT = re.compile(
+    r"Compiling entry function '(?P<name>\w+)'.*?"
+    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+    r"Used (?P<registers>\d+) registers[^\n]*?(?:, (?P<shared>\d+) bytes smem)?(?:,[^\n]*)?\n",
+    re.DOTALL,
+)
+
+
+def kernels() -> list[Kernel]:
+    """The KERNELS of all files of the package."""
+    names = [module.name for module in pkgutil.iter_modules(obscodec_cupy.__path__)]
+    without_cupy = [name for name in names if name not in ("gpu", "order", "uploads")]
+    modules = [importlib.import_module(f"obscodec_cupy.{name}") for name in without_cupy]
+    return [kernel for module in modules for kernel in getattr(module, "KERNELS", ())]
+
+
+def units() -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    return sorted({(kernel.source, kernel.defines) for kernel in kernels()})
+
+
+def compiled(text: str, flags: tuple[str, ...]) -> str:
+    """The report of the compiler."""
+    from cuda.bindings import nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
+    error = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])[0]
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(program)
+    assert error == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+    return log.decode()
+
+
+def test_every_kernel_is_in_the_list_of_its_file() -> None:
+    folder = files("obscodec_cupy").joinpath("kernels")
+    written = {(file.name, name) for file in folder.iterdir() for name in ENTRY.findall(file.read_text())}
+    assert written == {(kernel.source, kernel.name) for kernel in kernels()}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("name", "defines"), units(), ids=lambda unit: str(unit))
+def test_a_kernel_spills_nothing(name: str, defines: tuple[tuple[str, int], ...], architecture: int) -> None:
+    flags = (*options(defines), *CUPY_ADDS, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
+    log = compiled(source(name), flags)
+    reports = list(REPORT.finditer(log))
+    assert {report["name"] for report in reports} == set(ENTRY.findall(source(name))), log
+    for report in reports:
+        registers, shared = int(report["registers"]), int(report["shared"] or 0)
+        print(f"sm_{architecture} {report['name']} {dict(defines)}: {registers} registers, {shared} bytes shared")  # noqa: T201
+        assert (report["stores"], report["loads"]) == ("0", "0"), log
+        assert registers <= MOST_REGISTERS
+        assert shared <= MOST_SHARED
+        assert "warning" not in log, log

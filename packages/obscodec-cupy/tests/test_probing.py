@@ -1,0 +1,94 @@
+"""A device that can't be used says what is missing; all else works without it."""
+
+import subprocess
+import sys
+
+import pytest
+from obscodec import BackendUnavailable, SpecError
+from obscodec_cupy.backend import device
+
+NO_DRIVER = "device 'cuda' needs the NVIDIA driver, which is not installed or not running"
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def has_driver() -> bool:
+    from cupy.cuda import runtime
+
+    return bool(runtime.driverGetVersion())
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has an NVIDIA driver")
+def test_without_a_driver_it_is_the_driver_that_is_missing() -> None:
+    with pytest.raises(BackendUnavailable) as caught:
+        device("cuda")
+    assert str(caught.value) == NO_DRIVER
+
+
+@pytest.mark.parametrize("name", ["cuda:", "cuda:x", "cuda:-1", "gpu", "cuda:1:2", ""])
+def test_a_name_of_no_device_is_refused(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        device(name)
+    assert str(caught.value) == f"expected a device such as 'cuda' or 'cuda:1', got {name!r}"
+
+
+def test_without_cupy_the_package_is_imported_and_says_how_to_install_it() -> None:
+    code = """
+import sys
+sys.modules["cupy"] = None
+import obscodec, obscodec_cupy.backend
+try:
+    obscodec_cupy.backend.device("cuda")
+except obscodec.BackendUnavailable as error:
+    print(error)
+"""
+    # None in sys.modules is an import that fails with ModuleNotFoundError.
+    assert run(code) == (
+        "device 'cuda' needs CuPy, which is not installed: pip install 'obscodec-cupy[cuda12]' or "
+        "'obscodec-cupy[cuda13]', for the CUDA version of the driver"
+    )
+
+
+def test_importing_the_package_imports_no_cupy() -> None:
+    code = """
+import pkgutil, sys
+import obscodec_cupy
+for module in pkgutil.iter_modules(obscodec_cupy.__path__):
+    if module.name not in ("gpu", "order", "uploads"):
+        __import__(f"obscodec_cupy.{module.name}")
+print(sorted({"cupy", "torch"} & set(sys.modules)))
+"""
+    assert run(code) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("driver", "count", "name", "text"),
+    [
+        (0, 0, "cuda", NO_DRIVER),
+        (12040, 35, "cuda", "device 'cuda' can't be used: cudaErrorInsufficientDriver: CUDA driver version is "
+         "insufficient for CUDA runtime version (the driver is for CUDA 12.4, CuPy for CUDA 13.2)"),
+        (13020, 100, "cuda", "device 'cuda' can't be used: cudaErrorNoDevice: no CUDA-capable device is detected "
+         "(the driver is for CUDA 13.2, CuPy for CUDA 13.2)"),
+        (13020, -2, "cuda:2", "device 'cuda:2' is not there, this machine has 'cuda:0' to 'cuda:1'"),
+        (13020, -1, "cuda:7", "device 'cuda:7' is not there, this machine has 'cuda:0'"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, driver: int, count: int, name: str, text: str
+) -> None:
+    """``count`` is the error of asking how many devices there are, or minus the answer."""
+    from cupy.cuda import runtime
+
+    def counted() -> int:
+        if count > 0:
+            raise runtime.CUDARuntimeError(count)
+        return -count
+
+    monkeypatch.setattr(runtime, "driverGetVersion", lambda: driver)
+    monkeypatch.setattr(runtime, "runtimeGetVersion", lambda: 13020)
+    monkeypatch.setattr(runtime, "getDeviceCount", counted)
+    with pytest.raises(BackendUnavailable) as caught:
+        device(name)
+    assert str(caught.value) == text
