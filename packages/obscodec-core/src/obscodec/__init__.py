@@ -32,6 +32,7 @@ from obscodec.frame_stack import FrameStack
 from obscodec.geometry import strided_view, strides_of
 from obscodec.heap import HeapStats, SlotHeap
 from obscodec.heap_memory import HOST, HeapMemory, Places, Streams
+from obscodec.hollow import hollow_layouts
 from obscodec.indexing import steps_of
 from obscodec.layout import Layout
 from obscodec.lent import Lent
@@ -162,6 +163,7 @@ __all__ = [
     "encode",
     "fields_of",
     "find_narrow",
+    "hollow_layouts",
     "locked",
     "note_of",
     "open_reading",

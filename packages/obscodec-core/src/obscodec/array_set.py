@@ -32,6 +32,11 @@ class RingStats(ArrayStats):
     n_samples: int
     sample_s: float
 
+    def sample_ms_since(self, before: RingStats) -> float | None:
+        """The mean duration of the samples since ``before``, None if there were none."""
+        n = self.n_samples - before.n_samples
+        return 1000 * (self.sample_s - before.sample_s) / n if n else None
+
 
 class ArraySet:
     """The arrays of a buffer, compressed field by field.
@@ -96,6 +101,23 @@ class ArraySet:
             made = TensorArray.zeros((n_steps, self.n_envs), store, self._stagings[field] if waiting else None)
         self._arrays[array, field] = made
         return made
+
+    def in_place_of(self, array: str, field: str, hollow: Array, *, waiting: int = 0) -> Array | TensorArray:
+        """:meth:`zeros` in the place of an array ``[n_steps, n_envs, 0, *field_shape]``; see ``obscodec.hollow``.
+
+        Args:
+            array: see :meth:`zeros`.
+            field: likewise.
+            hollow: that array.
+            waiting: see :meth:`zeros`.
+
+        Raises:
+            TypeError: it has another shape or dtype.
+        """
+        (n_envs, *shape), dtype = self._rows[field]
+        if (hollow.shape[1:], hollow.dtype) != ((n_envs, 0, *shape), dtype):
+            raise TypeError(f"{array} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
+        return self.zeros(array, field, len(hollow), waiting=waiting)
 
     def step(self, field: str, value: ArrayLike | npt.ArrayLike, *, lend: bool = False) -> Array | Lent:
         """``value`` as a step of all environments; see ``Field.step``.

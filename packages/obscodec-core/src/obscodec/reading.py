@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import cache
@@ -70,6 +70,7 @@ class Reading:
         new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into; of
             numpy, or for a store on a GPU of any library, in the memory of that. None for one where the store decodes.
         convert: called once for all tensors of a store, makes of them the array of another library.
+        at_once: stores whose tensors the function looks at; what it reads of them is decoded as it is read.
 
     Example:
         >>> from obscodec import AutoStore, Layout, TensorArray
@@ -88,13 +89,19 @@ class Reading:
         read: Callable[[], Any],
         new_array: Callable[[int, Layout], Any] | None = None,
         convert: Callable[[Any], Tensors] | None = None,
+        at_once: Collection[Store | None] = (),
     ) -> None:
         self._new_array = new_array
         self._convert = convert
+        self._at_once = at_once
         self._ids: dict[Store, list[Ints]] = {}
         self._future: Future[dict[Store, Tensors]] | None = None
         self._process = os.getpid()
         self._read = copy_context().run(self._call, read)  # in a copy, which is gone whatever interrupts it
+
+    def selects(self, store: Store) -> bool:
+        """Whether tensors of a store are decoded later."""
+        return store not in self._at_once
 
     def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selected:
         """The tensors ``ids``, ``[*chosen]``, of a store. Copies the ids, not the tensors: these must stay."""

@@ -151,7 +151,7 @@ class TensorArray:
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         ids = np.asarray(self.ids[leading])
-        if not of_items and (reading := open_reading()) is not None:
+        if not of_items and (reading := open_reading()) is not None and reading.selects(self.store):
             return cast("npt.NDArray[np.generic]", reading.select(self.store, ids))
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
 import obscodec
 import torch as th
 from stable_baselines3.common import buffers
@@ -17,6 +16,10 @@ from obscodec_sb3.migration import refuse_former
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
+_OPTIONS = ("codec", "frame_stack", "budget", "heap")  # of obscodec.fields_of
+_READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
+# What these read of observations they hand on to to_torch, and look at nowhere.
+_HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
 
 
 class CompressedBuffer(buffers.BaseBuffer):
@@ -30,6 +33,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     _is_hollow = False
     _waiting = 3  # observations that wait to be stored together, of a step each
+    _looks_at: tuple[str, ...] = ()  # the keys of observations that SB3's code for samples computes with
     _arrays: obscodec.ArraySet = None  # type: ignore[assignment]  # until there are some
 
     def __init_subclass__(cls) -> None:
@@ -37,22 +41,13 @@ class CompressedBuffer(buffers.BaseBuffer):
         if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # one of ours before one of SB3
             COMPRESSED[cls.__bases__[1]] = cls
 
-    def __init__(
-        self,
-        *args: Any,
-        codec: Any = "auto",
-        frame_stack: Any = None,
-        budget: Any = None,
-        threads: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, buffer_device: Any = "cpu", threads: int | None = None, **kwargs: Any) -> None:
         refuse_former(kwargs)
-        self._options, self._threads = {"codec": codec, "frame_stack": frame_stack, "budget": budget}, threads
+        self._options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        self._buffer_device, self._threads = str(buffer_device), threads
         self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
-        # in SB3's own code and ours, what is read of observations is handed on to to_torch, and looked at nowhere
         of: Any = [type(self), super()]
-        found = {getattr(c, name).__module__ for c in of for name in ("_get_samples", "_normalize_obs", "to_torch")}
-        self._hands_on = found <= {buffers.__name__, "obscodec_sb3.base", "obscodec_sb3.rollout"}
+        self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
         with self._hollow():
             super().__init__(*args, **kwargs)
 
@@ -100,16 +95,23 @@ class CompressedBuffer(buffers.BaseBuffer):
         return self._arrays.step("", obs, lend=self._lends)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """SB3's; observations and next ones, which have frames in common, are decoded together if that can wait."""
-        get = partial(super()._get_samples, *args, **kwargs)  # type: ignore[safe-super]
+        return self._together(super()._get_samples, *args, **kwargs)  # type: ignore[safe-super]
+
+    def _together(self, get: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What SB3's ``get`` gives; observations and next ones, which share frames, are decoded at once if possible."""
+        read = partial(get, *args, **kwargs)
         normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
-        return get() if normalizes or not self._hands_on or obscodec.open_reading() else self._reading(get).result()
+        return read() if normalizes or not self._hands_on or obscodec.open_reading() else self._reading(read).result()
 
     def _reading(self, read: Callable[[], Any]) -> obscodec.Reading:
-        return obscodec.Reading(read, self._batch_array, partial(self.to_torch, copy=False))
+        looked_at = [self._arrays.stores.get(key) for key in self._looks_at]
+        convert = partial(self.to_torch, copy=False) if self._buffer_device == "cpu" else None
+        return obscodec.Reading(read, self._batch_array, convert, looked_at)
 
-    def _batch_array(self, n: int, layout: obscodec.Layout) -> np.ndarray:
-        """``[n, *shape]`` to decode into: for a GPU memory that torch has pinned, else that of all buffers."""
+    def _batch_array(self, n: int, layout: obscodec.Layout) -> Any:
+        """``[n, *shape]`` to decode into: on a GPU, in memory that torch has pinned for it, or that of all buffers."""
+        if self._buffer_device != "cpu":
+            return th.empty((n, *layout.shape), dtype=getattr(th, layout.dtype.name), device=self.device)
         if self.device.type != "cuda":
             return obscodec.BATCH_MEMORY.array(n, layout)
         return layout.tensors(th.empty((n, layout.nbytes), dtype=th.uint8, pin_memory=True).numpy())
@@ -120,29 +122,16 @@ class CompressedBuffer(buffers.BaseBuffer):
         before, self._is_hollow = self._is_hollow, True
         try:
             yield
-            hollow = self.obs_shape if isinstance(self.obs_shape, dict) else {"": self.obs_shape}
         finally:
             self._is_hollow = before
+        shapes = self._obs_shape if isinstance(self._obs_shape, dict) else {"": self._obs_shape}
         for name, value in list(vars(self).items()):
-            of_keys = value if isinstance(value, dict) else {"": value}
-            if {key: _tail(array, hollow.get(key, ())) for key, array in of_keys.items()} == hollow:
+            if layouts := obscodec.hollow_layouts(value if isinstance(value, dict) else {"": value}, shapes):
                 if self._arrays is None:
-                    layouts = {key: obscodec.Layout(hollow[key][1:], array.dtype) for key, array in of_keys.items()}
-                    fields = obscodec.fields_of(layouts, **self._options)
+                    obscodec.check_place(self._buffer_device, "device", th.empty(1, device=self.device))
+                    fields = obscodec.fields_of(layouts, device=self._buffer_device, **self._options)
                     self._arrays = obscodec.ArraySet(fields, self.n_envs, self._threads)
-                vars(self)[name] = _each(partial(self._zeros, name), value)
-
-    def _zeros(self, name: str, key: str, hollow: np.ndarray) -> Any:
-        """A compressed array in the place of one without observations."""
-        layout = self._arrays.fields[key].layout
-        if (hollow.shape[1:], hollow.dtype) != ((self.n_envs, 0, *layout.shape), layout.dtype):
-            raise TypeError(f"{name} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
-        return self._arrays.zeros(name, key, len(hollow), waiting=self._waiting)
-
-
-def _tail(array: Any, like: tuple[int, ...]) -> Any:
-    """The last axes of an array, as many as ``like`` has."""
-    return array.shape[-len(like) :] if isinstance(array, np.ndarray) and like else None
+                vars(self)[name] = _each(partial(self._arrays.in_place_of, name, waiting=self._waiting), value)
 
 
 def _each(function: Callable[[str, Any], Any], of: Any) -> Any:

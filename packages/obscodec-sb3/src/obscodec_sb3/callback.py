@@ -30,15 +30,14 @@ class CompressionCallback(BaseCallback):
         buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)
         if not isinstance(buffer, CompressedBuffer):
             raise TypeError("the algorithm has no compressed buffer: give it one, such as CompressedReplayBuffer")
-        self._buffer, stats = buffer, buffer.stats()
-        self._n_samples, self._sample_s = stats.n_samples, stats.sample_s
+        self._buffer, self._before = buffer, buffer.stats()
 
     def _on_step(self) -> bool:
         if self.n_calls % self._every == 0:
             stats = self._buffer.stats()
             self.logger.record("buffer/ratio", stats.ratio)
             self.logger.record("buffer/bytes", stats.total_bytes)
-            if n := stats.n_samples - self._n_samples:
-                self.logger.record("buffer/sample_ms", 1000 * (stats.sample_s - self._sample_s) / n)
-            self._n_samples, self._sample_s = stats.n_samples, stats.sample_s
+            if (sample_ms := stats.sample_ms_since(self._before)) is not None:
+                self.logger.record("buffer/sample_ms", sample_ms)
+            self._before = stats
         return True

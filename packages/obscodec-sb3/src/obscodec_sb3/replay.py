@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import obscodec
+import torch as th
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
@@ -33,14 +34,18 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         frame_stack: how observations are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         threads: how many threads decode a batch, None for half of the usable processors.
+        buffer_device: where observations are decoded, ``"cpu"``, or the GPU that is ``device``, which has them in its
+            memory, compressed: a batch never visits the host then. It needs obscodec-cupy.
+        heap: for a GPU, ``"pinned"`` keeps what is compressed in host memory that it reads, in place of its own.
         prefetch: draw and decode the next batch while the learner works on this one. Then a batch does not hold what
             was added since the one before it was given out. A batch that ``VecNormalize`` normalizes is drawn when it
             is asked for, by the statistics of that moment.
 
     Raises:
-        SpecError: ``codec`` names no codec, or ``budget`` is malformed.
+        SpecError: ``codec`` names no codec, ``budget`` is malformed, or there is no such device or heap.
+        BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
         ShapeError: observations don't divide into such a frame stack.
-        DTypeError: the observation space is a dictionary.
+        DTypeError: the observation space is a dictionary, or ``buffer_device`` is another GPU than ``device``.
         ValueError: ``prefetch`` for a class that samples in its own way, such as ``HerReplayBuffer``.
 
     Example:
@@ -86,7 +91,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         with self._arrays.sampling():
             if not self._prefetch or env is not None:
                 return self._draw(batch_size, env)
-            return self._ahead.next(batch_size, partial(self._reading, partial(self._draw, batch_size))).result()
+            stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # where a GPU decodes ahead
+            read = partial(self._draw, batch_size)
+            return self._ahead.next((batch_size, stream), partial(self._reading, read)).result()
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage
@@ -128,11 +135,21 @@ class CompressedNStepReplayBuffer(CompressedReplayBuffer, NStepReplayBuffer):
 class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
     """``HerReplayBuffer`` with compressed observations, without ``prefetch``; see :class:`CompressedDictReplayBuffer`.
 
+    Environments compute rewards from goals on the CPU, so these are decoded there.
+
     Example:
         >>> from stable_baselines3 import SAC
         >>> env = "a goal environment"
         >>> model = SAC("MultiInputPolicy", env, replay_buffer_class=CompressedHerReplayBuffer)  # doctest: +SKIP
     """
+
+    _looks_at = ("achieved_goal", "desired_goal")
+
+    def _get_real_samples(self, *args: Any) -> Any:
+        return self._together(super()._get_real_samples, *args)
+
+    def _get_virtual_samples(self, *args: Any) -> Any:
+        return self._together(super()._get_virtual_samples, *args)
 
 
 def _place(buffer_class: type, name: str) -> int:
