@@ -21,6 +21,11 @@ def device(name: str) -> Device:
     return _opened(device_number(name))
 
 
+def _named(name: str) -> Device:
+    """:func:`device`, where another thing has this name."""
+    return device(name)
+
+
 @cache
 def _opened(number: int) -> Device:
     from obscodec_cupy.gpu import Gpu  # not before it is known that CuPy can be imported
@@ -37,11 +42,13 @@ class CudaBackend(Backend):
 
     def empty(self, device: str, n: int, layout: Layout) -> Any:
         """See ``Backend.empty``."""
-        raise BackendUnavailable(f"{device!r} can't be used yet")
+        return _named(device).empty((n, *layout.shape), layout.dtype)
 
     def check(self, device: str, *arrays: object) -> None:
         """See ``Backend.check``."""
-        raise BackendUnavailable(f"{device!r} can't be used yet")
+        there = _named(device)
+        for array in arrays:
+            there.view(array)
 
     def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
         """See ``Backend.heap_memory``."""
