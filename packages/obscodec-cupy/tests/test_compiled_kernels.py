@@ -26,7 +26,7 @@ REPORT = re.compile(
 def kernels() -> list[Kernel]:
     """The KERNELS of all files of the package."""
     names = [module.name for module in pkgutil.iter_modules(obscodec_cupy.__path__)]
-    without_cupy = [name for name in names if name not in ("gpu", "order", "uploads")]
+    without_cupy = [name for name in names if name not in ("gpu", "events", "uploads")]
     modules = [importlib.import_module(f"obscodec_cupy.{name}") for name in without_cupy]
     return [kernel for module in modules for kernel in getattr(module, "KERNELS", ())]
 

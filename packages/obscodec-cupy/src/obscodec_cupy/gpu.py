@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,29 +15,14 @@ import numpy.typing as npt
 from obscodec import DTypeError, HeapFull, ShapeError
 
 from obscodec_cupy.array import DeviceArray
-from obscodec_cupy.device import Device, Kernel, Order, Scalar
-from obscodec_cupy.order import EventOrder
+from obscodec_cupy.device import Device, Kernel, Mark, Order, Scalar
+from obscodec_cupy.events import EventMark, EventOrder
 from obscodec_cupy.sources import options, source
 from obscodec_cupy.uploads import Uploads
 
 _SHARED_WITHOUT_ASKING = 48 << 10  # bytes of dynamic shared memory that every kernel may have
 _CUDA_DEVICES = {2, 13}  # kDLCUDA, kDLCUDAManaged of DLPack
 _OTHER_DEVICES = {1: "in host memory", 3: "in pinned host memory"}
-
-
-class _Allocation:
-    """Who holds this holds device memory."""
-
-
-def _before_reuse(memory: Any, stream: Any, device: Any) -> None:
-    """Have the stream that ``memory`` was allocated on, whose next allocations may get it, wait for the current one.
-
-    This holds ``memory`` until then.
-    """
-    with device:
-        current = cupy.cuda.get_current_stream()
-        if current != stream and not current.is_capturing() and not stream.is_capturing():
-            stream.wait_event(current.record())
 
 
 class Gpu(Device):
@@ -60,21 +44,16 @@ class Gpu(Device):
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         """See ``Device.empty``. The memory is that of CuPy's current allocator."""
-        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-        with self._device:
-            try:
-                memory = cupy.cuda.alloc(nbytes)
-            except MemoryError as error:
-                free, total = self._device.mem_info
-                raise HeapFull(
-                    f"{nbytes:,} more bytes do not fit on {self.name}: {free:,} of {total:,} bytes are free; "
-                    "store less there, or free some"
-                ) from error
-            owner = _Allocation()
-            stream = cupy.cuda.get_current_stream()
-            weakref.finalize(owner, _before_reuse, memory, stream, self._device).atexit = False
-            held = cupy.cuda.UnownedMemory(memory.ptr, nbytes, owner, self._number)
-            array: DeviceArray = cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(held, 0))
+        try:
+            with self._device:
+                array: DeviceArray = cupy.empty(shape, dtype)
+        except MemoryError as error:
+            nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+            free, total = self._device.mem_info
+            raise HeapFull(
+                f"{nbytes:,} more bytes do not fit on {self.name}, where {free:,} of {total:,} bytes are free; "
+                "store less there, or free some"
+            ) from error
         return array
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
@@ -109,10 +88,16 @@ class Gpu(Device):
     def write(self, host: npt.NDArray[np.generic], out: DeviceArray) -> None:
         """See ``Device.write``."""
         target: Any = out
-        if host.nbytes != out.nbytes or not target.flags.c_contiguous:
-            raise ShapeError(f"{host.nbytes:,} bytes can't be written to {out.nbytes:,}, or to an array with gaps")
+        _require_same_bytes(host, target)
         with self._device:
             self._uploads.copy(np.ascontiguousarray(host).reshape(-1).view(np.uint8), target.data)
+
+    def write_from(self, pinned: npt.NDArray[np.generic], out: DeviceArray) -> None:
+        """See ``Device.write_from``."""
+        target: Any = out
+        _require_same_bytes(pinned, target)
+        with self._device:
+            target.data.copy_from_host_async(pinned.ctypes.data, pinned.nbytes, cupy.cuda.get_current_stream())
 
     def download(self, array: DeviceArray) -> npt.NDArray[np.generic]:
         """See ``Device.download``."""
@@ -163,6 +148,11 @@ class Gpu(Device):
         """See ``Device.order``."""
         return EventOrder(self._number)
 
+    def mark(self) -> Mark:
+        """See ``Device.mark``."""
+        with self._device:
+            return EventMark()
+
     def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:
         """See ``Device.launch``; a kernel is compiled when it is first launched."""
         if n_blocks == 0:
@@ -185,6 +175,11 @@ class Gpu(Device):
         """See ``Device.synchronize``."""
         with self._device:
             cupy.cuda.get_current_stream().synchronize()
+
+
+def _require_same_bytes(host: npt.NDArray[np.generic], out: Any) -> None:
+    if host.nbytes != out.nbytes or not out.flags.c_contiguous:
+        raise ShapeError(f"{host.nbytes:,} bytes can't be written to {out.nbytes:,}, or to an array with gaps")
 
 
 @cache

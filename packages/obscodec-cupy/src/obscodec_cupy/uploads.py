@@ -10,6 +10,9 @@ import cupy
 import numpy as np
 import numpy.typing as npt
 
+from obscodec_cupy.device import Mark
+from obscodec_cupy.events import EventMark
+
 PIECE_NBYTES = 32 << 20  # CuPy rounds pinned memory up to a power of two, and keeps it for the next upload
 
 
@@ -17,7 +20,7 @@ class Uploads:
     """The copies of one device that are under way."""
 
     def __init__(self) -> None:
-        self._under_way: deque[tuple[Any, Any]] = deque()
+        self._under_way: deque[tuple[Mark, Any]] = deque()
         self._lock = threading.Lock()
 
     def copy(self, host: npt.NDArray[np.uint8], address: Any) -> None:
@@ -28,12 +31,10 @@ class Uploads:
             pinned = cupy.cuda.alloc_pinned_memory(len(piece))
             np.copyto(np.frombuffer(pinned, np.uint8, len(piece)), piece)
             (address + begin).copy_from_host_async(pinned.ptr, len(piece), stream)
-            done = cupy.cuda.Event(disable_timing=True)
-            done.record(stream)
-            self._keep_until(done, pinned)
+            self._keep_until(EventMark(), pinned)
 
-    def _keep_until(self, done: Any, pinned: Any) -> None:
+    def _keep_until(self, done: Mark, pinned: Any) -> None:
         with self._lock:
             self._under_way.append((done, pinned))
-            while self._under_way and self._under_way[0][0].done:
+            while self._under_way and self._under_way[0][0].passed():
                 self._under_way.popleft()

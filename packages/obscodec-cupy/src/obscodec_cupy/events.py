@@ -1,4 +1,4 @@
-"""The order of work by CUDA events."""
+"""Moments of streams, and the order of work on several, by CUDA events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ from typing import Any
 
 import cupy
 
-from obscodec_cupy.device import Order
+from obscodec_cupy.device import Mark, Order
+
+
+class EventMark(Mark):
+    """An event on the current stream of the current device."""
+
+    def __init__(self) -> None:
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self._event.record(cupy.cuda.get_current_stream())
+
+    def passed(self) -> bool:
+        """See ``Mark.passed``."""
+        return bool(self._event.done)
+
+    def wait(self) -> None:
+        """See ``Mark.wait``."""
+        self._event.synchronize()
 
 
 class EventOrder(Order):
