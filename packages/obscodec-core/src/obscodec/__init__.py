@@ -28,6 +28,7 @@ from obscodec.errors import (
     SpecError,
 )
 from obscodec.filter import Filter
+from obscodec.frame_reader import FrameChanges, FrameForm, FrameReader, ListedChanges
 from obscodec.frame_stack import FrameStack
 from obscodec.geometry import strided_view, strides_of
 from obscodec.heap import HeapStats, SlotHeap
@@ -111,6 +112,9 @@ __all__ = [
     "Field",
     "FieldError",
     "Filter",
+    "FrameChanges",
+    "FrameForm",
+    "FrameReader",
     "FrameStack",
     "FrameStore",
     "HeapFull",
@@ -121,6 +125,7 @@ __all__ = [
     "Lent",
     "LevelError",
     "Levels",
+    "ListedChanges",
     "MissingPackage",
     "Narrow",
     "NarrowStore",

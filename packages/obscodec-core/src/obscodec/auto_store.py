@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.backends import check_place, decoding_device
 from obscodec.choice import Choice, parse_budget
 from obscodec.chunk import give_back_free_memory, new_chunk
 from obscodec.errors import ShapeError, SlotError
@@ -54,9 +55,14 @@ class AutoStore(Store):
             Without it, the same tensors always give the same choice.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads a large batch is spread over, None for half of the usable processors.
+        device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``. ``"auto"`` takes a codec that it
+            decodes. With one that it does not, and with floats that are narrower numbers, it is given what the CPU
+            decodes, and a warning says so.
+        heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
     Raises:
-        SpecError: the codec or the budget is malformed.
+        SpecError: the codec or the budget is malformed, or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: the tensors don't divide into such a frame stack.
 
     Example:
@@ -75,9 +81,16 @@ class AutoStore(Store):
         budget: str | None = None,
         max_bytes: int | None = None,
         threads: int | None = None,
+        device: str = "cpu",
+        heap: str = "device",
     ) -> None:
+        check_place(device, heap)
         self.layout = layout
         self.codec = codec if codec == "auto" else build_codec(codec, layout).spec
+        self.device = device
+        self.heap = heap
+        what = f"tensors of the codec {self.codec!r}"
+        self._decoding = device if codec == "auto" else decoding_device(device, self.codec, what)
         self.frame_stack = frame_stack
         self.budget = budget
         self.max_bytes = max_bytes
@@ -174,6 +187,9 @@ class AutoStore(Store):
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
+        if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
+            self.read_on_cpu(ids, out)
+            return
         with self._lock:
             if self._store is None:
                 self._check_first(ids)
@@ -217,12 +233,20 @@ class AutoStore(Store):
         """Decide, and move the first tensors to the store that they show to be best."""
         codec, frame_stack, budget = self._asked
         first, streams = self._first[: len(self._streams)], np.array(self._streams)
-        self._settle(find_plan(first, streams, codec=codec, frame_stack=frame_stack, budget=budget))
+        plan = find_plan(first, streams, codec=codec, frame_stack=frame_stack, budget=budget, device=self._decoding)
+        self._settle(plan)
 
     def _settle(self, plan: Plan) -> None:
         """Move the first tensors to a store that is made as planned."""
         first_id = _FIRST_ID + self._n_first
-        store = plan.new_store(self.layout, first_id=first_id, max_bytes=self.max_bytes, threads=self.threads)
+        store = plan.new_store(
+            self.layout,
+            first_id=first_id,
+            max_bytes=self.max_bytes,
+            threads=self.threads,
+            device=self._decoding,
+            heap=self.heap if self._decoding != "cpu" else "device",
+        )
         n, streams = len(self._streams), np.array(self._streams, np.int64)
         kept = np.flatnonzero(~self._released[:n])
         some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
+from obscodec.frame_reader import FrameForm, FrameReader
 from obscodec.heap_memory import HeapMemory
 from obscodec.layout import Layout
 
@@ -57,6 +63,37 @@ class Backend(ABC):
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
             SpecError: ``heap`` is neither.
+        """
+
+    @abstractmethod
+    def fill(self, device: str, out: Any, decode: Callable[[npt.NDArray[np.generic]], None]) -> None:
+        """Have ``decode`` fill a numpy array, and queue a copy of that into an array on the device.
+
+        Args:
+            device: the device.
+            out: an array of any library, contiguous.
+            decode: called with an array of the same shape and dtype, in memory that can be copied from at once.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            DTypeError: ``out`` is no array, or in the memory of another device.
+        """
+
+    @abstractmethod
+    def decodes(self, spec: str) -> bool:
+        """Whether frames that are encoded in blocks by the codec ``spec``, in canonical form, are decoded there."""
+
+    @abstractmethod
+    def frame_reader(self, device: str, form: FrameForm, memory: HeapMemory[Any]) -> FrameReader:
+        """What decodes the frames of one store.
+
+        Args:
+            device: the device.
+            form: what the blocks of frames are; of a codec that this device decodes.
+            memory: where they are, made by this backend for that device.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
         """
 
 
@@ -112,3 +149,23 @@ def check_place(device: str, heap: str, *arrays: object) -> None:
             raise DTypeError(f"{what}: {error}") from None
     elif heap != "device":
         raise SpecError(f"heap={heap!r} is for a GPU, got it for the CPU: name another device, or leave it out")
+
+
+def decoding_device(device: str, spec: str, what: str) -> str:
+    """``device`` if frames in blocks of the codec ``spec`` are decoded there, else ``"cpu"``, with a warning.
+
+    Args:
+        device: ``"cpu"``, or another one.
+        spec: the codec, in canonical form.
+        what: what is decoded, for the warning.
+
+    Raises:
+        SpecError: there is no such device.
+        BackendUnavailable: the package that it needs is not installed.
+    """
+    if device == "cpu" or backend(device).decodes(spec):
+        return device
+    warnings.warn(
+        f"{what} are decoded on the CPU and copied to {device!r}, which decodes 'delta-rle' and 'raw'", stacklevel=3
+    )
+    return "cpu"

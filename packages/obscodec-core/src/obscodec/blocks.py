@@ -16,9 +16,10 @@ from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frame_encoder import FrameBatch
+from obscodec.frame_watch import FrameWatch
 from obscodec.heap import SlotHeap
 from obscodec.interrupts import uninterrupted
-from obscodec.kernels.counts import release_frames, retain_frames
+from obscodec.kernels.counts import count_known, release_frames, retain_frames
 from obscodec.kernels.grouping import group_by_block
 from obscodec.layout import Rows
 from obscodec.open_blocks import FrameTables, OpenBlocks
@@ -53,6 +54,7 @@ class Blocks:
         tables: what is known of each frame and block.
         born: the way in for frames in the memory of a device, None if none ever came.
         n: how many numbers of blocks were ever used; 0 is the block of the frame of zeros.
+        watch: what looks for changes, None while nobody does.
         lock: held by whoever works with these attributes.
     """
 
@@ -74,6 +76,7 @@ class Blocks:
         while self.n * self.block_frames < first_id:
             self._add()
         self.born: BornFrames | None = None
+        self.watch: FrameWatch | None = None
         self.lock = threading.Lock()
 
     def replace(self, old: Ints, rows: Rows, streams: Ints) -> Ints:
@@ -143,6 +146,16 @@ class Blocks:
             references = self.open.references[: self.open.n_references]
         self.coder.read(streams, Wanted(starts, places, order, rows), references, threads)
 
+    def check(self, ids: Ints) -> None:
+        """Make sure that there are frames with these ids; called with the lock held.
+
+        Raises:
+            SlotError: an id is of no frame.
+        """
+        n_known = count_known(ids, self.tables.counts)
+        if n_known < len(ids):
+            self._refuse(ids[n_known])
+
     def offer(self, frames: Ints) -> tuple[Offer, npt.NDArray[np.int32]]:
         """The blocks of frames, which are given rising, for another store; and for each frame the one before it.
 
@@ -188,6 +201,8 @@ class Blocks:
         """Note which frame came before each of ``ids``."""
         with self.lock:
             self.tables.previous[ids] = before
+            if self.watch is not None:
+                self.watch.note(ids // self.block_frames)
 
     def _take_in(self, replace: Replace, old: Ints, streams: Ints, ids: Ints, done: int) -> None:
         """Take frames in from number ``done`` on, then release ``old``; if that fails, release those before as well."""
@@ -282,7 +297,7 @@ class Blocks:
         if self.born is not None:
             with self.lock:
                 self.born.to_cpu()
-        return {name: value for name, value in vars(self).items() if name not in ("lock", "born")}
+        return {name: value for name, value in vars(self).items() if name not in ("lock", "born", "watch")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, born=None, lock=threading.Lock())
+        vars(self).update(state, born=None, watch=None, lock=threading.Lock())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.backends import backend
 from obscodec.errors import SpecError
 from obscodec.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.layout import Layout
@@ -98,14 +99,16 @@ def parse_budget(budget: str) -> float:
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]
 
 
-def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None) -> Choice:
+def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None, device: str = "cpu") -> Choice:
     """The codec that stores ``frames`` in the least memory and is fast enough.
 
     Args:
         frames: ``[n, *shape]``, the first frames, in the order of time for each stream.
         streams: ``i64[n]``, the stream of each frame.
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``: then each codec is timed. If
-            None, a table of costs decides, and the same frames give the same choice.
+            None, a table of costs decides, and the same frames give the same choice. Either tells of the CPU, also
+            for another device.
+        device: where frames are decoded; only codecs that it decodes are tried.
 
     Raises:
         SpecError: the budget is malformed.
@@ -114,6 +117,8 @@ def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None) -
     ready = available()
     trials = []
     for candidate in _CANDIDATES:
+        if device != "cpu" and not backend(device).decodes(candidate.spec):
+            continue
         if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
             trials.append(_try(candidate, frames, streams, limit_s))
     raw_bytes = math.prod(frames.shape[1:]) * frames.itemsize

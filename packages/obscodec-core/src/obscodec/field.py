@@ -104,6 +104,8 @@ class Field:
             budget=self.budget,
             max_bytes=self.max_bytes,
             threads=threads,
+            device=self.device,
+            heap=self.heap,
         )
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:

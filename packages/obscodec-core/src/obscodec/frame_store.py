@@ -6,10 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.adoption import adopt
+from obscodec.backends import backend, check_place, decoding_device
 from obscodec.blocks import MIN_BLOCKS, Blocks
+from obscodec.device_frames import DeviceFrames
 from obscodec.errors import ShapeError
 from obscodec.frame_blocks import block_coder
+from obscodec.frame_reader import FrameForm
 from obscodec.heap import SlotHeap
+from obscodec.heap_memory import HOST
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels.first_use import announce
 from obscodec.layout import Layout, Rows
@@ -42,6 +46,14 @@ class FrameStore(Store):
         first_id: the least id to give out, 1 or more.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads a large batch is spread over, None for half of the usable processors.
+        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which has the full blocks then. One
+            that does not decode the codec is given what the CPU decodes, and a warning says so.
+        heap: where the blocks of a GPU are: in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        ShapeError: frames have no bytes, or a number is out of range.
+        SpecError: the spec names no codec, or one that can't encode blocks; or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
 
     Example:
         >>> import numpy as np
@@ -54,6 +66,8 @@ class FrameStore(Store):
         np.uint8(255)
     """
 
+    on_device: DeviceFrames | None  # what decodes on the device, None if the CPU does
+
     def __init__(
         self,
         layout: Layout,
@@ -65,13 +79,17 @@ class FrameStore(Store):
         first_id: int = 1,
         max_bytes: int | None = None,
         threads: int | None = None,
+        device: str = "cpu",
+        heap: str = "device",
     ) -> None:
         if layout.nbytes == 0:
             raise ShapeError(f"a frame has at least one byte, got {layout}")
         if min(block_frames, stack, 1 if recent is None else recent) < 1:
             raise ShapeError(f"block_frames, stack and recent are 1 or more, got {block_frames}, {stack}, {recent}")
+        check_place(device, heap)
         announce()
         self.layout = layout
+        self.device = device
         self.block_frames = block_frames
         self.threads = default_threads() if threads is None else threads
         coder = block_coder(codec, layout, block_frames)
@@ -82,7 +100,11 @@ class FrameStore(Store):
             n_recent=stack + 2 if recent is None else recent,
             patches=coder.patches,
         )
-        self._blocks = Blocks(coder, SlotHeap(MIN_BLOCKS, max_bytes=max_bytes), open_blocks, first_id=first_id)
+        decoding = decoding_device(device, coder.spec, f"frames of the codec {coder.spec!r}")
+        memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
+        slots = SlotHeap(MIN_BLOCKS, max_bytes=max_bytes, memory=memory)
+        self._blocks = Blocks(coder, slots, open_blocks, first_id=first_id)
+        self.on_device = None if decoding == "cpu" else self._new_reader()
 
     @property
     def codec(self) -> str:
@@ -150,7 +172,12 @@ class FrameStore(Store):
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
-        self._blocks.read(ids, self.layout.rows(out), self.threads)
+        if isinstance(out, np.ndarray):
+            self._blocks.read(ids, self.layout.rows(out), self.threads)
+        elif self.on_device is None:
+            self.read_on_cpu(ids, out)
+        else:
+            self.on_device.read(ids, out, frames=ids)
 
     def retain(self, ids: npt.ArrayLike) -> None:
         """Add one reference to each of ``ids``.
@@ -185,6 +212,18 @@ class FrameStore(Store):
             table_bytes=heap.table_bytes + blocks.n * (8 * self.block_frames + 4),
             dictionary_bytes=reference_bytes + (versions.dictionary_bytes if versions else 0),
         )
+
+    def _new_reader(self) -> DeviceFrames:
+        form = FrameForm(self.layout, self.block_frames, self._blocks.coder.patches)
+        reader = backend(self.device).frame_reader(self.device, form, self._blocks.heap.memory)
+        return DeviceFrames(self._blocks, reader)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "on_device": self.on_device is not None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self.on_device = self._new_reader() if state["on_device"] else None
 
     @property
     def _form(self) -> tuple[Layout, str, int]:

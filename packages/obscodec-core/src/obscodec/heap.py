@@ -137,7 +137,8 @@ class SlotHeap:
     def place(self, slots: Ints) -> Places:
         """Where the streams in ``slots`` lie, for kernels that run where the memory of this heap is.
 
-        Hold :attr:`lock` until the kernels are queued: the next call that changes the heap may move streams.
+        The next call that changes the heap may move streams, and give back the memory where they were if nobody holds
+        it.
 
         Args:
             slots: ``i64[n]``, each in range: that is not checked.
@@ -145,7 +146,7 @@ class SlotHeap:
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
             addresses = self._log.addresses[chunks] + offsets
-            return Places(addresses.view(np.uint64), lengths)
+            return Places(addresses.view(np.uint64), lengths, self._log.memories)
 
     def watch(self) -> None:
         """Note from now on which slots change; all that hold a stream count as changed."""

@@ -38,10 +38,12 @@ class Places(NamedTuple):
     Attributes:
         addresses: ``u64[n]``, the first byte of each; 0 for a slot that holds nothing.
         lengths: ``i64[n]``, its bytes.
+        memories: the chunks that there are. While somebody holds this, what the addresses point to stays as it is.
     """
 
     addresses: npt.NDArray[np.uint64]
     lengths: Ints
+    memories: tuple[object, ...]
 
 
 class HeapMemory(ABC, Generic[C]):

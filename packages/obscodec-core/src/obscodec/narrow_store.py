@@ -21,7 +21,7 @@ class NarrowStore(Store):
 
     Each tensor comes back bit for bit; whether its codes give it back is checked when it is appended. A tensor that is
     ``i`` in the store of the codes has the id ``2 * i``, one that is ``i`` in the store of the others ``2 * i + 1``.
-    Safe to use from several threads if both stores are.
+    Safe to use from several threads if both stores are. Decodes on the CPU, wherever these do.
 
     Args:
         narrow: which numbers have codes.
@@ -59,6 +59,7 @@ class NarrowStore(Store):
         self.codes = codes
         self.wide = wide
         self.layout = wide.layout
+        self.device = codes.device
         self.threads = threads
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
 
@@ -111,6 +112,9 @@ class NarrowStore(Store):
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
+        if not isinstance(out, np.ndarray):
+            self.read_on_cpu(ids, out)
+            return
         narrow, inner = self._are_narrow(ids), ids >> 1
         if narrow.all():
             with _narrow_ids():

@@ -197,6 +197,10 @@ class OpenBlocks:
         """The number of the open block of a stream, 0 for none."""
         return int(self.rows[stream, column.BLOCK])
 
+    def filled(self) -> Ints:
+        """``i64[n_streams, 2]``: the number of the open block of each stream, 0 for none, and the frames in it."""
+        return self.rows[:, [column.BLOCK, column.PLACE]]
+
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +40,24 @@ class Plan:
     block_frames: int
     choice: Choice | None
 
-    def new_store(self, layout: Layout, *, first_id: int, max_bytes: int | None, threads: int | None) -> Store:
-        """An empty store for tensors of ``layout``; see ``FrameStore`` for the rest."""
+    def new_store(
+        self,
+        layout: Layout,
+        *,
+        first_id: int,
+        max_bytes: int | None,
+        threads: int | None,
+        device: str = "cpu",
+        heap: str = "device",
+    ) -> Store:
+        """An empty store for tensors of ``layout``; see ``FrameStore`` for the rest.
+
+        On a device, if that decodes the codec, and tensors are stored as they are; else on the CPU.
+        """
         stack, stored = self.frame_stack, layout
         if self.narrow is not None:
             stored = Layout(layout.shape, self.narrow.code_dtype)
+            device, heap = "cpu", "device"
         frames = FrameStore(
             stack.frame_layout(stored) if stack else stored,
             codec=self.spec,
@@ -52,6 +66,8 @@ class Plan:
             first_id=first_id,
             max_bytes=max_bytes,
             threads=threads,
+            device=device,
+            heap=heap,
         )
         store = StackStore(frames, stored, stack) if stack else frames
         if self.narrow is None:
@@ -63,7 +79,13 @@ class Plan:
 
 
 def find_plan(
-    tensors: npt.NDArray[np.generic], streams: Ints, *, codec: str, frame_stack: FrameStack | None, budget: str | None
+    tensors: npt.NDArray[np.generic],
+    streams: Ints,
+    *,
+    codec: str,
+    frame_stack: FrameStack | None,
+    budget: str | None,
+    device: str = "cpu",
 ) -> Plan:
     """What the first tensors, ``[n, *shape]``, show to be best.
 
@@ -73,8 +95,16 @@ def find_plan(
         codec: see ``AutoStore``, as the rest.
         frame_stack: likewise.
         budget: likewise.
+        device: likewise; what it decodes.
     """
     narrow = find_narrow(tensors)
+    if narrow is not None and device != "cpu":
+        warnings.warn(
+            f"{tensors.dtype} that is stored as {narrow.code_dtype} is decoded on the CPU and copied to {device!r}: "
+            f"store {narrow.code_dtype}, and scale what is read",
+            stacklevel=5,
+        )
+        device = "cpu"
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
     stack = frame_stack or find_frame_stack(tensors, streams)
@@ -86,5 +116,5 @@ def find_plan(
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
     _, first = np.unique(distinct.append(frames, streams), return_index=True)
     first.sort()
-    choice = choose(frames[first], streams[first], budget)
+    choice = choose(frames[first], streams[first], budget, device)
     return Plan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)

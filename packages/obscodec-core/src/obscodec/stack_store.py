@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.batch_memory import BATCH_MEMORY
-from obscodec.chunk import doubled, new_table
 from obscodec.errors import ShapeError, SlotError
 from obscodec.frame_stack import FrameStack
 from obscodec.frame_store import FrameStore
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels import stacks as kernel
 from obscodec.layout import Layout, Rows
+from obscodec.listed_stacks import ListedStacks
 from obscodec.segments import Ints
 from obscodec.store import Store, StoreStats, each_stream, repeats
 
-_MIN_LISTED = 1 << 8
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -50,11 +50,9 @@ class StackStore(Store):
             raise ShapeError(f"the frames are {frame_stack.frame_layout(layout)}, the store is for {frames.layout}")
         self.frames = frames
         self.layout = layout
+        self.device = frames.device
         self.frame_stack = frame_stack
-        self._listed = new_table((_MIN_LISTED, frame_stack.depth), np.int32)  # a row that is free begins with -1
-        self._n_rows = 0  # no row from here on was ever used
-        self._free_rows = new_table((_MIN_LISTED,), np.int32)
-        self._n_free = 0
+        self.listed = ListedStacks(frame_stack.depth)
         self._n_stacks = 0
         self._lock = threading.Lock()
 
@@ -99,9 +97,7 @@ class StackStore(Store):
             if len(which) > len(tensors):
                 self.frames.retain(frames[repeats(which, len(tensors))].reshape(-1))
             if n_listed:
-                self._listed[listed] = -1
-                self._free_rows[self._n_free : self._n_free + len(listed)] = listed
-                self._n_free += len(listed)
+                self.listed.drop(listed)
             if kernel.link(frames, self.frames.previous, ids):
                 self._list(frames, ids)
             self._n_stacks += int(np.count_nonzero(ids)) - int(np.count_nonzero(old))
@@ -127,6 +123,9 @@ class StackStore(Store):
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode stacks; see ``Store.read``. Frames that several of them share are decoded once."""
+        if not isinstance(out, np.ndarray):
+            self._read_on_device(ids, out)
+            return
         frames = self._expand(ids)[0].reshape(-1)
         if self.frame_stack.axis == 0:
             self.frames.read_into(frames, self.frame_stack.split(out))
@@ -148,27 +147,27 @@ class StackStore(Store):
             frames,
             n_tensors=self._n_stacks,
             raw_bytes=self._n_stacks * self.layout.nbytes,
-            table_bytes=frames.table_bytes + self._n_rows * self._listed.itemsize * (self.frame_stack.depth + 1),
+            table_bytes=frames.table_bytes + self.listed.nbytes,
         )
 
     def _list(self, frames: npt.NDArray[np.int64], ids: Ints) -> None:
         """List the stacks that have the id -1, and give them ids of their own."""
         which = np.flatnonzero(ids < 0)
-        n_again = min(len(which), self._n_free)
-        n_new = len(which) - n_again
-        while self._n_rows + n_new > len(self._listed):
-            self._listed, self._free_rows = doubled(self._listed), doubled(self._free_rows)
-        again = self._free_rows[self._n_free - n_again : self._n_free]
-        rows = np.concatenate([again, np.arange(self._n_rows, self._n_rows + n_new)])
-        self._n_free -= n_again
-        self._n_rows += n_new
-        self._listed[rows] = frames[which]
-        ids[which] = -1 - rows
+        ids[which] = -1 - self.listed.add(frames[which])
+
+    def _read_on_device(self, ids: Ints, out: Any) -> None:
+        on_device = self.frames.on_device
+        if on_device is None:
+            self.read_on_cpu(ids, out)
+            return
+        with self._lock:
+            frames, _ = self._expand(ids)
+            on_device.read(ids, out, frames=frames.reshape(-1), stack=self.frame_stack, listed=self.listed)
 
     def _expand(self, ids: Ints) -> tuple[npt.NDArray[np.int64], int]:
         """The frames of stacks, ``i64[n, depth]``, and how many of these are listed in the table."""
         frames = np.empty((len(ids), self.frame_stack.depth), np.int64)
-        n_listed = kernel.expand(ids, self.frames.previous, self._listed[: self._n_rows], frames)
+        n_listed = kernel.expand(ids, self.frames.previous, self.listed.frames, frames)
         if n_listed < 0:
             raise SlotError(f"id {int(ids[-1 - n_listed])} is of no stack in this store")
         return frames, n_listed
@@ -187,17 +186,8 @@ class StackStore(Store):
         self.layout.check(tensors)  # complains of a stack, not of a frame
         return self.frames.layout.rows(self.frame_stack.split(tensors))
 
-    def __getstate__(self) -> dict[str, object]:
-        state = super().__getstate__()
-        return {**state, "_listed": self._listed[: self._n_rows], "_free_rows": self._free_rows[: self._n_free]}
-
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())
-        listed, free_rows = self._listed, self._free_rows
-        n_rows = max(_MIN_LISTED, 1 << (self._n_rows - 1).bit_length())
-        self._listed = new_table((n_rows, self.frame_stack.depth), np.int32)
-        self._free_rows = new_table((n_rows,), np.int32)
-        self._listed[: len(listed)], self._free_rows[: len(free_rows)] = listed, free_rows
 
     def __repr__(self) -> str:
         return f"StackStore({self.frames!r}, {self.layout}, {self.frame_stack})"

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import as_writable
+from obscodec.backends import backend
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
@@ -242,11 +243,23 @@ class Store(ABC):
 
     @abstractmethod
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode the tensors ``ids``, ``i64[n]``, into ``out``, ``[n, *shape]`` of this dtype and contiguous.
+        """Decode tensors.
+
+        Args:
+            ids: ``i64[n]``.
+            out: ``[n, *shape]`` of this dtype and contiguous, a numpy array; for a store on a GPU also an array of any
+                library there. Such a one is filled in the order of the current stream.
 
         Raises:
             SlotError: an id is of no tensor.
+            DTypeError: ``out`` is no numpy array, and not in the memory of the device of this store.
         """
+
+    def read_on_cpu(self, ids: Ints, out: Any) -> None:
+        """:meth:`read_into` for an array of another library: decode on the CPU, and copy that to the device."""
+        if self.device == "cpu":
+            raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
+        backend(self.device).fill(self.device, out, lambda decoded: self.read_into(ids, decoded))
 
     @abstractmethod
     def release(self, ids: Ints) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from obscodec import Backend, BackendUnavailable, HeapMemory, Layout
+import numpy as np
+import numpy.typing as npt
+from obscodec import Backend, BackendUnavailable, FrameForm, FrameReader, HeapMemory, Layout
 
 from obscodec_cupy.device import Device
 from obscodec_cupy.probing import device_number
@@ -52,4 +55,16 @@ class CudaBackend(Backend):
 
     def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
         """See ``Backend.heap_memory``."""
+        raise BackendUnavailable(f"{device!r} can't be used yet")
+
+    def fill(self, device: str, out: Any, decode: Callable[[npt.NDArray[np.generic]], None]) -> None:
+        """See ``Backend.fill``."""
+        raise BackendUnavailable(f"{device!r} can't be used yet")
+
+    def decodes(self, spec: str) -> bool:
+        """See ``Backend.decodes``."""
+        return spec in ("delta-rle", "raw")
+
+    def frame_reader(self, device: str, form: FrameForm, memory: HeapMemory[Any]) -> FrameReader:
+        """See ``Backend.frame_reader``."""
         raise BackendUnavailable(f"{device!r} can't be used yet")

@@ -22,6 +22,15 @@ def is_frame(frame_id: int, counts: Table) -> bool:
 
 
 @compiled
+def count_known(ids: Ints, counts: Table) -> int:
+    """How many of ``ids`` there are, if each is 0 or of a frame, or i if ``ids[i]`` is of none."""
+    for i in range(len(ids)):
+        if ids[i] != 0 and not is_frame(ids[i], counts):
+            return i
+    return len(ids)
+
+
+@compiled
 def retain_frames(ids: Ints, counts: Table) -> int:
     """Add one reference to each of ``ids``, or to none; 0 among them is left alone.
 

@@ -1,0 +1,80 @@
+"""DeviceFrames: the frames of a FrameStore on a device, where they are decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from obscodec.blocks import Blocks
+from obscodec.frame_reader import FrameReader
+from obscodec.frame_stack import FrameStack
+from obscodec.frame_watch import FrameWatch
+from obscodec.listed_stacks import ListedStacks
+from obscodec.segments import Ints
+
+
+class DeviceFrames:
+    """Has a device know of the frames of a store what it needs to decode them. Safe to use from several threads.
+
+    Args:
+        blocks: the blocks of the store, which know of this one too.
+        reader: what decodes them.
+
+    Attributes:
+        reader: that.
+    """
+
+    def __init__(self, blocks: Blocks, reader: FrameReader) -> None:
+        self.reader = reader
+        self._blocks = blocks
+
+    def update(self, listed: ListedStacks | None = None) -> None:
+        """Have the device know what there is now.
+
+        Args:
+            listed: stacks that are listed, whose lock is held; always those of one StackStore, or None.
+
+        Raises:
+            HeapFull: the device has not enough memory.
+        """
+        with self._blocks.lock:
+            self._update(listed)
+
+    def read(
+        self,
+        ids: Ints,
+        out: Any,
+        *,
+        frames: Ints,
+        stack: FrameStack | None = None,
+        listed: ListedStacks | None = None,
+    ) -> None:
+        """Decode frames, or stacks of them.
+
+        Args:
+            ids: ``i64[n]``.
+            out: see ``FrameReader.read``, as for the errors.
+            frames: all frames that this needs.
+            stack: how observations are made of frames, None to read frames.
+            listed: see :meth:`update`.
+
+        Raises:
+            SlotError: there is no such frame.
+            HeapFull: the device has not enough memory.
+        """
+        with self._blocks.lock:
+            self._blocks.check(frames)
+            self._update(listed)
+        self.reader.read(ids, out, stack)
+
+    def _update(self, listed: ListedStacks | None) -> None:
+        blocks = self._blocks
+        if blocks.watch is None:
+            blocks.watch = FrameWatch(blocks.heap)
+        try:
+            changes = blocks.watch.look(blocks.coder, blocks.open, blocks.tables)
+            self.reader.update(changes, None if listed is None else listed.changes())
+        except BaseException:  # the next call begins anew
+            blocks.watch = None
+            if listed is not None:
+                listed.forget()
+            raise

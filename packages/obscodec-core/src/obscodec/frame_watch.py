@@ -1,0 +1,64 @@
+"""FrameWatch: what changes in the blocks of a FrameStore, for a copy of its tables on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from obscodec.block_coder import BlockCoder
+from obscodec.bytes_codec import BytesCodec
+from obscodec.codec import Codec
+from obscodec.frame_reader import FrameChanges
+from obscodec.heap import SlotHeap
+from obscodec.open_blocks import FrameTables, OpenBlocks
+from obscodec.segments import Ints, Segments
+
+
+class FrameWatch:
+    """Looks at blocks from time to time. The first look sees all of them as changed.
+
+    Nothing is noted while frames come: the heap knows which streams it got, lost or moved, and an open block changes
+    by what is in the table of frame streams.
+
+    Args:
+        heap: where the full blocks are, with their numbers as slots.
+    """
+
+    def __init__(self, heap: SlotHeap) -> None:
+        heap.watch()
+        self._heap = heap
+        self._opened = np.zeros((0, 2), np.int64)  # for each stream of frames the block, and the frames in it
+        self._n_references = 1
+        self._noted: list[Ints] = []
+
+    def note(self, blocks: Ints) -> None:
+        """Let blocks be seen as changed at the next look."""
+        self._noted.append(blocks)
+
+    def look(
+        self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], open_blocks: OpenBlocks, tables: FrameTables
+    ) -> FrameChanges:
+        """What has changed since the last look."""
+        now = open_blocks.filled()
+        before, self._opened = self._opened, now
+        changed = np.ones(len(now), bool)
+        changed[: len(before)] = (now[: len(before)] != before).any(axis=1)
+        of_streams = np.flatnonzero(changed & (now[:, 0] != 0))
+        closed = np.setdiff1d(before[:, 0], now[:, 0])
+        found = [self._heap.changed(), *self._noted, closed[closed != 0], now[of_streams, 0]]
+        self._noted = []
+        blocks = np.unique(np.concatenate(found))
+        first_reference, self._n_references = self._n_references, open_blocks.n_references
+        places = self._heap.place(blocks)
+        return FrameChanges(
+            n_blocks=len(tables.live),
+            blocks=blocks,
+            addresses=places.addresses,
+            lengths=places.lengths,
+            previous=tables.previous.reshape(len(tables.live), -1)[blocks],
+            opened=np.searchsorted(blocks, now[of_streams, 0]),
+            of_streams=of_streams,
+            contents=Segments.of([coder.open(open_blocks.content(block)) for block in now[of_streams, 0].tolist()]),
+            first_reference=first_reference,
+            references=open_blocks.references[first_reference : self._n_references],
+            memories=places.memories,
+        )
