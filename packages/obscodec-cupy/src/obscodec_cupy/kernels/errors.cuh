@@ -1,0 +1,30 @@
+// What can be wrong with a stream or an id; the codes of core's kernels, and their texts, are in verdicts.py.
+#pragma once
+#include "types.cuh"
+
+enum : u32 {
+    OK = 0,
+    SHORT = 1,
+    LONG_VARINT = 2,
+    OUTSIDE_FRAME = 3,
+    NO_LITERALS = 4,
+    NO_SUCH_REFERENCE = 16,
+    NO_SUCH_SECTION = 17,
+    LEFT_OVER = 18,
+    OTHER_VERSION = 19,
+    FEW_FRAMES = 20,
+    BAD_ID = 32,
+    OUTSIDE_BUFFER = 33,
+    TOO_LONG = 34,
+};
+
+// Keep the verdict of the lowest number in a word that begins as 0. The word may be in host memory.
+__device__ __noinline__ void report(u64* verdict, u64 number, u32 code) {
+    const u64 word = (~number & 0xffffffff) << 32 | code;
+    u64 known = 0;
+    while (known < word) {
+        const u64 found = atomicCAS(verdict, known, word);
+        if (found == known) break;
+        known = found;
+    }
+}
