@@ -8,6 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 
+class Flags(Protocol):
+    """How an array lies in memory."""
+
+    @property
+    def c_contiguous(self) -> bool:
+        """Whether it has no gaps, the last axis being the fastest."""
+
+
 class DeviceArray(Protocol):
     """An array in the memory of a device."""
 
@@ -26,6 +34,10 @@ class DeviceArray(Protocol):
     @property
     def size(self) -> int:
         """How many elements there are."""
+
+    @property
+    def flags(self) -> Flags:
+        """How it lies in memory."""
 
     def __getitem__(self, index: Any, /) -> Self:
         """A view of some elements."""

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import Backend, BackendUnavailable, FrameForm, FrameReader, HeapMemory, Layout
+from obscodec import codec as cpu_codec
 
+from obscodec_cupy.codecs import on_device
 from obscodec_cupy.device import Device
 from obscodec_cupy.probing import device_number
 
@@ -40,8 +42,8 @@ class CudaBackend(Backend):
     """NVIDIA GPUs, through CuPy."""
 
     def codec(self, spec: str, layout: Layout, device: str) -> Any:
-        """See ``Backend.codec``."""
-        raise BackendUnavailable(f"{device!r} can't be used yet")
+        """See ``Backend.codec``; the codecs are ``rle`` and ``delta-rle``."""
+        return on_device(cpu_codec(spec, layout), _named(device))
 
     def empty(self, device: str, n: int, layout: Layout) -> Any:
         """See ``Backend.empty``."""

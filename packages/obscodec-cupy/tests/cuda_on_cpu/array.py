@@ -28,6 +28,7 @@ class SimulatedArray:
     nbytes = property(lambda self: self.memory.nbytes)
     size = property(lambda self: self.memory.size)
     ndim = property(lambda self: self.memory.ndim)
+    flags = property(lambda self: self.memory.flags)
 
     def __getitem__(self, index: Any, /) -> Self:
         return type(self)(self._sliced(index), self._owner)
