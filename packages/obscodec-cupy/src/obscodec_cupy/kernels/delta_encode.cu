@@ -19,7 +19,7 @@ __device__ __forceinline__ u32 head_nbytes(Block block) {
 }
 
 // One thread block for each frame; it also finds the reference of the first frames.
-extern "C" __global__ void __launch_bounds__(256) delta_measure(
+extern "C" __global__ void __launch_bounds__(256, 4) delta_measure(
     const u8* frames, u32 nbytes, u32 n_frames, const u8* references, u32 n_references, u32* differences,
     Patch* patches, Block* blocks) {
     const u64 number = blockIdx.x;
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) delta_measure(
 }
 
 // One thread block for each block of frames.
-extern "C" __global__ void __launch_bounds__(256) delta_place(
+extern "C" __global__ void __launch_bounds__(256, 4) delta_place(
     u32 n_frames, Patch* patches, Block* blocks, i64* lengths) {
     Patch* own = patches + static_cast<u64>(blockIdx.x) * n_frames;
     u64 done = 0;  // bytes of the runs in the high half, literals in the low one
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) delta_place(
 }
 
 // One thread block for each frame, and one for each block without frames.
-extern "C" __global__ void __launch_bounds__(256) delta_write(
+extern "C" __global__ void __launch_bounds__(256, 4) delta_write(
     const u8* frames, u32 nbytes, u32 n_frames, const u32* differences, const Patch* patches,
     const Block* blocks, const i64* offsets, u8* out) {
     const u64 number = blockIdx.x;

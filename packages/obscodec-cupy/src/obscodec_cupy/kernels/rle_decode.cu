@@ -197,7 +197,7 @@ __device__ __forceinline__ bool inside(i64 offset, i64 length, u64 buffer_nbytes
 }
 
 // One thread block of THREADS for each item of `size` elements.
-extern "C" __global__ void __launch_bounds__(THREADS) rle_decode(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) rle_decode(
     const u8* buffer, u64 buffer_nbytes, const i64* offsets, const i64* lengths, u8* rows, u32 size,
     u64* failure) {
     __shared__ Tile tile;

@@ -44,7 +44,7 @@ __device__ __forceinline__ u32 edges_of(const u8* row, u32 word, u32 nbytes) {
 }
 
 // One thread block for each item. edges: u32[n, edge_words(nbytes)].
-extern "C" __global__ void __launch_bounds__(256) rle_measure(
+extern "C" __global__ void __launch_bounds__(256, 4) rle_measure(
     const u8* rows, u32 nbytes, u32* edges, u32* run_counts, i64* lengths) {
     const u64 item = blockIdx.x;
     const u32 n_words = edge_words(nbytes);
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(256) rle_measure(
 }
 
 // One thread block for each item.
-extern "C" __global__ void __launch_bounds__(256) rle_write(
+extern "C" __global__ void __launch_bounds__(256, 4) rle_write(
     const u8* rows, u32 nbytes, const u32* edges, const u32* run_counts, const i64* offsets,
     const i64* lengths, u8* out) {
     const u64 item = blockIdx.x;
