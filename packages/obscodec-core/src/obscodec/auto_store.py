@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obscodec.backends import check_place, decoding_device
 from obscodec.choice import Choice, parse_budget
 from obscodec.chunk import give_back_free_memory, new_chunk
-from obscodec.errors import ShapeError, SlotError
+from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.frame_stack import FrameStack
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels import moved as kernel
@@ -199,6 +199,15 @@ class AutoStore(Store):
                         out[at] = self._first[i - _FIRST_ID]
                 return
         self._store.read_into(self._inner(ids), out)
+
+    def behind(self, ids: Ints) -> tuple[Store, Ints]:
+        """See ``Store.behind``."""
+        if self._store is None:
+            raise SpecError(
+                f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
+                f"{len(self._streams)}"
+            )
+        return self._store.behind(self._inner(ids))
 
     def release(self, ids: npt.ArrayLike) -> None:
         """Give back one reference to each of ``ids``; 0 among them is left alone.

@@ -61,10 +61,10 @@ class DeviceFrames:
             SlotError: there is no such frame.
             HeapFull: the device has not enough memory.
         """
-        with self._blocks.lock:
+        with self._blocks.lock, self.reader.on_stream_of(out):
             self._blocks.check(frames)
             self._update(listed)
-        self.reader.read(ids, out, stack)
+            self.reader.read(ids, out, stack)
 
     def _update(self, listed: ListedStacks | None) -> None:
         blocks = self._blocks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,8 +75,17 @@ class ListedChanges(NamedTuple):
 class FrameReader(ABC):
     """Decodes the frames of one FrameStore on a device, with copies of its tables there.
 
-    Everything is queued on the current stream; several streams and threads may call it.
+    Everything is queued on the current stream, in the order of the calls, on whichever streams they are. Not safe to
+    use from several threads: the store locks.
     """
+
+    @abstractmethod
+    def on_stream_of(self, out: Any) -> AbstractContextManager[None]:
+        """Make the stream that the library of an array works on the current one."""
+
+    @abstractmethod
+    def takes(self, stack: FrameStack) -> bool:
+        """Whether :meth:`read` reads such stacks."""
 
     @abstractmethod
     def update(self, changes: FrameChanges, listed: ListedChanges | None = None) -> None:

@@ -11,7 +11,7 @@ from obscodec.blocks import MIN_BLOCKS, Blocks
 from obscodec.device_frames import DeviceFrames
 from obscodec.errors import ShapeError
 from obscodec.frame_blocks import block_coder
-from obscodec.frame_reader import FrameForm
+from obscodec.frame_reader import FrameForm, FrameReader
 from obscodec.heap import SlotHeap
 from obscodec.heap_memory import HOST
 from obscodec.interrupts import uninterrupted
@@ -178,6 +178,13 @@ class FrameStore(Store):
             self.read_on_cpu(ids, out)
         else:
             self.on_device.read(ids, out, frames=ids)
+
+    def update_device(self) -> FrameReader:
+        """See ``Store.update_device``."""
+        if self.on_device is None:
+            return super().update_device()
+        self.on_device.update()
+        return self.on_device.reader
 
     def retain(self, ids: npt.ArrayLike) -> None:
         """Add one reference to each of ``ids``.

@@ -109,6 +109,10 @@ class PinnedStore(Store):
         """Decode tensors; see ``Store.read``."""
         self.store.read_into(ids, out)
 
+    def behind(self, ids: Ints) -> tuple[Store, Ints]:
+        """See ``Store.behind``."""
+        return self.store.behind(ids)
+
     def release(self, ids: npt.ArrayLike) -> None:
         """Give back one reference to each of ``ids``, now or when nobody reads them any more.
 

@@ -167,10 +167,8 @@ class RingBuffer:
                 store.release(ids)
             raise
         for store, arrays, ids in stored:
-            old = np.concatenate([array.ids[at] for array in arrays], dtype=np.int64)
-            for compressed, row in zip(arrays, ids.reshape(len(arrays), self.n_envs), strict=True):
-                compressed.ids[at] = row
-            store.release(old)
+            rows = zip(arrays, ids.reshape(len(arrays), self.n_envs), strict=True)
+            store.release(np.concatenate([array.exchange_ids(at, row) for array, row in rows]))
         for name, array in self._arrays.items():
             if isinstance(array, np.ndarray):
                 array[at] = steps[name]

@@ -8,6 +8,7 @@ follow from that is listed in a table, and has a negative id.
 from __future__ import annotations
 
 import threading
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.batch_memory import BATCH_MEMORY
+from obscodec.device_frames import DeviceFrames
 from obscodec.errors import ShapeError, SlotError
+from obscodec.frame_reader import FrameReader
 from obscodec.frame_stack import FrameStack
 from obscodec.frame_store import FrameStore
 from obscodec.interrupts import uninterrupted
@@ -48,6 +51,9 @@ class StackStore(Store):
     def __init__(self, frames: FrameStore, layout: Layout, frame_stack: FrameStack) -> None:
         if frames.layout != frame_stack.frame_layout(layout):
             raise ShapeError(f"the frames are {frame_stack.frame_layout(layout)}, the store is for {frames.layout}")
+        self._stacks_on_device = frames.on_device is not None and frames.on_device.reader.takes(frame_stack)
+        if frames.on_device is not None and not self._stacks_on_device:
+            warnings.warn(f"{frame_stack} is put together on the CPU and copied to {frames.device!r}", stacklevel=2)
         self.frames = frames
         self.layout = layout
         self.device = frames.device
@@ -132,6 +138,15 @@ class StackStore(Store):
         else:
             self._join(self.frames.read(frames, BATCH_MEMORY.array(len(frames), self.frames.layout)), out)
 
+    def update_device(self) -> FrameReader:
+        """See ``Store.update_device``."""
+        on_device = self._on_device
+        if on_device is None:
+            return super().update_device()
+        with self._lock:
+            on_device.update(self.listed)
+        return on_device.reader
+
     def release(self, ids: npt.ArrayLike) -> None:
         """Give back one reference to each of ``ids``; 0 among them is left alone.
 
@@ -155,8 +170,12 @@ class StackStore(Store):
         which = np.flatnonzero(ids < 0)
         ids[which] = -1 - self.listed.add(frames[which])
 
+    @property
+    def _on_device(self) -> DeviceFrames | None:
+        return self.frames.on_device if self._stacks_on_device else None
+
     def _read_on_device(self, ids: Ints, out: Any) -> None:
-        on_device = self.frames.on_device
+        on_device = self._on_device
         if on_device is None:
             self.read_on_cpu(ids, out)
             return

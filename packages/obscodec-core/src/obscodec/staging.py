@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.id_watch import IdWatch, note
 from obscodec.interrupts import uninterrupted
 from obscodec.kernels.rows import same
 from obscodec.store import Store, check_ids
@@ -71,6 +73,7 @@ class Staging:
         self._lock = threading.RLock()
         self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
+        self._watches: dict[int, list[ref[IdWatch]]] = {}  # of arrays, by the ``id`` of their ids
 
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
         """Let ``tensors`` wait, for the ids at ``ids[row]``.
@@ -108,6 +111,11 @@ class Staging:
             self._waiting[place] = new
         return True
 
+    def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[IdWatch]]) -> None:
+        """Let watches know when rows of ``ids`` are stored; the list may change."""
+        with self._lock:
+            self._watches[id(ids)] = watches
+
     def flush(self) -> None:
         """Store what waits.
 
@@ -144,6 +152,9 @@ class Staging:
         check_ids(new, ids[0].dtype)
         for of_row, stored in zip(ids, new.reshape(len(ids), self.n_envs), strict=True):
             of_row[...] = stored
+        if self._watches:
+            for array, row in self._waiting:
+                note(self._watches.get(array, []), (row,))
         self._waiting.clear()
         self._arrays.clear()
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from obscodec.arrays import as_writable
 from obscodec.backends import backend
-from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
+from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError, SpecError
+from obscodec.frame_reader import FrameReader
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.turns import turns
@@ -260,6 +261,26 @@ class Store(ABC):
         if self.device == "cpu":
             raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
         backend(self.device).fill(self.device, out, lambda decoded: self.read_into(ids, decoded))
+
+    def behind(self, ids: Ints) -> tuple[Store, Ints]:
+        """The store that decodes tensors, and their ids there: this one, unless it hands them on to another.
+
+        Raises:
+            SlotError: an id is of no tensor.
+            SpecError: it is not decided yet which store that is.
+        """
+        return self, ids
+
+    def update_device(self) -> FrameReader:
+        """Have the device know all that is stored now; what decodes there, for who reads by ids that are there too.
+
+        Raises:
+            SpecError: the tensors of this store are decoded on the CPU.
+            HeapFull: the device has not enough memory.
+        """
+        raise SpecError(
+            f"this {type(self).__name__} decodes on the CPU: have it on a GPU, with the codec 'delta-rle' or 'raw'"
+        )
 
     @abstractmethod
     def release(self, ids: Ints) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self, cast
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import as_dtype
 from obscodec.errors import DTypeError, ShapeError
+from obscodec.id_watch import IdWatch, note
 from obscodec.indexing import Index, Part, n_axes, split_index, winners
 from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
@@ -61,6 +63,7 @@ class TensorArray:
         self.store = store
         self._staging = staging
         self._is_view = False
+        self._watches: list[ref[IdWatch]] = []  # of this array and its views
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
@@ -202,6 +205,27 @@ class TensorArray:
             self._assign(leading, new[winner], old.shape)
             self.store.release(np.concatenate([old.reshape(-1)[wins], new[~wins]]))
 
+    def exchange_ids(self, index: Index, ids: Ints) -> Ints:
+        """:meth:`assign_ids` without a release: returns the ids that were there, which the caller owns now."""
+        leading, _ = split_index(index, self._ids.ndim, self.ndim)
+        old = np.array(self.ids[leading], np.int64)
+        self._assign(leading, ids, old.shape)
+        return old
+
+    def watch(self) -> IdWatch:
+        """What notes from now on which rows of :attr:`ids` are assigned to, as long as somebody holds it.
+
+        Raises:
+            ShapeError: this is a view of another array.
+        """
+        if self._is_view:
+            raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
+        watch = IdWatch(len(self._ids))
+        self._watches.append(ref(watch))
+        if self._staging is not None:
+            self._staging.watch(self._ids, self._watches)
+        return watch
+
     def clear(self) -> None:
         """Set all items to zero, and release what was there."""
         self.assign_ids(..., np.zeros(self._ids.shape, np.int64))
@@ -219,6 +243,9 @@ class TensorArray:
 
     def __getstate__(self) -> dict[str, object]:
         return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _watches=[])
 
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
@@ -239,6 +266,8 @@ class TensorArray:
     def _assign(self, leading: tuple[Part, ...], ids: Ints, shape: tuple[int, ...]) -> None:
         check_ids(ids, self._ids.dtype)
         self._ids[leading] = ids.reshape(shape)
+        if self._watches:
+            note(self._watches, () if self._is_view else leading)
 
     def _streams(self, leading: tuple[Part, ...]) -> Ints:
         """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
@@ -249,7 +278,7 @@ class TensorArray:
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         """Other axes before the same items; it sees what waits, but nothing waits for it."""
         view = TensorArray(ids, self.store)
-        view._staging, view._is_view = self._staging, True
+        view._staging, view._is_view, view._watches = self._staging, True, self._watches
         return view
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
