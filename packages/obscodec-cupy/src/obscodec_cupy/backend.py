@@ -57,7 +57,9 @@ class CudaBackend(Backend):
 
     def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
         """See ``Backend.heap_memory``."""
-        raise BackendUnavailable(f"{device!r} can't be used yet")
+        from obscodec_cupy.heap_memory import heap_memory
+
+        return heap_memory(device, heap)
 
     def fill(self, device: str, out: Any, decode: Callable[[npt.NDArray[np.generic]], None]) -> None:
         """See ``Backend.fill``."""

@@ -51,6 +51,7 @@ class SimulatedDevice(Device):
         self.free -= memory.nbytes
         owner = Allocation()
         _poison(memory)
+        self.streams.queue(lambda: _poison(memory))  # who had it before on this stream may be at work still
         weakref.finalize(owner, self._free, memory, self.streams.current).atexit = False
         return SimulatedArray(memory, owner)
 

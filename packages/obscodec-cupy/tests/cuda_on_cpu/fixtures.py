@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
 import obscodec_cupy.backend
 import pytest
 from obscodec_cupy.device import Device
@@ -26,3 +30,16 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         simulated = SimulatedDevice(seed=1, eager=True)
         monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: simulated)
     return "cuda"
+
+
+def on_new_streams(device: Device, n: int) -> list[Callable[[], AbstractContextManager[object]]]:
+    """Streams, each as a function whose context makes it the current one."""
+    if isinstance(device, SimulatedDevice):
+        return [partial(device.on_stream, device.streams.new()) for _ in range(n)]
+    import cupy
+
+    return [partial(_same, cupy.cuda.Stream(non_blocking=True)) for _ in range(n)]
+
+
+def _same(stream: AbstractContextManager[object]) -> AbstractContextManager[object]:
+    return stream
