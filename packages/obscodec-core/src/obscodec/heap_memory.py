@@ -38,7 +38,8 @@ class Places(NamedTuple):
     Attributes:
         addresses: ``u64[n]``, the first byte of each; 0 for a slot that holds nothing.
         lengths: ``i64[n]``, its bytes.
-        memories: the chunks that there are. While somebody holds this, what the addresses point to stays as it is.
+        memories: the chunks that there are. While somebody holds this, what the addresses point to stays as it is; on a
+            device it is held until the kernels that use the addresses are done.
     """
 
     addresses: npt.NDArray[np.uint64]

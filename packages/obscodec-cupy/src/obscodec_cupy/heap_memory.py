@@ -66,7 +66,7 @@ class CudaHeapMemory(HeapMemory[C], Generic[C]):
         self.device = device
         self.order = device.order()
         self._restore = restore
-        self._dropped: deque[tuple[C, Mark]] = deque()
+        self._kept: deque[tuple[object, Mark]] = deque()
 
     def new(self, nbytes: int) -> C:
         """A chunk; waits for those that were dropped if there is no other room.
@@ -78,26 +78,30 @@ class CudaHeapMemory(HeapMemory[C], Generic[C]):
         try:
             return self._allocate(nbytes)
         except HeapFull:
-            if not self._dropped:
+            if not self._kept:
                 raise
-        self._dropped[-1][1].wait()
+        self._kept[-1][1].wait()
         self._give_back()
         return self._allocate(nbytes)
 
     def drop(self, chunk: C) -> None:
         """Give the chunk back, as soon as nobody reads it."""
-        with self.order:
-            self._dropped.append((chunk, self.device.mark()))
+        self.keep(chunk)
         del chunk
         self._give_back()
+
+    def keep(self, thing: object) -> None:
+        """Hold something, such as ``Places.memories``, until all is done that was queued in :attr:`order` so far."""
+        with self.order:
+            self._kept.append((thing, self.device.mark()))
 
     @abstractmethod
     def _allocate(self, nbytes: int) -> C:
         """Memory for a chunk."""
 
     def _give_back(self) -> None:
-        while self._dropped and self._dropped[0][1].passed():
-            self._dropped.popleft()
+        while self._kept and self._kept[0][1].passed():
+            self._kept.popleft()
 
     def _move(self, streams: PlacedStreams, address: int) -> None:
         """Copy streams to an address, each behind the one before it."""
