@@ -18,7 +18,7 @@ ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?
 REPORT = re.compile(
     r"Compiling entry function '(?P<name>\w+)'.*?"
     r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
-    r"Used (?P<registers>\d+) registers[^\n]*?(?:, (?P<shared>\d+) bytes smem)?(?:,[^\n]*)?\n",
+    r"Used (?P<registers>\d+) registers(?:[^\n]*?, (?P<shared>\d+) bytes smem)?",
     re.DOTALL,
 )
 

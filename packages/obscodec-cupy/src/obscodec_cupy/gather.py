@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from obscodec import DTypeError, FrameStack, Layout, ShapeError
+from obscodec import FrameStack, Layout
 
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device, Kernel
+from obscodec_cupy.frame_room import FrameRoom
+from obscodec_cupy.gather_form import GatherForm
 
 THREADS: Final = 256
-STATIC_SHARED_NBYTES: Final = 40 << 10  # more than gather.cu takes besides the frame
-MAX_DEPTH: Final = 16
-MAX_FRAME_NBYTES: Final = 1 << 28
-_SCRATCH_FRAMES: Final = 1024  # thread blocks that work at a time if frames lie in global memory
-
-# What is written: the bytes as they are, or bytes as floats.
-_CONVERSIONS: Final = {"float16": 1, "bfloat16": 2, "float32": 3}
-_OUT_NBYTES: Final = {1: 2, 2: 2, 3: 4}
 
 
 class Source(NamedTuple):
@@ -52,9 +45,9 @@ class Gather:
         shifted_axes: the axes of ``layout`` that are rows and columns, to shift each tensor by; None for no shift.
 
     Raises:
-        DTypeError: a conversion of what is not bytes, or to another dtype.
-        ShapeError: a stack is deeper than 16, a frame larger than 256 MiB, or the axes to shift along do not follow
-            each other.
+        DTypeError: a conversion of what is not uint8, or to another dtype.
+        ShapeError: a stack is deeper than 16, a frame larger than 256 MiB or empty, or the axes to shift along are not
+            such ones.
     """
 
     def __init__(
@@ -70,38 +63,15 @@ class Gather:
         shifted_axes: tuple[int, int] | None = None,
     ) -> None:
         self.device = device
-        self.layout = layout
-        self.depth = 1 if frame_stack is None else frame_stack.depth
-        frame = layout if frame_stack is None else frame_stack.frame_layout(layout)
-        if not (1 <= self.depth <= MAX_DEPTH and 0 < frame.nbytes <= MAX_FRAME_NBYTES):
-            raise ShapeError(
-                f"the device reads stacks of 1..{MAX_DEPTH} frames of 1..{MAX_FRAME_NBYTES} bytes, "
-                f"got {self.depth} of {frame.nbytes}"
-            )
-        self.scale = np.float32(scale)
-        self._item_nbytes = _converted_nbytes(layout, dtype)
-        self._frame_nbytes = frame.nbytes
-        self.in_shared = _room(frame.nbytes) + STATIC_SHARED_NBYTES <= device.shared_nbytes
-        self._n_elements = math.prod(frame.shape)
-        self._interleaved = frame_stack is not None and frame_stack.axis == -1 and frame.shape[1:] != ()
-        self._defines = {
-            "THREADS": THREADS,
-            "FRAME_NBYTES": frame.nbytes,
-            "BLOCK_FRAMES": block_frames,
-            "DEPTH": self.depth,
-            "ITEM_NBYTES": layout.dtype.itemsize,
-            "OUT": 0 if dtype is None else _CONVERSIONS[dtype],
-            "FRAME_IN_SHARED": int(self.in_shared),
-            "PLAIN_BLOCKS": int(plain_blocks),
-        }
-        if self._interleaved:
-            self._defines["CHANNELS"] = frame.shape[0]
-        if shifted_axes is not None:
-            self._defines |= _rows_and_columns(layout, frame, shifted_axes, frame_stack)
+        self._form = GatherForm.of(
+            layout, block_frames, frame_stack, plain_blocks=plain_blocks, dtype=dtype, shifted_axes=shifted_axes
+        )
+        self._scale = np.float32(scale)
+        self._room = FrameRoom.on(device, self._form.frame_nbytes)
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory that :meth:`launch` works in for ``n`` samples; 0 unless frames are very large."""
-        return 0 if self.in_shared else min(n, _SCRATCH_FRAMES) * _room(self._frame_nbytes)
+        return self._room.scratch_nbytes(n)
 
     def launch(
         self,
@@ -117,7 +87,7 @@ class Gather:
         the header; the tensors of the samples that it concerns are zeros where they could not be read.
 
         Args:
-            header: ``u64[16]``, see ``kernels/gather.cu``.
+            header: ``u64[16]``, see ``kernels/tables.cuh``.
             n: how many samples.
             sources: one or two.
             places: ``i64[n]``, indices of ``ids`` of every source; None for 0 to n - 1.
@@ -137,48 +107,35 @@ class Gather:
                 np.uint64(address(source.out)),
                 np.uint64(0 if source.shifts is None else address(source.shifts)),
             ]
-        arguments += [self.scale, np.uint64(0 if scratch is None else address(scratch))]
+        arguments += [self._scale, np.uint64(0 if scratch is None else address(scratch))]
         self.device.launch(
-            self._kernel([address(source.out) for source in sources]),
-            n if self.in_shared else min(n, _SCRATCH_FRAMES),
+            _kernel(self._form, self._room, [address(source.out) for source in sources]),
+            self._room.n_blocks(n),
             THREADS,
             *arguments,
-            shared_nbytes=_room(self._frame_nbytes) if self.in_shared else 0,
+            shared_nbytes=self._room.shared_nbytes,
         )
 
-    def _kernel(self, outs: list[int]) -> Kernel:
-        """The kernel that writes as many bytes at a time as the frame and the places that it goes to allow."""
-        unit = self._item_nbytes
-        if not self._interleaved:
-            unit = math.gcd(self._n_elements * self._item_nbytes, *outs, 16)
-        return Kernel("gather.cu", "gather", (*self._defines.items(), ("UNIT_NBYTES", unit)))
+
+def _kernel(form: GatherForm, room: FrameRoom, outs: Sequence[int] = ()) -> Kernel:
+    defines = {"THREADS": THREADS, **form.defines, "FRAME_IN_SHARED": int(room.shared), "UNIT_NBYTES": form.unit(outs)}
+    return Kernel("gather.cu", "gather", tuple(defines.items()))
 
 
-def _converted_nbytes(layout: Layout, dtype: str | None) -> int:
-    """Bytes of an element of what is written."""
-    if dtype is None:
-        return layout.dtype.itemsize
-    if dtype not in _CONVERSIONS or layout.dtype != np.uint8:
-        raise DTypeError(f"uint8 is converted to {', '.join(_CONVERSIONS)}, got {layout.dtype} to {dtype}")
-    return _OUT_NBYTES[_CONVERSIONS[dtype]]
+def _examples() -> list[GatherForm]:
+    image, colours, vector = Layout((4, 84, 84), np.uint8), Layout((64, 64, 12), np.uint8), Layout((7,), np.float64)
+    stack, last = FrameStack(4), FrameStack(4, -1)
+    return [
+        GatherForm.of(image, 16, stack),
+        *(GatherForm.of(image, 16, stack, dtype=dtype) for dtype in ("float16", "float32")),
+        GatherForm.of(image, 16, stack, shifted_axes=(1, 2)),
+        GatherForm.of(colours, 16, last),
+        GatherForm.of(colours, 16, last, dtype="float16", shifted_axes=(0, 1)),
+        GatherForm.of(image, 16, stack, plain_blocks=True),
+        GatherForm.of(vector, 1),
+        GatherForm.of(Layout((480, 640, 3), np.uint8), 16, dtype="float32"),
+    ]
 
 
-def _rows_and_columns(
-    layout: Layout, frame: Layout, axes: tuple[int, int], frame_stack: FrameStack | None
-) -> dict[str, int]:
-    """A frame as planes of rows of columns of pixels."""
-    first, second = (range(len(layout.shape))[axis] for axis in axes)
-    if second != first + 1:
-        raise ShapeError(f"rows and columns are two axes that follow each other, got {axes} of shape {layout.shape}")
-    if frame_stack is not None and frame_stack.axis == -1:
-        first += 1  # the channels of a frame come first
-    return {
-        "HEIGHT": frame.shape[first],
-        "WIDTH": frame.shape[first + 1],
-        "PIXEL_ITEMS": math.prod(frame.shape[first + 2 :]),
-    }
-
-
-def _room(frame_nbytes: int) -> int:
-    """Bytes that a frame takes while it is worked on."""
-    return -(-frame_nbytes // 16) * 16
+# Such as tests compile for every architecture.
+KERNELS = tuple(_kernel(form, FrameRoom(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _examples())

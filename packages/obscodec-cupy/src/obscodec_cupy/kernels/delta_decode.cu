@@ -13,18 +13,19 @@
 // references: u8[n_references][FRAME_NBYTES], the first one zeros; aligned to 16.
 // out: u8[n][N_FRAMES][FRAME_NBYTES]. verdict: see verdicts.py; its numbers are those of items.
 // scratch: u8[thread blocks][FRAME_NBYTES rounded up to 16] if frames are not in shared memory, aligned to 16.
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    delta_decode(const u8* buffer, u64 buffer_nbytes, const i64* offsets, const i64* lengths, const u8* references,
-                 u32 n_references, u8* out, i64 n, u64* verdict, u8* scratch) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) delta_decode(
+    const u8* buffer, u64 buffer_nbytes, const i64* offsets, const i64* lengths, const u8* references, u32 n_references, u8* out,
+    i64 n, u64* verdict, u8* scratch) {
     u8* frame = frame_of_block(scratch);
+    const i32 n_frames = N_FRAMES;
     for (i64 item = blockIdx.x; item < n; item += gridDim.x) {
         const u64 offset = static_cast<u64>(offsets[item]), nbytes = static_cast<u64>(lengths[item]);
         Walk walk;
         u32 code = OUTSIDE_BUFFER;
         if (nbytes <= buffer_nbytes && offset <= buffer_nbytes - nbytes)
-            code = begin_walk(walk, buffer + offset, nbytes, false, references, n_references, N_FRAMES, frame);
+            code = begin_walk(walk, buffer + offset, nbytes, false, references, n_references, n_frames, frame);
         u8* target = out + static_cast<u64>(item) * N_FRAMES * FRAME_NBYTES;
-        for (u32 k = 0; code == OK && k < N_FRAMES; k++, target += FRAME_NBYTES) {
+        for (i32 k = 0; code == OK && k < n_frames; k++, target += FRAME_NBYTES) {
             code = next_frame(walk, frame);
             if (code != OK) break;
             put_units(target, frame, FRAME_NBYTES);

@@ -34,7 +34,8 @@ __device__ __forceinline__ u8* frame_of_block(u8* scratch) {
 __device__ __forceinline__ void fetch_frame(u8* frame, const u8* source) {
     const FrameWord* from = reinterpret_cast<const FrameWord*>(source);
     FrameWord* to = reinterpret_cast<FrameWord*>(frame);
-    for (u32 i = threadIdx.x; i < FRAME_NBYTES / sizeof(FrameWord); i += THREADS) {
+    const i32 n_words = FRAME_NBYTES / sizeof(FrameWord);
+    for (i32 i = threadIdx.x; i < n_words; i += THREADS) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && FRAME_IN_SHARED && FRAME_NBYTES % 4 == 0
         // Past the registers, so that the runs are parsed meanwhile.
         const u32 target = static_cast<u32>(__cvta_generic_to_shared(to + i));

@@ -23,9 +23,9 @@
 //
 // A sample whose id is out of range, or a frame that can't be read, is zeros where it is wrong, and shows in the verdict:
 // the number of the block, or of the sample for an id.
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    gather(const u64* header, const i64* places, i64 n, u32 n_fields, const i32* ids0, i64 n_ids0, u8* out0, const i32* shifts0,
-           const i32* ids1, i64 n_ids1, u8* out1, const i32* shifts1, float scale, u8* scratch) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
+    const u64* header, const i64* places, i64 n, u32 n_fields, const i32* ids0, i64 n_ids0, u8* out0, const i32* shifts0,
+    const i32* ids1, i64 n_ids1, u8* out1, const i32* shifts1, float scale, u8* scratch) {
     const Tables tables = tables_of(header);
     u8* frame = frame_of_block(scratch);
     prepare_conversion(scale);

@@ -10,7 +10,9 @@
 // The frame at place `k` of a stack, NO_FRAME if the store has none. All lanes of a warp call it together, each group of
 // DEPTH lanes for the places 0 to DEPTH - 1 of one stack.
 __device__ __forceinline__ u32 frame_of_stack(const Tables& tables, i64 id, u32 k) {
-    if (DEPTH == 1) return id >= 0 && static_cast<u64>(id) < tables.n_ids ? static_cast<u32>(id) : NO_FRAME;
+#if DEPTH == 1
+    return id >= 0 && static_cast<u64>(id) < tables.n_ids ? static_cast<u32>(id) : NO_FRAME;
+#else
     const u64 n_ids = tables.n_ids;
     const bool listed = id < 0;
     const u32 newest = listed ? 0 : static_cast<u32>(id / DEPTH), again = listed ? 0 : static_cast<u32>(id % DEPTH);
@@ -38,4 +40,5 @@ __device__ __forceinline__ u32 frame_of_stack(const Tables& tables, i64 id, u32 
     if (!good) return NO_FRAME;
     frame = listed ? listed_frame : frame;
     return frame < n_ids ? frame : NO_FRAME;
+#endif
 }

@@ -73,8 +73,9 @@ __device__ __forceinline__ void read_varints(const Window& w, Tile& tile, u32& n
 
 // The byte of the tile behind the varint `number`, by the thread that it belongs to; a barrier must follow.
 __device__ __forceinline__ void find_end(const Tile& tile, u32 number) {
+    const u32 n_mine = static_cast<u32>(__popc(tile.ends));
     u32 nth = number - tile.first;
-    if (number < tile.first || nth >= __popc(tile.ends)) return;
+    if (number < tile.first || nth >= n_mine) return;
     u32 ends = tile.ends;
     for (; nth; nth--) ends &= ends - 1;
     tile_end = threadIdx.x * PIECE + __ffs(ends);

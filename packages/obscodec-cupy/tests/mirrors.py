@@ -1,0 +1,60 @@
+"""What the kernels know of a store, made by hand of a store on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from obscodec import FrameStore, StackStore
+from obscodec_cupy.array import DeviceArray
+from obscodec_cupy.device import Device
+from obscodec_cupy.verdicts import check
+
+
+def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.ndarray]:
+    """Streams one behind the other on the device, at all alignments; and the address and the bytes of each."""
+    gaps = np.random.default_rng(len(streams)).integers(0, 17, len(streams))
+    lengths = np.array([len(stream) for stream in streams], np.int64)
+    offsets = np.cumsum(lengths + gaps) - lengths
+    host = np.full(int((lengths + gaps).sum()) + 1, 0xEE, np.uint8)
+    for offset, stream in zip(offsets.tolist(), streams, strict=True):
+        host[offset : offset + len(stream)] = np.frombuffer(stream, np.uint8)
+    memory = device.upload(host)
+    addresses = np.where(lengths > 0, offsets + device.address(memory), 0)
+    return memory, np.stack([addresses, lengths], 1).astype(np.uint64)
+
+
+class Mirror:
+    """The tables of a store on a device.
+
+    Args:
+        store: on the CPU; later changes are not seen.
+        streams: of the blocks, in place of those of the store.
+    """
+
+    def __init__(self, device: Device, store: FrameStore | StackStore, streams: list[bytes] | None = None) -> None:
+        self.device = device
+        frames = store.frames if isinstance(store, StackStore) else store
+        blocks = frames._blocks
+        if streams is None:
+            streams = [bytes(stream) for stream in blocks._snapshot(np.arange(blocks.n))]
+        self.streams = streams
+        self._memory, table = addressed(device, streams)
+        self._blocks = device.upload(table)
+        previous = blocks.tables.previous[: blocks.n * blocks.block_frames]
+        self._previous = device.upload(previous)
+        listed = store._listed.frames if isinstance(store, StackStore) else np.empty((0, 1), np.int32)
+        self._listed = device.upload(np.concatenate([listed, np.full((1, listed.shape[1]), -1, np.int32)]))
+        references = blocks.open.references[: blocks.open.n_references]
+        self._references = device.upload(references)
+        self._verdict = device.pinned(16).view(np.uint64)
+        header = np.zeros(16, np.uint64)
+        tables = [(self._blocks, len(table)), (self._previous, len(previous)), (self._listed, len(listed))]
+        for i, (array, n) in enumerate([*tables, (self._references, len(references))]):
+            header[2 * i : 2 * i + 2] = device.address(array), n
+        header[8] = self._verdict.ctypes.data
+        self.header = device.upload(header)
+
+    def check(self) -> None:
+        self.device.synchronize()
+        word = int(self._verdict[0])
+        self._verdict[:] = 0
+        check(word, "block")
