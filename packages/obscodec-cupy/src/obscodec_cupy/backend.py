@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from obscodec import codec as cpu_codec
 
 from obscodec_cupy.codecs import on_device
 from obscodec_cupy.device import Device
+from obscodec_cupy.filling import Filling
 from obscodec_cupy.probing import device_number
 
 
@@ -36,6 +38,9 @@ def _opened(number: int) -> Device:
     from obscodec_cupy.gpu import Gpu  # not before it is known that CuPy can be imported
 
     return Gpu(number)
+
+
+_FILLINGS: WeakKeyDictionary[Device, Filling] = WeakKeyDictionary()
 
 
 class CudaBackend(Backend):
@@ -63,7 +68,8 @@ class CudaBackend(Backend):
 
     def fill(self, device: str, out: Any, decode: Callable[[npt.NDArray[np.generic]], None]) -> None:
         """See ``Backend.fill``."""
-        raise BackendUnavailable(f"{device!r} can't be used yet")
+        there = _named(device)
+        _FILLINGS.setdefault(there, Filling()).fill(there, out, decode)
 
     def decodes(self, spec: str) -> bool:
         """See ``Backend.decodes``."""

@@ -14,7 +14,7 @@ from obscodec import Codec, Layout, ShapeError
 
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device, Kernel
-from obscodec_cupy.segments import DeviceSegments
+from obscodec_cupy.segments import DeviceSegments, Located
 from obscodec_cupy.status import Status
 
 OFFSETS: Final = Kernel("offsets.cu", "offsets")
@@ -22,6 +22,7 @@ KERNELS: Final = (OFFSETS,)
 OFFSETS_THREADS: Final = 1024
 MOST_THREADS: Final = 256  # of a thread block, see __launch_bounds__ in the kernels
 MOST_BLOCKS: Final = 2**31 - 1  # of a launch
+_EVERYWHERE: Final = np.uint64(2**63 - 1)  # bytes
 _WORD: Final = 32  # bytes of an item that a thread looks at
 
 
@@ -130,16 +131,34 @@ class CudaCodec(ABC):
                 raise ShapeError(f"{len(offsets)} streams decode into {len(offsets)} items, got {len(items)}")
             failure = self.on.zeros((1,), np.uint64)
             if len(items):
-                self._decode(DeviceSegments(buffer, offsets, lengths, self.on), items, failure)
+                found = Located(self.address(buffer), np.uint64(buffer.nbytes), *map(self.address, (offsets, lengths)))
+                self._decode(found, items, self.address(failure))
             return Status(self.on, failure, self.cpu, self.explanations)
+
+    def decode_at(self, places: DeviceArray, out: object, failure: np.uint64) -> None:
+        """Decode many items from streams that lie anywhere in memory that the device reads. Nothing is checked there.
+
+        Args:
+            places: ``i64[2, n]`` on this device: the address of each stream, and its bytes.
+            out: see :meth:`decode_batch`, as for the errors.
+            failure: the address of a word, ``u64``, that stays as it is if all streams are well. If not, it becomes what
+                :func:`obscodec_cupy.status.check_failure` takes.
+        """
+        with self.on.on_stream_of(out):
+            items = self._rows("out", out)
+            if places.shape[1] != len(items):
+                raise ShapeError(f"{places.shape[1]} streams decode into {places.shape[1]} items, got {len(items)}")
+            if len(items):
+                found = Located(np.uint64(0), _EVERYWHERE, self.address(places[0]), self.address(places[1]))
+                self._decode(found, items, failure)
 
     @abstractmethod
     def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
         """Queue the kernels that write the streams of one item or more, their offsets and their lengths."""
 
     @abstractmethod
-    def _decode(self, streams: DeviceSegments, items: DeviceArray, failure: DeviceArray) -> None:
-        """Queue the kernels that fill one item or more; ``failure`` is ``u64[1]``, zero."""
+    def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
+        """Queue the kernels that fill one item or more; ``failure`` is the address of a word, see ``failure.cuh``."""
 
     def address(self, array: DeviceArray) -> np.uint64:
         """Where an array begins, as an argument of a kernel."""

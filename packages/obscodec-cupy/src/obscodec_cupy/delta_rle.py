@@ -12,7 +12,7 @@ from obscodec import BackendUnavailable, ShapeError
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads, n_words
 from obscodec_cupy.device import Kernel
-from obscodec_cupy.segments import DeviceSegments
+from obscodec_cupy.segments import Located
 
 MEASURE: Final = Kernel("delta_encode.cu", "delta_measure")
 PLACE: Final = Kernel("delta_encode.cu", "delta_place")
@@ -82,5 +82,5 @@ class CudaDeltaRle(CudaCodec):
         placed = differences, patches, blocks, self.address(offsets), self.address(buffer)
         self.on.launch(WRITE, max(n, n_patches), threads, frames, nbytes, n_frames, *placed)
 
-    def _decode(self, streams: DeviceSegments, items: DeviceArray, failure: DeviceArray) -> None:
+    def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
         raise BackendUnavailable("delta-rle is not decoded on a device yet")

@@ -10,7 +10,7 @@ import numpy as np
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.codec import MOST_THREADS, CudaCodec, n_threads, n_words
 from obscodec_cupy.device import Kernel
-from obscodec_cupy.segments import DeviceSegments
+from obscodec_cupy.segments import Located
 
 _NAMES: Final = (("rle_encode.cu", "rle_measure"), ("rle_encode.cu", "rle_write"), ("rle_decode.cu", "rle_decode"))
 _BY_WIDTH: Final = {
@@ -53,16 +53,7 @@ class CudaRle(CudaCodec):
         placed = self.address(offsets), self.address(lengths), self.address(buffer)
         self.on.launch(write, n, n_threads(nbytes), *found, *placed)
 
-    def _decode(self, streams: DeviceSegments, items: DeviceArray, failure: DeviceArray) -> None:
-        self.on.launch(
-            _BY_WIDTH[self.width][2],
-            len(items),
-            MOST_THREADS,
-            self.address(streams.buffer),
-            np.uint64(streams.buffer.nbytes),
-            self.address(streams.offsets),
-            self.address(streams.lengths),
-            self.address(items),
-            np.uint32(self.layout.nbytes // self.width),
-            self.address(failure),
-        )
+    def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
+        size = np.uint32(self.layout.nbytes // self.width)
+        decode = _BY_WIDTH[self.width][2]
+        self.on.launch(decode, len(items), MOST_THREADS, *streams, self.address(items), size, failure)

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from obscodec import CorruptStream, Segments
 
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device
+
+
+class Located(NamedTuple):
+    """Where a kernel finds streams, as its arguments.
+
+    Attributes:
+        base: the address that the offsets count from; 0 if these are addresses.
+        nbytes: how many bytes from there on may be read.
+        offsets: the address of ``i64[n]``, the first byte of each stream.
+        lengths: the address of ``i64[n]``, its bytes.
+    """
+
+    base: np.uint64
+    nbytes: np.uint64
+    offsets: np.uint64
+    lengths: np.uint64
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,22 @@ from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device
 
 
+def check_failure(failure: int, codec: Codec, explanations: Mapping[int, str]) -> None:
+    """Raise what a decoder found.
+
+    Args:
+        failure: the word that its kernel writes, 0 if all is well.
+        codec: of the same streams on the CPU.
+        explanations: what each status code of the kernel means.
+
+    Raises:
+        CorruptStream: a stream is truncated, altered or of another format. With the same text as on the CPU.
+    """
+    if failure:
+        why = explanations[failure & 0xFFFFFFFF]
+        raise CorruptStream(f"{codec.spec} stream of {codec.layout} can't be decoded: {why}")
+
+
 class Status:
     """Whether all streams of a batch could be decoded, known when the device is done with them.
 
@@ -35,7 +51,4 @@ class Status:
                 written. With the same text as on the CPU.
         """
         self._done.wait()
-        failure = int(self._device.download(self._failure)[0])
-        if failure:
-            why = self._explanations[failure & 0xFFFFFFFF]
-            raise CorruptStream(f"{self._codec.spec} stream of {self._codec.layout} can't be decoded: {why}")
+        check_failure(int(self._device.download(self._failure)[0]), self._codec, self._explanations)
