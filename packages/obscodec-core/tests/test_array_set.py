@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from obscodec import (
     ArraySet,
+    BufferOptions,
     DTypeError,
     Field,
     FieldError,
@@ -15,7 +16,6 @@ from obscodec import (
     Lent,
     ShapeError,
     TensorArray,
-    fields_of,
 )
 
 IMAGE = Field((40, 40), np.uint8, "zstd:1")
@@ -131,9 +131,10 @@ def test_a_rebuilt_set_goes_on_with_its_arrays():
 
 def test_fields_take_options_for_all_or_for_some():
     layouts = {"image": Layout((4, 40, 40), np.uint8), "vector": Layout((3,), np.float32)}
-    fields = fields_of(layouts, codec={"vector": "raw"}, frame_stack={"image": FrameStack(4)}, budget="1 ms/batch")
+    options = BufferOptions(codec={"vector": "raw"}, frame_stack={"image": FrameStack(4)}, budget="1 ms/batch")
+    fields = options.fields_of(layouts)
     assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "1 ms/batch")
     assert fields["vector"] == Field((3,), np.float32, "raw")
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
-        fields_of(layouts, codec={"imag": "raw"})
+        BufferOptions(codec={"imag": "raw"}).fields_of(layouts)

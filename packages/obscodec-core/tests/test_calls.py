@@ -39,14 +39,13 @@ class OddError(Exception):
         super().__init__(a + b)
 
 
+@Calls.methods("update")
+@Calls.attributes("note")
 class Elsewhere:
     """Stands for a tally of another process."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
-
-    update = Calls.method("update")
-    note = Calls.attribute("note")
 
 
 def calls_from_a_worker(calls: Calls) -> tuple[object, int]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
-from obscodec.backends import Backend, check_place
+from obscodec.backends import Backend
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
@@ -55,10 +55,11 @@ from obscodec.tensor_store import TensorStore
 if TYPE_CHECKING:
     from obscodec.array_set import ArraySet, RingStats
     from obscodec.auto_store import AutoStats, AutoStore
+    from obscodec.buffer_options import BufferOptions
     from obscodec.calls import Calls
     from obscodec.checks import check_items
     from obscodec.choice import Choice, Trial
-    from obscodec.field import Field, fields_of
+    from obscodec.field import Field
     from obscodec.frame_store import FrameStore
     from obscodec.narrow_store import NarrowStore
     from obscodec.ring import RingBuffer
@@ -71,6 +72,7 @@ _LAZY = {
     "ArraySet": "obscodec.array_set",
     "AutoStats": "obscodec.auto_store",
     "AutoStore": "obscodec.auto_store",
+    "BufferOptions": "obscodec.buffer_options",
     "Calls": "obscodec.calls",
     "Choice": "obscodec.choice",
     "Field": "obscodec.field",
@@ -84,7 +86,6 @@ _LAZY = {
     "append_together": "obscodec.sharing",
     "by_store": "obscodec.sharing",
     "check_items": "obscodec.checks",
-    "fields_of": "obscodec.field",
     "read_together": "obscodec.sharing",
     "shared_stores": "obscodec.sharing",
     "stats_of": "obscodec.sharing",
@@ -100,6 +101,7 @@ __all__ = [
     "Backend",
     "BackendUnavailable",
     "BatchMemory",
+    "BufferOptions",
     "BytesCodec",
     "Calls",
     "Choice",
@@ -160,13 +162,11 @@ __all__ = [
     "by_store",
     "check_assignable",
     "check_items",
-    "check_place",
     "codec",
     "codec_from_config",
     "decode",
     "drawn",
     "encode",
-    "fields_of",
     "find_narrow",
     "hollow_layouts",
     "locked",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from functools import cache
 from itertools import count
 from multiprocessing import current_process
 from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.context import get_spawning_popen
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+T = TypeVar("T")
 _N_WAITING = 64  # callers that may wait to be accepted
 _numbers = count()
 _targets: WeakValueDictionary[int, object] = WeakValueDictionary()
@@ -43,14 +45,42 @@ class Calls:
         _targets[self._number] = target
 
     @staticmethod
-    def method(name: str) -> Callable[..., Any]:
-        """A method for a class whose instances have ``calls``; it calls the method of this name."""
-        return lambda self, *args, **options: self.calls.call(name, *args, **options)
+    def methods(*names: str) -> Callable[[type[T]], type[T]]:
+        """For a class whose instances have ``calls``: its methods of these names call those of the target."""
+
+        def decorate(decorated: type[T]) -> type[T]:
+            for name in names:
+                setattr(decorated, name, _method(name))
+            return decorated
+
+        return decorate
 
     @staticmethod
-    def attribute(name: str) -> property:
-        """The same for an attribute, which can only be read."""
-        return property(lambda self: self.calls.call("__getattribute__", name))
+    def attributes(*names: str) -> Callable[[type[T]], type[T]]:
+        """The same for attributes, which can only be read."""
+
+        def decorate(decorated: type[T]) -> type[T]:
+            for name in names:
+                setattr(decorated, name, _attribute(name))
+            return decorated
+
+        return decorate
+
+    @staticmethod
+    def stand_in(target: T, of: type, without: Collection[str]) -> tuple[Any, ...] | None:
+        """What ``target.__reduce_ex__`` gives if the target is on its way to a process that multiprocessing spawns.
+
+        Args:
+            target: whose methods are called there.
+            of: a class; an object of it, with the attributes of the target and ``calls``, is what arrives.
+            without: the attributes that are None there.
+
+        Returns:
+            That, or None if the target is on another way, such as into a file.
+        """
+        if get_spawning_popen() is None:
+            return None
+        return of.__new__, (of,), vars(target) | dict.fromkeys(without) | {"calls": Calls(target)}
 
     def call(self, method: str, *args: object, **options: object) -> Any:
         """What the method of this name gives.
@@ -70,6 +100,14 @@ class Calls:
         if error is not None:
             raise error
         return given
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda self, *args, **options: self.calls.call(name, *args, **options)
+
+
+def _attribute(name: str) -> property:
+    return property(lambda self: self.calls.call("__getattribute__", name))
 
 
 @cache

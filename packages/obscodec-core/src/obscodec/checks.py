@@ -28,14 +28,14 @@ def check_items(
         stored: the leaves that they are written to.
         batch: the axes before those of the items that are written.
         n_axes: how many axes come before those of an item in ``stored``.
-        compressed: the leaves that must have the dtype and the device that they had.
+        compressed: the leaves that must have the dtype that they had, on the device where they were, or on the CPU.
         optional: the leaves that may be missing.
         compresses: whether large leaves are to be compressed, so that one that was not there before is refused.
 
     Raises:
         FieldError: one is missing, or one that was not there has items of 1 KiB or more.
         ShapeError: one has another shape.
-        DTypeError: one that is compressed has another dtype, or is on another device.
+        DTypeError: one that is compressed has another dtype, or is on another device than before, and not on the CPU.
 
     Example:
         >>> import numpy as np
@@ -50,7 +50,8 @@ def check_items(
         shape, found = (*batch, *leaf.shape[n_axes:]), tuple(given[key].shape)
         if found != shape:
             raise ShapeError(f"key {key}: expected shape {shape}, got {found}")
-        if key in compressed and (given[key].dtype, given[key].device) != (leaf.dtype, leaf.device):
+        elsewhere = str(given[key].device) not in (str(leaf.device), "cpu")
+        if key in compressed and (given[key].dtype != leaf.dtype or elsewhere):
             kinds = [f"{x.dtype} on {x.device}" for x in (leaf, given[key])]
             raise DTypeError(f"key {key}: items are {kinds[0]}, got {kinds[1]}")
     for key in [key for key in given if key not in stored and compresses]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +21,6 @@ from obscodec.store import Store
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
-K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -127,65 +123,3 @@ class Field:
         if array.shape != (n_envs, *layout.shape):
             raise ShapeError(f"expected shape {(n_envs, *layout.shape)}, got {array.shape}")
         return as_dtype(array, layout.dtype)
-
-
-def fields_of(
-    layouts: Mapping[K, Layout],
-    *,
-    codec: str | Mapping[K, str | None] | None = "auto",
-    frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None,
-    budget: str | Mapping[K, str | None] | None = None,
-    max_bytes: int | None = None,
-    device: str = "cpu",
-    heap: str = "device",
-    min_nbytes: int = 0,
-) -> dict[K, Field]:
-    """A field for each layout.
-
-    Args:
-        layouts: of one step of one environment, by the name of the field.
-        codec: see :class:`Field`; for all fields of ``min_nbytes`` or more, or a mapping with those of some fields,
-            large or small.
-        frame_stack: see :class:`Field`; for all fields, or a mapping.
-        budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
-        max_bytes: see :class:`Field`; for each field.
-        device: see :class:`Field`; for all fields.
-        heap: likewise.
-        min_nbytes: see ``codec``; smaller fields are not compressed, unless a mapping names them.
-
-    Raises:
-        FieldError: a mapping names a field that is not there.
-        SpecError: a budget is malformed, or is for a codec that is given; or there is no such device or heap.
-        BackendUnavailable: the device can't be used; the text names what is missing.
-        DTypeError: a dtype can't be stored.
-
-    Example:
-        >>> layouts = {"image": Layout((84, 84), np.uint8), "vector": Layout((3,), np.float32)}
-        >>> fields = fields_of(layouts, codec={"image": "delta-rle"})
-        >>> fields["image"].codec, fields["vector"].codec
-        ('delta-rle', 'auto')
-    """
-    for what, value in {"codec": codec, "frame_stack": frame_stack, "budget": budget}.items():
-        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys(), key=str)):
-            there = ", ".join(map(repr, layouts))
-            raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
-    fields = {}
-    for name, layout in layouts.items():
-        large = layout.nbytes >= min_nbytes
-        spec = _of(codec, name, "auto") if large or isinstance(codec, Mapping) else None
-        limit = budget if isinstance(budget, Mapping) or spec == "auto" or len(layouts) == 1 else None
-        fields[name] = Field(
-            layout.shape,
-            layout.dtype,
-            spec,
-            frame_stack=_of(frame_stack, name, None),
-            budget=_of(limit, name, None),
-            max_bytes=max_bytes,
-            device=device,
-            heap=heap,
-        )
-    return fields
-
-
-def _of(value: T | Mapping[K, T], name: K, default: T) -> T:
-    return value.get(name, default) if isinstance(value, Mapping) else value

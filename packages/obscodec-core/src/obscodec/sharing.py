@@ -13,6 +13,7 @@ from obscodec.batch_memory import new_batch
 from obscodec.field import Field
 from obscodec.layout import Layout
 from obscodec.new_array import NewArray
+from obscodec.part_array import PartArray
 from obscodec.pinned_store import PinnedStore, pinned
 from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
@@ -86,20 +87,21 @@ def _store_together(arrays: Sequence[Array | TensorArray], store: Store) -> npt.
 
 
 def read_together(
-    arrays: Mapping[K, TensorArray], new_array: Callable[[int, Layout], Any] | None = None
+    arrays: Mapping[K, TensorArray | PartArray], new_array: Callable[[int, Layout], Any] | None = None
 ) -> dict[K, Any]:
     """Decode whole arrays, those of one store in one call, so that frames that they share are decoded once.
 
     Args:
-        arrays: under any names.
+        arrays: under any names; parts that are decoded already are copied.
         new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into; see
             :class:`Reading`.
 
     Returns:
         For each array ``[*batch, *shape]``, a view of what ``new_array`` gave.
     """
-    decoded: dict[K, Any] = {}
-    for store, names in by_store({name: array.store for name, array in arrays.items()}).items():
+    decoded: dict[K, Any] = {name: array[...] for name, array in arrays.items() if isinstance(array, PartArray)}
+    stores = {name: array.store for name, array in arrays.items() if isinstance(array, TensorArray)}
+    for store, names in by_store(stores).items():
         ids = np.concatenate([arrays[name].ids for name in names], axis=None, dtype=np.int64)
         tensors = new_array(len(ids), store.layout) if new_array else new_batch(store, len(ids))
         store.read_into(ids, tensors)

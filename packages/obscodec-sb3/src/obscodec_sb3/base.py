@@ -16,7 +16,6 @@ from obscodec_sb3.migration import refuse_former
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
-_OPTIONS = ("codec", "frame_stack", "budget", "heap")  # of obscodec.fields_of
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 # What these read of observations they hand on to to_torch, and look at nowhere.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
@@ -41,10 +40,10 @@ class CompressedBuffer(buffers.BaseBuffer):
         if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # one of ours before one of SB3
             COMPRESSED[cls.__bases__[1]] = cls
 
-    def __init__(self, *args: Any, buffer_device: Any = "cpu", threads: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, threads: int | None = None, **kwargs: Any) -> None:
         refuse_former(kwargs)
-        self._options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
-        self._buffer_device, self._threads = str(buffer_device), threads
+        self._options: obscodec.BufferOptions[str] = obscodec.BufferOptions.taken_from(kwargs)
+        self._threads = threads
         self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
         of: Any = [type(self), super()]
         self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
@@ -105,12 +104,12 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _reading(self, read: Callable[[], Any]) -> obscodec.Reading:
         looked_at = [self._arrays.stores.get(key) for key in self._looks_at]
-        convert = partial(self.to_torch, copy=False) if self._buffer_device == "cpu" else None
+        convert = partial(self.to_torch, copy=False) if self._options.buffer_device == "cpu" else None
         return obscodec.Reading(read, self._batch_array, convert, looked_at)
 
     def _batch_array(self, n: int, layout: obscodec.Layout) -> Any:
         """``[n, *shape]`` to decode into: on a GPU, in memory that torch has pinned for it, or that of all buffers."""
-        if self._buffer_device != "cpu":
+        if self._options.buffer_device != "cpu":
             return th.empty((n, *layout.shape), dtype=getattr(th, layout.dtype.name), device=self.device)
         if self.device.type != "cuda":
             return obscodec.BATCH_MEMORY.array(n, layout)
@@ -128,9 +127,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         for name, value in list(vars(self).items()):
             if layouts := obscodec.hollow_layouts(value if isinstance(value, dict) else {"": value}, shapes):
                 if self._arrays is None:
-                    obscodec.check_place(self._buffer_device, "device", th.empty(1, device=self.device))
-                    fields = obscodec.fields_of(layouts, device=self._buffer_device, **self._options)
-                    self._arrays = obscodec.ArraySet(fields, self.n_envs, self._threads)
+                    self._options.check(th.empty(1, device=self.device))
+                    self._arrays = obscodec.ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
                 vars(self)[name] = _each(partial(self._arrays.in_place_of, name, waiting=self._waiting), value)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, reduce
 from operator import getitem
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import obscodec
@@ -16,7 +16,9 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
+K = TypeVar("K")
 Device = torch.device | str
+_PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views of other numbers
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
 
@@ -50,9 +52,15 @@ class CompressedTensor(torch.Tensor):
         """The items that ``index`` selects, as they are now."""
         return CompressedTensor(obscodec.drawn(self.array, index), self.device)
 
+    def new_array(self, n: int, layout: obscodec.Layout) -> Any:
+        """``[n, *shape]`` to decode into: on the GPU that has the items, pinned for one, or in that of all batches."""
+        if self.array.store.device != "cpu":
+            return torch.empty((n, *layout.shape), dtype=_torch_dtype(layout.dtype), device=self.device)
+        return (_PINNED_MEMORY if self.is_cuda else obscodec.BATCH_MEMORY).array(n, layout)
+
     def decoded(self) -> torch.Tensor:
         """The tensor, uncompressed; a copy."""
-        return as_tensor(obscodec.drawn(self.array, ...)[...]).to(self.device)
+        return decode({"": self.drawn(...)})[""]
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The array, uncompressed; a copy."""
@@ -107,6 +115,14 @@ class CompressedTensor(torch.Tensor):
 def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
     """A tensor as an array, compressed if it is that; no copy if it is on the CPU."""
     return tensor.array if isinstance(tensor, CompressedTensor) else obscodec.as_array(tensor.detach().cpu())
+
+
+def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
+    """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
+    new_array = next((x.new_array for x in drawn.values()), None)
+    arrays = obscodec.read_together({key: x.array for key, x in drawn.items()}, new_array)
+    tensors = {key: x if isinstance(x, torch.Tensor) else as_tensor(x) for key, x in arrays.items()}
+    return {key: tensor.to(drawn[key].device) for key, tensor in tensors.items()}
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:

@@ -69,8 +69,7 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
     """
     if set(saved.keys()) != {"packed", "rest"}:
         saved = contents(saved, n, {}, is_full=saved.batch_size[: storage.ndim].numel() == n)
-    device = torch.device("cpu") if storage.device == "auto" else storage.device
-    packed, rest, own = saved["packed"].numpy().data, saved["rest"].to(device), storage._storage
+    packed, rest, own = saved["packed"].numpy().data, saved["rest"].to("cpu"), storage._storage
     about, begin, per_row = obscodec.note_of(packed), 0, rest.batch_size[1 : storage.ndim].numel()
     n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
     if n_rows > room or (about["is_full"] and n_rows < room):
@@ -81,7 +80,7 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
     fresh = storage.empty_copy()
     for arrays in obscodec.unpack_together(packed) if about["paths"] else [[]] * (n_rows > 0):
-        items = {tuple(path): as_tensor(array).to(device) for path, array in zip(about["paths"], arrays, strict=True)}
+        items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
         end = begin + len(arrays[0]) if arrays else n_rows
         items |= {} if is_tree else leaves(rest[begin:end])
         fresh.set(torch.arange(begin, end), with_leaves(like if is_tree else like[begin:end], items))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import copy_context
-from multiprocessing.context import get_spawning_popen
 from numbers import Integral
 from typing import Any
 
@@ -15,27 +14,21 @@ from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
-from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_tensor, stored_array
+from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, with_leaves
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents_of, restore
 
-Specs = str | Mapping[Any, str | None] | None
-Limit = int | None
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
-_PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 
 
+@obscodec.Calls.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
+@obscodec.Calls.attributes("initialized", "max_size", "device", "_total_shape")
 class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
     """What a worker is sent in place of a ``CompressedStorage``: it reads and writes that one, in the process of it.
 
     Slices are copies: what is written into them is in no storage.
     """
 
-    get, set, _empty = map(obscodec.Calls.method, ("get", "set", "_empty"))
-    flatten, stats, dumps, loads = map(obscodec.Calls.method, ("flatten", "stats", "dumps", "loads"))
-    state_dict, load_state_dict = map(obscodec.Calls.method, ("state_dict", "load_state_dict"))
-    initialized, max_size, device = map(obscodec.Calls.attribute, ("initialized", "max_size", "device"))
-    _total_shape = obscodec.Calls.attribute("_total_shape")
     __getstate__ = object.__getstate__  # that of TorchRL looks for contents
 
 
@@ -48,12 +41,21 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     Args:
         max_size: the most items to keep.
-        codec: the spec of the codec of leaves of 1 KiB or more per item, such as ``"zstd:3"``; ``"auto"`` to find the
-            best one on the first items; None to compress nothing. Or a mapping from keys, names or nested tuples, to
-            specs for leaves of any size; the leaves that it does not name have ``"auto"``.
         ndim: how many axes of what is written are counted, as in ``LazyTensorStorage``.
-        device: where sampled tensors are put; what is written must be there too.
-        max_bytes: the most bytes to reserve for the compressed items of each store, None for no limit.
+        device: where sampled tensors are put; what is written is there, or on the CPU.
+        **options: those of ``obscodec.BufferOptions``, under keys that are names or nested tuples. ``codec`` is the
+            spec of the codec of leaves of 1 KiB or more per item, such as ``"zstd:3"``; ``"auto"``, the default, to
+            find the best one on the first items; None to compress nothing. Or it is a mapping from keys to specs for
+            leaves of any size; the leaves that it does not name have ``"auto"``. ``max_bytes`` is the most to reserve
+            for the compressed items of each store. ``buffer_device`` is where they are, and are decoded: the GPU that
+            is ``device``, which is the default if that is one, and needs obscodec-cupy; or ``"cpu"``, from where
+            batches are copied. ``heap="pinned"`` keeps what is compressed in host memory that the GPU reads.
+
+    Raises:
+        SpecError: there is no such device or heap.
+        BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
+        DTypeError: it is another GPU than ``device``.
+        TypeError: there is no such option.
 
     Example:
         >>> from tensordict import TensorDict
@@ -68,23 +70,21 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     _default_checkpointer = CompressedStorageCheckpointer
 
-    def __init__(
-        self, max_size: int, *, codec: Specs = "auto", ndim: int = 1, device: Device = "cpu", max_bytes: Limit = None
-    ) -> None:
+    def __init__(self, max_size: int, *, ndim: int = 1, device: Device = "cpu", **options: Any) -> None:
         super().__init__(max_size, device=device, ndim=ndim)
-        self.codec: Specs = {as_key(key): x for key, x in codec.items()} if isinstance(codec, Mapping) else codec
-        self.max_bytes, self.lock = max_bytes, obscodec.PicklableLock()
+        options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
+        options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
+        self.options = obscodec.BufferOptions[Key](**options)
+        self.options.check(*([torch.empty(1, device=self.device)] if self.device != "auto" else []))
+        self.lock = obscodec.PicklableLock()
 
     def empty_copy(self) -> CompressedStorage:
         """A storage like this one, to which nothing was ever written."""
-        names = ("codec", "ndim", "device", "max_bytes")
-        return CompressedStorage(self.max_size, **{name: getattr(self, name) for name in names})
+        return CompressedStorage(self.max_size, ndim=self.ndim, device=self.device, **vars(self.options))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if get_spawning_popen() is None:
-            return super().__reduce_ex__(protocol)
-        state = vars(self) | {"_storage": None, "_rng": None, "calls": obscodec.Calls(self)}
-        return RemoteStorage.__new__, (RemoteStorage,), state
+        sent = obscodec.Calls.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
+        return sent or super().__reduce_ex__(protocol)
 
     def _make_init_directory(self) -> None:  # where TorchRL's workers would share what one of them initializes
         self.shared_init = False
@@ -178,7 +178,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
         n, given = data.batch_dims if is_tensor_collection(data) else self.ndim - 1, leaves(data)
         layouts = {key: obscodec.Layout(tuple(x.shape[n:]), str(x.dtype)[6:]) for key, x in given.items()}
-        fields = obscodec.fields_of(layouts, codec=self.codec, max_bytes=self.max_bytes, min_nbytes=_MIN_NBYTES)
+        fields = self.options.fields_of(layouts, min_nbytes=_MIN_NBYTES)
         stores = obscodec.shared_stores(fields, group=lambda key: tuple(name for name in key if name != "next"))
         ids = {key: torch.zeros(given[key].shape[:n], dtype=torch.int32) for key in stores}
         super()._init_standard(with_leaves(data, ids))
@@ -192,7 +192,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if given:  # else it is a number for all leaves
             rows = torch.empty(()).expand(self._total_shape)[index].shape
             obscodec.check_items(
-                given, stored, rows, self.ndim, self.compressed(), [("index",)], self.codec is not None
+                given, stored, rows, self.ndim, self.compressed(), [("index",)], self.options.codec is not None
             )
 
     def _buffers_at_work(self) -> list[ReplayBuffer]:
@@ -207,13 +207,12 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         given, compressed = leaves(data), self.compressed()
         arrays = {path: stored_array(given[path]) for path in compressed if path in given}
         stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
-        return with_leaves(data, {path: CompressedTensor(array, self.device) for path, array in stored.items()})
+        plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
+        return with_leaves(data, plain | {path: CompressedTensor(x, self.device) for path, x in stored.items()})
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def decoded(data: Any) -> Any:
     """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
     drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), obscodec.DrawnArray)}
-    memory = _PINNED_MEMORY if any(leaf.is_cuda for leaf in drawn.values()) else obscodec.BATCH_MEMORY
-    arrays = obscodec.read_together({path: leaf.array for path, leaf in drawn.items()}, memory.array)
-    return with_leaves(data, {path: as_tensor(a).to(drawn[path].device) for path, a in arrays.items()}, in_place=True)
+    return with_leaves(data, decode(drawn), in_place=True)

@@ -1,0 +1,103 @@
+"""BufferOptions: how a buffer keeps its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Self, TypeVar
+
+from obscodec.backends import check_place
+from obscodec.errors import FieldError
+from obscodec.field import Field
+from obscodec.frame_stack import FrameStack
+from obscodec.layout import Layout
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BufferOptions(Generic[K]):
+    """How a buffer keeps its fields, whose names are of the type ``K``.
+
+    Attributes:
+        codec: see :class:`Field`; for all fields, or a mapping with those of some.
+        frame_stack: see :class:`Field`; for all fields, or a mapping.
+        budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
+        max_bytes: see :class:`Field`; for each field.
+        buffer_device: where compressed fields are decoded, and kept: the ``device`` of :class:`Field`. What stands for
+            a device in another library, such as ``torch.device("cuda")``, is taken by its name.
+        heap: see :class:`Field`; for all fields.
+
+    Example:
+        >>> options = BufferOptions(codec={"image": "delta-rle"})
+        >>> fields = options.fields_of({"image": Layout((84, 84), "uint8"), "vector": Layout((3,), "float32")})
+        >>> fields["image"].codec, fields["vector"].codec
+        ('delta-rle', 'auto')
+    """
+
+    codec: str | Mapping[K, str | None] | None = "auto"
+    frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None
+    budget: str | Mapping[K, str | None] | None = None
+    max_bytes: int | None = None
+    buffer_device: str = "cpu"
+    heap: str = "device"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "buffer_device", str(self.buffer_device))
+
+    @classmethod
+    def taken_from(cls, arguments: dict[str, Any]) -> Self:
+        """Those that are among named arguments of a buffer, from which they are removed."""
+        return cls(**{name: arguments.pop(name) for name in cls.__dataclass_fields__ if name in arguments})
+
+    def check(self, *batches: object) -> None:
+        """Make sure that fields can be kept like this, and decoded into the memory where some arrays are.
+
+        Args:
+            *batches: see ``check_place``.
+
+        Raises:
+            SpecError: there is no such device or heap, or the heap is not that of this device.
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            DTypeError: an array is in the memory of another device.
+        """
+        check_place(self.buffer_device, self.heap, *batches)
+
+    def fields_of(self, layouts: Mapping[K, Layout], *, min_nbytes: int = 0) -> dict[K, Field]:
+        """A field for each layout.
+
+        Args:
+            layouts: of one step of one environment, by the name of the field.
+            min_nbytes: smaller fields are not compressed, unless ``codec`` is a mapping.
+
+        Raises:
+            FieldError: a mapping names a field that is not there.
+            SpecError: a budget is malformed, or is for a codec that is given; or there is no such device or heap.
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            DTypeError: a dtype can't be stored.
+        """
+        for what, value in {"codec": self.codec, "frame_stack": self.frame_stack, "budget": self.budget}.items():
+            if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys(), key=str)):
+                there = ", ".join(map(repr, layouts))
+                raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
+        return {name: self._field(name, layout, min_nbytes, len(layouts)) for name, layout in layouts.items()}
+
+    def _field(self, name: K, layout: Layout, min_nbytes: int, n_fields: int) -> Field:
+        large = layout.nbytes >= min_nbytes
+        spec = _of(self.codec, name, "auto") if large or isinstance(self.codec, Mapping) else None
+        limits = isinstance(self.budget, Mapping) or spec == "auto" or n_fields == 1
+        return Field(
+            layout.shape,
+            layout.dtype,
+            spec,
+            frame_stack=_of(self.frame_stack, name, None),
+            budget=_of(self.budget, name, None) if limits else None,
+            max_bytes=self.max_bytes,
+            device=self.buffer_device,
+            heap=self.heap,
+        )
+
+
+def _of(value: T | Mapping[K, T], name: K, default: T) -> T:
+    return value.get(name, default) if isinstance(value, Mapping) else value
