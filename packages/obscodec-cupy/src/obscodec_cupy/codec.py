@@ -141,8 +141,8 @@ class CudaCodec(ABC):
         Args:
             places: ``i64[2, n]`` on this device: the address of each stream, and its bytes.
             out: see :meth:`decode_batch`, as for the errors.
-            failure: the address of a word, ``u64``, that stays as it is if all streams are well. If not, it becomes what
-                :func:`obscodec_cupy.status.check_failure` takes.
+            failure: the address of a word, ``u64``, that stays as it is if all streams are well; if not, it becomes
+                what :func:`obscodec_cupy.status.check_failure` takes.
         """
         with self.on.on_stream_of(out):
             items = self._rows("out", out)
