@@ -10,6 +10,7 @@ import numpy as np
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device, Kernel
 from obscodec_cupy.frame_room import FrameRoom
+from obscodec_cupy.segments import Located
 
 THREADS: Final = 256
 
@@ -52,20 +53,31 @@ class DeltaDecode:
             verdict: ``u64[1]``, 0 before; ``verdicts.check`` tells what it says, its numbers are those of items.
             scratch: ``u8[scratch_nbytes(n)]``, None if that is 0.
         """
-        n, address = len(offsets), self.device.address
+        address = self.device.address
+        found = Located(*map(np.uint64, (address(buffer), buffer.nbytes, address(offsets), address(lengths))))
+        self.launch_at(found, len(offsets), references, out, np.uint64(address(verdict)), scratch)
+
+    def launch_at(
+        self,
+        streams: Located,
+        n: int,
+        references: DeviceArray,
+        out: DeviceArray,
+        verdict: np.uint64,
+        scratch: DeviceArray | None = None,
+    ) -> None:
+        """:meth:`launch` for streams and a verdict that are given by their addresses."""
+        address = self.device.address
         self.device.launch(
             _kernel(self.n_frames, self._room, address(out)),
             self._room.n_blocks(n),
             THREADS,
-            np.uint64(address(buffer)),
-            np.uint64(buffer.nbytes),
-            np.uint64(address(offsets)),
-            np.uint64(address(lengths)),
+            *streams,
             np.uint64(address(references)),
             np.uint32(len(references)),
             np.uint64(address(out)),
             np.int64(n),
-            np.uint64(address(verdict)),
+            verdict,
             np.uint64(0 if scratch is None else address(scratch)),
             shared_nbytes=self._room.shared_nbytes,
         )

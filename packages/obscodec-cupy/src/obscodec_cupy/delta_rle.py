@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import numpy as np
-from obscodec import BackendUnavailable, ShapeError
+from obscodec import ShapeError
 
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads, n_words
+from obscodec_cupy.delta_decode import DeltaDecode
 from obscodec_cupy.device import Kernel
 from obscodec_cupy.segments import Located
 
@@ -83,4 +84,8 @@ class CudaDeltaRle(CudaCodec):
         self.on.launch(WRITE, max(n, n_patches), threads, frames, nbytes, n_frames, *placed)
 
     def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
-        raise BackendUnavailable("delta-rle is not decoded on a device yet")
+        decoder = DeltaDecode(self.on, self.n_frames, self.frame_nbytes)
+        nbytes = decoder.scratch_nbytes(len(items))
+        scratch = self.on.empty((nbytes,), np.uint8) if nbytes else None
+        references = self._references.reshape((self.n_references, self.frame_nbytes))
+        decoder.launch_at(streams, len(items), references, items, failure, scratch)

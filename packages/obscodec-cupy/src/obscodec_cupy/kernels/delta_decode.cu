@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) delta_decode(
     const i32 n_frames = N_FRAMES;
     for (i64 item = blockIdx.x; item < n; item += gridDim.x) {
         const u64 offset = static_cast<u64>(offsets[item]), nbytes = static_cast<u64>(lengths[item]);
-        Walk walk;
+        Walk walk = {};
         u32 code = OUTSIDE_BUFFER;
         if (nbytes <= buffer_nbytes && offset <= buffer_nbytes - nbytes)
             code = begin_walk(walk, buffer + offset, nbytes, false, references, n_references, n_frames, frame);
