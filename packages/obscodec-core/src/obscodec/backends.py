@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -84,13 +85,16 @@ class Backend(ABC):
         """Whether frames that are encoded in blocks by the codec ``spec``, in canonical form, are decoded there."""
 
     @abstractmethod
-    def frame_reader(self, device: str, form: FrameForm, memory: HeapMemory[Any]) -> FrameReader:
+    def frame_reader(
+        self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
+    ) -> FrameReader:
         """What decodes the frames of one store.
 
         Args:
             device: the device.
             form: what the blocks of frames are; of a codec that this device decodes.
             memory: where they are, made by this backend for that device.
+            lock: held while the heap works with that memory; reentrant.
 
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.

@@ -28,7 +28,7 @@ class DeviceFrames:
         self._blocks = blocks
 
     def update(self, listed: ListedStacks | None = None) -> None:
-        """Have the device know what there is now.
+        """Have the device know what there is now, for kernels that others queue until the next call.
 
         Args:
             listed: stacks that are listed, whose lock is held; always those of one StackStore, or None.
@@ -37,7 +37,7 @@ class DeviceFrames:
             HeapFull: the device has not enough memory.
         """
         with self._blocks.lock:
-            self._update(listed)
+            self._update(listed, hold=True)
 
     def read(
         self,
@@ -63,16 +63,16 @@ class DeviceFrames:
         """
         with self._blocks.lock, self.reader.on_stream_of(out):
             self._blocks.check(frames)
-            self._update(listed)
+            self._update(listed, hold=False)
             self.reader.read(ids, out, stack)
 
-    def _update(self, listed: ListedStacks | None) -> None:
+    def _update(self, listed: ListedStacks | None, *, hold: bool) -> None:
         blocks = self._blocks
         if blocks.watch is None:
             blocks.watch = FrameWatch(blocks.heap)
         try:
             changes = blocks.watch.look(blocks.coder, blocks.open, blocks.tables)
-            self.reader.update(changes, None if listed is None else listed.changes())
+            self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)
         except BaseException:  # the next call begins anew
             blocks.watch = None
             if listed is not None:

@@ -75,8 +75,8 @@ class ListedChanges(NamedTuple):
 class FrameReader(ABC):
     """Decodes the frames of one FrameStore on a device, with copies of its tables there.
 
-    Everything is queued on the current stream, in the order of the calls, on whichever streams they are. Not safe to
-    use from several threads: the store locks.
+    Everything is queued on the current stream, in the order of the calls, on whichever streams they are. The store
+    calls it under its lock.
     """
 
     @abstractmethod
@@ -88,12 +88,13 @@ class FrameReader(ABC):
         """Whether :meth:`read` reads such stacks."""
 
     @abstractmethod
-    def update(self, changes: FrameChanges, listed: ListedChanges | None = None) -> None:
+    def update(self, changes: FrameChanges, listed: ListedChanges | None = None, *, hold: bool = False) -> None:
         """Bring the copies up to date. What was queued before sees them as they were.
 
         Args:
             changes: since the last call, or all that there is.
-            listed: likewise for the stacks of the StackStore, None if the frames have none.
+            listed: likewise for the stacks of the StackStore, None if nobody has asked for one.
+            hold: keep what the addresses point to until the next call, for kernels that are queued by others.
 
         Raises:
             HeapFull: the device has not enough memory; the next call brings all that there is.

@@ -222,7 +222,8 @@ class FrameStore(Store):
 
     def _new_reader(self) -> DeviceFrames:
         form = FrameForm(self.layout, self.block_frames, self._blocks.coder.patches)
-        reader = backend(self.device).frame_reader(self.device, form, self._blocks.heap.memory)
+        heap = self._blocks.heap
+        reader = backend(self.device).frame_reader(self.device, form, heap.memory, heap.lock)
         return DeviceFrames(self._blocks, reader)
 
     def __getstate__(self) -> dict[str, object]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Backend, BackendUnavailable, FrameForm, FrameReader, HeapMemory, Layout
+from obscodec import Backend, FrameForm, FrameReader, HeapMemory, Layout
 from obscodec import codec as cpu_codec
 
 from obscodec_cupy.codecs import on_device
@@ -75,6 +76,12 @@ class CudaBackend(Backend):
         """See ``Backend.decodes``."""
         return spec in ("delta-rle", "raw")
 
-    def frame_reader(self, device: str, form: FrameForm, memory: HeapMemory[Any]) -> FrameReader:
+    def frame_reader(
+        self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
+    ) -> FrameReader:
         """See ``Backend.frame_reader``."""
-        raise BackendUnavailable(f"{device!r} can't be used yet")
+        from obscodec_cupy.frame_reader import CudaFrameReader
+        from obscodec_cupy.heap_memory import CudaHeapMemory
+
+        assert isinstance(memory, CudaHeapMemory)
+        return CudaFrameReader(form, memory, lock)

@@ -1,0 +1,148 @@
+"""CudaFrameReader: reads the frames of one store on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from obscodec import (
+    CorruptStream,
+    DTypeError,
+    FrameChanges,
+    FrameForm,
+    FrameReader,
+    FrameStack,
+    Layout,
+    LayoutError,
+    ListedChanges,
+    ShapeError,
+)
+
+from obscodec_cupy.array import DeviceArray
+from obscodec_cupy.gather import Gather, Source
+from obscodec_cupy.heap_memory import CudaHeapMemory
+from obscodec_cupy.mirror import Mirror
+
+
+class CudaFrameReader(FrameReader):
+    """See ``FrameReader``.
+
+    Args:
+        form: what the blocks of the store are.
+        memory: where they are.
+        lock: of their heap.
+
+    Attributes:
+        form: that.
+        device: where frames are decoded.
+        header: see ``Gather.launch``.
+    """
+
+    def __init__(self, form: FrameForm, memory: CudaHeapMemory[Any], lock: AbstractContextManager[object]) -> None:
+        self.form = form
+        self.device = memory.device
+        self._memory = memory
+        self._lock = lock
+        with lock, memory.order:
+            self._mirror = Mirror(form, memory)
+        self._gathers: dict[FrameStack | None, Gather] = {}
+
+    @property
+    def header(self) -> DeviceArray:
+        """``u64[16]``, see ``Gather.launch``; always the same."""
+        return self._mirror.header
+
+    def on_stream_of(self, out: Any) -> AbstractContextManager[None]:
+        """See ``FrameReader.on_stream_of``."""
+        return self.device.on_stream_of(out)
+
+    def takes(self, stack: FrameStack) -> bool:
+        """See ``FrameReader.takes``."""
+        try:
+            self.gather(stack)
+        except LayoutError:
+            return False
+        return True
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Work with the copies, after what other streams did with them."""
+        with self._lock, self._memory.order:
+            yield
+
+    def check(self) -> None:
+        """Complain of what earlier reads found wrong, as far as they are done; once.
+
+        Raises:
+            CorruptStream: a block is damaged.
+            SlotError: an id is of no frame.
+        """
+        try:
+            self._mirror.check()
+        except CorruptStream as error:
+            raise CorruptStream(f"an earlier read found damage, its tensors are of no use: {error}") from error
+
+    def update(self, changes: FrameChanges, listed: ListedChanges | None = None, *, hold: bool = False) -> None:
+        """See ``FrameReader.update``."""
+        with self.working():
+            self._mirror.update(changes, listed, hold=hold)
+
+    def read(self, ids: npt.NDArray[np.int64], out: Any, stack: FrameStack | None = None) -> None:
+        """See ``FrameReader.read``."""
+        self.check()
+        gather = self._gathers.get(stack) or self._gathers.setdefault(stack, self.gather(stack))
+        layout = self.layout(stack)
+        target = checked(self.device.view(out), (len(ids), *layout.shape), layout.dtype)
+        with self.working():
+            scratch_nbytes = gather.scratch_nbytes(len(ids))
+            scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
+            source = Source(self.device.upload(ids.astype(np.int32)), target)
+            gather.launch(self.header, len(ids), [source], scratch=scratch)
+
+    def layout(self, stack: FrameStack | None) -> Layout:
+        """Of frames, or of stacks of them."""
+        frame = self.form.layout
+        if stack is None:
+            return frame
+        channels, *rest = frame.shape
+        length = stack.depth * channels
+        return Layout((length, *rest) if stack.axis == 0 else (*rest, length), frame.dtype)
+
+    def gather(
+        self,
+        stack: FrameStack | None,
+        *,
+        dtype: str | None = None,
+        scale: float = 1.0,
+        shifted_axes: tuple[int, int] | None = None,
+    ) -> Gather:
+        """What reads frames, or stacks of them, by :attr:`header`; see :class:`Gather`."""
+        return Gather(
+            self.device,
+            self.layout(stack),
+            self.form.block_frames,
+            frame_stack=stack,
+            plain_blocks=not self.form.patches,
+            dtype=dtype,
+            scale=scale,
+            shifted_axes=shifted_axes,
+        )
+
+
+def checked(out: DeviceArray, shape: tuple[int, ...], *dtypes: npt.DTypeLike) -> DeviceArray:
+    """An array of this shape and one of the dtypes, that kernels can write to.
+
+    Raises:
+        ShapeError: it has another shape, or is not contiguous.
+        DTypeError: it has another dtype.
+    """
+    if out.shape != shape:
+        raise ShapeError(f"out has shape {shape}, got {out.shape}")
+    if out.dtype not in dtypes:
+        raise DTypeError(f"out has dtype {dtypes[0]}, got {out.dtype}")
+    if not out.flags.c_contiguous:
+        raise ShapeError("out has gaps, or its axes are in another order in memory: pass a contiguous array")
+    return out
