@@ -10,13 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import FrameStore, HeapFull, Layout, SlotError, blocks
+from obscodec import (
+    FrameBatch,
+    FrameEncoder,
+    FrameKind,
+    FrameStore,
+    HeapFull,
+    Layout,
+    Patches,
+    SlotError,
+    blocks,
+    first_to_join,
+)
 from obscodec.born_frames import BornFrames
-from obscodec.frame_encoder import FIRST, KNOWN, PATCH, FrameBatch, FrameEncoder, Patches
 from obscodec.kernels.frame_streams import LITERALS, RECENT, RUNS
 from obscodec.kernels.patch import encode_patch, runs_bound
 from obscodec.kernels.references import nearest_reference
-from obscodec.reference_frames import first_to_join
 
 LAYOUTS = [Layout((84, 84), np.uint8), Layout((3, 5), np.float32), Layout((1,), np.uint8), Layout((9, 7), np.uint8)]
 NOTHING = np.empty(0, np.int64)
@@ -36,7 +45,7 @@ class Elsewhere(FrameEncoder):
         self.slots = np.empty((0, layout.nbytes), np.uint8)
         self.n_refused = 0
 
-    def batch(self, tensors, layout, depth, axis):
+    def batch(self, tensors, layout, stack):
         return Batch(self, layout.rows(tensors))
 
     def reserve(self, n_streams):
@@ -81,12 +90,12 @@ class Batch(FrameBatch):
         known, nbytes = len(references), references.shape[1]
         for k, (kind, source) in enumerate(zip(plan.kinds, plan.sources, strict=True)):
             row = self._rows[plan.begin + k]
-            if kind == KNOWN and self._source(source).tobytes() != row.tobytes():
+            if kind == FrameKind.KNOWN and self._source(source).tobytes() != row.tobytes():
                 self.encoder.n_refused += 1
                 return None
-            if kind == PATCH:
+            if kind == FrameKind.PATCH:
                 runs, literals = _patch(self._source(source), row)
-            elif kind == FIRST:
+            elif kind == FrameKind.FIRST:
                 nearest[k] = nearest_reference(row.ctypes.data, references, len(references))
                 runs, literals = _patch(references[nearest[k]], row)
                 if first_to_join(np.array([len(runs) + len(literals)]), nbytes, len(references)) == 0:
@@ -129,7 +138,7 @@ def store_pair(layout, mark=None, **options):
 def feed(store, old, rows, streams, born):
     if born and len(rows):
         inner, layout = store._blocks, store.layout
-        return inner.replace_born(old, inner.born.encoder.batch(layout.tensors(rows), layout, 1, 0), streams)
+        return inner.replace_born(old, inner.born.encoder.batch(layout.tensors(rows), layout, None), streams)
     return store.replace_rows(old, rows, streams)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
+from obscodec.frame_encoder import FrameEncoder
 from obscodec.frame_reader import FrameForm, FrameReader
 from obscodec.heap_memory import HeapMemory
 from obscodec.layout import Layout
@@ -98,6 +99,29 @@ class Backend(ABC):
 
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
+        """
+
+    @abstractmethod
+    def frame_encoder(self, device: str, frame: Layout, n_recent: int) -> FrameEncoder:
+        """What compares and encodes frames in the memory of ``device`` for one store.
+
+        Args:
+            device: such as ``"cuda"``.
+            frame: shape and dtype of one frame.
+            n_recent: with how many of the last frames of its stream a frame is compared.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            ShapeError: the frames are too large for it.
+        """
+
+    @abstractmethod
+    def download(self, device: str, x: Any) -> npt.NDArray[np.generic]:
+        """A copy on the CPU of an array of any library, with any strides, in the memory of ``device``; waits for it.
+
+        Raises:
+            BackendUnavailable: the device can't be used; the text names what is missing.
+            DTypeError: ``x`` is no array, or in the memory of another device.
         """
 
 

@@ -27,7 +27,7 @@ from obscodec.segments import Ints, Segments
 
 MIN_BLOCKS = 1 << 10
 _MAX_ID = (1 << 31) - 1
-_ENCODED_NBYTES = 1 << 26  # of frames that are encoded at once on a device, which takes half as much memory again
+_ENCODED_NBYTES = 1 << 26  # of frames that are encoded at once on a device, which takes an eighth as much memory again
 _NOTHING = np.empty(0, np.int64)
 
 # Takes frames in: ``old, first, streams, tables, ids, dead``; see OpenBlocks.replace.
@@ -91,6 +91,8 @@ class Blocks:
     def replace_born(self, old: Ints, frames: FrameBatch, streams: Ints) -> Ints:
         """:meth:`replace` by one frame or more in the memory of a device, where they are encoded."""
         assert self.born is not None
+        if streams.min() < 0:
+            raise ShapeError(f"streams are numbers from 0 on, got {streams.min()}")
         n, done = len(frames), 0
         ids = np.empty(n, np.int64)
         at_once = max(1, _ENCODED_NBYTES // self.open.nbytes)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Final, NamedTuple
+from enum import IntEnum
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints
 
-# The kinds of frames of a batch.
-ZEROS: Final = 0
-KNOWN: Final = 1  # equal to its source
-PATCH: Final = 2  # new, and stored as a patch of its source
-FIRST: Final = 3  # new, the first one of a block, and stored as a patch of a reference frame
+
+class FrameKind(IntEnum):
+    """What becomes of a frame of a batch."""
+
+    ZEROS = 0  # it is the frame of zeros
+    KNOWN = 1  # it is equal to its source
+    PATCH = 2  # it is new, and stored as a patch of its source
+    FIRST = 3  # it is new, the first one of a block, and stored as a patch of a reference frame
 
 
 class FramePlan(NamedTuple):
@@ -23,7 +28,7 @@ class FramePlan(NamedTuple):
 
     Attributes:
         begin: the number of the first one in the batch.
-        kinds: ``u8[n]``: ``ZEROS``, ``KNOWN``, ``PATCH`` or ``FIRST``.
+        kinds: ``u8[n]``, the ``FrameKind`` of each.
         sources: ``i64[n]``: what a frame is equal to or a patch of: the number of a frame of the batch, or
             ``-1 - slot`` of a recent frame, ``slot = stream * n_recent + place``. Of other kinds it means nothing.
     """
@@ -61,7 +66,7 @@ class FrameBatch(ABC):
     """Frames in the memory of a device. As a context: what is done in there is done in the order of all batches."""
 
     @abstractmethod
-    def __enter__(self) -> FrameBatch:
+    def __enter__(self) -> Self:
         """Begin to work on it."""
 
     @abstractmethod
@@ -104,14 +109,13 @@ class FrameEncoder(ABC):
     """Compares and encodes frames where they are, in the memory of a device, with the recent frames of each stream."""
 
     @abstractmethod
-    def batch(self, tensors: Any, layout: Layout, depth: int, axis: int) -> FrameBatch:
+    def batch(self, tensors: Any, layout: Layout, stack: FrameStack | None) -> FrameBatch:
         """The frames of ``tensors``, an array of any framework with DLPack in the memory of the device.
 
         Args:
             tensors: ``[n, *shape]``.
             layout: shape and dtype of one of them.
-            depth: how many frames each is a stack of.
-            axis: the axis of the stack, 0 or -1.
+            stack: how each is made of frames, None if it is one.
 
         Raises:
             DTypeError: it is in the memory of another device, or has another dtype.

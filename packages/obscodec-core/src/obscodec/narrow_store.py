@@ -72,7 +72,7 @@ class NarrowStore(Store):
             SlotError: there are not enough free slots in one of the stores; nothing was stored.
             HeapFull: there is not enough room in one of the stores; nothing was stored.
         """
-        tensors = self.layout.tensors(self.layout.rows(tensors))  # contiguous; no copy if they are
+        tensors = self.layout.tensors(self.layout.rows(self.on_cpu(tensors)))  # contiguous; no copy if they are
         of_streams = np.broadcast_to(streams, len(tensors))
         codes, fits = self.narrow.apply(tensors, threads=self.threads)
         if fits.all():

@@ -139,13 +139,36 @@ class Store(ABC):
         """Store ``[n, *shape]``.
 
         Args:
-            tensors: in the order of time for each stream.
+            tensors: in the order of time for each stream; a numpy array, for a store on a GPU also an array of any
+                library there.
             streams: which stream each tensor belongs to, ``i64[n]`` or one for all: the index of the environment. What
                 follows each other in a stream is likely to be alike.
 
         Returns:
             ``i64[n]``, the ids. The caller owns one reference to each.
         """
+
+    def has_on_device(self, x: object) -> bool:
+        """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""
+        if self.device == "cpu" or isinstance(x, np.ndarray):
+            return False
+        try:
+            backend(self.device).check(self.device, x)
+        except DTypeError:
+            return False
+        return True
+
+    def on_cpu(self, x: Any) -> npt.NDArray[np.generic]:
+        """A numpy array as it is; a copy of one on the device of this store.
+
+        Raises:
+            DTypeError: ``x`` is neither.
+        """
+        if isinstance(x, np.ndarray):
+            return x
+        if self.device == "cpu":
+            raise DTypeError(f"tensors are a numpy array, for a store on the CPU, got {type(x).__name__}")
+        return backend(self.device).download(self.device, x)
 
     def append_together(self, arrays: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.int64]:
         """Store several arrays in the order of time: the first tensor of each, then the second of each.

@@ -28,6 +28,10 @@ class DeviceArray(Protocol):
         """Its dtype."""
 
     @property
+    def strides(self) -> tuple[int, ...]:
+        """The bytes from one element to the next along each axis."""
+
+    @property
     def nbytes(self) -> int:
         """Its bytes."""
 

@@ -25,6 +25,7 @@ class SimulatedArray:
 
     shape = property(lambda self: self.memory.shape)
     dtype = property(lambda self: self.memory.dtype)
+    strides = property(lambda self: self.memory.strides)
     nbytes = property(lambda self: self.memory.nbytes)
     size = property(lambda self: self.memory.size)
     ndim = property(lambda self: self.memory.ndim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frame_encoder import FIRST, KNOWN, PATCH, ZEROS, Patches
+from obscodec.frame_encoder import FrameKind, Patches
 from obscodec.kernels.compiled import compiled
 from obscodec.kernels.counts import Table, release_last
 from obscodec.kernels.frame_streams import (
@@ -29,6 +29,8 @@ from obscodec.kernels.memory import address, copy
 from obscodec.layout import Rows
 from obscodec.segments import Ints
 
+_ZEROS, _KNOWN, _PATCH, _FIRST = (int(kind) for kind in FrameKind)
+
 
 @compiled
 def plan_frames(
@@ -49,8 +51,8 @@ def plan_frames(
         of_streams: ``i64[n]``, the row in ``streams`` of each frame.
         streams: a copy of the table of frame streams, changed; with marks for fingerprints.
         block_frames: how many frames a block has.
-        kinds: ``u8[n]``, filled: ``ZEROS``, ``KNOWN``, ``PATCH`` or ``FIRST``.
-        sources: ``i64[n]``, filled for those that are ``KNOWN`` or ``PATCH``, see ``FramePlan``.
+        kinds: ``u8[n]``, filled, see ``FramePlan``.
+        sources: ``i64[n]``, filled for kinds that have one, likewise.
         recent: ``i64[n_streams, n_recent]``, filled for each slot with the frame that is there at the end: its number
             in the batch, or ``-1 - slot`` if that is none of the batch.
     """
@@ -62,18 +64,18 @@ def plan_frames(
         k = of_streams[i]
         stream = streams[k]
         if marks[i] == 0:
-            kinds[i] = ZEROS
+            kinds[i] = _ZEROS
             continue
         place = _find_mark(stream, n_ring, marks[i])
         if place >= 0:
-            kinds[i], sources[i] = KNOWN, recent[k, place]
+            kinds[i], sources[i] = _KNOWN, recent[k, place]
             continue
         if needs_block(stream, block_frames):
             stream[BLOCK], stream[PLACE] = 1, 0
         if stream[PLACE] == 0:
-            kinds[i] = FIRST
+            kinds[i] = _FIRST
         else:
-            kinds[i], sources[i] = PATCH, recent[k, stream[NEWEST]]
+            kinds[i], sources[i] = _PATCH, recent[k, stream[NEWEST]]
         stream[PLACE] += 1
         place = next_place(stream, n_ring)
         stream[N_RECENT] = min(stream[N_RECENT] + 1, n_ring)
