@@ -14,23 +14,12 @@ from obscodec_cupy.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads,
 from obscodec_cupy.delta_decode import DeltaDecode
 from obscodec_cupy.device import Kernel
 from obscodec_cupy.segments import Located
+from obscodec_cupy.verdicts import EXPLANATIONS
 
 MEASURE: Final = Kernel("delta_encode.cu", "delta_measure")
 PLACE: Final = Kernel("delta_encode.cu", "delta_place")
 WRITE: Final = Kernel("delta_encode.cu", "delta_write")
 KERNELS: Final = (MEASURE, PLACE, WRITE)
-
-# As in obscodec/kernels/patch.py and blocks.py; tests compare them.
-EXPLANATIONS: Final = {
-    1: "its runs end inside a varint",
-    2: "a varint is longer than it needs to be, or than 9 bytes",
-    3: "a run reaches beyond the end of the frame",
-    4: "it has fewer literals than its runs need",
-    16: "it is a patch of a reference frame that does not exist",
-    17: "its runs reach beyond its end",
-    18: "it holds more than its frames need",
-    33: "it lies outside of its buffer",
-}
 
 
 @dataclass(frozen=True)
@@ -43,11 +32,14 @@ class CudaDeltaRle(CudaCodec):
     explanations: ClassVar = EXPLANATIONS
 
     _references: DeviceArray = field(init=False, repr=False, compare=False)
+    _decoder: DeltaDecode = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "_decoder", DeltaDecode(self.on, self.n_frames, self.frame_nbytes))
         known = np.frombuffer(bytes(self.frame_nbytes) + self.dictionary, np.uint8)
-        object.__setattr__(self, "_references", self.on.upload(known))
+        references = known.reshape(1 + len(self.dictionary) // max(1, self.frame_nbytes), self.frame_nbytes)
+        object.__setattr__(self, "_references", self.on.upload(references))
         self.on.synchronize()  # whichever stream is current at a call then
 
     @property
@@ -60,11 +52,6 @@ class CudaDeltaRle(CudaCodec):
         """Bytes of a frame."""
         return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize
 
-    @property
-    def n_references(self) -> int:
-        """Reference frames, that of zeros included."""
-        return 1 + len(self.dictionary) // max(1, self.frame_nbytes)
-
     def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
         n, n_frames, nbytes = len(items), np.uint32(self.n_frames), np.uint32(self.frame_nbytes)
         n_patches = n * self.n_frames
@@ -74,7 +61,7 @@ class CudaDeltaRle(CudaCodec):
         sizes = self.on.empty((n_patches, 3), np.uint32)
         heads = self.on.empty((n, 2), np.uint32)
         frames, differences, patches, blocks = map(self.address, (items, words, sizes, heads))
-        references = self.address(self._references), np.uint32(self.n_references)
+        references = self.address(self._references), np.uint32(len(self._references))
         threads = n_threads(self.frame_nbytes)
         measured = frames, nbytes, n_frames, *references, differences, patches, blocks
         self.on.launch(MEASURE, n_patches, threads, *measured)
@@ -84,8 +71,7 @@ class CudaDeltaRle(CudaCodec):
         self.on.launch(WRITE, max(n, n_patches), threads, frames, nbytes, n_frames, *placed)
 
     def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
-        decoder = DeltaDecode(self.on, self.n_frames, self.frame_nbytes)
-        nbytes = decoder.scratch_nbytes(len(items))
-        scratch = self.on.empty((nbytes,), np.uint8) if nbytes else None
-        references = self._references.reshape((self.n_references, self.frame_nbytes))
-        decoder.launch_at(streams, len(items), references, items, failure, scratch)
+        n = len(items)
+        n_scratch = self._decoder.scratch_nbytes(n)
+        scratch = self.on.empty((n_scratch,), np.uint8) if n_scratch else None
+        self._decoder.launch_at(streams, n, self._references, items, failure, scratch)

@@ -12,7 +12,7 @@ from obscodec import CorruptStream, SlotError
 
 BAD_ID: Final = 32
 
-_EXPLANATIONS: Final = {
+EXPLANATIONS: Final = {
     1: "its runs end inside a varint",
     2: "a varint is longer than it needs to be, or than 9 bytes",
     3: "a run reaches beyond the end of the frame",
@@ -46,4 +46,4 @@ def check(word: int, kind: str) -> None:
     number, code = word >> 32 ^ 0xFFFFFFFF, word & 0xFFFFFFFF
     if code == BAD_ID:
         raise SlotError(f"sample {number} of a batch asks for an id or an index that the store does not have")
-    raise CorruptStream(f"{kind} {number}: {_EXPLANATIONS[code]}")
+    raise CorruptStream(f"{kind} {number}: {EXPLANATIONS[code]}")
