@@ -1,1 +1,5 @@
 """obscodec on the GPU: codecs and compressed stores in GPU memory, through CuPy."""
+
+from obscodec_cupy.batch_reader import BatchReader
+
+__all__ = ["BatchReader"]

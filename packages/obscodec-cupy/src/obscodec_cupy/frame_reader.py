@@ -73,6 +73,11 @@ class CudaFrameReader(FrameReader):
         with self._lock, self._memory.order:
             yield
 
+    def keep(self, thing: object) -> None:
+        """Hold something until all reads are done that are queued by now."""
+        with self._lock:
+            self._memory.keep(thing)
+
     def check(self) -> None:
         """Complain of what earlier reads found wrong, as far as they are done; once.
 
@@ -95,7 +100,7 @@ class CudaFrameReader(FrameReader):
         self.check()
         gather = self._gathers.get(stack) or self._gathers.setdefault(stack, self.gather(stack))
         layout = self.layout(stack)
-        target = checked(self.device.view(out), (len(ids), *layout.shape), layout.dtype)
+        target = checked("out", self.device.view(out), (len(ids), *layout.shape), layout.dtype.name)
         with self.working():
             scratch_nbytes = gather.scratch_nbytes(len(ids))
             scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
@@ -132,17 +137,17 @@ class CudaFrameReader(FrameReader):
         )
 
 
-def checked(out: DeviceArray, shape: tuple[int, ...], *dtypes: npt.DTypeLike) -> DeviceArray:
-    """An array of this shape and one of the dtypes, that kernels can write to.
+def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str) -> DeviceArray:
+    """An array of this shape and one of the dtypes, contiguous as kernels take it.
 
     Raises:
         ShapeError: it has another shape, or is not contiguous.
         DTypeError: it has another dtype.
     """
-    if out.shape != shape:
-        raise ShapeError(f"out has shape {shape}, got {out.shape}")
-    if out.dtype not in dtypes:
-        raise DTypeError(f"out has dtype {dtypes[0]}, got {out.dtype}")
-    if not out.flags.c_contiguous:
-        raise ShapeError("out has gaps, or its axes are in another order in memory: pass a contiguous array")
-    return out
+    if array.shape != shape:
+        raise ShapeError(f"{what} has shape {shape}, got {array.shape}")
+    if array.dtype.name not in dtypes:
+        raise DTypeError(f"{what} has dtype {dtypes[0]}, got {array.dtype}")
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{what} has gaps, or its axes are in another order in memory: pass a contiguous array")
+    return array

@@ -31,6 +31,11 @@ class DeviceTable:
         self.memory: DeviceArray = device.zeros((max(_ROW_ALIGNMENT, n_rows * row_nbytes),), np.uint8)
         self.address = device.address(self.memory)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.n_rows * self.row_nbytes
+
     def with_rows(self, n_rows: int) -> DeviceTable:
         """This table if it has so many rows; else another one, twice as large or larger, that begins with these.
 
@@ -40,8 +45,8 @@ class DeviceTable:
         if n_rows <= self.n_rows:
             return self
         grown = DeviceTable(self.device, self.row_nbytes, max(n_rows, 2 * self.n_rows))
-        nbytes = np.array([self.n_rows * self.row_nbytes])
-        move(self.device, np.array([self.address], np.uint64), np.array([grown.address], np.uint64), nbytes)
+        here, there = np.array([[self.address], [grown.address]], np.uint64)
+        move(self.device, here, there, np.array([self.nbytes]))
         return grown
 
 
