@@ -6,7 +6,7 @@ import numpy as np
 from obscodec import FrameStore, StackStore
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device
-from obscodec_cupy.verdicts import check
+from obscodec_cupy.failures import check_failure
 
 
 def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.ndarray]:
@@ -41,20 +41,20 @@ class Mirror:
         self._blocks = device.upload(table)
         previous = blocks.tables.previous[: blocks.n * blocks.block_frames]
         self._previous = device.upload(previous)
-        listed = store._listed.frames if isinstance(store, StackStore) else np.empty((0, 1), np.int32)
+        listed = store.listed.frames if isinstance(store, StackStore) else np.empty((0, 1), np.int32)
         self._listed = device.upload(np.concatenate([listed, np.full((1, listed.shape[1]), -1, np.int32)]))
         references = blocks.open.references[: blocks.open.n_references]
         self._references = device.upload(references)
-        self._verdict = device.pinned(16).view(np.uint64)
+        self._failure = device.pinned(16).view(np.uint64)
         header = np.zeros(16, np.uint64)
         tables = [(self._blocks, len(table)), (self._previous, len(previous)), (self._listed, len(listed))]
         for i, (array, n) in enumerate([*tables, (self._references, len(references))]):
             header[2 * i : 2 * i + 2] = device.address(array), n
-        header[8] = self._verdict.ctypes.data
+        header[8] = self._failure.ctypes.data
         self.header = device.upload(header)
 
     def check(self) -> None:
         self.device.synchronize()
-        word = int(self._verdict[0])
-        self._verdict[:] = 0
-        check(word, "block")
+        word = int(self._failure[0])
+        self._failure[:] = 0
+        check_failure(word)

@@ -19,7 +19,7 @@ class DeltaDecode:
     """Decodes items of ``n_frames`` frames of ``frame_nbytes`` bytes.
 
     Raises:
-        ShapeError: frames are larger than 256 MiB.
+        ShapeError: frames are larger than 1 GiB.
     """
 
     def __init__(self, device: Device, n_frames: int, frame_nbytes: int) -> None:
@@ -34,39 +34,23 @@ class DeltaDecode:
 
     def launch(
         self,
-        buffer: DeviceArray,
-        offsets: DeviceArray,
-        lengths: DeviceArray,
+        streams: Located,
+        n: int,
         references: DeviceArray,
         out: DeviceArray,
-        verdict: DeviceArray,
+        failure: np.uint64,
         scratch: DeviceArray | None = None,
     ) -> None:
         """Queue the decoding of ``n`` streams. Nothing is allocated and nothing is waited for.
 
         Args:
-            buffer: ``u8[:]``, in which the streams are.
-            offsets: ``i64[n]``, where each of them begins.
-            lengths: ``i64[n]``, bytes of each.
+            streams: where they are.
+            n: how many.
             references: ``u8[n_references, frame_nbytes]``, the first one zeros; aligned to 16 bytes.
             out: of ``n * n_frames * frame_nbytes`` bytes, contiguous; filled. Of a damaged stream's item, only some.
-            verdict: ``u64[1]``, 0 before; ``verdicts.check`` tells what it says, its numbers are those of items.
+            failure: the address of a word that was 0, see ``kernels/failure.cuh``; its numbers are those of items.
             scratch: ``u8[scratch_nbytes(n)]``, None if that is 0.
         """
-        address = self.device.address
-        found = Located(*map(np.uint64, (address(buffer), buffer.nbytes, address(offsets), address(lengths))))
-        self.launch_at(found, len(offsets), references, out, np.uint64(address(verdict)), scratch)
-
-    def launch_at(
-        self,
-        streams: Located,
-        n: int,
-        references: DeviceArray,
-        out: DeviceArray,
-        verdict: np.uint64,
-        scratch: DeviceArray | None = None,
-    ) -> None:
-        """:meth:`launch` for streams and a verdict that are given by their addresses."""
         address = self.device.address
         self.device.launch(
             _kernel(self.n_frames, self._room, address(out)),
@@ -77,7 +61,7 @@ class DeltaDecode:
             np.uint32(len(references)),
             np.uint64(address(out)),
             np.int64(n),
-            verdict,
+            failure,
             np.uint64(0 if scratch is None else address(scratch)),
             shared_nbytes=self._room.shared_nbytes,
         )

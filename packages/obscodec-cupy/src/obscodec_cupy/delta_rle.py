@@ -13,8 +13,8 @@ from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads, n_words
 from obscodec_cupy.delta_decode import DeltaDecode
 from obscodec_cupy.device import Kernel
+from obscodec_cupy.failures import EXPLANATIONS
 from obscodec_cupy.segments import Located
-from obscodec_cupy.verdicts import EXPLANATIONS
 
 MEASURE: Final = Kernel("delta_encode.cu", "delta_measure")
 PLACE: Final = Kernel("delta_encode.cu", "delta_place")
@@ -74,4 +74,4 @@ class CudaDeltaRle(CudaCodec):
         n = len(items)
         n_scratch = self._decoder.scratch_nbytes(n)
         scratch = self.on.empty((n_scratch,), np.uint8) if n_scratch else None
-        self._decoder.launch_at(streams, n, self._references, items, failure, scratch)
+        self._decoder.launch(streams, n, self._references, items, failure, scratch)

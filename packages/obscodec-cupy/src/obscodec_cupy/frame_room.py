@@ -9,7 +9,7 @@ from obscodec import ShapeError
 
 from obscodec_cupy.device import Device
 
-MAX_FRAME_NBYTES: Final = 1 << 28
+MAX_FRAME_NBYTES: Final = 1 << 30
 _STATIC_NBYTES: Final = 40 << 10  # more shared memory than the kernels take besides the frame
 _SCRATCH_BLOCKS: Final = 1024  # thread blocks that work at a time if frames are in a scratch
 

@@ -46,7 +46,7 @@ class Gather:
 
     Raises:
         DTypeError: a conversion of what is not uint8, or to another dtype.
-        ShapeError: a stack is deeper than 16, a frame larger than 256 MiB or empty, or the axes to shift along are not
+        ShapeError: a stack is deeper than 16, a frame larger than 1 GiB or empty, or the axes to shift along are not
             such ones.
     """
 
@@ -83,8 +83,8 @@ class Gather:
     ) -> None:
         """Queue the reading of ``n`` tensors for each source; sample ``i`` is the id at ``places[i]``, or at ``i``.
 
-        Nothing is allocated and nothing is waited for. What is wrong with a stream or an id shows in the verdict of
-        the header; the tensors of the samples that it concerns are zeros where they could not be read.
+        Nothing is allocated and nothing is waited for. What is wrong with a stream or an id shows in the word of
+        failures that the header names; what could not be read is zeros.
 
         Args:
             header: ``u64[16]``, see ``kernels/tables.cuh``.

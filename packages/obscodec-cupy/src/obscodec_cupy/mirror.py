@@ -8,9 +8,9 @@ import numpy as np
 from obscodec import FrameChanges, FrameForm, ListedChanges
 
 from obscodec_cupy.array import DeviceArray
+from obscodec_cupy.failures import check_failure
 from obscodec_cupy.heap_memory import CudaHeapMemory
 from obscodec_cupy.tables import DeviceTable, Writes
-from obscodec_cupy.verdicts import check
 
 _HEADER_WORDS = 16  # see kernels/tables.cuh
 _MIN_ROOM_NBYTES = 1 << 10
@@ -39,7 +39,7 @@ class Mirror:
         self._listed: DeviceTable | None = None
         self._references = DeviceTable(device, form.layout.nbytes, 1)  # the first one is zeros
         self._rooms: dict[int, DeviceArray] = {}  # of the open block of each stream of frames
-        self._verdict = device.pinned(16).view(np.uint64)
+        self._failure = device.pinned(16).view(np.uint64)
         self._held: object = None
         self.header = device.zeros((_HEADER_WORDS,), np.uint64)
         self._known_header = np.zeros(_HEADER_WORDS, np.uint64)
@@ -51,8 +51,8 @@ class Mirror:
             CorruptStream: a block is damaged.
             SlotError: an id is of no frame.
         """
-        word, self._verdict[0] = int(self._verdict[0]), 0
-        check(word, "block")
+        word, self._failure[0] = int(self._failure[0]), 0
+        check_failure(word)
 
     def update(self, changes: FrameChanges, listed: ListedChanges | None, *, hold: bool) -> None:
         """See ``FrameReader.update``."""
@@ -101,7 +101,7 @@ class Mirror:
         header[:4] = blocks.address, blocks.n_rows, previous.address, previous.n_rows * self._block_frames
         if stacks is not None:
             header[4:6] = stacks.address, stacks.n_rows
-        header[6:9] = references.address, references.n_rows, self._verdict.ctypes.data
+        header[6:9] = references.address, references.n_rows, self._failure.ctypes.data
         return header
 
     def _roomy(self, changes: FrameChanges) -> dict[int, DeviceArray]:

@@ -1,4 +1,4 @@
-// What can be wrong with a stream or an id; the codes of core's kernels, and their texts, are in verdicts.py.
+// What can be wrong with a stream or an id; the codes of core's kernels, and their texts, are in failures.py.
 #pragma once
 #include "types.cuh"
 
@@ -17,14 +17,3 @@ enum : u32 {
     OUTSIDE_BUFFER = 33,
     TOO_LONG = 34,
 };
-
-// Keep the verdict of the lowest number in a word that begins as 0. The word may be in host memory.
-__device__ __noinline__ void report(u64* verdict, u64 number, u32 code) {
-    const u64 word = (~number & 0xffffffff) << 32 | code;
-    u64 known = 0;
-    while (known < word) {
-        const u64 found = atomicCAS(verdict, known, word);
-        if (found == known) break;
-        known = found;
-    }
-}

@@ -7,6 +7,7 @@
 // output.cuh: ITEM_NBYTES, OUT, UNIT_NBYTES, CHANNELS, HEIGHT, WIDTH, PIXEL_ITEMS.
 #include "blocks.cuh"
 #include "errors.cuh"
+#include "failure.cuh"
 #include "frame.cuh"
 #include "output.cuh"
 #include "stack_ids.cuh"
@@ -21,7 +22,7 @@
 // scale: what bytes are multiplied with if OUT is not 0.
 // scratch: u8[thread blocks][FRAME_NBYTES rounded up to 16], aligned to 16, if FRAME_IN_SHARED is 0.
 //
-// A sample whose id is out of range, or a frame that can't be read, is zeros where it is wrong, and shows in the verdict:
+// A sample whose id is out of range, or a frame that can't be read, is zeros where it is wrong, and is reported:
 // the number of the block, or of the sample for an id.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
     const u64* header, const i64* places, i64 n, u32 n_fields, const i32* ids0, i64 n_ids0, u8* out0, const i32* shifts0,
@@ -38,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
         const i64 id = wanted && known ? (field ? ids1 : ids0)[place] : 0;
         const u32 found = frame_of_stack(tables, id, lane % DEPTH);
         const bool is_frame = wanted && known && found != NO_FRAME && found / BLOCK_FRAMES < tables.n_blocks;
-        if (__any_sync(ALL_LANES, wanted && !is_frame) && threadIdx.x == 0) report(tables.verdict, sample, BAD_ID);
+        if (__any_sync(ALL_LANES, wanted && !is_frame) && threadIdx.x == 0) report(tables.failure, sample, BAD_ID);
 
         const u32 number = is_frame ? found / BLOCK_FRAMES : 0;
         Block block = {nullptr, 0};
@@ -55,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
             rest &= ~frames.lanes;
             if (rest >> lane & 1) expect(block);
             const u32 code = read_block(tables, one, frames, frame, stacks);
-            if (code != OK && threadIdx.x == 0) report(tables.verdict, next, code);
+            if (code != OK && threadIdx.x == 0) report(tables.failure, next, code);
         }
     }
 }

@@ -3,7 +3,7 @@
 // The runs of all frames are parsed by prefix sums, see tiles.cuh. One after the other, it is left to add up the counts, and
 // to write the runs of each frame before those of the next. What is wrong is found in the order in which core finds it.
 //
-// Defines: THREADS, of a block; FRAME_NBYTES, not over 2^28; FRAME_IN_SHARED, 1 if the frame is in shared memory.
+// Defines: THREADS, of a block; FRAME_NBYTES, not over 2^30; FRAME_IN_SHARED, 1 if the frame is in shared memory.
 #pragma once
 #include "errors.cuh"
 #include "frame.cuh"

@@ -4,7 +4,7 @@
 
 // The header of a store, u64[16] in device memory. Who changes what it speaks of keeps that apart from the kernels that
 // read, by events. Words from 9 on are not read.
-enum { BLOCKS, N_BLOCKS, PREVIOUS, N_IDS, LISTED, N_LISTED, REFERENCES, N_REFERENCES, VERDICT };
+enum { BLOCKS, N_BLOCKS, PREVIOUS, N_IDS, LISTED, N_LISTED, REFERENCES, N_REFERENCES, FAILURE };
 
 struct Tables {
     const u64* blocks;      // u64[n_blocks][2]: address and bytes of the stream of each block; 0 for frames of zeros
@@ -15,7 +15,7 @@ struct Tables {
     u64 n_listed;
     const u8* references;   // u8[n_references][FRAME_NBYTES], the first one zeros, aligned to 16; not read of plain blocks
     u64 n_references;
-    u64* verdict;           // a word that is 0 until something is wrong, see verdicts.py; in host or device memory
+    u64* failure;           // see failure.cuh
 };
 
 __device__ __forceinline__ Tables tables_of(const u64* header) {
@@ -24,6 +24,6 @@ __device__ __forceinline__ Tables tables_of(const u64* header) {
         reinterpret_cast<const i32*>(header[PREVIOUS]),  header[N_IDS],
         reinterpret_cast<const i32*>(header[LISTED]),    header[N_LISTED],
         reinterpret_cast<const u8*>(header[REFERENCES]), header[N_REFERENCES],
-        reinterpret_cast<u64*>(header[VERDICT]),
+        reinterpret_cast<u64*>(header[FAILURE]),
     };
 }

@@ -9,7 +9,7 @@
 
 #define TILE_RUNS (TILE_NBYTES / 2)
 #define LONG_RUN 128       // longer ones are written by the whole thread block
-#define BEYOND (1u << 28)  // no frame is larger: skips and lengths from here on are all alike
+#define BEYOND (1u << 30)  // no frame is larger: skips and lengths from here on are all alike
 
 // The runs of a tile. Positions go on from frame to frame, modulo 2^32: that is exact up to the first bad run.
 __shared__ u32 run_at[TILE_RUNS + 1];        // the position where each run is written; of the one behind them, the end

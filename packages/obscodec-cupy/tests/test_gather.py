@@ -1,0 +1,219 @@
+"""The gather writes what the store on the CPU reads: over resets, shapes, dtypes, sizes of blocks and schedules."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import pytest
+from atari_frames import frames
+from mirrors import Mirror
+from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
+from obscodec_cupy.device import Device
+from obscodec_cupy.gather import Gather, Source
+
+STARTS = {0, 1, 2, 5, 9, 40, 42, 59}
+
+
+def stacks_of(played: np.ndarray, depth: int, axis: int, *, zeros: bool) -> np.ndarray:
+    """Stacks of frames ``[n, channels, ...]``; an episode begins at each of ``STARTS``."""
+    stacks, last = [], deque(maxlen=depth)
+    for i, frame in enumerate(played):
+        if i in STARTS:
+            last.extend([np.zeros_like(frame) if zeros else frame] * depth)
+        last.append(frame)
+        stacks.append(np.concatenate(last))
+    return np.stack(stacks) if axis == 0 else np.ascontiguousarray(np.moveaxis(np.stack(stacks), 1, -1))
+
+
+def stored(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> tuple[StackStore, np.ndarray]:
+    stack, layout = FrameStack(depth, axis), Layout(stacks.shape[1:], stacks.dtype)
+    store = StackStore(FrameStore(stack.frame_layout(layout), stack=depth, **options), layout, stack)
+    return store, np.concatenate([store.append(part) for part in np.array_split(stacks, 7)])
+
+
+def gathered(
+    device: Device, gather: Gather, mirror: Mirror, fields: list[np.ndarray], places: np.ndarray, dtype: np.dtype
+) -> list[np.ndarray]:
+    """What is read for the ids of one or two fields."""
+    outs = [device.empty((len(places), *gather.layout.shape), dtype) for _ in fields]
+    sources = [Source(device.upload(ids.astype(np.int32)), out) for ids, out in zip(fields, outs, strict=True)]
+    scratch = device.empty((gather.scratch_nbytes(len(places)),), np.uint8)
+    gather.launch(mirror.header, len(places), sources, device.upload(places.astype(np.int64)), scratch)
+    mirror.check()
+    return [device.download(out) for out in outs]
+
+
+def sparse(shape: tuple[int, ...], n: int, dtype: str, changed: float = 0.02) -> np.ndarray:
+    """Frames of any dtype, of which some bytes change each time."""
+    rng = np.random.default_rng(n)
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    rows = np.zeros((n, nbytes), np.uint8)
+    for i in range(1, n):
+        rows[i] = np.where(rng.random(nbytes) < changed, rng.integers(0, 256, nbytes), rows[i - 1])
+    return rows.view(dtype).reshape(n, *shape)
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
+def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) -> None:
+    stacks = stacks_of(frames("MsPacman", 80, 0)[:60, None], depth, axis, zeros=zeros)
+    store, ids = stored(stacks, depth, axis)
+    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
+    following = np.append(ids[1:], 0)
+    places = np.random.default_rng(depth).permutation(60)[:24]
+    first, second = gathered(device, gather, Mirror(device, store), [ids, following], places, np.dtype(np.uint8))
+    np.testing.assert_array_equal(first, stacks[places])
+    np.testing.assert_array_equal(second, store.read(following[places]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("game", ["MsPacman", "Pong", "Breakout"])
+def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> None:
+    """Stacks of frames that never came one after the other, and of the same one several times."""
+    played = frames(game, 80, 0)[:80, None]
+    rng = np.random.default_rng(seed)
+    order = rng.integers(0, 80, (40, 4))
+    order[::5, 1:] = order[::5, :1]
+    stacks = played[order].reshape(40, 4, 84, 84)
+    store, ids = stored(stacks, 4)
+    assert (ids < 0).any()
+    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
+    (got,) = gathered(device, gather, Mirror(device, store), [ids], np.arange(40), np.dtype(np.uint8))
+    np.testing.assert_array_equal(got, stacks)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((), "u1"),
+        ((1,), "u1"),
+        ((7,), "f4"),
+        ((5, 3), "u1"),
+        ((13,), "i2"),
+        ((3, 11), "c16"),
+        ((9,), "g"),
+        ((64, 64, 3), "u1"),
+        ((210, 160), "u1"),
+        ((17, 19, 23), "u1"),
+    ],
+)
+@pytest.mark.parametrize("block_frames", [1, 3, 16, 32])
+def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str, block_frames: int) -> None:
+    n = 2 * block_frames + 2
+    rows = sparse(shape, n, dtype, 0.5 if block_frames == 3 else 0.02)
+    store = FrameStore(Layout(shape, dtype), block_frames=block_frames)
+    ids = store.append(rows)
+    gather = Gather(device, store.layout, block_frames)
+    places = np.append(np.arange(n), [0, n - 1])
+    (got,) = gathered(device, gather, Mirror(device, store), [ids], places, rows.dtype)
+    assert got.tobytes() == rows[places].tobytes()
+
+
+@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, seed: int) -> None:
+    """Dense runs take several tiles, noise takes long ones, distant changes long varints, others none at all."""
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((40, 30_000), np.uint8)
+    for i in range(1, 40):
+        rows[i] = rows[i - 1]
+        kind = rng.integers(5)
+        if kind == 0:
+            rows[i] = rng.integers(0, 256, 30_000)
+        elif kind == 1:
+            rows[i, :: rng.integers(5, 9)] += 1
+        elif kind == 2:
+            rows[i, [1, 20_000, 29_999]] += 1
+        elif kind == 3:
+            rows[i, 500 : rng.integers(600, 9_000)] += 3
+    store = FrameStore(Layout((30_000,), np.uint8), codec=codec)
+    ids = store.append(rows)
+    gather = Gather(device, store.layout, 16, plain_blocks=codec == "raw")
+    places = rng.permutation(40)
+    (got,) = gathered(device, gather, Mirror(device, store), [ids], places, np.dtype(np.uint8))
+    np.testing.assert_array_equal(got, rows[places])
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_frames_larger_than_shared_memory(device: Device, depth: int) -> None:
+    stacks = stacks_of(sparse((1, 300, 333), 20, "u1"), depth, 0, zeros=True)
+    store, ids = stored(stacks, depth)
+    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
+    if hasattr(device, "n_launches"):
+        assert gather.scratch_nbytes(5) == 5 * 99_904
+    places = np.array([19, 3, 0, 17, 16])
+    (got,) = gathered(device, gather, Mirror(device, store), [ids], places, np.dtype(np.uint8))
+    np.testing.assert_array_equal(got, stacks[places])
+
+
+@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+@pytest.mark.parametrize("n_streams", [1, 3])
+def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int) -> None:
+    """Released blocks, blocks that are still open, several streams, ids that begin late, id 0."""
+    rows = frames("Pong", 80, 0)[:80]
+    store = FrameStore(Layout((84, 84), np.uint8), codec=codec, first_id=100, block_frames=8)
+    ids = store.append(rows, np.arange(80) % n_streams)
+    store.release(ids[5:40])
+    ids[5:40] = 0
+    gather = Gather(device, store.layout, 8, plain_blocks=codec == "raw")
+    (got,) = gathered(device, gather, Mirror(device, store), [ids], np.arange(80), np.dtype(np.uint8))
+    np.testing.assert_array_equal(got, store.read(ids))
+
+
+def test_places_that_are_not_given_are_all(device: Device) -> None:
+    rows = frames("Pong", 80, 0)[:5]
+    store = FrameStore(Layout((84, 84), np.uint8))
+    ids, out = store.append(rows), device.empty((5, 84, 84), np.uint8)
+    mirror = Mirror(device, store)
+    Gather(device, store.layout, 16).launch(mirror.header, 5, [Source(device.upload(ids.astype(np.int32)), out)])
+    mirror.check()
+    np.testing.assert_array_equal(device.download(out), rows)
+
+
+def test_an_output_at_any_address(device: Device) -> None:
+    rows = frames("Pong", 80, 0)[:5]
+    store = FrameStore(Layout((84, 84), np.uint8))
+    ids, mirror = device.upload(store.append(rows).astype(np.int32)), Mirror(device, store)
+    memory = device.zeros((5 * 7056 + 32,), np.uint8)
+    for at in (1, 2, 4, 8):
+        out = memory[at : at + 5 * 7056].reshape((5, 84, 84))
+        Gather(device, store.layout, 16).launch(mirror.header, 5, [Source(ids, out)])
+        mirror.check()
+        np.testing.assert_array_equal(device.download(out), rows)
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_ids_that_are_of_nothing_are_zeros_and_reported(device: Device, depth: int) -> None:
+    stacks = stacks_of(frames("Pong", 80, 0)[:20, None], depth, 0, zeros=False)
+    store, ids = stored(stacks, depth)
+    mirror, n_ids = Mirror(device, store), 32
+    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
+    wrong = [n_ids * depth, 2**31 - 1, -(2**31), -5000, -1, *([2] if depth > 1 else [])]
+    for bad in wrong:
+        chosen = np.append(ids, bad)
+        (got,) = gathered(device, gather, mirror, [chosen], np.arange(20), np.dtype(np.uint8))
+        np.testing.assert_array_equal(got, stacks)
+        with pytest.raises(SlotError, match=r"sample 1 of a batch asks for a tensor that the store does not have"):
+            gathered(device, gather, mirror, [chosen, ids], np.array([3, 20]), np.dtype(np.uint8))
+    for place in (-1, 20, 2**62):
+        out = device.empty((2, *store.layout.shape), np.uint8)
+        source = Source(device.upload(ids.astype(np.int32)), out)
+        gather.launch(mirror.header, 2, [source], device.upload(np.array([place, 4])))
+        with pytest.raises(SlotError, match=r"sample 0 of"):
+            mirror.check()
+        np.testing.assert_array_equal(device.download(out), [np.zeros_like(stacks[0]), stacks[4]])
+
+
+def test_damaged_tables_are_reported(device: Device) -> None:
+    """Frames before a frame, and in a list, that do not exist."""
+    stacks = frames("Pong", 80, 0)[np.random.default_rng(0).integers(0, 80, (12, 4))]
+    store, ids = stored(stacks, 4)
+    frames_before = store.frames.previous
+    for bad in (-1, 10_000):
+        frames_before[:] = bad
+        store.listed._frames[:12, 2] = bad
+        gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
+        with pytest.raises(SlotError, match="sample 0 of"):
+            gathered(device, gather, Mirror(device, store), [ids], np.arange(12), np.dtype(np.uint8))
