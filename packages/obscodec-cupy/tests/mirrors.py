@@ -35,7 +35,10 @@ class Mirror:
         frames = store.frames if isinstance(store, StackStore) else store
         blocks = frames._blocks
         if streams is None:
-            streams = [bytes(stream) for stream in blocks._snapshot(np.arange(blocks.n))]
+            live = np.flatnonzero(blocks.tables.live[: blocks.n])
+            streams = [b""] * blocks.n
+            for number, stream in zip(live.tolist(), blocks._snapshot(live), strict=True):
+                streams[number] = bytes(stream)
         self.streams = streams
         self._memory, table = addressed(device, streams)
         self._blocks = device.upload(table)

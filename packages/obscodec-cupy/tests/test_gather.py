@@ -33,10 +33,10 @@ def stored(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> tuple[St
 
 
 def gathered(
-    device: Device, gather: Gather, mirror: Mirror, fields: list[np.ndarray], places: np.ndarray, dtype: np.dtype
+    device: Device, gather: Gather, mirror: Mirror, layout: Layout, fields: list[np.ndarray], places: np.ndarray
 ) -> list[np.ndarray]:
     """What is read for the ids of one or two fields."""
-    outs = [device.empty((len(places), *gather.layout.shape), dtype) for _ in fields]
+    outs = [device.empty((len(places), *layout.shape), layout.dtype) for _ in fields]
     sources = [Source(device.upload(ids.astype(np.int32)), out) for ids, out in zip(fields, outs, strict=True)]
     scratch = device.empty((gather.scratch_nbytes(len(places)),), np.uint8)
     gather.launch(mirror.header, len(places), sources, device.upload(places.astype(np.int64)), scratch)
@@ -63,7 +63,7 @@ def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) 
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
     following = np.append(ids[1:], 0)
     places = np.random.default_rng(depth).permutation(60)[:24]
-    first, second = gathered(device, gather, Mirror(device, store), [ids, following], places, np.dtype(np.uint8))
+    first, second = gathered(device, gather, Mirror(device, store), store.layout, [ids, following], places)
     np.testing.assert_array_equal(first, stacks[places])
     np.testing.assert_array_equal(second, store.read(following[places]))
 
@@ -80,7 +80,7 @@ def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> Non
     store, ids = stored(stacks, 4)
     assert (ids < 0).any()
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
-    (got,) = gathered(device, gather, Mirror(device, store), [ids], np.arange(40), np.dtype(np.uint8))
+    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(40))
     np.testing.assert_array_equal(got, stacks)
 
 
@@ -107,7 +107,7 @@ def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str,
     ids = store.append(rows)
     gather = Gather(device, store.layout, block_frames)
     places = np.append(np.arange(n), [0, n - 1])
-    (got,) = gathered(device, gather, Mirror(device, store), [ids], places, rows.dtype)
+    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
     assert got.tobytes() == rows[places].tobytes()
 
 
@@ -132,7 +132,7 @@ def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, s
     ids = store.append(rows)
     gather = Gather(device, store.layout, 16, plain_blocks=codec == "raw")
     places = rng.permutation(40)
-    (got,) = gathered(device, gather, Mirror(device, store), [ids], places, np.dtype(np.uint8))
+    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
     np.testing.assert_array_equal(got, rows[places])
 
 
@@ -144,7 +144,7 @@ def test_frames_larger_than_shared_memory(device: Device, depth: int) -> None:
     if hasattr(device, "n_launches"):
         assert gather.scratch_nbytes(5) == 5 * 99_904
     places = np.array([19, 3, 0, 17, 16])
-    (got,) = gathered(device, gather, Mirror(device, store), [ids], places, np.dtype(np.uint8))
+    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
     np.testing.assert_array_equal(got, stacks[places])
 
 
@@ -158,7 +158,7 @@ def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int)
     store.release(ids[5:40])
     ids[5:40] = 0
     gather = Gather(device, store.layout, 8, plain_blocks=codec == "raw")
-    (got,) = gathered(device, gather, Mirror(device, store), [ids], np.arange(80), np.dtype(np.uint8))
+    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(80))
     np.testing.assert_array_equal(got, store.read(ids))
 
 
@@ -193,10 +193,10 @@ def test_ids_that_are_of_nothing_are_zeros_and_reported(device: Device, depth: i
     wrong = [n_ids * depth, 2**31 - 1, -(2**31), -5000, -1, *([2] if depth > 1 else [])]
     for bad in wrong:
         chosen = np.append(ids, bad)
-        (got,) = gathered(device, gather, mirror, [chosen], np.arange(20), np.dtype(np.uint8))
+        (got,) = gathered(device, gather, mirror, store.layout, [chosen], np.arange(20))
         np.testing.assert_array_equal(got, stacks)
         with pytest.raises(SlotError, match=r"sample 1 of a batch asks for a tensor that the store does not have"):
-            gathered(device, gather, mirror, [chosen, ids], np.array([3, 20]), np.dtype(np.uint8))
+            gathered(device, gather, mirror, store.layout, [chosen, ids], np.array([3, 20]))
     for place in (-1, 20, 2**62):
         out = device.empty((2, *store.layout.shape), np.uint8)
         source = Source(device.upload(ids.astype(np.int32)), out)
@@ -216,4 +216,4 @@ def test_damaged_tables_are_reported(device: Device) -> None:
         store.listed._frames[:12, 2] = bad
         gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
         with pytest.raises(SlotError, match="sample 0 of"):
-            gathered(device, gather, Mirror(device, store), [ids], np.arange(12), np.dtype(np.uint8))
+            gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(12))
