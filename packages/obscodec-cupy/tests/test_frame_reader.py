@@ -1,31 +1,191 @@
-"""A store on the device equals one on the CPU: the same ids for the same program, and the same tensors."""
+"""A store on the device equals one on the CPU: the same program gives the same ids, and every read the same tensors."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections import Counter
+from contextlib import nullcontext
+
 import numpy as np
+import obscodec_cupy.backend
 import pytest
-from atari_frames import frames
-from obscodec import FrameStore, Layout
-from obscodec_cupy import backend
+from cuda_on_cpu.device import SimulatedDevice
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obscodec import FrameStack, FrameStore, Layout, StackStore, blocks
 
-FRAME = Layout((84, 84), np.uint8)
-
-
-def read(store, ids) -> np.ndarray:
-    """What the device reads."""
-    at = backend.device(store.device)
-    out = at.empty((len(ids), *store.layout.shape), store.layout.dtype)
-    store.read_into(np.asarray(ids, np.int64), out)
-    return at.download(out)
+FRAME = Layout((1, 5, 7), np.uint8)
+N_STREAMS = 3
+CODECS = [("delta-rle", 16), ("delta-rle", 2), ("raw", 4), ("raw", 1)]
+HEAPS = ["device", "pinned"]
 
 
-@pytest.mark.parametrize("heap", ["device", "pinned"])
-@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
-def test_frames_are_read_where_they_are(cuda, codec, heap):
-    played = frames("MsPacman", 320, 0)[:40]
-    store, on_cpu = FrameStore(FRAME, codec=codec, device=cuda, heap=heap), FrameStore(FRAME, codec=codec)
-    for first in range(0, 40, 7):
-        ids = store.append(played[first : first + 7])
-        np.testing.assert_array_equal(ids, on_cpu.append(played[first : first + 7]))
-        np.testing.assert_array_equal(read(store, ids), played[first : first + 7])
-        np.testing.assert_array_equal(store.read(ids), played[first : first + 7])
+def pool() -> np.ndarray:
+    """Frames to draw from: zeros, a walk with small steps, and noise, of which some become references."""
+    rng = np.random.default_rng(0)
+    walk = np.zeros((60, *FRAME.shape), np.uint8)
+    for i in range(1, 60):
+        walk[i] = walk[i - 1]
+        walk[i].reshape(-1)[rng.integers(35, size=3)] += 1
+    return np.concatenate([walk, rng.integers(256, size=(20, *FRAME.shape), dtype=np.uint8)])
+
+
+class StoreOnDevice(RuleBasedStateMachine):
+    """Two stores, one on the CPU; several streams read the other, and what they give is looked at later."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(blocks, "MIN_BLOCKS", 2)
+        self.pool, self.reads, self.counts = pool(), [], Counter()
+
+    def begin(self, seed, codec, heap, stack):
+        self.device = SimulatedDevice(seed=seed)
+        self.patch.setattr(obscodec_cupy.backend, "device", lambda name: self.device)
+        self.streams = [None, *(self.device.streams.new() for _ in range(2))]
+        spec, block_frames = codec
+        options = {"codec": spec, "block_frames": block_frames, "stack": stack, "recent": 4}
+        self.store = self.made(FrameStore(FRAME, **options, device="cuda", heap=heap))
+        self.on_cpu = self.made(FrameStore(FRAME, **options))
+
+    def made(self, frames):
+        return frames
+
+    def on(self, stream):
+        return nullcontext() if stream is None else self.device.on_stream(stream)
+
+    def tensors(self, seed, n):
+        """Some in a row, others drawn."""
+        rng = np.random.default_rng(seed)
+        first = rng.integers(len(self.pool))
+        drawn = rng.random(n) < 0.2
+        return self.pool[np.where(drawn, rng.integers(len(self.pool), size=n), (first + np.arange(n)) % len(self.pool))]
+
+    def know(self, ids, expected):
+        assert ids.tolist() == expected.tolist()
+        self.counts.update(ids[ids != 0].tolist())
+
+    def some_references(self, seed, part):
+        held = np.array([0, *self.counts.elements()], np.int64)
+        return np.random.default_rng(seed).permutation(held)[: int(part * len(held))]
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 40), which=st.integers(0, 2), mixed=st.booleans())
+    def append(self, seed, n, which, mixed):
+        tensors = self.tensors(seed, n)
+        of_streams = np.random.default_rng(seed).integers(N_STREAMS, size=n) if mixed else np.full(n, which)
+        with self.on(self.streams[which]):
+            ids = self.store.append(tensors, of_streams)
+        self.know(ids, self.on_cpu.append(tensors, of_streams))
+
+    @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5, 1]), n=st.integers(0, 20), which=st.integers(0, 2))
+    def replace(self, seed, part, n, which):
+        old, tensors = self.some_references(seed, part), self.tensors(seed, n)
+        if isinstance(self.store, StackStore):
+            old = np.unique(old)  # a listed stack is one
+        with self.on(self.streams[which]):
+            ids = self.store.replace(old, tensors, which)
+        self.counts.subtract(old.tolist())
+        self.counts = +self.counts
+        self.know(ids, self.on_cpu.replace(old, tensors, which))
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 40), which=st.integers(0, 2))
+    def read(self, seed, n, which):
+        """Later: until then the store goes on."""
+        ids = np.random.default_rng(seed).choice([0, *self.counts], size=n).astype(np.int64)
+        with self.on(self.streams[which]):
+            out = self.device.empty((n, *self.store.layout.shape), np.uint8)
+            self.store.read_into(ids, out)
+            self.reads.append((out, self.on_cpu.read(ids), self.device.mark()))
+
+    @rule(seed=st.integers(0, 1000), which=st.integers(0, 2))
+    def read_on_the_cpu(self, seed, which):
+        ids = np.random.default_rng(seed).choice([0, *self.counts], size=20)
+        with self.on(self.streams[which]):
+            np.testing.assert_array_equal(self.store.read(ids), self.on_cpu.read(ids))
+
+    @rule(which=st.integers(0, 2))
+    def compact(self, which):
+        with self.on(self.streams[which]):
+            self.frames._blocks.heap.compact()
+
+    @property
+    def frames(self):
+        return getattr(self.store, "frames", self.store)
+
+    @rule(how=st.sampled_from([copy.deepcopy, copy.copy, lambda store: pickle.loads(pickle.dumps(store))]))
+    def rebuild(self, how):
+        self.store = how(self.store)
+
+    @rule(seed=st.integers(0, 1000), to_device=st.booleans())
+    def adopt(self, seed, to_device):
+        """A copy of the stores adopts what is in the other one, so that blocks go as they are."""
+        ids = np.unique(self.some_references(seed, 0.5))
+        source, target = (self.on_cpu, self.store) if to_device else (self.store, copy.deepcopy(self.on_cpu))
+        adopted = target.adopt(source, ids[None])[0]
+        if to_device:
+            self.know(adopted, self.on_cpu.adopt(copy.deepcopy(self.on_cpu), ids[None])[0])
+        np.testing.assert_array_equal(target.read(adopted), source.read(ids))
+
+    @rule()
+    def look(self):
+        for out, expected, mark in self.reads:
+            mark.wait()
+            np.testing.assert_array_equal(self.device.download(out), expected)
+        self.reads.clear()
+
+    @invariant()
+    def holds_the_same(self):
+        if hasattr(self, "store"):
+            mine, on_cpu = self.store.stats(), self.on_cpu.stats()
+            assert (mine.n_tensors, mine.live_bytes) == (on_cpu.n_tensors, on_cpu.live_bytes)
+
+    def teardown(self):
+        if hasattr(self, "store"):
+            self.look()
+            assert int(self.frames.on_device.reader._mirror._verdict[0]) == 0
+        self.patch.undo()
+
+
+class FramesOnDevice(StoreOnDevice):
+    @initialize(seed=st.integers(0, 1000), codec=st.sampled_from(CODECS), heap=st.sampled_from(HEAPS))
+    def make(self, seed, codec, heap):
+        self.begin(seed, codec, heap, stack=1)
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 60))
+    def retain(self, seed, n):
+        ids = np.random.default_rng(seed).choice([0, *self.counts], size=n)
+        for store in (self.store, self.on_cpu):
+            store.retain(ids)
+        self.counts.update(ids[ids != 0].tolist())
+
+
+class StacksOnDevice(StoreOnDevice):
+    @initialize(
+        seed=st.integers(0, 1000), codec=st.sampled_from(CODECS), heap=st.sampled_from(HEAPS), axis=st.sampled_from([0, -1])
+    )
+    def make(self, seed, codec, heap, axis):
+        self.stack = FrameStack(3, axis)
+        self.begin(seed, codec, heap, stack=3)
+
+    def made(self, frames):
+        shape = (3, 5, 7) if self.stack.axis == 0 else (5, 7, 3)
+        return StackStore(frames, Layout(shape, np.uint8), self.stack)
+
+    def tensors(self, seed, n):
+        """Windows of frames in a row; of some, a frame is there twice, or is any other."""
+        rng = np.random.default_rng(seed)
+        which = (rng.integers(len(self.pool)) + np.arange(n)[:, None] + np.arange(3)) % len(self.pool)
+        again, other = rng.random(n) < 0.2, rng.random(n) < 0.2
+        which[again, 1] = which[again, 2]
+        which[other, rng.integers(3)] = rng.integers(len(self.pool))
+        stacks = self.pool[which, 0]
+        return stacks if self.stack.axis == 0 else np.ascontiguousarray(np.moveaxis(stacks, 1, -1))
+
+
+SETTINGS = settings(max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+TestFramesOnDevice = FramesOnDevice.TestCase
+TestFramesOnDevice.settings = SETTINGS
+TestStacksOnDevice = StacksOnDevice.TestCase
+TestStacksOnDevice.settings = SETTINGS

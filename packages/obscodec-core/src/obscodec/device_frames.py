@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from obscodec.blocks import Blocks
@@ -26,6 +27,7 @@ class DeviceFrames:
     def __init__(self, blocks: Blocks, reader: FrameReader) -> None:
         self.reader = reader
         self._blocks = blocks
+        self._watch: FrameWatch | None = None
 
     def update(self, listed: ListedStacks | None = None) -> None:
         """Have the device know what there is now, for kernels that others queue until the next call.
@@ -68,13 +70,18 @@ class DeviceFrames:
 
     def _update(self, listed: ListedStacks | None, *, hold: bool) -> None:
         blocks = self._blocks
-        if blocks.watch is None:
-            blocks.watch = FrameWatch(blocks.heap)
-        try:
-            changes = blocks.watch.look(blocks.coder, blocks.open, blocks.tables)
-            self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)
-        except BaseException:  # the next call begins anew
-            blocks.watch = None
+        if self._watch is None or blocks.watch is not self._watch:  # a copy of the store may share its blocks
+            self._watch = blocks.watch = FrameWatch(blocks.heap)
             if listed is not None:
                 listed.forget()
+        try:
+            changes = self._watch.look(blocks.coder, blocks.open, blocks.tables)
+            self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)
+        except BaseException:  # the next call begins anew
+            self._watch = blocks.watch = None
             raise
+
+    def __del__(self) -> None:
+        """Wait for what reads the memory that goes now."""
+        with suppress(Exception):  # at the end of the process there may be no device any more
+            self.reader.wait()

@@ -114,3 +114,7 @@ class FrameReader(ABC):
             ShapeError: it has another shape.
             CorruptStream: an earlier call found a damaged block; what it wrote is of no use.
         """
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until all is done that was queued."""

@@ -107,6 +107,12 @@ class CudaFrameReader(FrameReader):
             source = Source(self.device.upload(ids.astype(np.int32)), target)
             gather.launch(self.header, len(ids), [source], scratch=scratch)
 
+    def wait(self) -> None:
+        """See ``FrameReader.wait``."""
+        with self.working():
+            done = self.device.mark()
+        done.wait()
+
     def layout(self, stack: FrameStack | None) -> Layout:
         """Of frames, or of stacks of them."""
         frame = self.form.layout
