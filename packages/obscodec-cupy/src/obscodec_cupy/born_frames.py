@@ -67,9 +67,10 @@ class CudaFrameEncoder(FrameEncoder):
         """See ``obscodec.FrameEncoder.reserve``."""
         old, n_slots = self.recent, n_streams * self.n_recent
         if n_slots > len(old):
-            self.recent = self.device.empty((max(n_slots, 2 * len(old)), self.frame.nbytes), np.uint8)
-            here, there = (np.array([self.device.address(array)], np.uint64) for array in (old, self.recent))
-            move(self.device, here, there, np.array([old.nbytes]))
+            new = self.device.empty((max(n_slots, 2 * len(old)), self.frame.nbytes), np.uint8)
+            every = np.arange(len(old))
+            self.copy(self.addresses(old, every), self.addresses(new, every))
+            self.recent = new
 
     def send(self, streams: Ints, recent: npt.NDArray[np.uint8]) -> Ints:
         """See ``obscodec.FrameEncoder.send``."""

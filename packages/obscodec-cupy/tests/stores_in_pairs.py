@@ -1,0 +1,65 @@
+"""Stores in pairs, for tests: one on the CPU, and one on a device that is fed with what is born there."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+
+import numpy as np
+import obscodec_cupy.backend
+from obscodec import FrameStack, FrameStore, Layout, StackStore
+
+SMALL = Layout((9, 7), np.uint8)
+NOTHING = np.empty(0, np.int64)
+
+
+def walk(n: int, layout: Layout, seed: int = 0) -> np.ndarray:
+    """Frames of small changes, with a cut now and then, and zeros here and there."""
+    rng = np.random.default_rng(seed)
+    changes = (rng.random((n, layout.nbytes)) < 0.02) * rng.integers(256, size=(n, layout.nbytes), dtype=np.uint8)
+    changes[:: n // 3 + 1] = rng.integers(256, size=layout.nbytes, dtype=np.uint8)
+    rows = np.bitwise_xor.accumulate(changes, 0)
+    rows[rng.random(n) < 0.1] = 0
+    return layout.tensors(rows)
+
+
+class Pair:
+    """A store on the CPU, and one on a device, fed with the same frames."""
+
+    def __init__(self, device: str, layout: Layout, frame_stack: FrameStack | None = None, **options: object) -> None:
+        self.there = obscodec_cupy.backend.device(device)
+        self.layout = layout
+        frame = layout if frame_stack is None else frame_stack.frame_layout(layout)
+        options = {"stack": 1 if frame_stack is None else frame_stack.depth, **options}
+        self.stores = [FrameStore(frame, device=where, **options) for where in ("cpu", device)]
+        if frame_stack is not None:
+            self.stores = [StackStore(store, layout, frame_stack) for store in self.stores]
+
+    def replace(self, old: np.ndarray, tensors: np.ndarray, streams: object = 0, *, born: bool = True) -> np.ndarray:
+        ids = self.stores[0].replace(old, tensors, streams)
+        given = self.there.upload(tensors) if born else tensors
+        np.testing.assert_array_equal(self.stores[1].replace(old, given, streams), ids)
+        return ids
+
+    def check(self, ids: np.ndarray) -> None:
+        """Equal reads and equal bytes."""
+        one, other = self.stores
+        np.testing.assert_array_equal(one.read(ids).view(np.uint8), other.read(ids).view(np.uint8))
+        assert one.stats().live_bytes == other.stats().live_bytes
+        frames = [getattr(store, "frames", store) for store in self.stores]
+        a, b = [pickle.loads(pickle.dumps(store._blocks)) for store in frames]
+        assert a.n == b.n
+        assert a.open.blocks == b.open.blocks
+        for number in a.open.blocks:
+            assert pickle.dumps(a.open.content(number)) == pickle.dumps(b.open.content(number))
+        full = np.flatnonzero(a.heap.holds(np.arange(a.n)))
+        assert [block.tobytes() for block in a.heap.get(full)] == [block.tobytes() for block in b.heap.get(full)]
+        np.testing.assert_array_equal(a.open.references, b.open.references)
+        assert pickle.dumps(a.tables) == pickle.dumps(b.tables)
+
+
+def without(held: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """The ids that are left when each of ``old`` goes once."""
+    left = Counter(held.tolist())
+    left.subtract(old.tolist())
+    return np.array(list(left.elements()), np.int64)
