@@ -20,7 +20,10 @@ def frames(*shape: int) -> np.ndarray:
 
 
 def unpacked(packed: bytes) -> list[np.ndarray]:
-    return [np.concatenate(parts) for parts in zip(*unpack_together(packed), strict=True)]
+    rows, parts = zip(*unpack_together(packed), strict=True)
+    assert [part.stop for part in rows[:-1]] == [part.start for part in rows[1:]]
+    assert [part.stop - part.start for part in rows] == [len(part[0]) for part in parts]
+    return [np.concatenate(of_array) for of_array in zip(*parts, strict=True)]
 
 
 @pytest.mark.parametrize("n", [1, 60, 50_000])

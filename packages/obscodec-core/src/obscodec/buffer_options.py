@@ -46,6 +46,11 @@ class BufferOptions(Generic[K]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "buffer_device", str(self.buffer_device))
 
+    @property
+    def compresses(self) -> bool:
+        """Whether large fields that no mapping names are compressed."""
+        return self.codec is not None
+
     @classmethod
     def taken_from(cls, arguments: dict[str, Any]) -> Self:
         """Those that are among named arguments of a buffer, from which they are removed."""

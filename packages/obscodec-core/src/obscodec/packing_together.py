@@ -34,8 +34,8 @@ def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) ->
 
     Example:
         >>> packed = pack_together([np.zeros((300, 84, 84), np.uint8), np.arange(300)])
-        >>> [(len(frames), int(numbers[-1])) for frames, numbers in unpack_together(packed)]
-        [(300, 299)]
+        >>> [(rows, len(frames), int(numbers[-1])) for rows, (frames, numbers) in unpack_together(packed)]
+        [(slice(0, 300, None), 300, 299)]
     """
     lengths = {len(array) for array in arrays}
     if len(lengths) > 1:
@@ -49,14 +49,18 @@ def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) ->
     return _HEAD.pack(len(head)) + head + pack(batches)
 
 
-def unpack_together(packed: bytes | memoryview) -> Iterator[list[Array]]:
+def unpack_together(packed: bytes | memoryview) -> Iterator[tuple[slice, list[Array]]]:
     """The arrays that :func:`pack_together` was given, in its order, some rows of all of them at a time.
+
+    Yields:
+        Which rows these are, and of each array those.
 
     Raises:
         CorruptStream: the bytes are truncated or altered.
     """
     groups, n_parts, _, begin = _head(packed)
     batches = unpack(memoryview(packed)[begin:])
+    end = 0
     for _ in range(n_parts):
         part = list(islice(batches, len(groups)))
         if [batch.shape[1:2] for batch in part] != [(len(group),) for group in groups]:
@@ -66,7 +70,8 @@ def unpack_together(packed: bytes | memoryview) -> Iterator[list[Array]]:
             for group, batch in zip(groups, part, strict=True)
             for i, a in zip(group, np.moveaxis(batch, 1, 0), strict=True)
         }
-        yield [arrays[i] for i in sorted(arrays)]
+        begin_row, end = end, end + len(part[0]) if part else 0
+        yield slice(begin_row, end), [arrays[i] for i in sorted(arrays)]
     if next(batches, None) is not None:
         raise CorruptStream("more follows than was packed")
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-import numpy.typing as npt
 
 _MAX_TURNS = 64  # environments
 _N_PLACES = 7  # that are looked at; the end of an episode may be at some of them
 
 
-def turns(observations: npt.NDArray[np.generic], following: npt.NDArray[np.generic]) -> int:
+def turns(observations: Any, following: Any) -> int:
     """After how many steps each environment is on again, if environments take turns.
 
     It is the smallest distance at which most observations are what follows the one that is so many steps before.
 
     Args:
-        observations: ``[n, *shape]``, of each step.
+        observations: ``[n, *shape]``, of each step; an array of numpy, or of a library for GPUs.
         following: ``[n, *shape]``, the next observation of each step.
 
     Returns:
@@ -30,9 +31,13 @@ def turns(observations: npt.NDArray[np.generic], following: npt.NDArray[np.gener
         places = np.linspace(0, len(observations) - distance - 1, _N_PLACES).astype(int).tolist()
         n_others = 0
         for place in places:
-            n_others += not np.array_equal(observations[place + distance], following[place])
+            n_others += not _equal(observations[place + distance], following[place])
             if 2 * n_others > _N_PLACES:
                 break
         else:
             return distance
     return 1
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return np.array_equal(x, y) if isinstance(x, np.ndarray) else bool((x == y).all())

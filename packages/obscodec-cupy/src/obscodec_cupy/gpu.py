@@ -114,7 +114,7 @@ class Gpu(Device):
         """See ``Device.view``."""
         try:
             kind, number = x.__dlpack_device__()
-        except (AttributeError, BufferError) as error:
+        except (AttributeError, BufferError, ValueError) as error:
             raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}") from error
         if int(kind) not in _CUDA_DEVICES or number != self._number:
             other = _OTHER_DEVICES.get(int(kind), f"of DLPack device type {int(kind)}")

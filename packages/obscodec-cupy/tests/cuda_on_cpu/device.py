@@ -97,7 +97,10 @@ class SimulatedDevice(Device):
             return x
         if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
             raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}")
-        return SimulatedArray(np.from_dlpack(x), x)
+        try:
+            return SimulatedArray(np.from_dlpack(x), x)
+        except (BufferError, ValueError, RuntimeError) as error:
+            raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}: {error}") from error
 
     @contextmanager
     def on_stream_of(self, *arrays: Any) -> Iterator[None]:

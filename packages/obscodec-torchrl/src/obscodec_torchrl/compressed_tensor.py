@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, reduce
 from operator import getitem
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 import obscodec
@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
-K = TypeVar("K")
 Device = torch.device | str
 _PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views of other numbers
@@ -112,12 +111,15 @@ class CompressedTensor(torch.Tensor):
         return f"CompressedTensor({self.array!r})" if self.array.ids.ndim else repr(self.decoded())
 
 
-def stored_array(tensor: torch.Tensor) -> obscodec.TensorArray | np.ndarray:
-    """A tensor as an array, compressed if it is that; no copy if it is on the CPU."""
-    return tensor.array if isinstance(tensor, CompressedTensor) else obscodec.as_array(tensor.detach().cpu())
+def stored_array(tensor: torch.Tensor, store: obscodec.Store | None = None) -> Any:
+    """A tensor as an array, compressed if it is that; no copy if it is on the CPU, or where the store takes it."""
+    if isinstance(tensor, CompressedTensor):
+        return tensor.array
+    is_there = store is not None and store.has_on_device(tensor)
+    return tensor.detach() if is_there else obscodec.as_array(tensor.detach().cpu())
 
 
-def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
+def decode(drawn: Mapping[Any, CompressedTensor]) -> dict[Any, torch.Tensor]:
     """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
     new_array = next((x.new_array for x in drawn.values()), None)
     arrays = obscodec.read_together({key: x.array for key, x in drawn.items()}, new_array)

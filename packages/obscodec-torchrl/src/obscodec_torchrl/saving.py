@@ -70,7 +70,7 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
     if set(saved.keys()) != {"packed", "rest"}:
         saved = contents(saved, n, {}, is_full=saved.batch_size[: storage.ndim].numel() == n)
     packed, rest, own = saved["packed"].numpy().data, saved["rest"].to("cpu"), storage._storage
-    about, begin, per_row = obscodec.note_of(packed), 0, rest.batch_size[1 : storage.ndim].numel()
+    about, per_row = obscodec.note_of(packed), rest.batch_size[1 : storage.ndim].numel()
     n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
     if n_rows > room or (about["is_full"] and n_rows < room):
         found = f"there are {about['length']}" + " of a full storage, which need one of its size" * about["is_full"]
@@ -79,12 +79,10 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
     fresh = storage.empty_copy()
-    for arrays in obscodec.unpack_together(packed) if about["paths"] else [[]] * (n_rows > 0):
+    for rows, arrays in obscodec.unpack_together(packed) if about["paths"] else [(slice(0, n_rows), [])][:n_rows]:
         items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
-        end = begin + len(arrays[0]) if arrays else n_rows
-        items |= {} if is_tree else leaves(rest[begin:end])
-        fresh.set(torch.arange(begin, end), with_leaves(like if is_tree else like[begin:end], items))
-        begin = end
+        items |= {} if is_tree else leaves(rest[rows])
+        fresh.set(torch.arange(rows.start, rows.stop), with_leaves(like if is_tree else like[rows], items))
     with storage.lock:
         if storage.initialized and fresh.initialized:
             storage._check(slice(1), fresh[:1])

@@ -188,12 +188,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def _check(self, index: Any, data: Any) -> None:
         """Refuse what could not be written as a whole."""
-        given, stored = leaves(data), leaves(self._storage)
+        given, own = leaves(data), leaves(self._storage)
         if given:  # else it is a number for all leaves
             rows = torch.empty(()).expand(self._total_shape)[index].shape
-            obscodec.check_items(
-                given, stored, rows, self.ndim, self.compressed(), [("index",)], self.options.codec is not None
-            )
+            obscodec.check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], self.options.compresses)
 
     def _buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""
@@ -205,8 +203,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         Leaves that are compressed in the store of another storage are taken over as they are encoded there.
         """
         given, compressed = leaves(data), self.compressed()
-        arrays = {path: stored_array(given[path]) for path in compressed if path in given}
-        stored = obscodec.append_together(arrays, {path: leaf.array.store for path, leaf in compressed.items()})
+        stores = {path: leaf.array.store for path, leaf in compressed.items() if path in given}
+        arrays = {path: stored_array(given[path], store) for path, store in stores.items()}
+        stored = obscodec.append_together(arrays, stores, torch.stack)
         plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
         return with_leaves(data, plain | {path: CompressedTensor(x, self.device) for path, x in stored.items()})
 
