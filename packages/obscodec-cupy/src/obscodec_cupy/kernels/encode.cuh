@@ -90,27 +90,31 @@ __device__ __forceinline__ void write_patch(const u32* differences, const u8* fr
     }
 }
 
-// How many words of 8 bytes differ, in those from 16 bytes at `at`; what follows the last whole word does not count.
-__device__ __forceinline__ u32 different_words(const u8* frame, const u8* other, u32 at, u32 nbytes) {
-    if (at + 16 <= nbytes) {
+// Whether the words of 8 bytes at two addresses differ, as 0 or 1.
+__device__ __forceinline__ u32 word_differs(const u8* x, const u8* y) {
+    return load_4(x) != load_4(y) || load_4(x + 4) != load_4(y + 4);
+}
+
+// How many words of 8 bytes differ, for a warp; what follows the last whole word does not count.
+__device__ __forceinline__ u32 different_words(const u8* frame, const u8* other, u32 nbytes) {
+    const u32 lane = threadIdx.x % 32, pairs_nbytes = nbytes / 16 * 16;
+    u32 different = 0;
+#pragma unroll 4
+    for (u32 at = 16 * lane; at < pairs_nbytes; at += 16 * 32) {
         const uint4 x = load_16(frame + at), y = load_16(other + at);
-        return (x.x != y.x || x.y != y.y) + (x.z != y.z || x.w != y.w);
+        different += (x.x != y.x || x.y != y.y) + (x.z != y.z || x.w != y.w);
     }
-    if (at + 8 > nbytes) return 0;
-    return load_4(frame + at) != load_4(other + at) || load_4(frame + at + 4) != load_4(other + at + 4);
+    if (lane == 0 && nbytes % 16 >= 8) different += word_differs(frame + pairs_nbytes, other + pairs_nbytes);
+    for (u32 distance = 16; distance > 0; distance /= 2) different += __shfl_xor_sync(ALL_LANES, different, distance);
+    return different;
 }
 
 // The reference with the fewest words that differ from the frame, the first of those; all threads get it.
 // references: u8[n_references, nbytes], at least one.
 __device__ __forceinline__ u32 nearest_reference(const u8* frame, const u8* references, u32 n_references, u32 nbytes) {
-    const u32 lane = threadIdx.x % 32;
     u64 nearest = 0;  // ~(words that differ << 32 | reference)
     for (u32 k = threadIdx.x / 32; k < n_references; k += blockDim.x / 32) {
-        const u8* reference = references + static_cast<u64>(k) * nbytes;
-        u32 different = 0;
-        for (u32 at = 16 * lane; at < nbytes; at += 16 * 32) different += different_words(frame, reference, at, nbytes);
-        for (u32 distance = 16; distance > 0; distance /= 2)
-            different += __shfl_xor_sync(ALL_LANES, different, distance);
+        const u32 different = different_words(frame, references + static_cast<u64>(k) * nbytes, nbytes);
         nearest = Max::of(nearest, ~(static_cast<u64>(different) << 32 | k));
     }
     return static_cast<u32>(~scan_block<Max>(nearest).total);
