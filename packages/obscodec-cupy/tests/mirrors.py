@@ -28,6 +28,10 @@ class Mirror:
     Args:
         store: on the CPU; later changes are not seen.
         streams: of the blocks, in place of those of the store.
+
+    Attributes:
+        words: ``u64[16]``, the header.
+        header: the same on the device.
     """
 
     def __init__(self, device: Device, store: FrameStore | StackStore, streams: list[bytes] | None = None) -> None:
@@ -49,12 +53,12 @@ class Mirror:
         references = blocks.open.references[: blocks.open.n_references]
         self._references = device.upload(references)
         self._failure = device.pinned(16).view(np.uint64)
-        header = np.zeros(16, np.uint64)
+        self.words = np.zeros(16, np.uint64)
         tables = [(self._blocks, len(table)), (self._previous, len(previous)), (self._listed, len(listed))]
         for i, (array, n) in enumerate([*tables, (self._references, len(references))]):
-            header[2 * i : 2 * i + 2] = device.address(array), n
-        header[8] = self._failure.ctypes.data
-        self.header = device.upload(header)
+            self.words[2 * i : 2 * i + 2] = device.address(array), n
+        self.words[8] = self._failure.ctypes.data
+        self.header = device.upload(self.words)
 
     def check(self) -> None:
         self.device.synchronize()

@@ -1,0 +1,135 @@
+"""Stored blocks that are truncated, altered or noise: the gather says what the CPU says, and stays in its memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from atari_frames import frames
+from mirrors import Mirror
+from obscodec import CorruptStream, FrameStack, FrameStore, Layout
+from obscodec.kernels.blocks import check, read_blocks
+from obscodec_cupy.device import Device
+from obscodec_cupy.gather import Gather, Source
+from side_by_side import GUARD, GUARD_NBYTES, fenced
+
+N_FRAMES = 6  # of a block
+WANTED = [0, 3, 3, 5]  # what the stack is made of
+
+
+class Reader:
+    """Reads a stack of frames of one block, in whose place any bytes can be."""
+
+    def __init__(self, device: Device, rows: np.ndarray, codec: str = "delta-rle") -> None:
+        self.device = device
+        self.layout = Layout.of(rows[0])
+        self.store = FrameStore(self.layout, block_frames=N_FRAMES, codec=codec)
+        assert len(set(self.store.append(rows).tolist())) == N_FRAMES
+        self.stream = Mirror(device, self.store).streams[1]
+        stack = Layout((len(WANTED), *self.layout.shape), self.layout.dtype)
+        plain = codec == "raw"
+        self.gather = Gather(device, stack, N_FRAMES, frame_stack=FrameStack(len(WANTED)), plain_blocks=plain)
+        self.references = self.store._blocks.open.references[: self.store._blocks.open.n_references]
+
+    def on_device(self, stream: bytes) -> tuple[str, np.ndarray]:
+        """What is wrong, empty if nothing is; and the frames."""
+        device, nbytes = self.device, self.layout.nbytes
+        mirror = Mirror(device, self.store, [b"", stream, b"", b""])
+        placed = fenced(device, np.frombuffer(stream, np.uint8))
+        ids = device.upload(np.array([-1], np.int32))
+        listed = device.upload(np.array([WANTED], np.int32) + N_FRAMES)
+        blocks = device.upload(np.array([[0, 0], [device.address(placed), len(stream)]], np.uint64))
+        header = mirror.words.copy()
+        header[[0, 1, 4, 5]] = device.address(blocks), 2, device.address(listed), 1
+        memory = fenced(device, np.full(GUARD_NBYTES + len(WANTED) * nbytes, GUARD, np.uint8))
+        out = memory[GUARD_NBYTES:].reshape((1, len(WANTED), *self.layout.shape))
+        scratch = fenced(device, np.zeros(self.gather.scratch_nbytes(1), np.uint8))
+        self.gather.launch(device.upload(header), 1, [Source(ids, out)], None, scratch)
+        try:
+            mirror.check()
+            wrong = ""
+        except CorruptStream as error:
+            wrong = str(error).removeprefix("block 1 can't be decoded: ")
+        guarded = device.download(memory)
+        assert (guarded[:GUARD_NBYTES] == GUARD).all()
+        return wrong, guarded[GUARD_NBYTES:].reshape(len(WANTED), nbytes)
+
+    def on_cpu(self, stream: bytes, place: int) -> tuple[str, np.ndarray]:
+        """The same for one frame."""
+        memory, row = np.frombuffer(stream, np.uint8), np.zeros((1, self.layout.nbytes), np.uint8)
+        one = np.array([0, 1]), np.array([place]), np.zeros(1, np.int64), row
+        try:
+            where = np.array([memory.ctypes.data]), np.array([len(stream)])
+            check(read_blocks(*one, *where, self.references, -1, 1))
+        except CorruptStream as error:
+            return str(error), np.zeros_like(row[0])
+        return "", row[0]
+
+    def compare(self, stream: bytes) -> bool:
+        """Whether all frames can be read. Those before the damage must be right, those behind it zeros."""
+        wrong, found = self.on_device(stream)
+        expected = [self.on_cpu(stream, place) for place in WANTED]
+        assert wrong == expected[-1][0], stream.hex(" ")
+        np.testing.assert_array_equal(found, [frame for _, frame in expected], stream.hex(" "))
+        return wrong == ""
+
+
+def small_frames() -> np.ndarray:
+    changed = np.random.default_rng(0).random((N_FRAMES, 30)) < 0.15
+    changed[:, 7] = True
+    return np.cumsum(changed, axis=0, dtype=np.uint8)
+
+
+def test_every_prefix_and_every_byte_changed(device: Device) -> None:
+    reader = Reader(device, small_frames())
+    stream = reader.stream
+    assert reader.compare(stream)
+    assert not any(reader.compare(stream[:end]) for end in range(1, len(stream)))
+    assert reader.compare(stream + b"\0")  # bytes that no wanted frame needs are not noticed
+    for at in range(len(stream)):
+        for byte in {0, 1, 2, 127, 128, 255, stream[at] ^ 1, stream[at] ^ 128}:
+            reader.compare(stream[:at] + bytes([byte]) + stream[at + 1 :])
+
+
+@pytest.mark.parametrize("in_shared", [True, False])
+def test_real_blocks_that_are_altered(device: Device, in_shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not in_shared:
+        monkeypatch.setattr(device, "shared_nbytes", 0)
+    played = frames("MsPacman", 80, 0)
+    changed = np.flatnonzero((played[1:] != played[:-1]).any((1, 2)))
+    reader = Reader(device, played[changed[-N_FRAMES:]])
+    assert (reader.gather.scratch_nbytes(1) == 0) == in_shared
+    rng = np.random.default_rng(0)
+    n_read = 0
+    for _ in range(80):
+        stream = bytearray(reader.stream)
+        for at in rng.integers(len(stream), size=rng.integers(1, 4)):
+            stream[at] = rng.integers(256) if rng.random() < 0.5 else stream[at] ^ 1 << rng.integers(8)
+        cut = int(rng.integers(len(stream))) if rng.random() < 0.2 else len(stream)
+        n_read += reader.compare(bytes(stream[:cut]) or b"\0")
+    assert 0 < n_read < 80
+
+
+@pytest.mark.parametrize("noise", range(8))
+def test_noise(device: Device, noise: int) -> None:
+    """Small values, so that it has a chance to look like runs."""
+    reader, rng = Reader(device, small_frames()), np.random.default_rng(noise)
+    for _ in range(20):
+        body = rng.integers(0, 256, rng.integers(1, 3000)) >> noise
+        reader.compare(b"\0\0" + body.astype(np.uint8).tobytes())
+
+
+def test_a_plain_block_that_is_too_short_or_of_another_version(device: Device) -> None:
+    reader = Reader(device, small_frames(), codec="raw")
+    rows = small_frames()[WANTED]
+    wrong, found = reader.on_device(reader.stream)
+    assert wrong == ""
+    np.testing.assert_array_equal(found, rows)
+    for nbytes in (1, 29, 31, 120, 121, 150, 180):
+        wrong, found = reader.on_device(reader.stream[:nbytes])
+        assert wrong == "it has fewer frames than are wanted of it"
+        n_good = (np.array(WANTED) * 30 + 31 <= nbytes).sum()
+        np.testing.assert_array_equal(found[:n_good], rows[:n_good])
+        assert not found[n_good:].any()
+    wrong, found = reader.on_device(b"\1" + reader.stream[1:])
+    assert wrong == "it is of a version that this store does not have"
+    assert not found.any()
