@@ -67,7 +67,8 @@ class FarMemory(HeapMemory[FarChunk | None]):
         self.next_address += nbytes + 4096
         return self.chunks[-1]
 
-    def drop(self, chunk):
+    def drop(self, chunk, *, used):
+        assert used or set(chunk.part(0, 1)) <= {0xA5}
         self.chunks.remove(chunk)
         self.room += len(chunk.part(0, 0).obj)
         chunk.spoil()

@@ -52,6 +52,7 @@ from obscodec.segments import Segments
 from obscodec.stage import Levels
 from obscodec.store import Store, StoreStats
 from obscodec.tensor_array import TensorArray
+from obscodec.tensor_coder import TensorCoder
 from obscodec.tensor_store import TensorStore
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ __all__ = [
     "StoreStats",
     "Streams",
     "TensorArray",
+    "TensorCoder",
     "TensorStore",
     "Trial",
     "append_together",

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.codec import Codec
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.frame_encoder import FrameEncoder
 from obscodec.frame_reader import FrameForm, FrameReader
 from obscodec.heap_memory import HeapMemory
 from obscodec.layout import Layout
+from obscodec.tensor_coder import TensorCoder
 
 ENTRY_POINT_GROUP = "obscodec.backends"
 HEAPS = ("device", "pinned")  # of a store on a device: in the memory of that, or in pinned memory of the host
@@ -82,8 +84,13 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def decodes(self, spec: str) -> bool:
-        """Whether frames that are encoded in blocks by the codec ``spec``, in canonical form, are decoded there."""
+    def decodes(self, spec: str, *, in_blocks: bool = True) -> bool:
+        """Whether what the codec ``spec``, in canonical form, encodes is decoded there.
+
+        Args:
+            spec: the codec.
+            in_blocks: whether that is frames in blocks, or else tensors, each on its own.
+        """
 
     @abstractmethod
     def frame_reader(
@@ -122,6 +129,19 @@ class Backend(ABC):
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
             DTypeError: ``x`` is no array, or in the memory of another device.
+        """
+
+    @abstractmethod
+    def tensor_coder(self, codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
+        """What encodes and decodes the tensors of one store.
+
+        Args:
+            codec: that of the CPU, with the same streams; one that the device decodes.
+            memory: where they are, made by this backend for the device.
+
+        Raises:
+            ShapeError: its streams can be too long for the device.
+            HeapFull: the device has not enough free memory.
         """
 
 
@@ -179,21 +199,21 @@ def check_place(device: str, heap: str, *arrays: object) -> None:
         raise SpecError(f"heap={heap!r} is for a GPU, got it for the CPU: name another device, or leave it out")
 
 
-def decoding_device(device: str, spec: str, what: str) -> str:
-    """``device`` if frames in blocks of the codec ``spec`` are decoded there, else ``"cpu"``, with a warning.
+def decoding_device(device: str, spec: str, what: str, *, in_blocks: bool = True) -> str:
+    """``device`` if what the codec ``spec`` encodes is decoded there, else ``"cpu"``, with a warning.
 
     Args:
         device: ``"cpu"``, or another one.
         spec: the codec, in canonical form.
         what: what is decoded, for the warning.
+        in_blocks: whether that is frames in blocks, or else tensors, each on its own.
 
     Raises:
         SpecError: there is no such device.
         BackendUnavailable: the package that it needs is not installed.
     """
-    if device == "cpu" or backend(device).decodes(spec):
+    if device == "cpu" or backend(device).decodes(spec, in_blocks=in_blocks):
         return device
-    warnings.warn(
-        f"{what} are decoded on the CPU and copied to {device!r}, which decodes 'delta-rle' and 'raw'", stacklevel=3
-    )
+    others = "'delta-rle' and 'raw'" if in_blocks else "'rle', 'delta-rle' and 'raw'"
+    warnings.warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}", stacklevel=3)
     return "cpu"

@@ -156,7 +156,7 @@ class ChunkLog:
         """Give back a chunk."""
         chunk = self.chunks.pop(number)
         self._set_memory(number, self.memory.no_chunk, 0)
-        self.memory.drop(chunk.memory)
+        self.memory.drop(chunk.memory, used=chunk.end > 0)
         self._unused_numbers.append(number)
         self.reserved_bytes -= chunk.nbytes
         self.written_bytes -= chunk.end

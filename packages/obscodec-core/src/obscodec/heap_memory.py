@@ -66,8 +66,13 @@ class HeapMemory(ABC, Generic[C]):
             HeapFull: there is not enough memory.
         """
 
-    def drop(self, chunk: C) -> None:
-        """Take notice that the heap holds ``chunk`` no longer. What reads it may still be at work."""
+    def drop(self, chunk: C, *, used: bool) -> None:
+        """Take notice that the heap holds ``chunk`` no longer.
+
+        Args:
+            chunk: that.
+            used: whether streams were ever written to it: what writes or reads them may still be at work.
+        """
 
     @abstractmethod
     def address(self, chunk: C) -> int:

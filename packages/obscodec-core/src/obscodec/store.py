@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -315,12 +315,13 @@ class Store(ABC):
     def release(self, ids: Ints) -> None:
         """Give back one reference to each of ``ids``; a tensor that has none left is dropped."""
 
-    def read(self, ids: npt.ArrayLike, out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
+    def read(self, ids: npt.ArrayLike, out: Any = None) -> npt.NDArray[np.generic]:
         """Decode tensors.
 
         Args:
             ids: ``[n]``, in any order and as often as you like.
-            out: ``[n, *shape]`` to fill, numpy or any array with DLPack; a new numpy array if None.
+            out: ``[n, *shape]`` to fill, numpy or any array with DLPack; for a store on a GPU, numpy or any array
+                there; a new numpy array if None.
 
         Returns:
             The tensors, in ``out`` if that was given.
@@ -337,9 +338,12 @@ class Store(ABC):
         if wanted.ndim > 1:
             raise ShapeError(f"ids have shape (n,), got {wanted.shape}")
         if out is None:
-            out = np.empty((len(wanted), *self.layout.shape), self.layout.dtype)
+            tensors = np.empty((len(wanted), *self.layout.shape), self.layout.dtype)
+            self.read_into(wanted, tensors)
+            return tensors
+        if self.device != "cpu" and not isinstance(out, np.ndarray):
             self.read_into(wanted, out)
-            return out
+            return cast("npt.NDArray[np.generic]", out)
         target = as_writable(out)
         if target.shape != (len(wanted), *self.layout.shape):
             raise ShapeError(f"out has shape {(len(wanted), *self.layout.shape)}, got {target.shape}")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import threading
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.backends import backend, check_place, decoding_device
 from obscodec.codec import Codec
-from obscodec.errors import ShapeError, SlotError
+from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.free_slots import FreeSlots
 from obscodec.heap import SlotHeap
+from obscodec.heap_memory import HOST
 from obscodec.layout import Layout, Rows
 from obscodec.parallel import default_threads, over_ranges
 from obscodec.segments import Ints, Segments
 from obscodec.store import NO_TENSOR, Store, StoreStats
+from obscodec.tensor_coder import TensorCoder
 
 _SCRATCH_NBYTES = 1 << 22
 _MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
@@ -30,6 +34,14 @@ class TensorStore(Store):
         n_slots: how many tensors there can be; one that was never written costs nothing.
         max_bytes: the most bytes to reserve for streams, None for no limit.
         threads: how many threads a large batch is spread over, None for half of the usable processors.
+        device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which has their streams then. Those
+            in its memory are encoded there, others on the CPU. One that does not decode the codec is given what the CPU
+            decodes, and a warning says so.
+        heap: where the streams of a GPU are: in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        SpecError: there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
 
     Example:
         >>> import numpy as np, obscodec
@@ -39,37 +51,58 @@ class TensorStore(Store):
         array([1., 0.])
     """
 
-    def __init__(self, codec: Codec, n_slots: int, *, max_bytes: int | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        n_slots: int,
+        *,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
+        heap: str = "device",
+    ) -> None:
+        check_place(device, heap)
         self.codec = codec
         self.layout: Layout = codec.layout
         self.n_slots = n_slots
         self.threads = default_threads() if threads is None else threads
-        self._heap = SlotHeap(n_slots + 1, max_bytes=max_bytes)
-        self._fresh = 1  # no slot from here on was ever appended to
-        self._free = np.zeros(n_slots, np.int64)  # a stack of released slots
-        self._n_free = 0
-        self._lock = threading.Lock()
+        self.device = device
+        decoding = decoding_device(device, codec.spec, f"tensors of the codec {codec.spec!r}", in_blocks=False)
+        memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
+        self._heap = SlotHeap(n_slots + 1, max_bytes=max_bytes, memory=memory)
+        self._coder = self._new_coder()
+        self._free = FreeSlots(n_slots)
 
-    def write(self, slots: npt.ArrayLike, tensors: npt.NDArray[np.generic]) -> None:
-        """Encode ``[n, *shape]`` into ``slots``, overwriting what is there. Either all are stored or none.
+    def write(self, slots: npt.ArrayLike, tensors: Any) -> None:
+        """Encode tensors into ``slots``, overwriting what is there. Either all are stored or none.
+
+        Args:
+            slots: ``[n]``.
+            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU that encodes its codec also an array of any
+                library there, contiguous. These are encoded in the order of the current stream, and their streams stay
+                there; it takes up to ``n * codec.bound()`` bytes more meanwhile, and waits once for their lengths.
 
         Raises:
             SlotError: a slot is out of range, or 0.
             ShapeError: the tensors have another shape, or are not as many as the slots.
-            DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room below ``max_bytes``.
+            DTypeError: the tensors have another dtype, or are in other memory.
+            HeapFull: there is not enough room below ``max_bytes``, or on the device.
         """
         slots = np.atleast_1d(np.asarray(slots))
         if np.any(slots == NO_TENSOR):
             raise SlotError(f"slot {NO_TENSOR} is the zero tensor and can't be written, use 1..{self.n_slots}")
-        rows = self.layout.rows(tensors)
-        if len(slots) != len(rows):
-            raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(rows)}")
-        if len(slots):
-            self._heap.put(slots, self._encode(rows))
+        if self._coder is None or isinstance(tensors, np.ndarray):
+            rows = self._rows(tensors)
+            self._check_number(slots, len(rows))
+            if len(slots):
+                self._heap.put(slots, self._encode(rows))
+        else:
+            with self._coder.encoded(tensors) as streams:
+                self._check_number(slots, len(streams))
+                self._heap.put(slots, streams)
 
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Encode ``[n, *shape]`` into slots that are free.
+    def append(self, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
+        """Encode tensors into slots that are free; see :meth:`write`.
 
         Returns:
             The slots, ``i64[n]``.
@@ -80,27 +113,27 @@ class TensorStore(Store):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``.
         """
-        rows = self.layout.rows(tensors)
-        slots = self._take_slots(len(rows))
+        on_host = self._coder is None or isinstance(tensors, np.ndarray)
+        slots = self._free.take(len(self._rows(tensors) if on_host else tensors))
         try:
             self.write(slots, tensors)
         except BaseException:
-            self._give_slots(slots)
+            self._free.give(slots)
             raise
         return slots
 
-    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+    def replace(self, old: Ints, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
         """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
         if len(old) != len(tensors) or len(np.unique(old[old != NO_TENSOR])) < np.count_nonzero(old):
             return super().replace(old, tensors, streams)
         self._check_held(old[old != NO_TENSOR])
         slots = np.array(old, np.int64)
-        fresh = self._take_slots(int(np.count_nonzero(slots == NO_TENSOR)))
+        fresh = self._free.take(int(np.count_nonzero(slots == NO_TENSOR)))
         slots[slots == NO_TENSOR] = fresh
         try:
             self.write(slots, tensors)
         except BaseException:
-            self._give_slots(fresh)
+            self._free.give(fresh)
             raise
         return slots
 
@@ -111,16 +144,29 @@ class TensorStore(Store):
         adopted = np.zeros(len(ids), np.int64)
         stored = ids != NO_TENSOR
         streams = other._heap.get(ids[stored])
-        adopted[stored] = slots = self._take_slots(len(streams))
+        adopted[stored] = slots = self._free.take(len(streams))
         try:
             self._heap.put(slots, streams)
         except BaseException:
-            self._give_slots(slots)
+            self._free.give(slots)
             raise
         return adopted
 
-    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode the tensors in the slots ``ids``; see ``Store.read``."""
+    def read_into(self, ids: Ints, out: Any) -> None:
+        """Decode the tensors in the slots ``ids``; see ``Store.read``.
+
+        A GPU that comes upon a damaged stream says so in a later call: nothing waits for it.
+        """
+        if isinstance(out, np.ndarray):
+            self._read_on_host(ids, out)
+        elif self._coder is None:
+            self.read_on_cpu(ids, out)
+        else:
+            with self._heap.lock:
+                self._check_stored(ids)
+                self._coder.decode(self._heap.place(ids), out)
+
+    def _read_on_host(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         rows = self.layout.rows(out)
         stored = ids != NO_TENSOR
         if stored.all():
@@ -141,7 +187,7 @@ class TensorStore(Store):
         if len(slots):
             self._check_held(slots)
             self._heap.free(slots)
-            self._give_slots(slots)
+            self._free.give(slots)
 
     def stats(self) -> StoreStats:
         """What the store holds now."""
@@ -155,6 +201,24 @@ class TensorStore(Store):
             dictionary_bytes=len(self.codec.dictionary),
         )
 
+    def _new_coder(self) -> TensorCoder | None:
+        memory = self._heap.memory
+        return None if memory is HOST else backend(self.device).tensor_coder(self.codec, memory)
+
+    def _rows(self, tensors: Any) -> Rows:
+        if not isinstance(tensors, np.ndarray) and self.device != "cpu":
+            raise DTypeError(f"{self.codec.spec!r} is encoded on the CPU: pass a numpy array, got {type(tensors)}")
+        return self.layout.rows(tensors)
+
+    def _check_number(self, slots: Ints, n: int) -> None:
+        if len(slots) != n:
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {n}")
+
+    def _check_stored(self, ids: Ints) -> None:
+        stored = self._heap.holds(ids) | (ids == NO_TENSOR)
+        if not stored.all():
+            raise SlotError(f"slot {ids[~stored][0]} holds nothing")
+
     def _check_held(self, slots: Ints) -> None:
         held = self._heap.holds(slots)
         if not held.all():
@@ -164,25 +228,6 @@ class TensorStore(Store):
             twice = ordered[1:] == ordered[:-1]
             if twice.any():
                 raise SlotError(f"slot {ordered[1:][twice][0]} is released twice, it holds one tensor")
-
-    def _take_slots(self, n: int) -> Ints:
-        with self._lock:
-            if n > self._n_free + self.n_slots + 1 - self._fresh:
-                raise SlotError(
-                    f"{n} tensors need {n} free slots, there are {self._n_free + self.n_slots + 1 - self._fresh} "
-                    f"of {self.n_slots}: release some, or make a larger store"
-                )
-            n_reused = min(n, self._n_free)
-            self._n_free -= n_reused
-            reused = self._free[self._n_free : self._n_free + n_reused]
-            fresh = np.arange(self._fresh, self._fresh + n - n_reused)
-            self._fresh += n - n_reused
-            return np.concatenate([reused, fresh])
-
-    def _give_slots(self, slots: Ints) -> None:
-        with self._lock:
-            self._free[self._n_free : self._n_free + len(slots)] = slots
-            self._n_free += len(slots)
 
     def _encode(self, rows: Rows) -> Segments:
         """The streams of ``rows``, encoded in pieces so that the scratch memory stays small."""
@@ -202,8 +247,12 @@ class TensorStore(Store):
 
         over_ranges(decode, len(rows), min(self.threads, rows.nbytes // _MIN_ROWS_BYTES_PER_THREAD))
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_coder"}
+
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, _lock=threading.Lock())
+        vars(self).update(state)
+        self._coder = self._new_coder()
 
     def __repr__(self) -> str:
         return f"TensorStore({self.codec.spec!r}, {self.layout}, {self.stats()})"

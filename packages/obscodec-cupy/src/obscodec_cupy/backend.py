@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Backend, FrameEncoder, FrameForm, FrameReader, HeapMemory, Layout
+from obscodec import Backend, Codec, FrameEncoder, FrameForm, FrameReader, HeapMemory, Layout, TensorCoder
 from obscodec import codec as cpu_codec
 
 from obscodec_cupy.born_frames import CudaFrameEncoder
@@ -73,9 +73,9 @@ class CudaBackend(Backend):
         there = _named(device)
         _FILLINGS.setdefault(there, Filling()).fill(there, out, decode)
 
-    def decodes(self, spec: str) -> bool:
+    def decodes(self, spec: str, *, in_blocks: bool = True) -> bool:
         """See ``Backend.decodes``."""
-        return spec in ("delta-rle", "raw")
+        return spec in ("delta-rle", "raw") or (spec == "rle" and not in_blocks)
 
     def frame_reader(
         self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
@@ -96,3 +96,9 @@ class CudaBackend(Backend):
         there = _named(device)
         with there.on_stream_of(x):
             return there.download(there.view(x))
+
+    def tensor_coder(self, codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
+        """See ``Backend.tensor_coder``."""
+        from obscodec_cupy.tensor_coder import tensor_coder
+
+        return tensor_coder(codec, memory)

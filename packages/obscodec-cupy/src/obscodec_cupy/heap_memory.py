@@ -84,9 +84,10 @@ class CudaHeapMemory(HeapMemory[C], Generic[C]):
         self._give_back()
         return self._allocate(nbytes)
 
-    def drop(self, chunk: C) -> None:
-        """Give the chunk back, as soon as nobody reads it."""
-        self.keep(chunk)
+    def drop(self, chunk: C, *, used: bool) -> None:
+        """Give the chunk back, as soon as nobody writes or reads it."""
+        if used:
+            self.keep(chunk)
         del chunk
         self._give_back()
 

@@ -40,10 +40,6 @@ class Stream:
                 self.n_done += 1
                 work()
 
-    def wait_for(self, mark: SimulatedMark) -> None:
-        """Go on when the moment has come."""
-        self.queue(mark.wait)
-
 
 class SimulatedMark(Mark):
     """An event that is recorded now."""
@@ -112,7 +108,7 @@ class SimulatedOrder(Order):
 
     def __enter__(self) -> None:
         if self._last is not None:
-            self._streams.current.wait_for(self._last)
+            self._streams.queue(self._last.wait)
 
     def __exit__(self, *error: object) -> None:
         self._last = SimulatedMark(self._streams.current)
