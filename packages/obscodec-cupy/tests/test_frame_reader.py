@@ -163,7 +163,10 @@ class FramesOnDevice(StoreOnDevice):
 
 class StacksOnDevice(StoreOnDevice):
     @initialize(
-        seed=st.integers(0, 1000), codec=st.sampled_from(CODECS), heap=st.sampled_from(HEAPS), axis=st.sampled_from([0, -1])
+        seed=st.integers(0, 1000),
+        codec=st.sampled_from(CODECS),
+        heap=st.sampled_from(HEAPS),
+        axis=st.sampled_from([0, -1]),
     )
     def make(self, seed, codec, heap, axis):
         self.stack = FrameStack(3, axis)
