@@ -144,7 +144,7 @@ class StoreOnDevice(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "store"):
             self.look()
-            assert int(self.frames.on_device.reader._mirror._verdict[0]) == 0
+            self.frames.on_device.reader.check()
         self.patch.undo()
 
 

@@ -1,0 +1,351 @@
+"""Stores with ``device=``: what is decoded where, what grows, what is refused, and what happens to what is damaged."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+import warnings
+
+import numpy as np
+import obscodec_cupy.backend
+import pytest
+from atari_frames import frames
+from cuda_on_cpu.device import SimulatedDevice
+from cuda_on_cpu.fixtures import on_new_streams
+from obscodec import (
+    AutoStore,
+    CorruptStream,
+    DTypeError,
+    Field,
+    FrameStack,
+    FrameStore,
+    HeapFull,
+    Layout,
+    NarrowStore,
+    Reading,
+    Segments,
+    ShapeError,
+    SlotError,
+    SpecError,
+    StackStore,
+    TensorArray,
+    blocks,
+)
+from obscodec_cupy import backend
+
+FRAME = Layout((84, 84), np.uint8)
+SMALL = Layout((6, 5), np.uint8)
+
+
+def read(store, ids, dtype=None) -> np.ndarray:
+    """What the device reads."""
+    device = backend.device(store.device)
+    out = device.empty((len(ids), *store.layout.shape), dtype or store.layout.dtype)
+    store.read_into(np.asarray(ids, np.int64), out)
+    return device.download(out)
+
+
+def noise(n: int, layout: Layout = SMALL) -> np.ndarray:
+    return np.random.default_rng(n).integers(256, size=(n, *layout.shape), dtype=np.uint8)
+
+
+def small_steps(n: int, layout: Layout = SMALL) -> np.ndarray:
+    walk = np.zeros((n, layout.nbytes), np.uint8)
+    walk[np.arange(1, n), np.arange(1, n) % layout.nbytes] = 1
+    return np.cumsum(walk, axis=0, dtype=np.uint8).reshape(n, *layout.shape)
+
+
+@pytest.mark.parametrize("heap", ["device", "pinned"])
+@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+def test_frames_of_a_game_are_read_while_their_blocks_fill(cuda, codec, heap):
+    played = frames("MsPacman", 320, 0)[:40]
+    store, on_cpu = FrameStore(FRAME, codec=codec, device=cuda, heap=heap), FrameStore(FRAME, codec=codec)
+    for first in range(0, 40, 7):
+        ids = store.append(played[first : first + 7])
+        np.testing.assert_array_equal(ids, on_cpu.append(played[first : first + 7]))
+        np.testing.assert_array_equal(read(store, ids), played[first : first + 7])
+        np.testing.assert_array_equal(store.read(ids), played[first : first + 7])
+
+
+def test_the_frame_of_zeros_and_nothing_at_all(cuda):
+    store = FrameStore(SMALL, device=cuda)
+    assert not read(store, [0, 0]).any()
+    assert read(store, []).shape == (0, *SMALL.shape)
+
+
+@pytest.mark.parametrize(("layout", "block_frames"), [
+    (Layout((), np.float64), 3), (Layout((1,), np.uint8), 2), (Layout((3, 17), np.int16), 5),
+    (Layout((2, 31, 33), np.float32), 16), (Layout((300, 301), np.uint8), 4), (Layout((5,), np.bool_), 1),
+])  # fmt: skip
+def test_frames_of_any_layout(cuda, layout, block_frames):
+    store = FrameStore(layout, block_frames=block_frames, device=cuda)
+    rows = np.random.default_rng(0).integers(2, size=(12, layout.nbytes), dtype=np.uint8)
+    tensors = layout.tensors(rows) if layout.dtype != bool else rows.astype(bool)
+    ids = store.append(tensors)
+    assert read(store, ids[::-1]).tobytes() == tensors[::-1].tobytes()
+
+
+def test_tables_grow(cuda, monkeypatch):
+    monkeypatch.setattr(blocks, "MIN_BLOCKS", 2)
+    store = FrameStore(SMALL, block_frames=4, device=cuda)
+    steps = np.concatenate([small_steps(200), noise(40)])
+    ids = np.zeros(0, np.int64)
+    for begin in range(0, 240, 9):
+        ids = np.append(ids, store.append(steps[begin : begin + 9]))
+        np.testing.assert_array_equal(read(store, ids), steps[: begin + 9])
+    assert store._blocks.open.n_references > 20
+
+
+def test_nothing_changed_is_nothing_launched_but_the_read(cuda):
+    device = backend.device(cuda)
+    if not isinstance(device, SimulatedDevice):
+        pytest.skip("launches are counted by the simulated GPU")
+    store = FrameStore(SMALL, device=cuda)
+    ids = store.append(small_steps(40))
+    read(store, ids)
+    before = device.n_launches
+    read(store, ids)
+    assert device.n_launches == before + 1
+    store.append(noise(1))
+    read(store, ids)
+    assert device.n_launches == before + 3  # one that writes all that is new
+
+
+def test_numbers_of_blocks_are_used_again(cuda):
+    store = FrameStore(SMALL, block_frames=4, recent=1, device=cuda)
+    kept = store.append(noise(3))
+    for seed in range(10, 30):
+        tensors = noise(seed)
+        ids = store.append(tensors)
+        np.testing.assert_array_equal(read(store, np.concatenate([ids, kept])), np.concatenate([tensors, noise(3)]))
+        store.release(ids)
+    assert store._blocks.n < 20
+
+
+def test_a_batch_of_all_kinds_of_stacks(cuda):
+    stack, layout = FrameStack(4), Layout((4, 84, 84), np.uint8)
+    played = frames("Pong", 320, 0)
+    windows = np.arange(100)[:, None] + np.arange(4)
+    windows[30] = [7, 7, 7, 7]
+    windows[31] = [50, 3, 90, 4]
+    windows[60:63] = [[70, 70, 70, 70], [70, 70, 70, 71], [70, 70, 71, 72]]  # an episode begins
+    store = StackStore(FrameStore(Layout((1, 84, 84), np.uint8), stack=4, device=cuda), layout, stack)
+    ids = store.append(played[windows])
+    assert (ids < 0).any()
+    np.testing.assert_array_equal(read(store, ids), played[windows])
+    restored = pickle.loads(pickle.dumps(store))
+    np.testing.assert_array_equal(read(restored, ids), played[windows])
+    store.release(ids[:50])
+    again = store.append(played[windows[:50, ::-1]])
+    np.testing.assert_array_equal(read(store, again), played[windows[:50, ::-1]])
+    with pytest.raises(SlotError, match=r"^id 999999 is of no stack in this store$"):
+        read(store, [999_999])
+
+
+def test_a_stack_that_is_too_deep_for_the_device_is_put_together_on_the_cpu(cuda):
+    frame_store = FrameStore(Layout((1, 5), np.uint8), stack=20, device=cuda)
+    with pytest.warns(
+        UserWarning, match=r"^FrameStack\(depth=20, axis=0\) is put together on the CPU and copied to 'cuda'$"
+    ):
+        store = StackStore(frame_store, Layout((20, 5), np.uint8), FrameStack(20))
+    tensors = np.random.default_rng(0).integers(256, size=(9, 20, 5), dtype=np.uint8)
+    np.testing.assert_array_equal(read(store, store.append(tensors)), tensors)
+
+
+def test_an_auto_store_is_read_before_it_decides_and_after(cuda):
+    played = frames("Breakout", 320, 0)
+    tensors = played[np.arange(300)[:, None] + np.arange(4)]
+    store = AutoStore(Layout((4, 84, 84), np.uint8), device=cuda)
+    early = store.append(tensors[:100])
+    np.testing.assert_array_equal(read(store, early[::-1]), tensors[99::-1])
+    late = store.append(tensors[100:])
+    assert store.choice is not None
+    assert {trial.spec for trial in store.choice.trials} == {"raw", "delta-rle"}
+    np.testing.assert_array_equal(read(store, np.concatenate([late, early, [0]]))[:-1], np.roll(tensors, -100, axis=0))
+    restored = pickle.loads(pickle.dumps(store))
+    assert restored.device == cuda
+    np.testing.assert_array_equal(read(restored, early), tensors[:100])
+
+
+def test_a_pickled_store_that_has_not_decided(cuda):
+    store = AutoStore(SMALL, device=cuda)
+    ids = store.append(noise(7))
+    np.testing.assert_array_equal(read(pickle.loads(pickle.dumps(store)), ids), noise(7))
+
+
+@pytest.mark.parametrize("spec", ["zstd:3", "lz4", "delta-rle|zstd:3"])
+def test_what_the_device_does_not_decode_is_decoded_on_the_cpu_with_one_warning(cuda, spec):
+    text = rf"^tensors of the codec '{re.escape(spec)}' are decoded on the CPU and copied to 'cuda', which decodes "
+    with pytest.warns(UserWarning, match=text) as caught:
+        store = AutoStore(SMALL, codec=spec, device=cuda)
+    assert len(caught) == 1
+    tensors = np.concatenate([small_steps(200), noise(150)])
+    ids = store.append(tensors)
+    np.testing.assert_array_equal(read(store, ids), tensors)
+    np.testing.assert_array_equal(read(pickle.loads(pickle.dumps(store)), ids), tensors)
+    with pytest.warns(UserWarning, match=rf"^frames of the codec '{re.escape(spec)}' are decoded on the CPU"):
+        store = FrameStore(SMALL, codec=spec, device=cuda)
+    np.testing.assert_array_equal(read(store, store.append(tensors)), tensors)
+
+
+def test_floats_that_are_narrower_numbers_are_decoded_on_the_cpu(cuda):
+    tensors = noise(300).astype(np.float32) / 255
+    store = AutoStore(Layout(SMALL.shape, np.float32), device=cuda)
+    text = r"^float32 that is stored as uint8 is decoded on the CPU and copied to 'cuda': store uint8, and scale"
+    with pytest.warns(UserWarning, match=text):
+        ids = store.append(tensors)
+    assert isinstance(store._store, NarrowStore)
+    assert read(store, ids).tobytes() == tensors.tobytes()
+
+
+def test_a_reading_of_fields_decodes_on_their_device(cuda):
+    store = Field(FRAME.shape, np.uint8, "delta-rle", device=cuda).new_store()
+    played = frames("Pong", 320, 0)
+    array = TensorArray.zeros((300,), store)
+    array[:] = played[:300]
+    device = backend.device(cuda)
+    reading = Reading(lambda: array[[3, 200]])
+    reading.start()
+    np.testing.assert_array_equal(device.download(reading.result()), played[[3, 200]])
+
+
+def test_blocks_go_from_the_cpu_to_the_device_and_back(cuda):
+    played = frames("MsPacman", 320, 0)[:64]
+    on_cpu, store = FrameStore(FRAME), FrameStore(FRAME, device=cuda)
+    ids = on_cpu.append(played)
+    adopted = store.adopt(on_cpu, ids[None])[0]
+    np.testing.assert_array_equal(read(store, adopted), played)
+    np.testing.assert_array_equal(on_cpu.read(on_cpu.adopt(store, adopted[None])[0]), played)
+
+
+def test_stacks_that_are_adopted_know_what_came_before(cuda):
+    stack, layout = FrameStack(4), Layout((4, 84, 84), np.uint8)
+    tensors = frames("Pong", 320, 0)[np.arange(60)[:, None] + np.arange(4)]
+    source, target = (
+        StackStore(FrameStore(Layout((1, 84, 84), np.uint8), stack=4, device=at), layout, stack) for at in ("cpu", cuda)
+    )
+    target.append(tensors[:1])
+    read(target, [0])
+    np.testing.assert_array_equal(read(target, target.adopt(source, source.append(tensors)[None])[0]), tensors)
+
+
+@pytest.mark.parametrize("heap", ["device", "pinned"])
+def test_a_full_heap_refuses_and_loses_nothing(cuda, heap):
+    store = FrameStore(FRAME, block_frames=4, max_bytes=1 << 17, device=cuda, heap=heap)
+    ids = store.append(noise(10, FRAME))
+    with pytest.raises(HeapFull):
+        store.append(noise(60, FRAME))
+    np.testing.assert_array_equal(read(store, ids), noise(10, FRAME))
+    store.release(ids[:6])
+    again = store.append(noise(5, FRAME))
+    np.testing.assert_array_equal(read(store, np.append(ids[6:], again)), [*noise(10, FRAME)[6:], *noise(5, FRAME)])
+
+
+def test_a_device_without_memory_refuses_and_loses_nothing(monkeypatch):
+    device = SimulatedDevice(seed=3, capacity=600_000)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    store = FrameStore(SMALL, device="cuda")
+    tensors = small_steps(300)
+    ids = store.append(tensors)
+    np.testing.assert_array_equal(read(store, ids), tensors)
+    rest = device.empty((device.free - 1000,), np.uint8)
+    more = store.append(noise(30))  # its references and open blocks have no room there
+    with pytest.raises(HeapFull):
+        read(store, more)
+    del rest
+    np.testing.assert_array_equal(read(store, np.append(ids, more)), np.concatenate([tensors, noise(30)]))
+
+
+def test_a_damaged_block_is_complained_of_at_the_next_call(cuda):
+    store = FrameStore(SMALL, block_frames=4, device=cuda)
+    tensors = small_steps(40)
+    ids = store.append(tensors)
+    block = int(ids[9]) // 4
+    stream = store._blocks.heap.get([block])[0].copy()
+    stream[3:6] = 0xFF
+    store._blocks.heap.put([block], Segments.of([stream]))
+    np.testing.assert_array_equal(read(store, ids[20:]), tensors[20:])
+    read(store, ids[9:10])
+    with pytest.raises(
+        CorruptStream,
+        match=rf"^an earlier read found damage, its tensors are of no use: block {block} can't be decoded",
+    ):
+        read(store, ids[20:])
+    np.testing.assert_array_equal(read(store, ids[20:]), tensors[20:])
+
+
+def test_arrays_that_can_not_be_read_into(cuda):
+    store = FrameStore(SMALL, device=cuda)
+    device = backend.device(cuda)
+    ids = store.append(noise(4))
+    with pytest.raises(SlotError, match=r"^id 77 is of no frame in this store$"):
+        read(store, [77])
+    with pytest.raises(ShapeError, match=r"^out has shape \(4, 6, 5\), got \(3, 6, 5\)$"):
+        store.read_into(ids, device.empty((3, *SMALL.shape), np.uint8))
+    with pytest.raises(DTypeError, match=r"^out has dtype uint8, got int8$"):
+        store.read_into(ids, device.empty((4, *SMALL.shape), np.int8))
+    with pytest.raises(ShapeError, match=r"^out has gaps"):
+        store.read_into(ids, device.empty((8, *SMALL.shape), np.uint8)[::2])
+    with pytest.raises(DTypeError):
+        store.read_into(ids, [1, 2, 3, 4])
+    with pytest.raises(DTypeError, match=r"^out is a numpy array, for a store on the CPU, got"):
+        FrameStore(SMALL).read_into(np.zeros(4, np.int64), device.empty((4, *SMALL.shape), np.uint8))
+
+
+@pytest.mark.parametrize("make", [
+    lambda **where: FrameStore(SMALL, **where), lambda **where: AutoStore(SMALL, **where),
+])  # fmt: skip
+def test_places_that_do_not_exist(make):
+    with pytest.raises(SpecError, match=r"^heap is 'device' or 'pinned', got 'vram'$"):
+        make(device="cuda", heap="vram")
+    with pytest.raises(SpecError, match=r"^heap='pinned' is for a GPU"):
+        make(heap="pinned")
+    with pytest.raises(SpecError, match=r"^no backend is named 'tpu'"):
+        make(device="tpu")
+
+
+def test_a_store_that_goes_while_streams_read_it(monkeypatch):
+    device = SimulatedDevice(seed=5)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    outs = []
+    for heap in ("device", "pinned"):
+        for work in on_new_streams(device, 3):
+            store = FrameStore(SMALL, device="cuda", heap=heap)
+            ids = store.append(small_steps(40))
+            with work():
+                outs.append(device.empty((40, *SMALL.shape), np.uint8))
+                store.read_into(ids, outs[-1])
+            del store
+    for out in outs:
+        np.testing.assert_array_equal(device.download(out), small_steps(40))
+
+
+def test_threads_read_while_another_one_appends(monkeypatch):
+    device = SimulatedDevice(seed=7)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    store = FrameStore(SMALL, block_frames=4, device="cuda")
+    tensors = small_steps(400)
+    kept = store.append(tensors[:50])
+    failures: list[BaseException] = []
+
+    def work(on_stream, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            with on_stream():
+                for _ in range(30):
+                    which = rng.integers(50, size=8)
+                    np.testing.assert_array_equal(read(store, kept[which]), tensors[which])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(on, i)) for i, on in enumerate(on_new_streams(device, 3))]
+    for thread in threads:
+        thread.start()
+    with warnings.catch_warnings():
+        for first in range(50, 400, 5):
+            ids = store.append(tensors[first : first + 5], 1)
+            store.release(ids[1:])
+    for thread in threads:
+        thread.join()
+    assert not failures
