@@ -2,42 +2,384 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+
 import numpy as np
+import obscodec_cupy.backend
+import pytest
 from atari_frames import frames
-from obscodec import AutoStore, FrameStack, Layout, Staging, TensorArray
+from cuda_on_cpu.device import SimulatedDevice
+from cuda_on_cpu.fixtures import on_new_streams
+from obscodec import (
+    AutoStore,
+    DTypeError,
+    Field,
+    FrameStack,
+    FrameStore,
+    HeapFull,
+    Layout,
+    PinnedStore,
+    RingBuffer,
+    ShapeError,
+    SlotError,
+    SpecError,
+    StackStore,
+    Staging,
+    TensorArray,
+    blocks,
+)
 from obscodec_cupy import BatchReader, backend
 
 STACK = Layout((4, 84, 84), np.uint8)
+SMALL = Layout((3, 6, 8), np.uint8)
 
 
-def stacks(n: int, game: str = "MsPacman") -> np.ndarray:
-    played = frames(game, 320, 0)
-    which = (np.arange(n)[:, None] + np.arange(-3, 1)) % 320
-    return played[which]
+def atari(n: int) -> np.ndarray:
+    """Observations of a game, four frames each."""
+    return frames("MsPacman", 320, 0)[(np.arange(n)[:, None] + np.arange(-3, 1)) % 320]
 
 
-def test_a_batch_of_observations_and_the_next_ones(cuda):
+def small_stacks(n: int, layout: Layout = SMALL) -> np.ndarray:
+    rng = np.random.default_rng(n)
+    walk = np.cumsum(rng.integers(2, size=(n + 3, *layout.shape[1:])), axis=0).astype(layout.dtype)
+    return walk[np.arange(n)[:, None] + np.arange(3)]
+
+
+def small_arrays(device: str, n_arrays: int = 2, n_steps: int = 40, n_envs: int = 2, layout: Layout = SMALL, **options):
+    """Arrays that are full, and what they hold."""
+    store = StackStore(
+        FrameStore(Layout((1, *layout.shape[1:]), layout.dtype), stack=3, device=device, **options),
+        layout,
+        FrameStack(3),
+    )
+    arrays = [TensorArray.zeros((n_steps, n_envs), store) for _ in range(n_arrays)]
+    model = [small_stacks(n_steps * n_envs, layout).reshape(n_steps, n_envs, *layout.shape) for _ in range(n_arrays)]
+    for array, expected in zip(arrays, model, strict=True):
+        array[:] = expected
+    return arrays, model
+
+
+def read(reader: BatchReader, device, places, shape, dtype=np.uint8, n_arrays=2, shifts=None) -> list[np.ndarray]:
+    outs = [device.empty((len(places), *shape), dtype) for _ in range(n_arrays)]
+    reader.read(device.upload(np.asarray(places, np.int64)), outs, shifts and [device.upload(of) for of in shifts])
+    return [device.download(out) for out in outs]
+
+
+def flat(model: np.ndarray) -> np.ndarray:
+    return model.reshape(-1, *model.shape[2:])
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_buffer_that_goes_on_while_it_is_read(cuda, staged):
     device = backend.device(cuda)
     store = AutoStore(STACK, codec="delta-rle", frame_stack=FrameStack(4), device=cuda)
-    staging = Staging(store, 2)
-    obs, next_obs = (TensorArray.zeros((200, 2), store, staging) for _ in range(2))
-    model = np.zeros((200, 2, *STACK.shape), np.uint8), np.zeros((200, 2, *STACK.shape), np.uint8)
-    played = stacks(320)
-    for step in range(150):
-        for array, expected, first in ((obs, model[0], step), (next_obs, model[1], step + 1)):
-            expected[step] = played[first], played[(first + 100) % 320]
-            array[step] = expected[step]
-    reader = BatchReader([obs, next_obs])
-    reader.sync(device.zeros((1,), np.uint8))
+    staging = Staging(store, 2) if staged else None
+    arrays = [TensorArray.zeros((160, 2), store, staging) for _ in range(2)]
+    model = [np.zeros((160, 2, *STACK.shape), np.uint8) for _ in range(2)]
+    played, rng = atari(320), np.random.default_rng(0)
+    reader = BatchReader(arrays)
+    for step in range(190):
+        for k in range(2):
+            model[k][step % 160] = played[step + k], played[(step + k + 100) % 320]
+            arrays[k][step % 160] = model[k][step % 160]
+        if step > 150:
+            reader.sync()
+            places = rng.integers(0, 320, 12)
+            for out, expected in zip(read(reader, device, places, STACK.shape), model, strict=True):
+                np.testing.assert_array_equal(out, flat(expected)[places])
+    reader.sync()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float32", 1 / 255), ("float16", 1 / 255), ("float16", 3.0), ("float32", 1)]
+)
+def test_bytes_are_converted_and_scaled_as_numpy_does(cuda, dtype, scale):
+    device = backend.device(cuda)
+    arrays, model = small_arrays(cuda)
+    reader = BatchReader(arrays, dtype=dtype, scale=scale)
+    reader.sync()
+    places = np.random.default_rng(0).integers(80, size=30)
+    for out, expected in zip(read(reader, device, places, SMALL.shape, dtype), model, strict=True):
+        np.testing.assert_array_equal(
+            out, (flat(expected)[places].astype(np.float32) * np.float32(scale)).astype(dtype)
+        )
+
+
+def test_bfloat16_is_rounded_to_nearest_even(cuda):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    device = backend.device(cuda)
+    arrays, model = small_arrays(cuda)
+    reader = BatchReader(arrays, dtype="bfloat16", scale=1 / 255)
+    reader.sync()
+    for out, expected in zip(read(reader, device, np.arange(80), SMALL.shape, np.uint16), model, strict=True):
+        scaled = flat(expected).astype(np.float32) * np.float32(1 / 255)
+        np.testing.assert_array_equal(out, scaled.astype(ml_dtypes.bfloat16).view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_items_are_shifted_and_their_border_repeated(cuda, dtype):
+    device, rng = backend.device(cuda), np.random.default_rng(0)
+    arrays, model = small_arrays(cuda)
+    reader = BatchReader(arrays, dtype=dtype, shifted_axes=(1, 2))
+    reader.sync()
+    places, shifts = rng.integers(80, size=30), [rng.integers(-4, 5, (30, 2)).astype(np.int32) for _ in range(2)]
+    outs = read(reader, device, places, SMALL.shape, dtype or np.uint8, shifts=shifts)
+    for out, expected, of in zip(outs, model, shifts, strict=True):
+        y = np.clip(np.arange(6) + of[:, :1], 0, 5)[:, None, :, None]
+        x = np.clip(np.arange(8) + of[:, 1:], 0, 7)[:, None, None, :]
+        each = np.arange(30)[:, None, None, None]
+        np.testing.assert_array_equal(out, flat(expected)[places][each, np.arange(3)[:, None, None], y, x])
+
+
+def test_frames_stacked_along_the_last_axis(cuda):
+    device, layout = backend.device(cuda), Layout((6, 8, 3), np.uint8)
+    tensors = np.ascontiguousarray(np.moveaxis(small_stacks(60), 1, -1))
+    store = StackStore(FrameStore(Layout((1, 6, 8), np.uint8), stack=3, device=cuda), layout, FrameStack(3, -1))
+    array = TensorArray.zeros((60,), store)
+    array[:] = tensors
+    reader = BatchReader([array], dtype="float32", shifted_axes=(0, 1))
+    reader.sync()
+    shifts = [np.full((60, 2), [0, 1], np.int32)]
+    (out,) = read(reader, device, np.arange(60), layout.shape, np.float32, 1, shifts)
+    np.testing.assert_array_equal(out, tensors[:, :, np.minimum(np.arange(8) + 1, 7)])
+
+
+def test_arrays_of_several_stores_and_an_odd_number_of_them(cuda):
+    device = backend.device(cuda)
+    (one, two, three), model = small_arrays(cuda, 3)
+    (other,), (of_other,) = small_arrays(cuda, 1, codec="raw")
+    reader = BatchReader([one, other, two, three])
+    reader.sync()
+    places = np.arange(79, -1, -3)
+    outs = read(reader, device, places, SMALL.shape, n_arrays=4)
+    for out, expected in zip(outs, [model[0], of_other, *model[1:]], strict=True):
+        np.testing.assert_array_equal(out, flat(expected)[places])
+
+
+def test_two_readers_of_the_same_arrays(cuda):
+    device = backend.device(cuda)
+    arrays, model = small_arrays(cuda)
+    as_bytes, as_floats = BatchReader(arrays), BatchReader(arrays, dtype="float32")
+    for step in range(5):
+        arrays[0][step] = model[0][step] = model[1][step + 7]
+        for reader, dtype in ((as_bytes, np.uint8), (as_floats, np.float32)):
+            reader.sync()
+            out, _ = read(reader, device, np.arange(80), SMALL.shape, dtype)
+            np.testing.assert_array_equal(out, flat(model[0]))
+
+
+@pytest.mark.parametrize("index", [
+    3, -1, slice(4, 9), slice(None, None, 7), [1, 5, -2], (np.array([2, 2, 8]), np.array([0, 1, 1])), (slice(None), 1),
+    ..., (5, 0), np.arange(40) % 3 == 0,
+], ids=str)  # fmt: skip
+def test_whatever_is_assigned_arrives(cuda, index):
+    device = backend.device(cuda)
+    (array,), (model,) = small_arrays(cuda, 1)
+    reader = BatchReader([array])
+    reader.sync()
+    model[index] = array[index] = small_stacks(1)[0]
+    reader.sync()
+    (out,) = read(reader, device, np.arange(80), SMALL.shape, n_arrays=1)
+    np.testing.assert_array_equal(out, flat(model))
+
+
+def test_what_is_assigned_through_views_arrives(cuda):
+    device = backend.device(cuda)
+    (array,), (model,) = small_arrays(cuda, 1)
+    before = array.swapaxes(0, 1)
+    reader = BatchReader([array])
+    reader.sync()
+    before[1, 3] = model[3, 1] = small_stacks(1)[0]
+    array.reshape(80, *SMALL.shape)[50:60] = flat(model)[50:60] = small_stacks(2)[1]
+    array.clear()
+    model[:] = 0
+    array[7] = model[7] = small_stacks(3)[2]
+    reader.sync()
+    (out,) = read(reader, device, np.arange(80), SMALL.shape, n_arrays=1)
+    np.testing.assert_array_equal(out, flat(model))
+
+
+def test_the_arrays_of_a_ring_buffer(cuda):
+    device = backend.device(cuda)
+    ring = RingBuffer(300, {"image": Field(SMALL.shape, np.uint8, "delta-rle", FrameStack(3), device=cuda)})
+    tensors = small_stacks(400)
+    array = ring._arrays["image"]
+    reader = BatchReader([array])
+    for step in range(400):
+        ring.append(image=tensors[step])
+        if step % 50 == 0 and step >= 300:
+            reader.sync()
+            (out,) = read(reader, device, np.arange(300), SMALL.shape, n_arrays=1)
+            np.testing.assert_array_equal(out[(np.arange(step - 299, step + 1)) % 300], tensors[step - 299 : step + 1])
+
+
+def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
+    device, recorded = backend.device(cuda), []
+    if not isinstance(device, SimulatedDevice):
+        pytest.skip("on a GPU, a CUDA graph records it")
+    monkeypatch.setattr(blocks, "MIN_BLOCKS", 2)
+    arrays, model = small_arrays(cuda, block_frames=4)
+    reader = BatchReader(arrays)
+    reader.sync()
+    launch = device.launch
+    places, outs = device.upload(np.arange(30) * 2), [device.empty((30, *SMALL.shape), np.uint8) for _ in range(2)]
+    monkeypatch.setattr(device, "launch", lambda *of, **how: recorded.append((of, how)))
+    reader.read(places, outs)
+    monkeypatch.undo()
+    ((of, how),) = recorded
     rng = np.random.default_rng(0)
-    for step in range(150, 170):
-        for array, expected, first in ((obs, model[0], step), (next_obs, model[1], step + 1)):
-            expected[step % 200] = played[first], played[first - 50]
-            array[step % 200] = expected[step % 200]
+    for step in range(30):
+        arrays[step % 2][step] = model[step % 2][step] = rng.integers(256, size=(2, *SMALL.shape), dtype=np.uint8)
         reader.sync()
-        places = rng.integers(0, 400, 30)
-        outs = [device.empty((30, *STACK.shape), np.uint8) for _ in range(2)]
-        reader.read(device.upload(places), outs)
+        device.write(rng.integers(80, size=30), places)
+        launch(*of, **how)
         for out, expected in zip(outs, model, strict=True):
-            np.testing.assert_array_equal(device.download(out), expected.reshape(-1, *STACK.shape)[places])
+            np.testing.assert_array_equal(device.download(out), flat(expected)[device.download(places)])
+
+
+def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monkeypatch):
+    """Chunks that the heap gives back, and rooms that are too small, stay until then."""
+    device = SimulatedDevice(seed=3)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    rng = np.random.default_rng(0)
+    arrays, model = small_arrays("cuda", block_frames=2)
+    reader = BatchReader(arrays)
+    for _ in range(5):
+        reader.sync()
+        before = [expected.copy() for expected in model]
+        for k in range(2):
+            arrays[k][:] = model[k] = rng.integers(256, size=model[k].shape, dtype=np.uint8)
+        arrays[0].store.frames._blocks.heap.compact()
+        gc.collect()
+        device.synchronize()
+        places = rng.integers(80, size=30)
+        for out, expected in zip(read(reader, device, places, SMALL.shape), before, strict=True):
+            np.testing.assert_array_equal(out, flat(expected)[places])
+
+
+def test_streams_take_turns(monkeypatch):
+    device = SimulatedDevice(seed=11)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    rng = np.random.default_rng(0)
+    arrays, model = small_arrays("cuda", block_frames=4)
+    reader, streams, pending = BatchReader(arrays), on_new_streams(device, 3), []
+    for step in range(60):
+        with streams[rng.integers(3)]():
+            arrays[step % 2][step % 40] = model[step % 2][step % 40] = rng.integers(
+                256, size=(2, *SMALL.shape), dtype=np.uint8
+            )
+            reader.sync()
+        with streams[rng.integers(3)]():
+            places = rng.integers(80, size=10)
+            outs = [device.empty((10, *SMALL.shape), np.uint8) for _ in range(2)]
+            reader.read(device.upload(places), outs)
+            pending.append((outs, [flat(expected)[places] for expected in model], device.mark()))
+    for outs, expected, mark in pending:
+        mark.wait()
+        for out, tensors in zip(outs, expected, strict=True):
+            np.testing.assert_array_equal(device.download(out), tensors)
+
+
+def test_frames_that_are_larger_than_shared_memory(cuda):
+    device, layout = backend.device(cuda), Layout((3, 400, 300), np.uint8)
+    arrays, model = small_arrays(cuda, 2, 6, 1, layout)
+    reader = BatchReader(arrays)
+    reader.sync()
+    for places in ([5], [1, 3, 3, 0], [2]):
+        for out, expected in zip(read(reader, device, places, layout.shape), model, strict=True):
+            np.testing.assert_array_equal(out, flat(expected)[places])
+
+
+def test_places_outside_of_the_arrays_are_complained_of(cuda):
+    device = backend.device(cuda)
+    arrays, model = small_arrays(cuda)
+    reader = BatchReader(arrays)
+    reader.sync()
+    out, _ = read(reader, device, [3, 80, -1, 5], SMALL.shape)
+    np.testing.assert_array_equal(out[[0, 3]], flat(model[0])[[3, 5]])
+    assert not out[[1, 2]].any()
+    with pytest.raises(SlotError, match=r"^sample 1 of a batch asks for a tensor that the store does not have$"):
+        reader.sync()
     reader.check()
+
+
+def test_a_store_that_has_not_decided(cuda):
+    store = AutoStore(SMALL, device=cuda)
+    array = TensorArray.zeros((300,), store)
+    array[:100] = small_stacks(100)
+    reader, device = BatchReader([array]), backend.device(cuda)
+    text = r"^it is not decided yet how tensors are stored: that takes 256 of them, there are 100$"
+    for _ in range(2):
+        with pytest.raises(SpecError, match=text):
+            reader.sync()
+    with pytest.raises(SpecError, match=r"^the device knows nothing of the arrays yet: call sync\(\) first$"):
+        reader.read(device.upload(np.arange(3)), [device.empty((3, *SMALL.shape), np.uint8)])
+    array[100:300] = small_stacks(200)
+    reader.sync()
+    (out,) = read(reader, device, np.arange(300), SMALL.shape, n_arrays=1)
+    np.testing.assert_array_equal(out, np.concatenate([small_stacks(100), small_stacks(200)]))
+
+
+def test_a_device_without_memory_is_told_all_at_the_next_sync(monkeypatch):
+    device = SimulatedDevice(seed=3, capacity=2_000_000)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    arrays, model = small_arrays("cuda")
+    reader = BatchReader(arrays)
+    reader.sync()
+    arrays[0][:9] = model[0][:9] = np.random.default_rng(0).integers(256, size=(9, 2, *SMALL.shape), dtype=np.uint8)
+    rest = device.empty((device.free - 500,), np.uint8)
+    with pytest.raises(HeapFull):
+        reader.sync()
+    del rest
+    reader.sync()
+    out, _ = read(reader, device, np.arange(80), SMALL.shape)
+    np.testing.assert_array_equal(out, flat(model[0]))
+
+
+def test_an_array_of_a_pinned_store_and_one_that_was_pickled(cuda):
+    device = backend.device(cuda)
+    (array,), (model,) = small_arrays(cuda, 1)
+    pinned = TensorArray(array.ids, PinnedStore(array.store))
+    restored = pickle.loads(pickle.dumps(array))
+    restored[3] = model[3]
+    for one in (pinned, restored):
+        reader = BatchReader([one])
+        reader.sync()
+        (out,) = read(reader, device, np.arange(80), SMALL.shape, n_arrays=1)
+        np.testing.assert_array_equal(out, flat(model))
+
+
+def test_what_a_reader_refuses(cuda):
+    device = backend.device(cuda)
+    (array, other), _ = small_arrays(cuda)
+    with pytest.raises(ShapeError, match=r"^a BatchReader is for one array or more, got none$"):
+        BatchReader([])
+    with pytest.raises(ShapeError, match=r"^this array is a view, made by reshape, swapaxes or transpose: watch the "):
+        BatchReader([array.swapaxes(0, 1)])
+    (on_cpu,), _ = small_arrays("cpu", 1)
+    with pytest.raises(SpecError, match=r"^a BatchReader is for arrays of stores on one GPU, got them on cpu, cuda$"):
+        BatchReader([array, on_cpu])
+    with pytest.raises(DTypeError, match=r"^uint8 is converted to float16, bfloat16, float32, got uint8 to float64$"):
+        BatchReader([array], dtype="float64")
+    with pytest.raises(ShapeError, match=r"^rows and columns are two axes"):
+        BatchReader([array], shifted_axes=(2, 3))
+    with pytest.warns(UserWarning, match="decoded on the CPU"):
+        zipped = TensorArray.zeros((3,), FrameStore(SMALL, codec="zstd:3", device=cuda))
+    with pytest.raises(SpecError, match=r"^this FrameStore decodes on the CPU: have it on a GPU, with the codec"):
+        BatchReader([zipped]).sync()
+
+    reader = BatchReader([array, other])
+    reader.sync()
+    places = device.upload(np.arange(4))
+    outs = [device.empty((4, *SMALL.shape), np.uint8) for _ in range(2)]
+    with pytest.raises(ShapeError, match=r"^2 arrays are read into 2 others with 0 arrays of shifts, got 1 and 0$"):
+        reader.read(places, outs[:1])
+    with pytest.raises(ShapeError, match=r"^2 arrays are read into 2 others with 0 arrays of shifts, got 2 and 2$"):
+        reader.read(places, outs, [device.zeros((4, 2), np.int32)] * 2)
+    with pytest.raises(DTypeError, match=r"^places has dtype int64, got int32$"):
+        reader.read(device.upload(np.arange(4, dtype=np.int32)), outs)
+    with pytest.raises(ShapeError, match=r"^places has shape \(4,\), got \(2, 2\)$"):
+        reader.read(places.reshape((2, 2)), outs)
+    with pytest.raises(ShapeError, match=r"^out has shape \(3, 3, 6, 8\), got \(4, 3, 6, 8\)$"):
+        reader.read(places[:3], outs)

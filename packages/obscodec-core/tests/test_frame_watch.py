@@ -1,0 +1,150 @@
+"""What a FrameStore says has changed is all that a copy of its tables elsewhere needs to read the same frames."""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+from collections import Counter
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obscodec import FrameReader, FrameStack, FrameStore, HeapFull, Layout, StackStore
+from obscodec.device_frames import DeviceFrames
+
+FRAME = Layout((1, 4, 5), np.uint8)
+N_STREAMS = 3
+
+
+class CopiedTables(FrameReader):
+    """Keeps what a device would: streams by number, read from their addresses."""
+
+    def __init__(self):
+        self.streams, self.previous, self.listed = {}, {}, {}
+        self.references = [bytes(FRAME.nbytes)]
+        self.n_blocks = self.n_updates = 0
+        self.fails = False
+
+    def on_stream_of(self, out):
+        return nullcontext()
+
+    def takes(self, stack):
+        return True
+
+    def read(self, ids, out, stack=None):
+        raise AssertionError
+
+    def wait(self):
+        pass
+
+    def update(self, changes, listed=None, *, hold=False):
+        if self.fails:
+            raise HeapFull("no memory")
+        assert changes.n_blocks >= self.n_blocks
+        assert (np.diff(changes.blocks) > 0).all()
+        self.n_blocks, self.n_updates = changes.n_blocks, self.n_updates + 1
+        places = zip(changes.addresses.tolist(), changes.lengths.tolist(), strict=True)
+        for number, (address, nbytes), before in zip(changes.blocks.tolist(), places, changes.previous, strict=True):
+            self.streams[number] = ctypes.string_at(address, nbytes) if nbytes else b""
+            self.previous[number] = before.copy()
+        for at, content in zip(changes.opened.tolist(), changes.contents, strict=True):
+            assert changes.addresses[at] == 0
+            self.streams[int(changes.blocks[at])] = bytes(content)
+        del self.references[changes.first_reference :]
+        self.references += [bytes(frame) for frame in changes.references]
+        if listed is not None:
+            self.listed |= dict(zip(listed.rows.tolist(), listed.frames.tolist(), strict=True))
+            assert max(self.listed, default=-1) < listed.n_rows
+
+
+class TablesAreCopied(RuleBasedStateMachine):
+    @initialize(codec=st.sampled_from([("delta-rle", 4), ("raw", 3), ("delta-rle", 1)]))
+    def make(self, codec):
+        spec, block_frames = codec
+        frames = FrameStore(FRAME, codec=spec, block_frames=block_frames, stack=3, recent=3)
+        self.store = StackStore(frames, Layout((3, 4, 5), np.uint8), FrameStack(3))
+        self.counts: Counter[int] = Counter()
+        self.begin()
+
+    def begin(self):
+        self.tables = CopiedTables()
+        self.on_device = DeviceFrames(self.store.frames._blocks, self.tables)
+
+    def stacks(self, seed, n):
+        rng = np.random.default_rng(seed)
+        steps = np.cumsum(rng.integers(2, size=(n + 3, *FRAME.shape[1:])), axis=0).astype(np.uint8)
+        which = np.arange(n)[:, None] + np.arange(3)
+        which[rng.random(n) < 0.3] = rng.integers(n + 3, size=3)
+        return steps[which]
+
+    @rule(seed=st.integers(0, 1000), n=st.integers(0, 30), part=st.sampled_from([0, 0, 0.3, 1]))
+    def replace(self, seed, n, part):
+        rng = np.random.default_rng(seed)
+        old = np.unique(
+            rng.permutation(np.array([*self.counts.elements()], np.int64))[: int(part * self.counts.total())]
+        )
+        ids = self.store.replace(old, self.stacks(seed, n), rng.integers(N_STREAMS))
+        self.counts.subtract(old.tolist())
+        self.counts = +self.counts
+        self.counts.update(ids[ids != 0].tolist())
+
+    @rule(seed=st.integers(0, 1000))
+    def adopt(self, seed):
+        other = pickle.loads(pickle.dumps(self.store))
+        ids = np.random.default_rng(seed).choice([0, *self.counts], size=20).astype(np.int64)
+        adopted = self.store.adopt(other, ids[None])[0]
+        self.counts.update(adopted[adopted != 0].tolist())
+
+    @rule()
+    def compact(self):
+        self.store.frames._blocks.heap.compact()
+
+    @rule(how=st.sampled_from(["pickled", "another reader"]))
+    def rebuild(self, how):
+        if how == "pickled":
+            self.store = pickle.loads(pickle.dumps(self.store))
+        self.begin()
+
+    @rule()
+    def look(self):
+        self.on_device.update(self.store.listed)
+        self.is_the_same()
+
+    @rule()
+    def look_without_memory(self):
+        self.tables.fails = True
+        with pytest.raises(HeapFull):
+            self.on_device.update(self.store.listed)
+        self.tables.fails = False
+
+    def is_the_same(self):
+        blocks = self.store.frames._blocks
+        numbers = np.arange(1, blocks.n)
+        live = blocks.tables.live[numbers] > 0
+        streams = blocks._snapshot(numbers[live])
+        for number, stream in zip(numbers[live].tolist(), streams, strict=True):
+            assert self.tables.streams[number] == bytes(stream)
+            counts = blocks.tables.counts.reshape(-1, blocks.block_frames)[number]
+            before = blocks.tables.previous.reshape(-1, blocks.block_frames)[number]
+            np.testing.assert_array_equal(self.tables.previous[number][counts > 0], before[counts > 0])
+        for number in numbers[~live].tolist():
+            assert number in blocks.open.blocks or not self.tables.streams.get(number)
+        assert self.tables.references == [bytes(frame) for frame in blocks.open.references[: blocks.open.n_references]]
+        for row, frames in enumerate(self.store.listed.frames.tolist()):
+            assert self.tables.listed[row][: 1 if frames[0] < 0 else None] == frames[: 1 if frames[0] < 0 else None]
+
+    @invariant()
+    def every_look_is_short(self):
+        if hasattr(self, "store") and self.tables.n_updates:
+            self.look()
+            changes = self.store.frames._blocks.watch.look(
+                self.store.frames._blocks.coder, self.store.frames._blocks.open, self.store.frames._blocks.tables
+            )
+            assert len(changes.blocks) == len(changes.references) == 0
+
+
+TestTablesAreCopied = TablesAreCopied.TestCase
+TestTablesAreCopied.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
