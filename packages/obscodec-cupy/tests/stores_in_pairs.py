@@ -45,6 +45,9 @@ class Pair:
         """Equal reads and equal bytes."""
         one, other = self.stores
         np.testing.assert_array_equal(one.read(ids).view(np.uint8), other.read(ids).view(np.uint8))
+        there = self.there.empty((len(ids), *self.layout.shape), self.layout.dtype)
+        other.read_into(ids, there)
+        np.testing.assert_array_equal(one.read(ids).view(np.uint8), self.there.download(there).view(np.uint8))
         assert one.stats().live_bytes == other.stats().live_bytes
         frames = [getattr(store, "frames", store) for store in self.stores]
         a, b = [pickle.loads(pickle.dumps(store._blocks)) for store in frames]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
+
 import numpy as np
 import obscodec_cupy.backend
 import pytest
@@ -52,6 +55,54 @@ def test_any_program(cuda, seed):
         held = without(held, old)
         held = np.append(held, ids)
     pair.check(held)
+
+
+def test_large_frames(cuda):
+    pair = Pair(cuda, Layout((90, 91, 3), np.uint32), block_frames=2)
+    ids = pair.replace(NOTHING, walk(5, pair.layout))
+    pair.check(ids)
+
+
+def test_a_store_that_was_pickled_goes_on(cuda):
+    pair = Pair(cuda, SMALL, block_frames=4)
+    frames = walk(30, SMALL)
+    ids = pair.replace(NOTHING, frames[:11])
+    pair.stores = [pickle.loads(pickle.dumps(store)) for store in pair.stores]
+    pair.check(np.append(ids, pair.replace(NOTHING, frames[8:])))
+
+
+def test_threads_feed_streams_of_their_own(cuda):
+    store, there = FrameStore(SMALL, device=cuda, block_frames=4), obscodec_cupy.backend.device(cuda)
+    frames, ids = walk(40, SMALL), [NOTHING] * 3
+
+    def feed(stream):
+        for k in range(0, 40, 8):
+            ids[stream] = np.append(ids[stream], store.append(there.upload(frames[k : k + 8]), stream))
+
+    threads = [threading.Thread(target=feed, args=(stream,)) for stream in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for stream in range(3):
+        np.testing.assert_array_equal(store.read(ids[stream]), frames)
+
+
+def test_marks_tell_frames_apart(device):
+    """Wherever they begin in memory; only zeros have the mark 0."""
+    for nbytes in (1, 7, 8, 16, 63, 250):
+        encoder = CudaFrameEncoder(device, Layout((nbytes,), np.uint8), 1)
+        base = np.random.default_rng(0).integers(256, size=nbytes, dtype=np.uint8)
+        one_more = base + np.eye(nbytes, dtype=np.uint8)
+        turned = np.stack([np.roll(base, k) for k in range(nbytes)])
+        some = np.unique(np.concatenate([base[None], one_more, turned, np.eye(nbytes, dtype=np.uint8)]), axis=0)
+        rows = np.concatenate([some, np.zeros((1, nbytes), np.uint8)])
+        rows = rows if some.any(axis=1).all() else some
+        marks = encoder.marks(device.upload(rows))
+        assert len(set(marks.tolist())) == len(rows)
+        np.testing.assert_array_equal(marks == 0, ~rows.any(axis=1))
+        shifted = device.upload(np.append(np.zeros(3, np.uint8), rows))[3:].reshape(rows.shape)
+        np.testing.assert_array_equal(encoder.marks(shifted), marks)
 
 
 @pytest.mark.parametrize("born", [[True, False, True], [False, True, False], [True, True, False]])
@@ -219,6 +270,8 @@ def test_arrays_that_are_refused(cuda):
         store.append(there.upload(np.ones((2, 9, 7), np.uint8)), [0, -1])
     with pytest.raises(ShapeError, match=r"^2 tensors have 2 streams or one for all"):
         store.append(there.upload(np.ones((2, 9, 7), np.uint8)), [0, 1, 2])
+    with pytest.raises(ShapeError, match=r"^items have shape \(n, 9, 7\), got \(\)$"):
+        store.append(there.upload(np.ones((9, 7), np.uint8))[0, 0])
     with pytest.raises(DTypeError, match=r"^expected an array on "):
         store.append([[1]])
     with pytest.raises(DTypeError, match=r"^tensors are a numpy array, for a store on the CPU, got "):

@@ -191,14 +191,14 @@ class FrameStore(Store):
             HeapFull: the device has not enough free memory.
         """
         blocks = self._blocks
-        if self.device == "cpu" or not blocks.open.patches or len(tensors) == 0:
+        if self.device == "cpu" or not blocks.open.patches:
             return None
         with blocks.lock:
             if blocks.born is None:
                 encoder = backend(self.device).frame_encoder(self.device, self.layout, blocks.open.n_recent)
                 blocks.born = BornFrames(encoder, blocks.open, blocks.read_recent)
             encoder = blocks.born.encoder
-        return encoder.batch(tensors, layout, stack)
+        return encoder.batch(tensors, layout, stack) or None
 
     def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
         """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.adoption``."""
