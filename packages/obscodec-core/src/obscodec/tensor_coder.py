@@ -19,7 +19,7 @@ class TensorCoder(ABC):
         Waits until the device has found out how long they are.
 
         Args:
-            tensors: ``[n, *shape]`` in the memory of the device, an array of any library; contiguous.
+            tensors: ``[n, *shape]`` in the memory of the device, an array of any library.
 
         Raises:
             DTypeError: they have another dtype, or are in other memory.

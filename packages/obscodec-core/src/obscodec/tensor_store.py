@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obscodec.backends import backend, check_place, decoding_device
 from obscodec.codec import Codec
-from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.errors import ShapeError, SlotError
 from obscodec.free_slots import FreeSlots
 from obscodec.heap import SlotHeap
 from obscodec.heap_memory import HOST
@@ -78,9 +78,10 @@ class TensorStore(Store):
 
         Args:
             slots: ``[n]``.
-            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU that encodes its codec also an array of any
-                library there, contiguous. These are encoded in the order of the current stream, and their streams stay
-                there; it takes up to ``n * codec.bound()`` bytes more meanwhile, and waits once for their lengths.
+            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU also an array of any library there. Such ones
+                are encoded there if it has the codec, in the order of the current stream, and their streams stay: this
+                waits once, for the lengths, and takes up to ``n * codec.bound()`` bytes more meanwhile. If not, they
+                are encoded on the CPU.
 
         Raises:
             SlotError: a slot is out of range, or 0.
@@ -92,7 +93,7 @@ class TensorStore(Store):
         if np.any(slots == NO_TENSOR):
             raise SlotError(f"slot {NO_TENSOR} is the zero tensor and can't be written, use 1..{self.n_slots}")
         if self._coder is None or isinstance(tensors, np.ndarray):
-            rows = self._rows(tensors)
+            rows = self.layout.rows(self.on_cpu(tensors))
             self._check_number(slots, len(rows))
             if len(slots):
                 self._heap.put(slots, self._encode(rows))
@@ -113,8 +114,10 @@ class TensorStore(Store):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``.
         """
-        on_host = self._coder is None or isinstance(tensors, np.ndarray)
-        slots = self._free.take(len(self._rows(tensors) if on_host else tensors))
+        if self._coder is None or isinstance(tensors, np.ndarray):
+            tensors = self.on_cpu(tensors)
+            self.layout.check(tensors)
+        slots = self._free.take(len(tensors))
         try:
             self.write(slots, tensors)
         except BaseException:
@@ -204,11 +207,6 @@ class TensorStore(Store):
     def _new_coder(self) -> TensorCoder | None:
         memory = self._heap.memory
         return None if memory is HOST else backend(self.device).tensor_coder(self.codec, memory)
-
-    def _rows(self, tensors: Any) -> Rows:
-        if not isinstance(tensors, np.ndarray) and self.device != "cpu":
-            raise DTypeError(f"{self.codec.spec!r} is encoded on the CPU: pass a numpy array, got {type(tensors)}")
-        return self.layout.rows(tensors)
 
     def _check_number(self, slots: Ints, n: int) -> None:
         if len(slots) != n:

@@ -170,7 +170,13 @@ class CudaCodec(ABC):
         self.on.launch(OFFSETS, 1, OFFSETS_THREADS, self.address(lengths), n, self.address(offsets))
 
     def _rows(self, what: str, x: object) -> DeviceArray:
-        return items_of(self.on, self.layout, what, x)
+        array = self.on.view(x)
+        is_rows = array.dtype == np.uint8 and len(array.shape) == 2 and array.shape[1] == self.layout.nbytes
+        if not is_rows:
+            self.layout.check(cast("npt.NDArray[np.generic]", array))
+        if not array.flags.c_contiguous:
+            raise ShapeError(f"{what} must be contiguous on the device, got strides: copy the array first")
+        return array
 
     def _room(self, n: int, out: object) -> DeviceArray:
         buffer = self.on.view(out)
@@ -187,28 +193,6 @@ class CudaCodec(ABC):
 def _rebuild(spec: str, layout: Layout, dictionary: bytes, device: str) -> Any:
     made = obscodec.codec(spec, layout, device)
     return made.with_dictionary(dictionary) if dictionary else made
-
-
-def items_of(device: Device, layout: Layout, what: str, x: object) -> DeviceArray:
-    """Items of ``layout`` as an array of ``device``, without a copy.
-
-    Args:
-        device: where they are.
-        layout: of one.
-        what: what to call them in an error.
-        x: ``[n, *shape]`` or ``u8[n, nbytes]``, of any library with DLPack.
-
-    Raises:
-        ShapeError: they have another shape, or are not contiguous.
-        DTypeError: they have another dtype, or are in other memory.
-    """
-    array = device.view(x)
-    is_rows = array.dtype == np.uint8 and len(array.shape) == 2 and array.shape[1] == layout.nbytes
-    if not is_rows:
-        layout.check(cast("npt.NDArray[np.generic]", array))
-    if not array.flags.c_contiguous:
-        raise ShapeError(f"{what} must be contiguous on the device, got strides: copy the array first")
-    return array
 
 
 def n_words(nbytes: int) -> int:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
-from obscodec import Codec, CorruptStream, HeapMemory, Places, ShapeError, TensorCoder
+import numpy.typing as npt
+from obscodec import Codec, CorruptStream, HeapMemory, Layout, Places, TensorCoder
 
 from obscodec_cupy.array import DeviceArray
-from obscodec_cupy.codec import items_of
 from obscodec_cupy.codecs import on_device
+from obscodec_cupy.contiguous import contiguous
 from obscodec_cupy.copies import Addresses, Lengths, move
+from obscodec_cupy.device import Device
+from obscodec_cupy.frame_reader import checked
 from obscodec_cupy.heap_memory import CudaHeapMemory, PlacedStreams
 from obscodec_cupy.status import check_failure
 
@@ -38,7 +41,7 @@ class CodedTensors(TensorCoder):
     def encoded(self, tensors: Any) -> Iterator[PlacedStreams]:
         """See ``TensorCoder.encoded``."""
         with self._device.on_stream_of(tensors):
-            streams = self._codec.encode_batch(tensors)
+            streams = self._codec.encode_batch(contiguous(self._device, self._device.view(tensors)))
             lengths: Lengths = self._device.download(streams.lengths).astype(np.int64)
             yield _behind_each_other(self._device.address(streams.buffer), lengths, streams.buffer)
 
@@ -47,8 +50,8 @@ class CodedTensors(TensorCoder):
         self._check()
         found = np.stack([part.view(np.int64) for part in self._zeros.filled_in(places)])
         with self._device.on_stream_of(out), self._order:
-            failure = np.uint64(self._failure.ctypes.data)
-            self._codec.decode_at(self._device.upload(found), out, failure)
+            items = _items(self._device, self._codec.layout, len(places.lengths), out)
+            self._codec.decode_at(self._device.upload(found), items, np.uint64(self._failure.ctypes.data))
 
     def _check(self) -> None:
         failure = int(self._failure[0])
@@ -74,7 +77,8 @@ class RawTensors(TensorCoder):
     def encoded(self, tensors: Any) -> Iterator[PlacedStreams]:
         """See ``TensorCoder.encoded``; waits for nothing."""
         with self._device.on_stream_of(tensors):
-            items = items_of(self._device, self._codec.layout, "tensors", tensors)
+            items = contiguous(self._device, self._device.view(tensors))
+            self._codec.layout.check(cast("npt.NDArray[np.generic]", items))
             lengths = np.full(len(items), self._codec.layout.nbytes, np.int64)
             yield _behind_each_other(self._device.address(items), lengths, items)
 
@@ -86,9 +90,7 @@ class RawTensors(TensorCoder):
             why = f"it has {lengths[lengths != nbytes][0]} bytes, expected {nbytes}"
             raise CorruptStream(f"{self._codec.spec} stream of {self._codec.layout} can't be decoded: {why}")
         with self._device.on_stream_of(out), self._order:
-            items = items_of(self._device, self._codec.layout, "out", out)
-            if len(items) != len(lengths):
-                raise ShapeError(f"{len(lengths)} streams decode into {len(lengths)} items, got {len(items)}")
+            items = _items(self._device, self._codec.layout, len(lengths), out)
             targets = _behind_each_other(self._device.address(items), lengths, items)
             move(self._device, addresses, targets.addresses, lengths)
 
@@ -113,6 +115,10 @@ def tensor_coder(codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
     """What codes the tensors of one store; see ``Backend.tensor_coder``."""
     assert isinstance(memory, CudaHeapMemory)
     return RawTensors(codec, memory) if codec.spec == "raw" else CodedTensors(codec, memory)
+
+
+def _items(device: Device, layout: Layout, n: int, out: Any) -> DeviceArray:
+    return checked("out", device.view(out), (n, *layout.shape), layout.dtype.name)
 
 
 def _behind_each_other(address: int, lengths: Lengths, owner: object) -> PlacedStreams:
