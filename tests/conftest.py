@@ -1,5 +1,8 @@
 """The GPU of the tests that need one: a simulated one, and a real one where `pytest -m gpu` runs."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
 import obscodec_cupy.backend
 import pytest
 import torch
@@ -18,11 +21,17 @@ def torch_device(cuda: str) -> torch.device:
 
 
 @pytest.fixture
-def no_host(cuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is decoded on the CPU for the device ``cuda``, nor downloaded from it."""
+def no_host(cuda: str) -> Callable[[], AbstractContextManager[None]]:
+    """A context in which nothing is decoded on the CPU for the device ``cuda``, nor downloaded from it."""
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a batch visits the host")
 
-    monkeypatch.setattr(Store, "read_on_cpu", refuse)
-    monkeypatch.setattr(type(obscodec_cupy.backend.device(cuda)), "download", refuse)
+    @contextmanager
+    def refused() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Store, "read_on_cpu", refuse)
+            patch.setattr(type(obscodec_cupy.backend.device(cuda)), "download", refuse)
+            yield
+
+    return refused

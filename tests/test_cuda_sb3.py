@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import obscodec
@@ -73,10 +73,13 @@ def both(kind: str, buffer_size: int, device: torch.device, **ours: object) -> l
     return [stock(buffer_size, space, ACTIONS, **kwargs), compressed(buffer_size, space, ACTIONS, **kwargs, **ours)]
 
 
-def samples_of(buffers: list[ReplayBuffer], n: int = 40) -> Iterator[object]:
-    for buffer in buffers:
+def samples_of(buffers: list[ReplayBuffer], n: int = 40) -> list[object]:
+    """Of each buffer one, the stock one's last."""
+    samples = []
+    for buffer in reversed(buffers):
         np.random.seed(n)
-        yield buffer.sample(n)
+        samples.append(buffer.sample(n))
+    return samples
 
 
 def assert_equal(found: object, expected: object) -> None:
@@ -94,27 +97,25 @@ def assert_equal(found: object, expected: object) -> None:
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 @pytest.mark.parametrize("kind", REPLAY)
-def test_samples_are_those_of_the_stock_buffer(kind, heap, cuda, torch_device, request):
+def test_samples_are_those_of_the_stock_buffer(kind, heap, cuda, torch_device, no_host):
     codec = {"HER": {"observation": "delta-rle"}, "dict": {"image": "delta-rle"}}.get(kind, "delta-rle")
     buffers = both(kind, 120, torch_device, codec=codec, buffer_device=cuda, heap=heap)
     add_steps(buffers, range(50))
-    assert_equal(*reversed(list(samples_of(buffers))))
-    request.getfixturevalue("no_host")
+    assert_equal(*samples_of(buffers))
     for begin in (50, 66):  # beyond the capacity, so that it wraps around
         add_steps(buffers, range(begin, begin + 16))
-        assert_equal(*reversed(list(samples_of(buffers))))
+        with no_host():
+            assert_equal(*samples_of(buffers))
 
 
 @pytest.mark.parametrize("kind", ROLLOUTS)
-def test_minibatches_are_those_of_the_stock_buffer(kind, cuda, torch_device, request):
+def test_minibatches_are_those_of_the_stock_buffer(kind, cuda, torch_device, no_host):
     stock, space = ROLLOUTS[kind]
     args = (32, space, ACTIONS)
     kwargs = {"device": torch_device, "n_envs": N_ENVS}
     ours = obscodec_sb3.compressed(stock)(*args, **kwargs, codec="delta-rle", buffer_device=cuda)
     stock, batches = stock(*args, **kwargs), []
     for rollout in range(5):  # the first ones are kept as they are until 256 observations came
-        if rollout == 4:
-            request.getfixturevalue("no_host")
         for buffer in (stock, ours):
             buffer.reset()
             for step in range(32):
@@ -122,14 +123,16 @@ def test_minibatches_are_those_of_the_stock_buffer(kind, cuda, torch_device, req
                 obs = observations(space, 3 * rollout + step)
                 buffer.add(obs, np.zeros((N_ENVS, 1)), np.ones(N_ENVS), np.zeros(N_ENVS), value, value)
             np.random.seed(rollout)
-            batches.append(list(buffer.get(20)))
+            with no_host() if rollout == 4 else nullcontext():
+                batches.append(list(buffer.get(20)))
         assert_equal(tuple(batches[-1]), tuple(batches[-2]))
 
 
 def test_auto_takes_what_the_device_decodes(cuda, torch_device, no_host):
     buffers = both("replay", 400, torch_device, buffer_device=cuda)
     add_steps(buffers, range(90))
-    assert_equal(*reversed(list(samples_of(buffers))))
+    with no_host():
+        assert_equal(*samples_of(buffers))
     assert buffers[1].observation_store.choice.chosen.spec in ("delta-rle", "raw")
     assert buffers[1].observation_store.device == cuda
 
@@ -139,7 +142,7 @@ def test_a_codec_that_the_device_does_not_decode_works_and_says_so(cuda, torch_d
     with pytest.warns(UserWarning, match=text):
         buffers = both("replay", 200, torch_device, buffer_device=cuda, codec="zstd:1")
     add_steps(buffers, range(90))
-    assert_equal(*reversed(list(samples_of(buffers))))
+    assert_equal(*samples_of(buffers))
 
 
 def test_small_observations_are_on_the_device_too(cuda, torch_device):
@@ -147,22 +150,21 @@ def test_small_observations_are_on_the_device_too(cuda, torch_device):
     stock = ReplayBuffer(50, VECTOR, ACTIONS, **kwargs)
     ours = obscodec_sb3.CompressedReplayBuffer(50, VECTOR, ACTIONS, **kwargs, buffer_device=cuda)
     add_steps([stock, ours], range(20))
-    assert_equal(*reversed(list(samples_of([stock, ours]))))
+    assert_equal(*samples_of([stock, ours]))
 
 
-def test_batches_that_are_drawn_ahead_hold_what_was_there_then(cuda, torch_device, request):
+def test_batches_that_are_drawn_ahead_hold_what_was_there_then(cuda, torch_device, no_host):
     """The same as on the CPU, whatever is overwritten after the kernel was launched."""
     drawn = []
     for place in ("cpu", cuda):
         _, buffer = both("replay", 200, torch_device, codec="delta-rle", buffer_device=place, prefetch=True)
         add_steps([buffer], range(80))
-        if place == cuda:
-            request.getfixturevalue("no_host")
         np.random.seed(0)
         drawn.append([])
         for begin in range(80, 110, 5):
             add_steps([buffer], range(begin % 95, begin % 95 + 5))
-            drawn[-1].append(buffer.sample(16))
+            with no_host() if place == cuda else nullcontext():
+                drawn[-1].append(buffer.sample(16))
     assert_equal(tuple(drawn[1]), tuple(drawn[0]))
 
 
@@ -178,15 +180,15 @@ def test_normalized_batches_are_those_of_the_stock_buffer(cuda, torch_device):
 
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
-def test_a_buffer_is_pickled_with_all_it_holds(heap, cuda, torch_device, request):
+def test_a_buffer_is_pickled_with_all_it_holds(heap, cuda, torch_device, no_host):
     buffers = both("replay", 200, torch_device, codec="delta-rle", buffer_device=cuda, heap=heap)
     add_steps(buffers, range(90))
     buffers[1] = pickle.loads(pickle.dumps(buffers[1]))
     assert buffers[1].observation_store.device == cuda
-    request.getfixturevalue("no_host")
     for begin in (80, 20, 70):
         add_steps(buffers, range(begin, begin + 8))
-        assert_equal(*reversed(list(samples_of(buffers))))
+        with no_host():
+            assert_equal(*samples_of(buffers))
 
 
 def images(seed: int) -> FakeImageEnv:
