@@ -1,7 +1,9 @@
 """A CompressedStorage that decodes on a GPU gives what a LazyTensorStorage gives."""
 
+import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import obscodec
@@ -74,3 +76,110 @@ def test_samples_are_those_of_the_stock_storage(sampler, heap, born, steps, cuda
         with no_host() if begin > 150 else nullcontext():  # the first items are kept as they are
             stock, ours = samples_of(buffers, begin)
         assert_equal(ours, stock)
+
+
+def test_auto_takes_what_the_device_decodes(steps, cuda, torch_device, no_host):
+    buffers = both(torch_device, cuda, codec="auto")
+    for buffer in buffers:
+        buffer.extend(steps[:200].clone())
+    with no_host():
+        stock, ours = samples_of(buffers)
+    assert_equal(ours, stock)
+    store = buffers[1].storage.compressed()["pixels",].array.store
+    assert store.device == cuda
+    assert store.store.choice.chosen.spec in ("delta-rle", "raw")
+
+
+def test_a_codec_that_the_device_does_not_decode_works_and_says_so(steps, cuda, torch_device):
+    buffers = both(torch_device, cuda, codec="zstd:1")
+    buffers[0].extend(steps[:200].clone())
+    with pytest.warns(UserWarning, match=r"'zstd:1' are decoded on the CPU and copied to 'cuda'"):
+        buffers[1].extend(steps[:200].clone())
+    assert_equal(*reversed(samples_of(buffers)))
+
+
+def test_what_is_written_through_views_is_what_the_stock_storage_holds(born, steps, cuda, torch_device):
+    buffers = both(torch_device, cuda)
+    for buffer in buffers:
+        buffer.extend(steps[:200].clone())
+        view = buffer[:]["pixels"]
+        view[5:9] = steps["pixels"][300:304].to(torch_device)
+        view[torch.tensor([7, 30])] = steps["pixels"][350:352].to(torch_device)
+        view[40, 0] = 7
+        view[50:60].zero_()
+    stock, ours = (buffer[torch.arange(200)] for buffer in buffers)
+    assert_equal(ours, stock)
+    assert torch.equal(buffers[1][3]["pixels"].clone(), buffers[0][3]["pixels"])
+    assert torch.equal(buffers[1][:]["pixels"].float(), buffers[0][:]["pixels"].float())
+
+
+def test_threads_draw_ahead_while_steps_are_overwritten(cuda, torch_device):
+    storage = CompressedStorage(64, device=torch_device, buffer_device=cuda, codec="delta-rle")
+    buffer = TensorDictReplayBuffer(storage=storage, batch_size=32, prefetch=2)
+    for number in range(0, 400, 10):
+        numbers = torch.arange(number, number + 10)
+        pixels = (numbers % 251).to(torch.uint8)[:, None, None].expand(10, 32, 32)
+        buffer.extend(TensorDict({"pixels": pixels, "number": numbers}, [10]).to(torch_device))
+        for _ in range(2):
+            batch = buffer.sample()
+            assert torch.equal(batch["pixels"].amax((1, 2)).long(), batch["number"] % 251)
+            assert torch.equal(batch["pixels"].amin((1, 2)).long(), batch["number"] % 251)
+
+
+@pytest.mark.parametrize("way", ["state_dict", "dumps", "pickle"])
+@pytest.mark.parametrize("goes", ["there", "back"])
+def test_contents_go_to_another_device_and_back(goes, way, steps, cuda, torch_device, tmp_path: Path):
+    places = ["cpu", cuda] if goes == "there" else [cuda, "cpu"]
+    source, target = (
+        TensorDictReplayBuffer(
+            storage=CompressedStorage(CAPACITY, device=torch_device, buffer_device=place, codec="delta-rle")
+        )
+        for place in places
+    )
+    source.extend(steps[:200].clone())
+    source.extend(steps[200:250].clone())
+    if way == "pickle":
+        target = pickle.loads(pickle.dumps(source))
+        assert target.storage.options.buffer_device == places[0]
+    elif way == "dumps":
+        source.dumps(tmp_path)
+        target.loads(tmp_path)
+    else:
+        target.load_state_dict(source.state_dict())
+    for buffer in (source, target):
+        buffer.extend(steps[250:300].clone())
+    assert_equal(target[torch.arange(CAPACITY)], source[torch.arange(CAPACITY)])
+
+
+def test_steps_that_another_storage_encoded_are_taken_over(steps, cuda, torch_device, no_host):
+    """As an actor on the CPU sends them: blocks are copied as they are."""
+    sent = CompressedStorage(150, codec="delta-rle", device=torch_device, buffer_device="cpu")
+    sent.set(range(150), steps[:150])
+    stock, ours = both(torch_device, cuda)
+    ours.extend(steps[200:400].clone())
+    stock.extend(steps[200:400].clone())
+    ours.extend(pickle.loads(pickle.dumps(sent[:])))
+    stock.extend(steps[:150].clone())
+    with no_host():
+        samples = samples_of([stock, ours])
+    assert_equal(samples[1], samples[0])
+
+
+def test_without_a_gpu_a_storage_says_what_is_missing(monkeypatch):
+    def refuse(name: str) -> None:
+        raise obscodec.BackendUnavailable(f"device {name!r} needs the NVIDIA driver")
+
+    monkeypatch.setattr("obscodec_cupy.backend.device", refuse)
+    for options in ({"device": "cuda:0"}, {"buffer_device": "cuda:0"}, {"device": "cuda:1", "buffer_device": "cuda:0"}):
+        with pytest.raises(obscodec.BackendUnavailable, match="device 'cuda:0' needs the NVIDIA driver"):
+            CompressedStorage(100, **options)
+    assert CompressedStorage(100, device="cuda:0", buffer_device="cpu").device == torch.device("cuda:0")
+    with pytest.raises(obscodec.SpecError, match="heap='pinned' is for a GPU, got it for the CPU"):
+        CompressedStorage(100, heap="pinned")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'head'"):
+        CompressedStorage(100, head="pinned")
+
+
+def test_samples_are_on_the_device_that_decodes_them(cuda):
+    with pytest.raises(obscodec.DTypeError, match="what is kept on 'cuda' is decoded there, so batches must be there"):
+        CompressedStorage(100, device="meta", buffer_device=cuda)

@@ -170,19 +170,19 @@ def backend(device: str) -> Backend:
     return _made(device.partition(":")[0])
 
 
-def check_place(device: str, heap: str, *arrays: object) -> None:
-    """Make sure that compressed tensors can be kept on a device, and decoded into the memory where some arrays are.
+def check_place(device: str, heap: str, new_batch: Callable[[], object] | None = None) -> None:
+    """Make sure that compressed tensors can be kept on a device, and decoded into the memory of a batch.
 
     Args:
         device: ``"cpu"``, or another one.
         heap: ``"device"``, or ``"pinned"`` for host memory that the device reads.
-        arrays: of any library, such as ``torch.empty(1, device=...)``; not looked at if the device is the CPU, since
-            whoever has arrays elsewhere copies then.
+        new_batch: gives an array of any library, such as ``torch.empty(1, device=...)``. It is not called if the device
+            can't be used, nor if that is the CPU, since whoever has batches elsewhere copies then.
 
     Raises:
         SpecError: there is no such device or heap, or the heap is not that of this device.
         BackendUnavailable: the device can't be used; the text names what is missing.
-        DTypeError: an array is in the memory of another device.
+        DTypeError: the batch is in the memory of another device.
 
     Example:
         >>> check_place("cpu", "device")
@@ -190,8 +190,10 @@ def check_place(device: str, heap: str, *arrays: object) -> None:
     if heap not in HEAPS:
         raise SpecError(f"heap is 'device' or 'pinned', got {heap!r}")
     if device != "cpu":
+        made = backend(device)
+        made.check(device)
         try:
-            backend(device).check(device, *arrays)
+            made.check(device, *([] if new_batch is None else [new_batch()]))
         except DTypeError as error:
             what = f"what is kept on {device!r} is decoded there, so batches must be there"
             raise DTypeError(f"{what}: {error}") from None

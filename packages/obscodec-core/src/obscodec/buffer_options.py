@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -56,18 +56,19 @@ class BufferOptions(Generic[K]):
         """Those that are among named arguments of a buffer, from which they are removed."""
         return cls(**{name: arguments.pop(name) for name in cls.__dataclass_fields__ if name in arguments})
 
-    def check(self, *batches: object) -> None:
-        """Make sure that fields can be kept like this, and decoded into the memory where some arrays are.
+    def check(self, new_batch: Callable[[], object] | None = None) -> None:
+        """Make sure that fields can be kept where they are asked to be, and decoded into the memory of a batch.
 
         Args:
-            *batches: see ``check_place``.
+            new_batch: gives an array such as those that the buffer decodes into. It is not called if the device can't
+                be used, nor if that is the CPU.
 
         Raises:
             SpecError: there is no such device or heap, or the heap is not that of this device.
             BackendUnavailable: the device can't be used; the text names what is missing.
-            DTypeError: an array is in the memory of another device.
+            DTypeError: the batch is in the memory of another device.
         """
-        check_place(self.buffer_device, self.heap, *batches)
+        check_place(self.buffer_device, self.heap, new_batch)
 
     def fields_of(self, layouts: Mapping[K, Layout], *, min_nbytes: int = 0) -> dict[K, Field]:
         """A field for each layout.

@@ -127,7 +127,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         for name, value in list(vars(self).items()):
             if layouts := obscodec.hollow_layouts(value if isinstance(value, dict) else {"": value}, shapes):
                 if self._arrays is None:
-                    self._options.check(th.empty(1, device=self.device))
+                    self._options.check(partial(th.empty, 1, device=self.device))
                     self._arrays = obscodec.ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
                 vars(self)[name] = _each(partial(self._arrays.in_place_of, name, waiting=self._waiting), value)
 

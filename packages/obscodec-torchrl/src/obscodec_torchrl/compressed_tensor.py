@@ -87,7 +87,8 @@ class CompressedTensor(torch.Tensor):
         if views:
             self[views[0]][at] = value
         elif not isinstance(new := getattr(value, "array", None), obscodec.NewArray) or not new.move(self.array, at):
-            self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype))[...]
+            store = getattr(self.array, "store", None)
+            self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype), store)[...]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]

@@ -75,7 +75,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
         options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self.options = obscodec.BufferOptions[Key](**options)
-        self.options.check(*([torch.empty(1, device=self.device)] if self.device != "auto" else []))
+        self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = obscodec.PicklableLock()
 
     def empty_copy(self) -> CompressedStorage:
