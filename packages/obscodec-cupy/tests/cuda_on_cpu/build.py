@@ -11,16 +11,29 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from obscodec_cupy.device import Kernel, Scalar
 from obscodec_cupy.sources import source
 
+from cuda_on_cpu.regions import Regions
+
 HERE = Path(__file__).parent
 # -fno-gnu-unique: otherwise the libraries would share static variables of the same name.
-FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-strict-aliasing")
+FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-strict-aliasing")
 WARNINGS = ("-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas")
+COMPILE = ("g++", *FLAGS, *WARNINGS, f"-I{HERE}")
+RUNTIME = ("fibers.cpp", "memory.cpp")
 _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
+
+
+class Size(NamedTuple):
+    """The size of a launch."""
+
+    n_blocks: int
+    n_threads: int
+    shared_nbytes: int
 
 
 class KernelFailed(AssertionError):
@@ -34,14 +47,16 @@ class Compiled:
         parameters: the dtypes of its parameters; an address is ``u8``.
     """
 
-    def __init__(self, kernel: Kernel, library: ctypes.CDLL) -> None:
+    def __init__(self, kernel: Kernel, path: Path) -> None:
         self.kernel = kernel
+        self._path = str(path)
+        library = ctypes.CDLL(self._path)
         text = ctypes.create_string_buffer(1024)
         library.cuda_parameters(text)
         self.parameters = [np.dtype(name) for name in text.value.decode().split()]
         self._launch = library.cuda_launch
         self._launch.restype = ctypes.c_char_p
-        self._launch.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint64]
+        self._launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_uint64, ctypes.c_void_p]
 
     def check(self, arguments: tuple[Scalar, ...]) -> None:
         """Refuse arguments of other types than the kernel has, which a GPU would take without a word."""
@@ -50,13 +65,23 @@ class Compiled:
             names = [" ".join(str(dtype) for dtype in dtypes) for dtypes in (self.parameters, given)]
             raise KernelFailed(f"{self.kernel.name} takes ({names[0]}), got ({names[1]})")
 
-    def launch(self, n_blocks: int, n_threads: int, arguments: tuple[Scalar, ...], seed: int) -> None:
+    def launch(self, size: Size, arguments: tuple[Scalar, ...], seed: int, regions: Regions) -> None:
         """Run all thread blocks, in an order and with a schedule drawn from ``seed``; 0 is the plain order."""
         values = [np.array(argument) for argument in arguments]
         pointers = np.array([value.ctypes.data for value in values], np.uint64)
-        failure = self._launch(pointers.ctypes.data, n_blocks, n_threads, seed)
+        failure = self._launch(pointers.ctypes.data, *size, seed, ctypes.byref(regions.table()))
         if failure is not None:
-            raise KernelFailed(f"{self.kernel.source}, {self.kernel.name}: {failure.decode()}")
+            raise KernelFailed(f"{self.kernel.source}, {self.kernel.name}: {self._located(failure.decode())}")
+
+    def _located(self, text: str) -> str:
+        """An error with the lines of the source in place of an address of the library."""
+        text, _, address = text.partition("@")
+        if not address:
+            return text
+        command = ["addr2line", "-i", "-s", "-e", self._path, hex(int(address, 16) - 1)]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        own = [line.partition(" ")[0] for line in lines if not line.startswith(("cuda.h:", "entry.h:"))]
+        return f"{text}at {', from '.join(own)}"
 
 
 @cache
@@ -69,7 +94,7 @@ def _folder() -> Path:
 def as_cpp(text: str, name: str) -> str:
     """The text of a kernel as C++ for g++."""
     text = _DYNAMIC.sub(r"static \1* const \2 = reinterpret_cast<\1*>(cuda::dynamic);", text)
-    return f'#include "runtime.h"\n#define CUDA_KERNEL {name}\nnamespace {{\n{text}\n}}\n#include "entry.h"\n'
+    return f'#include "cuda.h"\n#define CUDA_KERNEL {name}\nnamespace {{\n{text}\n}}\n#include "entry.h"\n'
 
 
 @cache
@@ -82,8 +107,24 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
     if not library.exists():
         path = library.with_suffix(".cpp")
         path.write_text(code, encoding="utf-8")
-        command = ["g++", *FLAGS, *WARNINGS, f"-I{HERE}", *defines, "-o", str(library), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise KernelFailed(f"g++ refuses {kernel.source}:\n{done.stderr}")
-    return Compiled(kernel, ctypes.CDLL(str(library)))
+        made = str(path.with_suffix(".o"))
+        _run([*COMPILE, "-fsanitize=thread", *defines, "-c", "-o", made, str(path)])
+        # The attribute for this is without effect on variables of templates.
+        _run(["objcopy", "--rename-section", ".bss=cuda_shared,alloc,load,contents,data", made])
+        # Without the library of -fsanitize=thread: memory.cpp is in its place.
+        _run(["g++", "-shared", "-o", str(library), made, *_runtime()])
+    return Compiled(kernel, library)
+
+
+@cache
+def _runtime() -> tuple[str, ...]:
+    objects = [(HERE / name, str(_folder() / f"{name}.o")) for name in RUNTIME]
+    for path, compiled_path in objects:
+        _run([*COMPILE, "-O2", "-c", "-o", compiled_path, str(path)])
+    return tuple(compiled_path for _, compiled_path in objects)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise KernelFailed(f"g++ refuses a kernel:\n{done.stderr}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from collections.abc import Iterator
@@ -14,14 +15,22 @@ from obscodec import DTypeError, HeapFull
 from obscodec_cupy.device import Device, Kernel, Mark, Order, Scalar
 
 from cuda_on_cpu.array import Allocation, SimulatedArray
-from cuda_on_cpu.build import KernelFailed, compiled
+from cuda_on_cpu.build import KernelFailed, Size, compiled
+from cuda_on_cpu.regions import Regions
 from cuda_on_cpu.streams import SimulatedMark, SimulatedOrder, Stream, Streams
 
 POISON = 0xA5
+ALIGNMENT = 256  # of what CUDA allocates
 
 
 def _poison(memory: npt.NDArray[np.generic]) -> None:
     memory.reshape(-1).view(np.uint8)[:] = POISON
+
+
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
+    return memory[begin : begin + nbytes]
 
 
 class SimulatedDevice(Device):
@@ -41,15 +50,18 @@ class SimulatedDevice(Device):
         self.shared_nbytes = 99 << 10
         self.seed = seed
         self.free = capacity
+        self.regions = Regions()
         self.n_launches = 0
         self.streams = Streams(seed, eager=eager)
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
-        memory = np.empty(shape, dtype)
+        memory = _aligned(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
         if memory.nbytes > self.free:
             raise HeapFull(f"{self.name} has {self.free:,} bytes free, {memory.nbytes:,} are asked for")
         self.free -= memory.nbytes
         owner = Allocation()
+        if memory.nbytes:
+            self.regions.add(memory.ctypes.data, memory.nbytes)
         _poison(memory)
         self.streams.queue(lambda: _poison(memory))  # who had it before on this stream may be at work still
         weakref.finalize(owner, self._free, memory, self.streams.current).atexit = False
@@ -57,9 +69,15 @@ class SimulatedDevice(Device):
 
     def _free(self, memory: npt.NDArray[np.generic], stream: Stream) -> None:
         # The stream on which it was allocated uses it again: what that was given before may still work on it, others
-        # find it poisoned, now or later.
+        # find it poisoned or gone, now or later.
         self.free += memory.nbytes
-        self.streams.queue(lambda: _poison(memory), stream)
+
+        def forget() -> None:
+            _poison(memory)
+            if memory.nbytes:
+                self.regions.remove(memory.ctypes.data)
+
+        self.streams.queue(forget, stream)
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
         array = self.empty(shape, dtype)
@@ -67,7 +85,29 @@ class SimulatedDevice(Device):
         return array
 
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        return np.zeros(nbytes, np.uint8)
+        raw = _aligned(nbytes)
+        raw[:] = 0
+        memory = np.frombuffer(raw.data, np.uint8)  # whose views hold it, and not what is below
+        self._lend(raw, memory)
+        return memory
+
+    def _lend(self, memory: npt.NDArray[np.generic], holder: object) -> None:
+        """Let kernels touch memory until nobody has ``holder``, and all work is done that was queued by then."""
+        begin, end = np.lib.array_utils.byte_bounds(memory)
+        self.regions.lend(begin, end)
+
+        def take_back() -> None:
+            left = [memory] * len(self.streams.every)
+
+            def pass_by() -> None:
+                left.pop()
+                if not left:
+                    self.regions.take_back(begin, end)
+
+            for stream in self.streams.every:
+                self.streams.queue(pass_by, stream)
+
+        weakref.finalize(holder, take_back).atexit = False
 
     def upload(self, host: npt.NDArray[np.generic]) -> SimulatedArray:
         array = self.empty(host.shape, host.dtype)
@@ -98,9 +138,11 @@ class SimulatedDevice(Device):
         if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
             raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}")
         try:
-            return SimulatedArray(np.from_dlpack(x), x)
+            memory, owner = np.from_dlpack(x), Allocation()
         except (BufferError, ValueError, RuntimeError) as error:
             raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}: {error}") from error
+        self._lend(memory, owner)
+        return SimulatedArray(memory, owner)
 
     @contextmanager
     def on_stream_of(self, *arrays: Any) -> Iterator[None]:
@@ -131,9 +173,10 @@ class SimulatedDevice(Device):
         made.check(arguments)
         if not (0 < n_threads <= 1024 and shared_nbytes <= self.shared_nbytes):
             raise KernelFailed(f"{kernel.name} with {n_threads} threads and {shared_nbytes} bytes of shared memory")
+        size = Size(n_blocks, n_threads, shared_nbytes)
         self.n_launches += 1
         seed = self.seed and self.seed * 1000003 + self.n_launches
-        self.streams.queue(lambda: made.launch(n_blocks, n_threads, arguments, seed))
+        self.streams.queue(lambda: made.launch(size, arguments, seed, self.regions))
 
     def synchronize(self) -> None:
         self.streams.synchronize()

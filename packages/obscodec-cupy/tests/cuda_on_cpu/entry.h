@@ -1,9 +1,16 @@
-// The entry of a kernel that g++ compiled: its parameters, and a launch.
+// The entry of a kernel that g++ compiled: its parameters, and a launch. The macro CUDA_KERNEL names the kernel.
+#define ENTRY __attribute__((no_sanitize("thread")))  // its own accesses are not those of a kernel
+#define EXPORTED extern "C" __attribute__((visibility("default"))) ENTRY
+
 namespace cuda {
 
-// A letter for the type of each parameter, as numpy has it: an address is u8.
+struct Memory;
+const char* run(void (*what)(void**), void** arguments, unsigned blocks, unsigned threads, unsigned shared_nbytes, uint64_t seed,
+                Memory* memory);
+
+// The name that numpy has for the type of a parameter; an address is u8.
 template <typename T>
-static const char* type_name() {
+ENTRY static const char* type_name() {
     if (std::is_pointer<T>::value) return "u8";
     static const char* const names[3][4] = {{"i1", "i2", "i4", "i8"}, {"u1", "u2", "u4", "u8"}, {"f1", "f2", "f4", "f8"}};
     const int kind = std::is_floating_point<T>::value ? 2 : std::is_unsigned<T>::value ? 1 : 0;
@@ -11,26 +18,28 @@ static const char* type_name() {
 }
 
 template <typename... T>
-static void describe(void (*)(T...), char* out) {
+ENTRY static void describe(void (*)(T...), char* out) {
     *out = 0;
     (strcat(strcat(out, type_name<T>()), " "), ...);
 }
 
 template <typename... T, size_t... I>
-static void call(void (*what)(T...), void** arguments, std::index_sequence<I...>) {
+ENTRY static void call(void (*what)(T...), void** arguments, std::index_sequence<I...>) {
     what(*static_cast<T*>(arguments[I])...);
 }
 
 template <typename... T>
-static void call(void (*what)(T...), void** arguments) {
+ENTRY static void call(void (*what)(T...), void** arguments) {
     call(what, arguments, std::index_sequence_for<T...>());
 }
 
+ENTRY static void call_kernel(void** arguments) { call(CUDA_KERNEL, arguments); }
+
 }  // namespace cuda
 
-extern "C" __attribute__((visibility("default"))) void cuda_parameters(char* out) { cuda::describe(CUDA_KERNEL, out); }
+EXPORTED void cuda_parameters(char* out) { cuda::describe(CUDA_KERNEL, out); }
 
-extern "C" __attribute__((visibility("default"))) const char* cuda_launch(void** arguments, unsigned n_blocks, unsigned n_threads,
-                                                                         uint64_t seed) {
-    return cuda::run([](void** given) { cuda::call(CUDA_KERNEL, given); }, arguments, n_blocks, n_threads, seed);
+EXPORTED const char* cuda_launch(void** arguments, unsigned n_blocks, unsigned n_threads, unsigned shared_nbytes, uint64_t seed,
+                                 cuda::Memory* memory) {
+    return cuda::run(cuda::call_kernel, arguments, n_blocks, n_threads, shared_nbytes, seed, memory);
 }
