@@ -287,6 +287,23 @@ def test_a_raw_tensor_of_another_size_is_refused(cuda):
         read_there(store, [i])
 
 
+@SPECS
+def test_nothing_moves_before_a_reading_is_queued(cuda, spec, monkeypatch):
+    store, there = store_on(cuda, spec), on(cuda)
+    ids = store.append(np.ones((2, 84, 84), np.uint8))
+    decode, held = store._coder.decode, []
+
+    def decode_while_others_free(places, out):
+        other = threading.Thread(target=lambda: held.append(not store._heap.lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+        decode(places, out)
+
+    monkeypatch.setattr(store._coder, "decode", decode_while_others_free)
+    store.read_into(ids, there.empty((2, 84, 84), np.uint8))
+    assert held == [True]
+
+
 @HEAPS
 def test_threads_read_while_one_writes(cuda, heap):
     there = on(cuda)
