@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,22 +106,29 @@ class Field:
             heap=self.heap,
         )
 
-    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
+    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int, *, on_device: bool = False) -> Any:
         """``value`` as ``[n_envs, *shape]`` of the dtype.
 
         The leading axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
+
+        Args:
+            value: anything that numpy or DLPack can read.
+            n_envs: how many environments there are.
+            on_device: whether it is an array in the memory of the device, which stays there; whoever stores it looks
+                at its dtype.
 
         Raises:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
-        layout, array = self.layout, value
-        if not isinstance(array, np.ndarray):
+        array: Any = value
+        if not on_device and not isinstance(array, np.ndarray):
             array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
-        if n_envs == 1 and array.shape == layout.shape:
-            array = array[None]
-        if layout.shape == (1,) and array.ndim < 2 and array.size == n_envs:
-            array = array.reshape(n_envs, 1)
-        if array.shape != (n_envs, *layout.shape):
-            raise ShapeError(f"expected shape {(n_envs, *layout.shape)}, got {array.shape}")
-        return as_dtype(array, layout.dtype)
+        found, layout = tuple(array.shape), self.layout
+        shape = (n_envs, *layout.shape)
+        missing = (n_envs == 1 and found == layout.shape) or (layout.shape == (1,) and found in ((), (n_envs,)))
+        if missing and math.prod(found) == math.prod(shape):
+            array = array.reshape(shape)
+        elif found != shape:
+            raise ShapeError(f"expected shape {shape}, got {found}")
+        return array if on_device else as_dtype(array, layout.dtype)

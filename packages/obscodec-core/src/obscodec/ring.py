@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar, overload
+from typing import TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +82,8 @@ class RingBuffer:
         Args:
             **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
                 an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
-                any other change of dtype must keep every value.
+                any other change of dtype must keep every value. For a compressed field on a GPU also an array there, of
+                the same dtype, which is encoded there.
 
         Raises:
             FieldError: a field is missing, or unknown.
@@ -158,10 +159,12 @@ class RingBuffer:
         at = self._n_appended % self.capacity
         stored: list[tuple[Store, list[TensorArray], Ints]] = []
         try:
-            for store, names in self._by_store().items():
-                tensors = np.concatenate([steps[name] for name in names])
-                ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
-                stored.append((store, [self._compressed(name) for name in names], ids))
+            for store, of_store in self._by_store().items():
+                are_there = any(not isinstance(steps[name], np.ndarray) for name in of_store)
+                for names in [[name] for name in of_store] if are_there else [of_store]:
+                    tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
+                    ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
+                    stored.append((store, [self._compressed(name) for name in names], ids))
         except BaseException:
             for store, _, ids in stored:
                 store.release(ids)
@@ -225,7 +228,7 @@ class RingBuffer:
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():
             raise FieldError(f"a step has the fields {_listed(self.fields)}, got {_listed(values)}")
-        return {name: np.asarray(self._set.step(name, value)) for name, value in values.items()}
+        return {name: cast("Array", self._set.step(name, value)) for name, value in values.items()}
 
     def _check_arguments(self) -> None:
         stacks = {f"stack of {name!r}": n for name, n in self.stack.items()}
