@@ -189,6 +189,8 @@ def test_a_buffer_is_pickled_with_all_it_holds(heap, cuda, torch_device, no_host
         add_steps(buffers, range(begin, begin + 8))
         with no_host():
             assert_equal(*samples_of(buffers))
+    for name in ("observations", "next_observations"):  # read on the CPU
+        np.testing.assert_array_equal(getattr(buffers[1], name)[:], getattr(buffers[0], name))
 
 
 def images(seed: int) -> FakeImageEnv:
