@@ -7,6 +7,7 @@ from collections import deque
 import numpy as np
 import pytest
 from atari_frames import frames
+from cuda_on_cpu.device import SimulatedDevice
 from mirrors import Mirror
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
 from obscodec_cupy.device import Device
@@ -66,6 +67,19 @@ def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) 
     first, second = gathered(device, gather, Mirror(device, store), store.layout, [ids, following], places)
     np.testing.assert_array_equal(first, stacks[places])
     np.testing.assert_array_equal(second, store.read(following[places]))
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5])
+@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+def test_every_schedule(codec: str, seed: int) -> None:
+    device = SimulatedDevice(seed=seed)
+    stacks = stacks_of(sparse((1, 60, 60), 40, "u1", 0.1), 4, 0, zeros=True)
+    store, ids = stored(stacks, 4, codec=codec)
+    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, plain_blocks=codec == "raw")
+    places = np.random.default_rng(seed).permutation(39)
+    first, second = gathered(device, gather, Mirror(device, store), store.layout, [ids, ids[1:]], places)
+    np.testing.assert_array_equal(first, stacks[places])
+    np.testing.assert_array_equal(second, stacks[places + 1])
 
 
 @pytest.mark.parametrize("seed", range(4))

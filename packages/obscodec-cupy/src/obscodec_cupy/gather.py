@@ -123,7 +123,7 @@ def _kernel(form: GatherForm, room: FrameRoom, outs: Sequence[int] = ()) -> Kern
 
 
 def _examples() -> list[GatherForm]:
-    image, colours, vector = Layout((4, 84, 84), np.uint8), Layout((64, 64, 12), np.uint8), Layout((7,), np.float64)
+    image, colours = Layout((4, 84, 84), np.uint8), Layout((64, 64, 12), np.uint8)
     stack, last = FrameStack(4), FrameStack(4, -1)
     return [
         GatherForm.of(image, 16, stack),
@@ -132,7 +132,6 @@ def _examples() -> list[GatherForm]:
         GatherForm.of(colours, 16, last),
         GatherForm.of(colours, 16, last, dtype="float16", shifted_axes=(0, 1)),
         GatherForm.of(image, 16, stack, plain_blocks=True),
-        GatherForm.of(vector, 1),
         GatherForm.of(Layout((480, 640, 3), np.uint8), 16, dtype="float32"),
     ]
 

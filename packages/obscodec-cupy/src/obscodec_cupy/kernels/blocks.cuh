@@ -30,9 +30,10 @@ struct Block {
     u64 nbytes;  // 0 if its frames are zeros
 };
 
-__device__ __forceinline__ Block block_of(const Tables& tables, u32 number) {
-    const u64 address = tables.blocks[2 * static_cast<u64>(number)];
-    return {reinterpret_cast<const u8*>(address), address ? tables.blocks[2 * static_cast<u64>(number) + 1] : 0};
+__device__ __forceinline__ Block block_of(const u64* header, u32 number) {
+    const u64* row = table<const u64>(header, BLOCKS) + 2 * static_cast<u64>(number);
+    const u64 address = row[0], nbytes = row[1];
+    return {reinterpret_cast<const u8*>(address), address ? nbytes : 0};
 }
 
 // Have the cache ask for the beginning of a block that is read later; all warps do that together.
@@ -76,7 +77,7 @@ __device__ __forceinline__ void copy_frame(u8* frame, const u8* source) {
 
 // Write the wanted frames of a block of plain frames. Returns what is wrong, the same to all threads; frames that can't be
 // read are written as zeros.
-__device__ __forceinline__ u32 read_block(const Tables& tables, const Block& block, const Wanted& wanted, u8* frame,
+__device__ __forceinline__ u32 read_block(const u64* header, const Block& block, const Wanted& wanted, u8* frame,
                                           const Stacks& stacks) {
     u32 code = block.stream[0] == 0 ? OK : OTHER_VERSION;
     for (u32 rest = wanted.lanes; rest;) {
@@ -104,11 +105,12 @@ __device__ __forceinline__ u32 last_place(const Wanted& wanted) {
 
 // Write the wanted frames of a block of patches, which is walked once. Returns what is wrong, the same to all threads; frames
 // that can't be read are written as zeros.
-__device__ __forceinline__ u32 read_block(const Tables& tables, const Block& block, const Wanted& wanted, u8* frame,
+__device__ __forceinline__ u32 read_block(const u64* header, const Block& block, const Wanted& wanted, u8* frame,
                                           const Stacks& stacks) {
     const u32 n_frames = last_place(wanted) + 1;
     Walk walk;
-    u32 code = begin_walk(walk, block.stream, block.nbytes, true, tables.references, tables.n_references, n_frames, frame);
+    const References references = {table<const u8>(header, REFERENCES), header[N_REFERENCES]};
+    u32 code = begin_walk(walk, block.stream, block.nbytes, true, references, n_frames, frame);
     u32 rest = wanted.lanes;
     for (u32 place = 0; code == OK && place < n_frames; place++) {
         code = next_frame(walk, frame);

@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) delta_decode(
         Walk walk = {};
         u32 code = OUTSIDE_BUFFER;
         if (nbytes <= buffer_nbytes && offset <= buffer_nbytes - nbytes)
-            code = begin_walk(walk, buffer + offset, nbytes, false, references, n_references, n_frames, frame);
+            code = begin_walk(walk, buffer + offset, nbytes, false, {references, n_references}, n_frames, frame);
         u8* target = out + static_cast<u64>(item) * N_FRAMES * FRAME_NBYTES;
         for (i32 k = 0; code == OK && k < n_frames; k++, target += FRAME_NBYTES) {
             code = next_frame(walk, frame);

@@ -39,7 +39,7 @@ __device__ __forceinline__ void fetch_frame(u8* frame, const u8* source) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && FRAME_IN_SHARED && FRAME_NBYTES % 4 == 0
         // Past the registers, so that the runs are parsed meanwhile.
         const u32 target = static_cast<u32>(__cvta_generic_to_shared(to + i));
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from + i), "n"(sizeof(FrameWord)));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from + i), "n"(sizeof(FrameWord)) : "memory");
 #else
         to[i] = from[i];
 #endif

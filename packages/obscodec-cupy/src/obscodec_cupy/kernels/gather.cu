@@ -27,23 +27,22 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
     const u64* header, const i64* places, i64 n, u32 n_fields, const i32* ids0, i64 n_ids0, u8* out0, const i32* shifts0,
     const i32* ids1, i64 n_ids1, u8* out1, const i32* shifts1, float scale, u8* scratch) {
-    const Tables tables = tables_of(header);
     u8* frame = frame_of_block(scratch);
     prepare_conversion(scale);
-    __syncthreads();
     // Every warp finds out the same: lane DEPTH * field + k is for the frame at place k of a stack.
     const u32 lane = threadIdx.x % 32, field = lane / DEPTH;
     for (i64 sample = blockIdx.x; sample < n; sample += gridDim.x) {
         const i64 place = places ? places[sample] : sample;
         const bool wanted = field < n_fields, known = place >= 0 && place < (field ? n_ids1 : n_ids0);
         const i64 id = wanted && known ? (field ? ids1 : ids0)[place] : 0;
-        const u32 found = frame_of_stack(tables, id, lane % DEPTH);
-        const bool is_frame = wanted && known && found != NO_FRAME && found / BLOCK_FRAMES < tables.n_blocks;
-        if (__any_sync(ALL_LANES, wanted && !is_frame) && threadIdx.x == 0) report(tables.failure, sample, BAD_ID);
+        const u32 found = frame_of_stack(header, id, lane % DEPTH);
+        const bool is_frame = wanted && known && found != NO_FRAME && found / BLOCK_FRAMES < header[N_BLOCKS];
+        if (__any_sync(ALL_LANES, wanted && !is_frame) && threadIdx.x == 0)
+            report(table<u64>(header, FAILURE), static_cast<u64>(sample), BAD_ID);
 
         const u32 number = is_frame ? found / BLOCK_FRAMES : 0;
         Block block = {nullptr, 0};
-        if (is_frame) block = block_of(tables, number);
+        if (is_frame) block = block_of(header, number);
         const u64 row = static_cast<u64>(sample) * DEPTH * FRAME_OUT_NBYTES;
         const Stacks stacks = {{out0 + row, out1 + row}, {shift_of(shifts0, sample), shift_of(shifts1, sample)}, scale};
         const u32 stored = __ballot_sync(ALL_LANES, block.nbytes != 0);
@@ -55,8 +54,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
                                __shfl_sync(ALL_LANES, block.nbytes, first)};
             rest &= ~frames.lanes;
             if (rest >> lane & 1) expect(block);
-            const u32 code = read_block(tables, one, frames, frame, stacks);
-            if (code != OK && threadIdx.x == 0) report(tables.failure, next, code);
+            const u32 code = read_block(header, one, frames, frame, stacks);
+            if (code != OK && threadIdx.x == 0) report(table<u64>(header, FAILURE), next, code);
         }
     }
 }

@@ -41,6 +41,7 @@ __device__ __forceinline__ void write_run(const Walk& walk, const Run& run, u8* 
     u8* target = frame + run.at;
     if (in_window(walk.window, begin, begin + run.length)) {
         const u8* literals = window_bytes + walk.window.at + (begin - walk.window.begin);
+#pragma unroll 4
         for (u32 i = first; i < run.length; i += n_threads) target[i] = literals[i];
     } else {
         for (u32 i = first; i < run.length; i += n_threads) target[i] = byte_of(walk.window, begin + i);
@@ -149,12 +150,17 @@ __device__ __forceinline__ i32 read_varint(const Window& w, i32 at, u64& value) 
     return -static_cast<i32>(LONG_VARINT);
 }
 
+struct References {
+    const u8* frames;  // u8[n][FRAME_NBYTES], aligned as FrameWord is
+    u64 n;
+};
+
 // Begin to walk a stream of `n_frames` frames or more: have the reference of its first frame in `frame`, and a tile parsed.
 // Returns what is wrong, the same to all threads.
 //
-// `stored` streams begin with the version of a block. `references` is u8[n_references][FRAME_NBYTES], aligned as frames are.
-__device__ __forceinline__ u32 begin_walk(Walk& walk, const u8* stream, u64 nbytes, bool stored, const u8* references,
-                                          u64 n_references, u32 n_frames, u8* frame) {
+// `stored` streams begin with the version of a block.
+__device__ __forceinline__ u32 begin_walk(Walk& walk, const u8* stream, u64 nbytes, bool stored,
+                                          const References& references, u32 n_frames, u8* frame) {
     if (nbytes >> 32) return TOO_LONG;
     walk.window.stream = stream;
     walk.window.nbytes = static_cast<u32>(nbytes);
@@ -167,8 +173,8 @@ __device__ __forceinline__ u32 begin_walk(Walk& walk, const u8* stream, u64 nbyt
     if (at >= 0) at = read_varint(walk.window, at, runs_nbytes);
     if (at < 0) return static_cast<u32>(-at);
     if (runs_nbytes > walk.window.nbytes - at) return NO_SUCH_SECTION;
-    if (reference >= n_references) return NO_SUCH_REFERENCE;
-    fetch_frame(frame, references + reference * FRAME_NBYTES);
+    if (reference >= references.n) return NO_SUCH_REFERENCE;
+    fetch_frame(frame, references.frames + reference * FRAME_NBYTES);
     walk.literals = walk.runs_end = static_cast<u32>(at + runs_nbytes);
     walk.n_left = n_frames;
     walk.literals_used = walk.open_runs = walk.open_position = 0;

@@ -2,28 +2,21 @@
 #pragma once
 #include "types.cuh"
 
-// The header of a store, u64[16] in device memory. Who changes what it speaks of keeps that apart from the kernels that
-// read, by events. Words from 9 on are not read.
-enum { BLOCKS, N_BLOCKS, PREVIOUS, N_IDS, LISTED, N_LISTED, REFERENCES, N_REFERENCES, FAILURE };
-
-struct Tables {
-    const u64* blocks;      // u64[n_blocks][2]: address and bytes of the stream of each block; 0 for frames of zeros
-    u64 n_blocks;
-    const i32* previous;    // i32[n_ids], of each frame the one before it; not read for stacks of one frame
-    u64 n_ids;
-    const i32* listed;      // i32[n_listed][DEPTH], stacks; likewise
-    u64 n_listed;
-    const u8* references;   // u8[n_references][FRAME_NBYTES], the first one zeros, aligned to 16; not read of plain blocks
-    u64 n_references;
-    u64* failure;           // see failure.cuh
+// The header of a store, u64[16] in device memory: where its tables are, and how long. Who changes any of that keeps it apart
+// from the kernels that read, by events. A kernel asks for a word when it needs it, to have registers for other things.
+enum {
+    BLOCKS,      // u64[n_blocks][2]: the address and the bytes of the stream of each block; 0 for frames of zeros
+    N_BLOCKS,
+    PREVIOUS,    // i32[n_ids], of each frame the one before it; not read for stacks of one frame
+    N_IDS,
+    LISTED,      // i32[n_listed][DEPTH], stacks; likewise
+    N_LISTED,
+    REFERENCES,  // u8[n_references][FRAME_NBYTES], the first one zeros, aligned to 16; not read of plain blocks
+    N_REFERENCES,
+    FAILURE,     // u64[1], see failure.cuh
 };
 
-__device__ __forceinline__ Tables tables_of(const u64* header) {
-    return {
-        reinterpret_cast<const u64*>(header[BLOCKS]),    header[N_BLOCKS],
-        reinterpret_cast<const i32*>(header[PREVIOUS]),  header[N_IDS],
-        reinterpret_cast<const i32*>(header[LISTED]),    header[N_LISTED],
-        reinterpret_cast<const u8*>(header[REFERENCES]), header[N_REFERENCES],
-        reinterpret_cast<u64*>(header[FAILURE]),
-    };
+template <typename T>
+__device__ __forceinline__ T* table(const u64* header, u32 word) {
+    return reinterpret_cast<T*>(header[word]);
 }

@@ -91,7 +91,7 @@ __device__ __forceinline__ void place_runs(const Walk& walk, const Counts& count
         position += skips[i] + lengths[i];
         n_literals += lengths[i];
     }
-    if (is_long) long_runs = 1;
+    if (is_long) atomicOr(&long_runs, 1);
     const Sums sums = sums_before(position, n_literals, 1);
     position = sums.before[0] + walk.open_position;
     n_literals = sums.before[1] + walk.literals_used;

@@ -40,33 +40,58 @@ __device__ __forceinline__ u32 low_bytes(u32 word) {
     return high_bits * 0x00204081 >> 28;
 }
 
+// A varint of which some bytes were read.
+struct Partial {
+    u32 value, n;
+    bool bad;  // longer than it needs to be, or than 9 bytes
+};
+
+__device__ __forceinline__ void add_byte(Partial& varint, u32 byte) {
+    const u32 digit = byte & 0x7f;
+    if (varint.n < 4) {
+        varint.value |= digit << 7 * varint.n;
+    } else {  // rare
+        if (varint.n > 4 ? digit != 0 : digit > 15) varint.value = NONE;
+        else if (varint.n == 4 && varint.value != NONE) varint.value |= digit << 28;
+        varint.bad |= varint.n >= 8 && byte >= 0x80;
+    }
+    varint.bad |= byte == 0 && varint.n > 0;
+    varint.n++;
+}
+
+// What the 8 bytes in front of a place hold of a varint that ends behind it. They are 8 of one that is too long as well.
+__device__ __forceinline__ Partial begun_before(u32 low, u32 high) {
+    const u64 bytes = static_cast<u64>(high) << 32 | low;
+    const u32 n = __clzll(~bytes & 0x8080808080808080) / 8;
+    Partial varint = {0, 0, false};
+    for (u32 i = 8 - n; i < 8; i++) add_byte(varint, bytes >> 8 * i & 0xff);
+    return varint;
+}
+
 // Number the varints of `tile.begin` to `tile.begin + tile.nbytes`, which are in the window, and write their values.
 // There is a barrier in it, and one behind it is needed before values are read.
 __device__ __forceinline__ void read_varints(const Window& w, Tile& tile, u32& n_ends) {
-    const u32 mine = threadIdx.x * PIECE;
+    const u32 mine = threadIdx.x * PIECE, n_mine = mine < tile.nbytes ? min(tile.nbytes - mine, static_cast<u32>(PIECE)) : 0;
     u32 words[4] = {0, 0, 0, 0};
-    if (mine < tile.nbytes) bytes_around(w.at + (tile.begin - w.begin) + mine, words);
-    if (mine == 0) words[0] = words[1] = 0;
-    const u32 n_mine = mine < tile.nbytes ? min(tile.nbytes - mine, static_cast<u32>(PIECE)) : 0;
+    if (n_mine) bytes_around(w.at + (tile.begin - w.begin) + mine, words);
     tile.ends = (low_bytes(words[2]) | low_bytes(words[3]) << 4) & ((1u << n_mine) - 1);
     if (threadIdx.x == 0) first_bad = NONE;
     const Sums sums = counts_before(__popc(tile.ends), 0);
     tile.first = sums.before[0];
     n_ends = sums.total[0];
-    u32 value = 0, k = 0, number = tile.first;
+    if (n_mine == 0) return;
+    Partial varint = {0, 0, false};
+    if (mine) varint = begun_before(words[0], words[1]);
+    u32 number = tile.first;
 #pragma unroll
-    for (u32 i = 0; i < 16; i++) {
-        const u32 byte = words[i / 4] >> i % 4 * 8 & 0xff, digit = byte & 0x7f;
-        const bool is_mine = i >= 8 && i - 8 < n_mine;
-        if (k >= 5 ? digit != 0 : k == 4 && digit > 15) value = NONE;
-        else if (k < 5 && value != NONE) value |= digit << 7 * k;
-        const bool too_long = byte >= 0x80 ? k >= 8 : byte == 0 && k > 0;
-        if (is_mine && too_long) atomicMin(&first_bad, number);
-        if (byte >= 0x80) {
-            k = min(k + 1, 8u);
-        } else {
-            if (is_mine) values[number++] = value;
-            value = k = 0;
+    for (u32 i = 0; i < PIECE; i++) {
+        if (i >= n_mine) break;
+        const u32 byte = words[2 + i / 4] >> i % 4 * 8 & 0xff;
+        add_byte(varint, byte);
+        if (varint.bad) atomicMin(&first_bad, number);
+        if (byte < 0x80) {
+            values[number++] = varint.value;
+            varint = {0, 0, false};
         }
     }
 }
