@@ -148,3 +148,18 @@ class TablesAreCopied(RuleBasedStateMachine):
 
 TestTablesAreCopied = TablesAreCopied.TestCase
 TestTablesAreCopied.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_a_block_whose_number_comes_again_is_seen_as_another_one():
+    store, tables = FrameStore(FRAME, block_frames=2, recent=1), CopiedTables()
+    on_device = DeviceFrames(store._blocks, tables)
+    frames = np.random.default_rng(0).integers(256, size=(5, *FRAME.shape), dtype=np.uint8)
+    first, *_, last = [store.append(frames[:1])]
+    on_device.update()
+    before = tables.streams[1]
+    for frame in frames[1:]:
+        store.release(last)
+        last = store.append(frame[None])
+    assert last == first
+    on_device.update()
+    assert tables.streams[1] == bytes(store._blocks._snapshot(np.array([1]))[0]) != before

@@ -26,7 +26,7 @@ class FrameWatch:
     def __init__(self, heap: SlotHeap) -> None:
         heap.watch()
         self._heap = heap
-        self._opened = np.zeros((0, 2), np.int64)  # for each stream of frames the block, and the frames in it
+        self._filled = np.zeros((0, 3), np.int64)  # see OpenBlocks.filled
         self._n_references = 1
         self._noted: list[Ints] = []
 
@@ -39,14 +39,14 @@ class FrameWatch:
     ) -> FrameChanges:
         """What has changed since the last look."""
         now = open_blocks.filled()
-        before, self._opened = self._opened, now
+        before, self._filled = self._filled, now
         changed = np.ones(len(now), bool)
         changed[: len(before)] = (now[: len(before)] != before).any(axis=1)
+        found = np.concatenate([self._heap.changed(), *self._noted, before[:, 0], now[changed, 0]])
+        still_open = now[: len(before)][~changed[: len(before)], 0]
+        blocks = np.setdiff1d(found, np.append(0, still_open))
         of_streams = np.flatnonzero(changed & (now[:, 0] != 0))
-        closed = np.setdiff1d(before[:, 0], now[:, 0])
-        found = [self._heap.changed(), *self._noted, closed[closed != 0], now[of_streams, 0]]
         self._noted = []
-        blocks = np.unique(np.concatenate(found))
         first_reference, self._n_references = self._n_references, open_blocks.n_references
         places = self._heap.place(blocks)
         return FrameChanges(

@@ -101,6 +101,7 @@ class OpenBlocks:
         self.rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
         self._row_of: dict[int, int] = {}
+        self._n_begun = np.zeros(0, np.int64)  # blocks, of each stream: a number may come again
 
     @property
     def n_references(self) -> int:
@@ -134,6 +135,7 @@ class OpenBlocks:
             self._rooms.append(room)
             self._point(row, room)
         self.rows = np.concatenate([self.rows, added])
+        self._n_begun = np.append(self._n_begun, np.zeros(len(added), np.int64))
 
     def replace(
         self, rows: Rows, old: Ints, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
@@ -198,8 +200,8 @@ class OpenBlocks:
         return int(self.rows[stream, column.BLOCK])
 
     def filled(self) -> Ints:
-        """``i64[n_streams, 2]``: the number of the open block of each stream, 0 for none, and the frames in it."""
-        return self.rows[:, [column.BLOCK, column.PLACE]]
+        """``i64[n_streams, 3]``, of each stream: its open block, 0 for none; frames in it; how many blocks it began."""
+        return np.column_stack([self.rows[:, [column.BLOCK, column.PLACE]], self._n_begun])
 
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
@@ -220,6 +222,7 @@ class OpenBlocks:
         row = self.rows[stream]
         self._row_of.pop(int(row[column.BLOCK]), None)
         self._row_of[block] = stream
+        self._n_begun[stream] += 1
         row[[column.PLACE, column.REFERENCE, column.RUNS_NBYTES, column.LITERALS_NBYTES]] = 0
         row[column.BLOCK] = block
 
@@ -237,7 +240,7 @@ class OpenBlocks:
         references, *recent = unpack(cast("bytes", state["references"]))
         self.references = new_table((MAX_REFERENCES, self.nbytes), np.uint8)
         self.references[: len(references)] = references
-        self.rows, self._rooms = table[:0], []
+        self.rows, self._rooms, self._n_begun = table[:0], [], self._n_begun[:0]
         self.add_streams(len(table))
         self.rows = table.copy()
         for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
