@@ -154,7 +154,7 @@ def test_a_block_whose_number_comes_again_is_seen_as_another_one():
     store, tables = FrameStore(FRAME, block_frames=2, recent=1), CopiedTables()
     on_device = DeviceFrames(store._blocks, tables)
     frames = np.random.default_rng(0).integers(256, size=(5, *FRAME.shape), dtype=np.uint8)
-    first, *_, last = [store.append(frames[:1])]
+    first = last = store.append(frames[:1])
     on_device.update()
     before = tables.streams[1]
     for frame in frames[1:]:
