@@ -366,7 +366,7 @@ def test_what_a_reader_refuses(cuda):
         BatchReader([array], shifted_axes=(2, 3))
     with pytest.warns(UserWarning, match="decoded on the CPU"):
         zipped = TensorArray.zeros((3,), FrameStore(SMALL, codec="zstd:3", device=cuda))
-    with pytest.raises(SpecError, match=r"^this FrameStore decodes on the CPU: have it on a GPU, with the codec"):
+    with pytest.raises(SpecError, match=r"^a FrameStore on 'cuda' can't be read by ids on a GPU: that takes frames"):
         BatchReader([zipped]).sync()
 
     reader = BatchReader([array, other])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import threading
@@ -15,6 +16,7 @@ from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import (
     AutoStore,
+    BackendUnavailable,
     CorruptStream,
     DTypeError,
     Field,
@@ -319,6 +321,23 @@ def test_a_store_that_goes_while_streams_read_it(monkeypatch):
             del store
     for out in outs:
         np.testing.assert_array_equal(device.download(out), small_steps(40))
+
+
+def test_a_forked_process_is_told_that_it_can_not_read(cuda):
+    store = FrameStore(SMALL, device=cuda)
+    device = backend.device(cuda)
+    ids, out = store.append(noise(4)), device.empty((4, *SMALL.shape), np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads of others, which a child lacks
+        process = os.fork()
+    if process == 0:
+        try:
+            store.read_into(ids, out)
+        except BackendUnavailable as error:
+            told = str(error).startswith("a forked process can't use cuda:0 as the process before it does")
+            os._exit(0 if told else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
 
 
 def test_threads_read_while_another_one_appends(monkeypatch):

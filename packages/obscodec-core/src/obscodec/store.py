@@ -304,11 +304,12 @@ class Store(ABC):
         """Have the device know all that is stored now; what decodes there, for who reads by ids that are there too.
 
         Raises:
-            SpecError: the tensors of this store are decoded on the CPU.
+            SpecError: it does not read by ids that are on a device.
             HeapFull: the device has not enough memory.
         """
         raise SpecError(
-            f"this {type(self).__name__} decodes on the CPU: have it on a GPU, with the codec 'delta-rle' or 'raw'"
+            f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "
+            "of them, with the codec 'delta-rle' or 'raw' on that GPU"
         )
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import (
+    BackendUnavailable,
     CorruptStream,
     DTypeError,
     FrameChanges,
@@ -46,6 +48,7 @@ class CudaFrameReader(FrameReader):
         self.device = memory.device
         self._memory = memory
         self._lock = lock
+        self._process = os.getpid()
         with lock, memory.order:
             self._mirror = Mirror(form, memory)
         self._gathers: dict[FrameStack | None, Gather] = {}
@@ -69,7 +72,16 @@ class CudaFrameReader(FrameReader):
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Work with the copies, after what other streams did with them."""
+        """Work with the copies, after what other streams did with them.
+
+        Raises:
+            BackendUnavailable: this process was forked from the one that made this reader.
+        """
+        if os.getpid() != self._process:
+            raise BackendUnavailable(
+                f"a forked process can't use {self.device.name} as the process before it does: start it with 'spawn', "
+                "and pickle the store"
+            )
         with self._lock, self._memory.order:
             yield
 
