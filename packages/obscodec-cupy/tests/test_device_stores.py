@@ -59,10 +59,11 @@ def small_steps(n: int, layout: Layout = SMALL) -> np.ndarray:
 
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
-@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
-def test_frames_of_a_game_are_read_while_their_blocks_fill(cuda, codec, heap):
+@pytest.mark.parametrize(("codec", "block_frames"), [("delta-rle", 16), ("raw", 16), ("rle", 1)])
+def test_frames_of_a_game_are_read_while_their_blocks_fill(cuda, codec, block_frames, heap):
     played = frames("MsPacman", 320, 0)[:40]
-    store, on_cpu = FrameStore(FRAME, codec=codec, device=cuda, heap=heap), FrameStore(FRAME, codec=codec)
+    form = {"codec": codec, "block_frames": block_frames}
+    store, on_cpu = FrameStore(FRAME, **form, device=cuda, heap=heap), FrameStore(FRAME, **form)
     for first in range(0, 40, 7):
         ids = store.append(played[first : first + 7])
         np.testing.assert_array_equal(ids, on_cpu.append(played[first : first + 7]))
@@ -80,8 +81,9 @@ def test_the_frame_of_zeros_and_nothing_at_all(cuda):
     (Layout((), np.float64), 3), (Layout((1,), np.uint8), 2), (Layout((3, 17), np.int16), 5),
     (Layout((2, 31, 33), np.float32), 16), (Layout((300, 301), np.uint8), 4), (Layout((5,), np.bool_), 1),
 ])  # fmt: skip
-def test_frames_of_any_layout(cuda, layout, block_frames):
-    store = FrameStore(layout, block_frames=block_frames, device=cuda)
+@pytest.mark.parametrize("codec", ["delta-rle", "rle"])
+def test_frames_of_any_layout(cuda, layout, block_frames, codec):
+    store = FrameStore(layout, codec=codec, block_frames=1 if codec == "rle" else block_frames, device=cuda)
     rows = np.random.default_rng(0).integers(2, size=(12, layout.nbytes), dtype=np.uint8)
     tensors = layout.tensors(rows) if layout.dtype != bool else rows.astype(bool)
     ids = store.append(tensors)

@@ -18,7 +18,7 @@ from obscodec import FrameStack, FrameStore, Layout, StackStore, blocks
 
 FRAME = Layout((1, 5, 7), np.uint8)
 N_STREAMS = 3
-CODECS = [("delta-rle", 16), ("delta-rle", 2), ("raw", 4), ("raw", 1)]
+CODECS = [("delta-rle", 16), ("delta-rle", 2), ("raw", 4), ("raw", 1), ("rle", 1)]
 HEAPS = ["device", "pinned"]
 
 

@@ -144,7 +144,7 @@ def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, s
             rows[i, 500 : rng.integers(600, 9_000)] += 3
     store = FrameStore(Layout((30_000,), np.uint8), codec=codec)
     ids = store.append(rows)
-    gather = Gather(device, store.layout, 16, plain_blocks=codec == "raw")
+    gather = Gather(device, store.layout, 16, codec=codec)
     places = rng.permutation(40)
     (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
     np.testing.assert_array_equal(got, rows[places])
@@ -171,7 +171,7 @@ def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int)
     ids = store.append(rows, np.arange(80) % n_streams)
     store.release(ids[5:40])
     ids[5:40] = 0
-    gather = Gather(device, store.layout, 8, plain_blocks=codec == "raw")
+    gather = Gather(device, store.layout, 8, codec=codec)
     (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(80))
     np.testing.assert_array_equal(got, store.read(ids))
 

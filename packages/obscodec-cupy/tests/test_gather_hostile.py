@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from mirrors import Mirror
-from obscodec import CorruptStream, FrameStack, FrameStore, Layout
+from obscodec import CorruptStream, FrameStack, FrameStore, Layout, Segments
 from obscodec.kernels.blocks import check, read_blocks
 from obscodec_cupy.device import Device
 from obscodec_cupy.gather import Gather, Source
@@ -26,8 +26,7 @@ class Reader:
         assert len(set(self.store.append(rows).tolist())) == N_FRAMES
         self.stream = Mirror(device, self.store).streams[1]
         stack = Layout((len(WANTED), *self.layout.shape), self.layout.dtype)
-        plain = codec == "raw"
-        self.gather = Gather(device, stack, N_FRAMES, frame_stack=FrameStack(len(WANTED)), plain_blocks=plain)
+        self.gather = Gather(device, stack, N_FRAMES, frame_stack=FrameStack(len(WANTED)), codec=codec)
         self.references = self.store._blocks.open.references[: self.store._blocks.open.n_references]
 
     def on_device(self, stream: bytes) -> tuple[str, np.ndarray]:
@@ -133,3 +132,49 @@ def test_a_plain_block_that_is_too_short_or_of_another_version(device: Device) -
     wrong, found = reader.on_device(b"\1" + reader.stream[1:])
     assert wrong == "it is of a version that this store does not have"
     assert not found.any()
+
+
+def test_blocks_of_rle_that_are_altered(device: Device) -> None:
+    """One frame of 40 numbers of two bytes; what is wrong is what the CPU says."""
+    layout = Layout((40,), np.uint16)
+    store = FrameStore(layout, codec="rle", block_frames=1)
+    first, _ = store.append(
+        np.repeat(np.arange(20, dtype=np.uint16), [1, 3] * 10)[None] * np.array([[300], [77]], "u2")
+    )
+    stream = Mirror(device, store).streams[1]
+    assert stream[0] == 1
+    gather = Gather(device, layout, 1, codec="rle")
+
+    def on_device(block: bytes) -> tuple[str, np.ndarray]:
+        mirror = Mirror(device, store, [b"", block])
+        out = device.upload(np.full((1, 40), GUARD, np.uint16))
+        gather.launch(mirror.header, 1, [Source(device.upload(np.array([first], np.int32)), out)])
+        try:
+            mirror.check()
+        except CorruptStream as error:
+            return str(error).removeprefix("block 1 can't be decoded: "), device.download(out)
+        return "", device.download(out)
+
+    def on_cpu(block: bytes) -> tuple[str, np.ndarray]:
+        store._blocks.heap.put([1], Segments.of([block]))
+        try:
+            return "", store.read([first])
+        except CorruptStream as error:
+            return str(error).rpartition(": ")[2], np.zeros((1, 40), np.uint16)
+
+    def compare(block: bytes) -> bool:
+        (wrong, found), (expected_wrong, expected) = on_device(block), on_cpu(block)
+        assert wrong == expected_wrong, block.hex(" ")
+        np.testing.assert_array_equal(found, expected, block.hex(" "))
+        return wrong == ""
+
+    assert compare(stream)
+    assert not any(compare(stream[:end]) for end in range(2, len(stream)))
+    assert not compare(stream + b"\0")
+    for at in range(1, len(stream)):
+        for byte in {0, 1, 2, 127, 128, 255, stream[at] ^ 1, stream[at] ^ 128}:
+            compare(stream[:at] + bytes([byte]) + stream[at + 1 :])
+    plain = b"\0" + store.layout.rows(on_cpu(stream)[1]).tobytes()
+    assert compare(plain)
+    assert on_device(plain[:-1])[0] == "it has fewer frames than are wanted of it"
+    assert on_device(b"\2" + stream[1:])[0] == "it is of a version that this store does not have"

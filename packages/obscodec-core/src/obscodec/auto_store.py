@@ -18,7 +18,7 @@ from obscodec.interrupts import uninterrupted
 from obscodec.kernels import moved as kernel
 from obscodec.layout import Layout
 from obscodec.packing import pack, unpack
-from obscodec.plan import Plan, find_plan
+from obscodec.plan import Plan, find_plan, frames_of_block
 from obscodec.registry import codec as build_codec
 from obscodec.segments import Ints
 from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream
@@ -89,8 +89,10 @@ class AutoStore(Store):
         self.codec = codec if codec == "auto" else build_codec(codec, layout).spec
         self.device = device
         self.heap = heap
-        what = f"tensors of the codec {self.codec!r}"
-        self._decoding = device if codec == "auto" else decoding_device(device, self.codec, what)
+        self._decoding = device
+        if codec != "auto":
+            what = f"tensors of the codec {self.codec!r}"
+            self._decoding = decoding_device(device, self.codec, frames_of_block(self.codec), what)
         self.frame_stack = frame_stack
         self.budget = budget
         self.max_bytes = max_bytes

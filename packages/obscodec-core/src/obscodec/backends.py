@@ -84,12 +84,12 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def decodes(self, spec: str, *, in_blocks: bool = True) -> bool:
+    def decodes(self, spec: str, block_frames: int) -> bool:
         """Whether what the codec ``spec``, in canonical form, encodes is decoded there.
 
         Args:
             spec: the codec.
-            in_blocks: whether that is frames in blocks, or else tensors, each on its own.
+            block_frames: how many frames it encodes together; 1 for tensors, each on its own.
         """
 
     @abstractmethod
@@ -201,21 +201,21 @@ def check_place(device: str, heap: str, new_batch: Callable[[], object] | None =
         raise SpecError(f"heap={heap!r} is for a GPU, got it for the CPU: name another device, or leave it out")
 
 
-def decoding_device(device: str, spec: str, what: str, *, in_blocks: bool = True) -> str:
+def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str:
     """``device`` if what the codec ``spec`` encodes is decoded there, else ``"cpu"``, with a warning.
 
     Args:
         device: ``"cpu"``, or another one.
         spec: the codec, in canonical form.
+        block_frames: how many frames it encodes together; 1 for tensors, each on its own.
         what: what is decoded, for the warning.
-        in_blocks: whether that is frames in blocks, or else tensors, each on its own.
 
     Raises:
         SpecError: there is no such device.
         BackendUnavailable: the package that it needs is not installed.
     """
-    if device == "cpu" or backend(device).decodes(spec, in_blocks=in_blocks):
+    if device == "cpu" or backend(device).decodes(spec, block_frames):
         return device
-    others = "'delta-rle' and 'raw'" if in_blocks else "'rle', 'delta-rle' and 'raw'"
+    others = "'rle', 'delta-rle' and 'raw'" if block_frames == 1 else "'delta-rle' and 'raw'"
     warnings.warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}", stacklevel=3)
     return "cpu"

@@ -117,7 +117,7 @@ def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None, d
     ready = available()
     trials = []
     for candidate in _CANDIDATES:
-        if device != "cpu" and not backend(device).decodes(candidate.spec):
+        if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
         if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
             trials.append(_try(candidate, frames, streams, limit_s))

@@ -20,12 +20,12 @@ class FrameForm(NamedTuple):
     Attributes:
         layout: of a frame.
         block_frames: how many frames a block has.
-        patches: whether blocks are patches, ``delta-rle``; else frames one behind the other.
+        codec: of the blocks: ``"delta-rle"``, patches; another one compresses frames that lie one behind the other.
     """
 
     layout: Layout
     block_frames: int
-    patches: bool
+    codec: str
 
 
 class FrameChanges(NamedTuple):

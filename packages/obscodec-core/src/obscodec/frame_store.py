@@ -105,7 +105,7 @@ class FrameStore(Store):
             n_recent=stack + 2 if recent is None else recent,
             patches=coder.patches,
         )
-        decoding = decoding_device(device, coder.spec, f"frames of the codec {coder.spec!r}")
+        decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
         memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
         slots = SlotHeap(MIN_BLOCKS, max_bytes=max_bytes, memory=memory)
         self._blocks = Blocks(coder, slots, open_blocks, first_id=first_id)
@@ -260,7 +260,7 @@ class FrameStore(Store):
         )
 
     def _new_reader(self) -> DeviceFrames:
-        form = FrameForm(self.layout, self.block_frames, self._blocks.coder.patches)
+        form = FrameForm(self.layout, self.block_frames, self._blocks.coder.spec)
         heap = self._blocks.heap
         reader = backend(self.device).frame_reader(self.device, form, heap.memory, heap.lock)
         return DeviceFrames(self._blocks, reader)

@@ -78,6 +78,11 @@ class Plan:
         return NarrowStore(self.narrow, store, wide, threads=threads)
 
 
+def frames_of_block(codec: str) -> int:
+    """How many frames a given codec encodes together."""
+    return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
+
+
 def find_plan(
     tensors: npt.NDArray[np.generic],
     streams: Ints,
@@ -109,8 +114,7 @@ def find_plan(
         tensors, _ = narrow.apply(tensors)
     stack = frame_stack or find_frame_stack(tensors, streams)
     if codec != "auto":
-        patches = parse(codec)[0].name == "delta-rle"
-        return Plan(narrow, stack, codec, DEFAULT_BLOCK_FRAMES if patches else 1, None)
+        return Plan(narrow, stack, codec, frames_of_block(codec), None)
     depth = stack.depth if stack else 1
     frames, streams = stack.split(tensors) if stack else tensors, streams.repeat(depth)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)

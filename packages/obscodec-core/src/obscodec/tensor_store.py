@@ -67,7 +67,7 @@ class TensorStore(Store):
         self.n_slots = n_slots
         self.threads = default_threads() if threads is None else threads
         self.device = device
-        decoding = decoding_device(device, codec.spec, f"tensors of the codec {codec.spec!r}", in_blocks=False)
+        decoding = decoding_device(device, codec.spec, 1, f"tensors of the codec {codec.spec!r}")
         memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
         self._heap = SlotHeap(n_slots + 1, max_bytes=max_bytes, memory=memory)
         self._coder = self._new_coder()

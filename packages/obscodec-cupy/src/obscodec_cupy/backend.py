@@ -73,9 +73,9 @@ class CudaBackend(Backend):
         there = _named(device)
         _FILLINGS.setdefault(there, Filling()).fill(there, out, decode)
 
-    def decodes(self, spec: str, *, in_blocks: bool = True) -> bool:
+    def decodes(self, spec: str, block_frames: int) -> bool:
         """See ``Backend.decodes``."""
-        return spec in ("delta-rle", "raw") or (spec == "rle" and not in_blocks)
+        return spec in ("delta-rle", "raw") or (spec == "rle" and block_frames == 1)
 
     def frame_reader(
         self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]

@@ -6,6 +6,9 @@ from typing import Final
 
 from obscodec import CorruptStream, SlotError
 
+from obscodec_cupy import rle
+
+_FIRST_OF_RLE: Final = 48
 # As in kernels/errors.cuh, and up to 20 as in obscodec/kernels/patch.py and blocks.py; tests compare them.
 EXPLANATIONS: Final = {
     1: "its runs end inside a varint",
@@ -19,6 +22,7 @@ EXPLANATIONS: Final = {
     20: "it has fewer frames than are wanted of it",
     33: "it lies outside of its buffer",
     34: "it has 4 GiB or more, which are not read on a device",
+    **{_FIRST_OF_RLE + code: explanation for code, explanation in rle.EXPLANATIONS.items()},
 }
 _BAD_ID: Final = 32
 

@@ -148,7 +148,7 @@ class CudaFrameReader(FrameReader):
             self.layout(stack),
             self.form.block_frames,
             frame_stack=stack,
-            plain_blocks=not self.form.patches,
+            codec=self.form.codec,
             dtype=dtype,
             scale=scale,
             shifted_axes=shifted_axes,

@@ -39,7 +39,7 @@ class Gather:
         layout: of one tensor of the store: a stack, or a frame if ``frame_stack`` is None.
         block_frames: frames of a block.
         frame_stack: how tensors are made of frames.
-        plain_blocks: blocks hold their frames as they are, not as patches.
+        codec: of the blocks: ``"delta-rle"``; or ``"raw"``; or ``"rle"``, for blocks of one frame.
         dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what bytes are converted to; None for no conversion.
         scale: what they are multiplied with: each result is ``float32(x) * float32(scale)``, rounded to nearest even.
         shifted_axes: the axes of ``layout`` that are rows and columns, to shift each tensor by; None for no shift.
@@ -57,14 +57,14 @@ class Gather:
         block_frames: int,
         *,
         frame_stack: FrameStack | None = None,
-        plain_blocks: bool = False,
+        codec: str = "delta-rle",
         dtype: str | None = None,
         scale: float = 1.0,
         shifted_axes: tuple[int, int] | None = None,
     ) -> None:
         self.device = device
         self._form = GatherForm.of(
-            layout, block_frames, frame_stack, plain_blocks=plain_blocks, dtype=dtype, shifted_axes=shifted_axes
+            layout, block_frames, frame_stack, codec=codec, dtype=dtype, shifted_axes=shifted_axes
         )
         self._scale = np.float32(scale)
         self._room = FrameRoom.on(device, self._form.frame_nbytes)
@@ -131,7 +131,10 @@ def _examples() -> list[GatherForm]:
         GatherForm.of(image, 16, stack, shifted_axes=(1, 2)),
         GatherForm.of(colours, 16, last),
         GatherForm.of(colours, 16, last, dtype="float16", shifted_axes=(0, 1)),
-        GatherForm.of(image, 16, stack, plain_blocks=True),
+        GatherForm.of(image, 16, stack, codec="raw"),
+        GatherForm.of(image, 1, stack, codec="rle"),
+        GatherForm.of(colours, 1, last, codec="rle", dtype="float16", shifted_axes=(0, 1)),
+        GatherForm.of(Layout((7,), np.float64), 1, codec="rle"),
         GatherForm.of(Layout((480, 640, 3), np.uint8), 16, dtype="float32"),
     ]
 

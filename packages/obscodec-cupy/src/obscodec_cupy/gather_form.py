@@ -10,6 +10,8 @@ from typing import Final
 import numpy as np
 from obscodec import DTypeError, FrameStack, Layout, ShapeError
 
+from obscodec_cupy.rle import element_nbytes
+
 MAX_DEPTH: Final = 16
 MAX_ITEM_NBYTES: Final = 16
 
@@ -40,7 +42,7 @@ class GatherForm:
         block_frames: int,
         frame_stack: FrameStack | None = None,
         *,
-        plain_blocks: bool = False,
+        codec: str = "delta-rle",
         dtype: str | None = None,
         shifted_axes: tuple[int, int] | None = None,
     ) -> GatherForm:
@@ -60,8 +62,10 @@ class GatherForm:
             "DEPTH": depth,
             "ITEM_NBYTES": item_nbytes,
             "OUT": conversion,
-            "PLAIN_BLOCKS": int(plain_blocks),
+            "PLAIN_BLOCKS": int(codec != "delta-rle"),
         }
+        if codec == "rle":
+            defines["ELEMENT_NBYTES"] = element_nbytes(layout)
         in_order = frame_stack is None or frame_stack.axis == 0 or frame.nbytes == frame.shape[0] * item_nbytes
         if not in_order:
             defines["CHANNELS"] = frame.shape[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from obscodec import Layout
 
 from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.codec import MOST_THREADS, CudaCodec, n_threads, n_words
@@ -30,6 +31,12 @@ EXPLANATIONS: Final = {
 }
 
 
+def element_nbytes(layout: Layout) -> int:
+    """Bytes of what is repeated: the largest power of two that divides those of the dtype, at most 8."""
+    itemsize = layout.dtype.itemsize
+    return min(itemsize & -itemsize, 8)
+
+
 @dataclass(frozen=True)
 class CudaRle(CudaCodec):
     """Run-length coding of whole elements, of 1, 2, 4 or 8 bytes. See ``docs/formats/rle.md``."""
@@ -38,9 +45,8 @@ class CudaRle(CudaCodec):
 
     @property
     def width(self) -> int:
-        """Bytes of an element: the largest power of two that divides the dtype's, at most 8."""
-        itemsize = self.layout.dtype.itemsize
-        return min(itemsize & -itemsize, 8)
+        """Bytes of an element, see :func:`element_nbytes`."""
+        return element_nbytes(self.layout)
 
     def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
         n, nbytes = len(items), self.layout.nbytes

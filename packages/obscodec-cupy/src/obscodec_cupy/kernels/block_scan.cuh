@@ -1,8 +1,7 @@
 // Sums and maxima over the threads of a block, whose number is a multiple of 32; all of them take part.
 #pragma once
+#include "lanes.cuh"
 #include "types.cuh"
-
-constexpr u32 ALL_LANES = 0xffffffff;
 
 struct Sum {
     template <typename T>

@@ -1,16 +1,21 @@
 // Reading frames out of a stored block, see docs/formats/frame-block.md, and writing each to all of its places in a batch.
 //
 // Every warp holds the same: lane DEPTH * field + k stands for the frame at place k of the sample's stack for a field.
-// Defines: THREADS, of a block; FRAME_NBYTES; PLAIN_BLOCKS; and those of output.cuh and frame.cuh.
+// Defines: THREADS, of a block; FRAME_NBYTES; PLAIN_BLOCKS; ELEMENT_NBYTES, if plain blocks of one frame are compressed by
+// rle, of so many bytes at a time; and those of output.cuh and frame.cuh.
 #pragma once
 #include "errors.cuh"
 #include "frame.cuh"
+#include "lanes.cuh"
 #include "output.cuh"
-#include "patch.cuh"
 #include "tables.cuh"
 #include "types.cuh"
-
-#define ALL_LANES 0xffffffffu
+#if !PLAIN_BLOCKS
+#include "patch.cuh"
+#endif
+#ifdef ELEMENT_NBYTES
+#include "rle.cuh"
+#endif
 
 // Where the stacks of a sample are written, for each field, and how.
 struct Stacks {
@@ -75,17 +80,40 @@ __device__ __forceinline__ void copy_frame(u8* frame, const u8* source) {
     for (u32 k = 4 * n_words + threadIdx.x; k < FRAME_NBYTES; k += THREADS) frame[k] = source[k];
 }
 
-// Write the wanted frames of a block of plain frames. Returns what is wrong, the same to all threads; frames that can't be
-// read are written as zeros.
+#ifdef ELEMENT_NBYTES
+
+// Decode the frame of a block that is compressed. Returns what is wrong; thread 0 knows what exactly.
+__device__ __forceinline__ u32 decode_frame(u8* frame, const u8* stream, u64 nbytes) {
+    static_assert(THREADS == rle::N_THREADS && BLOCK_FRAMES == 1, "each thread has its part of one frame");
+    __shared__ rle::Tile tile;
+    const rle::Status status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);
+    return __syncthreads_or(status != rle::OK) ? FIRST_OF_RLE + status : OK;
+}
+
+#endif
+
+// Get a frame of a block of frames as they are, or compressed ones. Returns what is wrong, the same to all threads.
+__device__ __forceinline__ u32 read_frame(const Block& block, u32 place, u8* frame) {
+    const u8 version = block.stream[0];
+#ifdef ELEMENT_NBYTES
+    if (version == 1) return decode_frame(frame, block.stream + 1, block.nbytes - 1);
+#endif
+    if (version != 0) return OTHER_VERSION;
+    if ((static_cast<u64>(place) + 1) * FRAME_NBYTES > block.nbytes - 1) return FEW_FRAMES;
+    copy_frame(frame, block.stream + 1 + static_cast<u64>(place) * FRAME_NBYTES);
+    return OK;
+}
+
+// Write the wanted frames of a block. Returns what is wrong, the same to all threads; frames that can't be read are written
+// as zeros.
 __device__ __forceinline__ u32 read_block(const u64* header, const Block& block, const Wanted& wanted, u8* frame,
                                           const Stacks& stacks) {
-    u32 code = block.stream[0] == 0 ? OK : OTHER_VERSION;
+    u32 code = OK;
     for (u32 rest = wanted.lanes; rest;) {
         const u32 place = __shfl_sync(ALL_LANES, wanted.place, __ffs(rest) - 1), lanes = lanes_for(wanted, place);
-        if (code == OK && (static_cast<u64>(place) + 1) * FRAME_NBYTES > block.nbytes - 1) code = FEW_FRAMES;
         __syncthreads();
         if (code == OK) {
-            copy_frame(frame, block.stream + 1 + static_cast<u64>(place) * FRAME_NBYTES);
+            code = read_frame(block, place, frame);
             __syncthreads();
         }
         put_everywhere(stacks, code == OK ? frame : nullptr, lanes);

@@ -16,4 +16,5 @@ enum : u32 {
     BAD_ID = 32,
     OUTSIDE_BUFFER = 33,
     TOO_LONG = 34,
+    FIRST_OF_RLE = 48,  // what rle.cuh says is added to this
 };

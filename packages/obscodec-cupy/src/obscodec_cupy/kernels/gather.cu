@@ -3,8 +3,9 @@
 // each frame to all of its places while it is at hand.
 //
 // Defines: THREADS of a block; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; PLAIN_BLOCKS, 1 if blocks hold their frames
-// as they are; FRAME_IN_SHARED, 1 if the launch gives FRAME_NBYTES rounded up to 16 of shared memory, else 0; and those of
-// output.cuh: ITEM_NBYTES, OUT, UNIT_NBYTES, CHANNELS, HEIGHT, WIDTH, PIXEL_ITEMS.
+// as they are, and ELEMENT_NBYTES if these may be compressed by rle; FRAME_IN_SHARED, 1 if the launch gives FRAME_NBYTES
+// rounded up to 16 of shared memory, else 0; and those of output.cuh: ITEM_NBYTES, OUT, UNIT_NBYTES, CHANNELS, HEIGHT, WIDTH,
+// PIXEL_ITEMS.
 #include "blocks.cuh"
 #include "errors.cuh"
 #include "failure.cuh"
