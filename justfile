@@ -35,9 +35,9 @@ example:
     uv run examples/torchrl_dqn.py --steps 400
     uv run examples/torchrl_epochs.py
 
-# All tests, but those of obscodec-cupy, which take minutes on a simulated GPU and ran alone.
+# What `alone` leaves out: tests of several packages together, and those that start other processes.
 test:
-    uv run pytest --ignore packages/obscodec-cupy
+    uv run pytest tests packages/obscodec-torchrl/tests/test_ray.py packages/obscodec-torchrl/tests/test_processes.py
 
 # On a machine with a GPU: the tests that run on a simulated one elsewhere.
 gpu:
