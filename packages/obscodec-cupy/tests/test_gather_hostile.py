@@ -8,6 +8,7 @@ from atari_frames import frames
 from mirrors import Mirror
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout, Segments
 from obscodec.kernels.blocks import check, read_blocks
+from obscodec.varint import encode_varint
 from obscodec_cupy.device import Device
 from obscodec_cupy.gather import Gather, Source
 from side_by_side import GUARD, GUARD_NBYTES, fenced
@@ -106,6 +107,39 @@ def test_real_blocks_that_are_altered(device: Device, in_shared: bool, monkeypat
         cut = int(rng.integers(len(stream))) if rng.random() < 0.2 else len(stream)
         n_read += reader.compare(bytes(stream[:cut]) or b"\0")
     assert 0 < n_read < 80
+
+
+def test_more_counts_than_a_tile_holds(device: Device) -> None:
+    """Frames that change nothing, thousands in a block, and after them one that changes a byte."""
+    n, layout = 5000, Layout((30,), np.uint8)
+    store = FrameStore(layout, block_frames=n)
+    store.append(np.ones((1, 30), np.uint8))
+    stream = b"\0\0" + encode_varint(n + 2) + bytes(n - 1) + b"\1\4\1" + b"\7"
+    mirror, out = Mirror(device, store, [b"", stream]), device.empty((2, 30), np.uint8)
+    ids = device.upload(np.array([2 * n - 1, 2 * n - 2], np.int32))
+    Gather(device, layout, n).launch(mirror.header, 2, [Source(ids, out)])
+    mirror.check()
+    np.testing.assert_array_equal(device.download(out), [np.eye(1, 30, 4, np.uint8)[0] * 7, np.zeros(30, np.uint8)])
+
+
+def test_a_stack_of_frames_of_bad_blocks(device: Device) -> None:
+    """Each block is bad in its own way, and the damage of one does not reach the next."""
+    rows = small_frames()
+    store = FrameStore(Layout.of(rows[0]), block_frames=1)
+    ids = store.append(rows)
+    good = Mirror(device, store).streams
+    bad = [b"\1", b"\0\x80", b"\0\1\xff\1", b"\0\0\1\1", good[5][:-1]]
+    mirror = Mirror(device, store, [b"", *bad, good[6]])
+    stack = device.upload(np.append(ids, ids[5]).astype(np.int32).reshape(1, 7))
+    header = mirror.words.copy()
+    header[4:6] = device.address(stack), 1
+    out = device.empty((1, 7, 30), np.uint8)
+    gather = Gather(device, Layout((7, 30), np.uint8), 1, frame_stack=FrameStack(7))
+    gather.launch(device.upload(header), 1, [Source(device.upload(np.array([-1], np.int32)), out)])
+    with pytest.raises(CorruptStream) as caught:
+        mirror.check()
+    assert str(caught.value) == "block 1 can't be decoded: it is of a version that this store does not have"
+    np.testing.assert_array_equal(device.download(out)[0], [*np.zeros((5, 30)), rows[5], rows[5]])
 
 
 @pytest.mark.parametrize("noise", range(8))

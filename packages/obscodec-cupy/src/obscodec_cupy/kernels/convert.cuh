@@ -9,13 +9,12 @@
 typedef u16 Converted;
 __shared__ u16 converted_bytes[256];  // of each byte: there are no more than that
 
-// There is a barrier behind it.
+// A barrier must follow before something is converted.
 __device__ __forceinline__ void prepare_conversion(float scale) {
     for (u32 x = threadIdx.x; x < 256; x += THREADS) {
         const float y = scaled(static_cast<float>(x), scale);
         converted_bytes[x] = OUT == 1 ? float16_bits(y) : bfloat16_bits(y);
     }
-    __syncthreads();
 }
 __device__ __forceinline__ Converted converted(u8 x, float scale) { return converted_bytes[x]; }
 #else

@@ -180,8 +180,6 @@ __device__ __forceinline__ u32 begin_walk(Walk& walk, const u8* stream, u64 nbyt
     walk.literals_used = walk.open_runs = walk.open_position = 0;
     walk.in_frame = false;
     parse_tile(walk, static_cast<u32>(at));
-    wait_for_fetch();
-    __syncthreads();
     return OK;
 }
 

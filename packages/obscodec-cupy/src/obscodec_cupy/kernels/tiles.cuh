@@ -2,6 +2,7 @@
 //
 // Defines: THREADS, of a block.
 #pragma once
+#include "frame.cuh"
 #include "scan.cuh"
 #include "types.cuh"
 #include "varints.cuh"
@@ -109,7 +110,8 @@ __device__ __forceinline__ void place_runs(const Walk& walk, const Counts& count
     }
 }
 
-// Parse the tile that begins at `begin`. No thread may be reading what is known of the tile before.
+// Parse the tile that begins at `begin`. No thread may be reading what is known of the tile before. What was fetched is there
+// behind it.
 __device__ __forceinline__ void parse_tile(Walk& walk, u32 begin) {
     Tile& tile = walk.tile;
     tile.begin = begin;
@@ -126,6 +128,7 @@ __device__ __forceinline__ void parse_tile(Walk& walk, u32 begin) {
     const Counts counts = add_counts(walk, threadIdx.x * (PIECE / 2));
     if (counts.n_used) find_end(tile, counts.n_used - 1);
     place_runs(walk, counts);
+    wait_for_fetch();
     __syncthreads();
     walk.next = tile_end;
     walk.run = walk.frame = 0;
