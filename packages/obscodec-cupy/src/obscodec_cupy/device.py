@@ -62,7 +62,7 @@ class Device(ABC):
 
     Attributes:
         name: such as ``"cuda:0"``.
-        shared_nbytes: the most dynamic shared memory of a thread block.
+        shared_nbytes: the most shared memory of a thread block, static and dynamic.
     """
 
     name: str

@@ -20,7 +20,6 @@ from obscodec_cupy.events import EventMark, EventOrder
 from obscodec_cupy.sources import options, source
 from obscodec_cupy.uploads import Uploads
 
-_SHARED_WITHOUT_ASKING = 48 << 10  # bytes of dynamic shared memory that every kernel may have
 _CUDA_DEVICES = {2, 13}  # kDLCUDA, kDLCUDAManaged of DLPack
 _OTHER_DEVICES = {1: "in host memory", 3: "in pinned host memory"}
 
@@ -166,7 +165,7 @@ class Gpu(Device):
         if function is None:
             function = _module(kernel.source, kernel.defines).get_function(kernel.name)
             self._functions[kernel] = function
-        if shared_nbytes > self._shared.get(kernel, _SHARED_WITHOUT_ASKING):
+        if shared_nbytes > self._shared.get(kernel, 0):  # without asking, 48 KiB less what the kernel has besides
             function.max_dynamic_shared_size_bytes = shared_nbytes
             self._shared[kernel] = shared_nbytes
         return function
