@@ -178,6 +178,22 @@ def test_a_pickled_store_that_has_not_decided(cuda):
     np.testing.assert_array_equal(read(pickle.loads(pickle.dumps(store)), ids), noise(7))
 
 
+@pytest.mark.parametrize("depth", [None, 3])
+def test_frames_of_rle_are_decoded_on_the_device(cuda, depth):
+    masks = np.zeros((330, *SMALL.shape), np.uint8)
+    for i, mask in enumerate(masks):
+        mask[i % 6 :, : i % 5 + 1] = i % 7
+    tensors = masks if depth is None else masks[np.arange(300)[:, None] + np.arange(depth)]
+    stack = None if depth is None else FrameStack(depth)
+    store = AutoStore(Layout.of(tensors[0]), codec="rle", frame_stack=stack, device=cuda)
+    ids = store.append(tensors)
+    store.behind(ids)[0].update_device()  # which is refused by a store that decodes on the CPU
+    np.testing.assert_array_equal(read(store, ids[::-1]), tensors[::-1])
+    np.testing.assert_array_equal(store.read(ids), tensors)
+    with pytest.warns(UserWarning, match=r"^frames of the codec 'rle' are decoded on the CPU and copied to 'cuda'"):
+        FrameStore(SMALL, codec="rle", block_frames=4, device=cuda)
+
+
 @pytest.mark.parametrize("spec", ["zstd:3", "lz4", "delta-rle|zstd:3"])
 def test_what_the_device_does_not_decode_is_decoded_on_the_cpu_with_one_warning(cuda, spec):
     text = rf"^tensors of the codec '{re.escape(spec)}' are decoded on the CPU and copied to 'cuda', which decodes "

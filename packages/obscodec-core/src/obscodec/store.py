@@ -309,7 +309,7 @@ class Store(ABC):
         """
         raise SpecError(
             f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "
-            "of them, with the codec 'delta-rle' or 'raw' on that GPU"
+            "of them, with the codec 'delta-rle', 'rle' or 'raw' on that GPU"
         )
 
     @abstractmethod
