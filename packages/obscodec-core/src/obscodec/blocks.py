@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +29,8 @@ _MAX_ID = (1 << 31) - 1
 _ENCODED_NBYTES = 1 << 26  # of frames that are encoded at once on a device, which takes an eighth as much memory again
 _NOTHING = np.empty(0, np.int64)
 
-# Takes frames in: ``old, first, streams, tables, ids, dead``; see OpenBlocks.replace.
-Replace = Callable[[Ints, int, Ints, FrameTables, Ints, Ints], tuple[int, int, int]]
+# Takes frames in: ``frames, old, first, streams, tables, ids, dead``; see OpenBlocks.replace.
+Replace = Callable[[Any, Ints, int, Ints, FrameTables, Ints, Ints], tuple[int, int, int]]
 
 
 class Blocks:
@@ -85,7 +84,7 @@ class Blocks:
         with uninterrupted(), self.lock:
             if self.born is not None:
                 self.born.to_cpu(streams)
-            self._take_in(partial(self.open.replace, rows), old, streams, ids, 0)
+            self._take_in(self.open.replace, rows, old, streams, ids, 0)
         return ids
 
     def replace_born(self, old: Ints, frames: FrameBatch, streams: Ints) -> Ints:
@@ -99,7 +98,7 @@ class Blocks:
         with uninterrupted(), self.lock, self.born.batch(frames, streams) as batch:
             while done < n:
                 end = min(n, done + at_once)
-                self._take_in(batch.replace, old if end == n else _NOTHING, streams[:end], ids, done)
+                self._take_in(batch.replace, frames, old if end == n else _NOTHING, streams[:end], ids, done)
                 done = end
         return ids
 
@@ -206,13 +205,15 @@ class Blocks:
             if self.watch is not None:
                 self.watch.note(ids // self.block_frames)
 
-    def _take_in(self, replace: Replace, old: Ints, streams: Ints, ids: Ints, done: int) -> None:
+    def _take_in(
+        self, replace: Replace, frames: Rows | FrameBatch, old: Ints, streams: Ints, ids: Ints, done: int
+    ) -> None:
         """Take frames in from number ``done`` on, then release ``old``; if that fails, release those before as well."""
         n = len(streams)
         dead = np.empty(n - done + len(old), np.int64)
         try:
             while True:
-                done, n_dead, refused = replace(old, done, streams, self.tables, ids, dead)
+                done, n_dead, refused = replace(frames, old, done, streams, self.tables, ids, dead)
                 if n_dead:
                     self._drop(dead[:n_dead].tolist())
                 if done == n:

@@ -103,13 +103,10 @@ class BornBatch:
         self._encoded_to = self._done = 0
         self._rows: Rows | None = None  # on the CPU, if marks took frames for equal that are not
 
-    def __len__(self) -> int:
-        return len(self._frames)
-
     def replace(
-        self, old: Ints, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
+        self, frames: FrameBatch, old: Ints, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
     ) -> tuple[int, int, int]:
-        """``OpenBlocks.replace`` by frames of this batch, which are encoded up to the end of ``streams`` at once.
+        """``OpenBlocks.replace`` by the frames of this batch, which are encoded up to the end of ``streams`` at once.
 
         Raises:
             HeapFull: the device has not enough free memory; nothing was taken in.
@@ -118,10 +115,10 @@ class BornBatch:
         if self._rows is None and self._encoded_to < len(streams):
             some = slice(first, len(streams))
             plan = FramePlan(first, self._kinds[some], self._sources[some])
-            self._patches = self._frames.encode(plan, open_blocks.references[: open_blocks.n_references])
+            self._patches = frames.encode(plan, open_blocks.references[: open_blocks.n_references])
             self._encoded_to = len(streams)
             if self._patches is None:
-                self._rows = self._frames.rows()
+                self._rows = frames.rows()
                 self._born.to_cpu(self._streams)
         if self._rows is not None:
             return open_blocks.replace(self._rows, old, first, streams, tables, ids, dead)

@@ -170,9 +170,9 @@ class FrameStore(Store):
 
     def replace_rows(self, old: Ints, rows: Rows | FrameBatch, streams: Ints) -> Ints:
         """:meth:`replace` for frames that are rows already, ``u8[n, nbytes]`` and contiguous, or :meth:`born` ones."""
-        if isinstance(rows, FrameBatch):
-            return self._blocks.replace_born(old, rows, streams)
-        return self._blocks.replace(old, rows, streams)
+        if isinstance(rows, np.ndarray):
+            return self._blocks.replace(old, rows, streams)
+        return self._blocks.replace_born(old, rows, streams)
 
     def born(self, tensors: Any, layout: Layout, stack: FrameStack | None = None) -> FrameBatch | None:
         """Frames in the memory of the device, to be compared and encoded there by :meth:`replace_rows`.

@@ -49,6 +49,8 @@ def next_place(stream: Ints, n_ring: int) -> int:
 @compiled
 def add_new(
     stream: Ints,
+    place: int,
+    n_ring: int,
     fingerprint: int,
     block_frames: int,
     before: int,
@@ -58,10 +60,12 @@ def add_new(
     dead: Ints,
     n_dead: int,
 ) -> int:
-    """Give the frame that was encoded last its id and the next place in the ring, in place of the oldest one there.
+    """Give the frame that was encoded last its id, and a place in the ring, instead of the oldest one there.
 
     Args:
         stream: the row of the stream, changed.
+        place: where in the ring, see :func:`next_place`.
+        n_ring: see :func:`ring_size`.
         fingerprint: of the frame.
         block_frames: how many frames a block has.
         before: the id of the frame before it in its observation, 0 for none.
@@ -74,8 +78,6 @@ def add_new(
     Returns:
         How many these are now.
     """
-    n_ring = (len(stream) - RECENT_IDS) // 2
-    place = next_place(stream, n_ring)
     if stream[N_RECENT] == n_ring:
         forgotten = stream[RECENT_IDS + place]
         counts[forgotten] -= 1

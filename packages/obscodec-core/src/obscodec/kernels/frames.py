@@ -23,6 +23,7 @@ from obscodec.kernels.frame_streams import (
     add_new,
     give_id,
     needs_block,
+    next_place,
     ring_size,
 )
 from obscodec.kernels.memory import address, copy, load_u8, load_u64, signed, unsigned
@@ -85,10 +86,12 @@ def append_frames(
             if needs_block(stream, block_frames):
                 return i, n_dead
             _encode(frame, nbytes, stream, references, n_references)
-            before = 0 if begins else ids[i - 1]
-            n_dead = add_new(stream, fingerprint, block_frames, before, counts, live, previous, dead, n_dead)
-            place = stream[NEWEST]
+            place = next_place(stream, n_ring)
             copy(stream[RECENT] + place * nbytes, frame, nbytes)
+            before = 0 if begins else ids[i - 1]
+            n_dead = add_new(
+                stream, place, n_ring, fingerprint, block_frames, before, counts, live, previous, dead, n_dead
+            )
         ids[i] = give_id(stream, place, begins, counts)
     return len(of_streams), n_dead
 

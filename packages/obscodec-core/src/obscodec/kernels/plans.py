@@ -137,9 +137,11 @@ def append_encoded(
             if needs_block(stream, block_frames):
                 return i, n_dead
             _add_patch(stream, patches, i - patches.begin, references, n_references)
+            place = next_place(stream, n_ring)
             before = 0 if begins else ids[i - 1]
-            n_dead = add_new(stream, marks[i], block_frames, before, counts, live, previous, dead, n_dead)
-            place = stream[NEWEST]
+            n_dead = add_new(
+                stream, place, n_ring, marks[i], block_frames, before, counts, live, previous, dead, n_dead
+            )
         ids[i] = give_id(stream, place, begins, counts)
     return len(of_streams), n_dead
 
