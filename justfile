@@ -43,6 +43,10 @@ test:
 gpu:
     uv run pytest -m gpu packages/obscodec-cupy tests
 
+# Which data shows that a barrier of the kernels is needed, for each of them.
+barriers:
+    uv run pytest packages/obscodec-cupy/tests/test_barriers.py -rPx
+
 # The adapter with the oldest Stable-Baselines3 that it supports.
 oldest:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core \

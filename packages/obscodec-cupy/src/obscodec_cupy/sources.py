@@ -10,6 +10,11 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 _ONCE = re.compile(r"^#pragma once\n", re.MULTILINE)
 
 
+def read(name: str) -> str:
+    """A file of ``obscodec_cupy/kernels`` as it is."""
+    return files("obscodec_cupy").joinpath("kernels", name).read_text(encoding="utf-8")
+
+
 @cache
 def source(name: str) -> str:
     """A file of ``obscodec_cupy/kernels``, with what it includes in place, each file once."""
@@ -25,7 +30,7 @@ def _inlined(name: str, seen: set[str]) -> str:
     if name in seen:
         return ""
     seen.add(name)
-    text = files("obscodec_cupy").joinpath("kernels", name).read_text(encoding="utf-8")
+    text = read(name)
 
     def included(match: re.Match[str]) -> str:
         following = text.count("\n", 0, match.start()) + 2

@@ -127,4 +127,4 @@ def _runtime() -> tuple[str, ...]:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise KernelFailed(f"g++ refuses a kernel:\n{done.stderr}")
+        raise RuntimeError(f"g++ refuses a kernel:\n{done.stderr}")

@@ -1,0 +1,188 @@
+"""Every barrier of the kernels is needed: without it, some data is found to be in a race, or comes out wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+
+import numpy as np
+import obscodec_cupy.backend
+import pytest
+from _pytest.mark.structures import ParameterSet
+from cuda_on_cpu.build import compiled
+from cuda_on_cpu.device import SimulatedDevice
+from mirrors import Mirror
+from obscodec import CorruptStream, FrameStore, Layout
+from obscodec_cupy import sources
+from obscodec_cupy.device import Kernel
+from obscodec_cupy.gather import Gather, Source
+from side_by_side import Pair
+from stores_in_pairs import NOTHING
+from stores_in_pairs import Pair as StorePair
+
+Scenario = Callable[[pytest.MonkeyPatch], None]
+Harm = Callable[[bytes], bytes]
+
+BARRIER = re.compile(r"__sync(?:threads(?:_or|_and|_count)?|warp)\(")
+NO_BARRIER = "static inline int no_barrier(int own = 0) { return own; }\n#line 1\n"
+NBYTES = 60_000  # of a frame, so that its runs and its literals do not fit into what is loaded at a time
+
+
+def moving(n: int) -> np.ndarray:
+    """Frames of which the next one differs in thousands of short runs, in a long one, or in a few bytes."""
+    rng = np.random.default_rng(0)
+    frames = np.zeros((n, NBYTES), np.uint8)
+    for i in range(1, n):
+        frames[i] = frames[i - 1]
+        changed = [slice(i, None, 9), slice(i * 1000, i * 1000 + 30_000), slice(300 * i, 300 * i + 2)][i % 3]
+        frames[i, changed] = rng.integers(256, size=len(frames[i, changed]))
+    return frames
+
+
+def a_codec(spec: str) -> Scenario:
+    def run(_: pytest.MonkeyPatch) -> None:
+        frames = moving(5).reshape(1, -1)
+        pair = Pair(SimulatedDevice(seed=1), spec, Layout((5, NBYTES), np.uint8))
+        pair.check(frames)
+        stream = pair.encode_on_cpu(frames)[0].tobytes()
+        for at in (40, len(stream) // 8, len(stream) // 4):
+            pair.compare(stream[:at] + b"\xff\xff\x7f" + stream[at + 3 :])
+
+    return run
+
+
+def a_gather(codec: str, dtype: str | None = None, harm: Harm = bytes) -> Scenario:
+    def run(_: pytest.MonkeyPatch) -> None:
+        device, layout, played = SimulatedDevice(seed=1), Layout((NBYTES,), np.uint8), moving(12)
+        block_frames = 1 if codec == "rle" else 3
+        store = FrameStore(layout, codec=codec, block_frames=block_frames)
+        ids = device.upload(store.append(played).astype(np.int32))
+        mirror = Mirror(device, store)
+        mirror = Mirror(device, store, [harm(stream) for stream in mirror.streams])
+        gather = Gather(device, layout, block_frames, codec=codec, dtype=dtype)
+        outs = [device.empty((5, NBYTES), np.uint8 if dtype is None else np.float16) for _ in range(2)]
+        sources = [Source(ids[field:], out) for field, out in enumerate(outs)]
+        places = np.array([5, 2, 8, 9, 0])  # two frames of one block, or one frame each of two blocks
+        gather.launch(mirror.header, 5, sources, device.upload(places))
+        mirror.check()
+        for field, out in enumerate(outs):
+            np.testing.assert_array_equal(device.download(out), played[places + field])
+
+    return run
+
+
+def in_a_run(stream: bytes) -> bytes:
+    return stream[:50] + b"\xff\xff\x7f" + stream[53:]
+
+
+def in_the_version(stream: bytes) -> bytes:
+    return b"\1" + stream[1:]
+
+
+def refused(scenario: Scenario) -> Scenario:
+    def run(monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(CorruptStream):
+            scenario(monkeypatch)
+
+    return run
+
+
+def born(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimulatedDevice(seed=1, eager=True)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    pair = StorePair("cuda", Layout((NBYTES,), np.uint8), block_frames=3)
+    frames = moving(8)
+    frames[7] = np.arange(NBYTES) == 100  # zeros, as far as thread 0 can see
+    pair.check(pair.replace(NOTHING, frames))
+
+
+def compared(_: pytest.MonkeyPatch) -> None:
+    """Frames of equal marks that differ do not come by themselves."""
+    device = SimulatedDevice(seed=1)
+    frames = np.zeros((2, NBYTES), np.uint8)
+    frames[1, -1] = 1
+    there, different = device.upload(frames), device.zeros((1,), np.uint32)
+    pair = device.upload(np.uint64(device.address(there)) + np.array([0, NBYTES], np.uint64))
+    addresses = [np.uint64(device.address(array)) for array in (pair, different)]
+    device.launch(Kernel("born.cu", "born_compare"), 1, 256, addresses[0], np.uint32(NBYTES), addresses[1])
+    assert device.download(different)[0] == 1
+
+
+SCENARIOS: list[tuple[tuple[str, ...], Scenario]] = [
+    (("rle_encode.cu", "rle_decode.cu", "offsets.cu"), a_codec("rle")),
+    (("delta_encode.cu", "delta_decode.cu", "offsets.cu"), a_codec("delta-rle")),
+    (("gather.cu",), a_gather("delta-rle")),
+    (("gather.cu",), a_gather("delta-rle", "float16")),
+    (("gather.cu",), a_gather("raw")),
+    (("gather.cu",), a_gather("rle")),
+    (("gather.cu",), refused(a_gather("rle", harm=in_a_run))),
+    (("gather.cu",), refused(a_gather("delta-rle", harm=in_a_run))),
+    (("gather.cu",), refused(a_gather("delta-rle", harm=in_the_version))),
+    (("born.cu",), born),
+    (("born.cu",), compared),
+]
+
+
+# Barriers that no data can show to be needed here, by the line before them.
+UNPROVEN = {
+    "walk.literals_used = run_literals[walk.run];": "no tile is without runs, and there is a barrier behind runs",
+    "const rle::Status status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);": (
+        "as it is now, all threads find the same status"
+    ),
+}
+
+
+def barriers() -> list[ParameterSet]:
+    """The file and the line of each."""
+    found = []
+    for name in sorted(file.name for file in files("obscodec_cupy").joinpath("kernels").iterdir()):
+        lines = [line.partition("//")[0].strip() for line in sources.read(name).split("\n")]
+        for i in range(1, len(lines)):
+            if BARRIER.search(lines[i]):
+                why = UNPROVEN.get(lines[i - 1])
+                marks = [pytest.mark.xfail(reason=why, strict=True)] if why else []
+                found.append(pytest.param((name, i + 1), marks=marks, id=f"{name}:{i + 1}"))
+    return found
+
+
+@pytest.fixture
+def without_barrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a file of which one line has lost its barrier."""
+    changed, number = request.param
+    read = sources.read
+
+    def read_changed(name: str) -> str:
+        lines = read(name).split("\n")
+        if name != changed:
+            return read(name)
+        lines[number - 1] = BARRIER.sub("no_barrier(", lines[number - 1])
+        return NO_BARRIER + "\n".join(lines)
+
+    monkeypatch.setattr(sources, "read", read_changed)
+    forget()
+    yield changed
+    forget()
+
+
+def forget() -> None:
+    sources.source.cache_clear()
+    compiled.cache_clear()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: "-".join(scenario[0]))
+def test_all_is_well_with_all_barriers(scenario: tuple[tuple[str, ...], Scenario], monkeypatch) -> None:
+    scenario[1](monkeypatch)
+
+
+@pytest.mark.parametrize("without_barrier", barriers(), indirect=True)
+def test_a_barrier_is_needed(without_barrier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for units, run in SCENARIOS:
+        if not any(f'"{without_barrier}"' in sources.source(unit) for unit in units):
+            continue
+        try:
+            run(monkeypatch)
+        except (AssertionError, CorruptStream) as error:
+            print(str(error).strip().partition("\n")[0])  # noqa: T201
+            return
+    pytest.fail("no data shows that this barrier is needed")
