@@ -161,7 +161,7 @@ def test_two_readers_of_the_same_arrays(cuda):
     device = backend.device(cuda)
     arrays, model = small_arrays(cuda)
     as_bytes, as_floats = BatchReader(arrays), BatchReader(arrays, dtype="float32")
-    for step in range(5):
+    for step in range(2):
         arrays[0][step] = model[0][step] = model[1][step + 7]
         for reader, dtype in ((as_bytes, np.uint8), (as_floats, np.float32)):
             reader.sync()
@@ -223,16 +223,16 @@ def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
     reader = BatchReader(arrays)
     reader.sync()
     launch = device.launch
-    places, outs = device.upload(np.arange(30) * 2), [device.empty((30, *SMALL.shape), np.uint8) for _ in range(2)]
+    places, outs = device.upload(np.arange(10) * 2), [device.empty((10, *SMALL.shape), np.uint8) for _ in range(2)]
     monkeypatch.setattr(device, "launch", lambda *of, **how: recorded.append((of, how)))
     reader.read(places, outs)
     monkeypatch.undo()
     ((of, how),) = recorded
     rng = np.random.default_rng(0)
-    for step in range(30):
+    for step in range(20):
         arrays[step % 2][step] = model[step % 2][step] = rng.integers(256, size=(2, *SMALL.shape), dtype=np.uint8)
         reader.sync()
-        device.write(rng.integers(80, size=30), places)
+        device.write(rng.integers(80, size=10), places)
         launch(*of, **how)
         for out, expected in zip(outs, model, strict=True):
             np.testing.assert_array_equal(device.download(out), flat(expected)[device.download(places)])
@@ -264,7 +264,7 @@ def test_streams_take_turns(monkeypatch):
     rng = np.random.default_rng(0)
     arrays, model = small_arrays("cuda", block_frames=4)
     reader, streams, pending = BatchReader(arrays), on_new_streams(device, 3), []
-    for step in range(60):
+    for step in range(40):
         with streams[rng.integers(3)]():
             arrays[step % 2][step % 40] = model[step % 2][step % 40] = rng.integers(
                 256, size=(2, *SMALL.shape), dtype=np.uint8

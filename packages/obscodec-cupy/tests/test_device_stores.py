@@ -97,7 +97,8 @@ def test_tables_grow(cuda, monkeypatch):
     ids = np.zeros(0, np.int64)
     for begin in range(0, 240, 9):
         ids = np.append(ids, store.append(steps[begin : begin + 9]))
-        np.testing.assert_array_equal(read(store, ids), steps[: begin + 9])
+        some = np.random.default_rng(begin).integers(len(ids), size=9)
+        np.testing.assert_array_equal(read(store, ids[some]), steps[some])
     assert store._blocks.open.n_references > 20
 
 
@@ -370,7 +371,7 @@ def test_threads_read_while_another_one_appends(monkeypatch):
         rng = np.random.default_rng(seed)
         try:
             with on_stream():
-                for _ in range(30):
+                for _ in range(8):
                     which = rng.integers(50, size=8)
                     np.testing.assert_array_equal(read(store, kept[which]), tensors[which])
         except BaseException as error:
@@ -379,10 +380,9 @@ def test_threads_read_while_another_one_appends(monkeypatch):
     threads = [threading.Thread(target=work, args=(on, i)) for i, on in enumerate(on_new_streams(device, 3))]
     for thread in threads:
         thread.start()
-    with warnings.catch_warnings():
-        for first in range(50, 400, 5):
-            ids = store.append(tensors[first : first + 5], 1)
-            store.release(ids[1:])
+    for first in range(50, 250, 5):
+        ids = store.append(tensors[first : first + 5], 1)
+        store.release(ids[1:])
     for thread in threads:
         thread.join()
     assert not failures
