@@ -54,6 +54,11 @@ def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     )
 
 
+def is_common(dtype: np.dtype[np.generic]) -> bool:
+    """Whether libraries for GPUs have the dtype: not times, bfloat16 and float8, which some of them lack."""
+    return dtype.kind in "biufc" and dtype.name not in _EXTENDED
+
+
 def dtype_name(dtype: np.dtype[np.generic]) -> str:
     """The name that a stream, a config or a file records: ``<f4``, ``|u1``, ``<M8[ns]``, ``bfloat16``."""
     return dtype.name if dtype.name in _EXTENDED else dtype.str

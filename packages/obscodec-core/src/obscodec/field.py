@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from obscodec.auto_store import AutoStore
 from obscodec.backends import check_place
 from obscodec.choice import parse_budget
 from obscodec.dlpack import SupportsDLPack
+from obscodec.dtypes import is_common
 from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
@@ -40,7 +42,7 @@ class Field:
         shares: the field of the same shape and dtype whose store keeps this one too, with its codec and its limits:
             ``next_obs`` shares that of ``obs``, and each frame is stored once.
         device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``, which has its streams then. A field that is
-            not compressed is a numpy array all the same.
+            not compressed is a numpy array all the same, and one of bfloat16, float8 or times stays on the CPU.
         heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
     Raises:
@@ -95,6 +97,10 @@ class Field:
         small = self.codec == "auto" and layout.nbytes < MIN_COMPRESSED_NBYTES
         if self.codec is None or small or layout.nbytes == 0:
             return None
+        place = {"device": self.device, "heap": self.heap}
+        if self.device != "cpu" and not is_common(layout.dtype):
+            warnings.warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it", stacklevel=2)
+            place = {}
         return AutoStore(
             layout,
             codec=self.codec,
@@ -102,8 +108,7 @@ class Field:
             budget=self.budget,
             max_bytes=self.max_bytes,
             threads=threads,
-            device=self.device,
-            heap=self.heap,
+            **place,
         )
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int, *, on_device: bool = False) -> Any:

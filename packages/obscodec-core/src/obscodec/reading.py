@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.batch_memory import new_batch
-from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.store import Store
 
@@ -67,9 +66,9 @@ class Reading:
 
     Args:
         read: gives what it read, also as values of dictionaries, lists, tuples and named tuples.
-        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into; of
-            numpy, or for a store on a GPU of any library, in the memory of that. None for one where the store decodes.
-        convert: called once for all tensors of a store, makes of them the array of another library.
+        new_array: called with a store and a number of its tensors, gives an array ``[n, *shape]`` to decode into; of
+            numpy, or for a store on a GPU of any library, in the memory of that.
+        convert: called once for all tensors of a store that are a numpy array, makes of that one of another library.
         at_once: stores whose tensors the function looks at; what it reads of them is decoded as it is read.
 
     Example:
@@ -87,7 +86,7 @@ class Reading:
     def __init__(
         self,
         read: Callable[[], Any],
-        new_array: Callable[[int, Layout], Any] | None = None,
+        new_array: Callable[[Store, int], Any] = new_batch,
         convert: Callable[[Any], Tensors] | None = None,
         at_once: Collection[Store | None] = (),
     ) -> None:
@@ -135,9 +134,10 @@ class Reading:
         """
         future = self._pending()
         decoded = self._decode() if future is None else future.result()
-        if self._convert is not None:
-            decoded = {store: self._convert(array) for store, array in decoded.items()}
-        return _filled(self._read, decoded)
+        return _filled(self._read, {store: self._converted(array) for store, array in decoded.items()})
+
+    def _converted(self, array: Tensors) -> Tensors:
+        return array if self._convert is None or not isinstance(array, np.ndarray) else self._convert(array)
 
     def _pending(self) -> Future[dict[Store, Tensors]] | None:
         """What decodes in the background; a forked process has nothing of it but the object."""
@@ -155,8 +155,7 @@ class Reading:
         decoded: dict[Store, Any] = {}
         for store, parts in self._ids.items():
             ids = np.concatenate(parts)
-            n = len(ids)
-            decoded[store] = self._new_array(n, store.layout) if self._new_array else new_batch(store, n)
+            decoded[store] = self._new_array(store, len(ids))
             store.read_into(ids, decoded[store])
         return decoded
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from obscodec.array_stats import ArrayStats
 from obscodec.batch_memory import new_batch
 from obscodec.field import Field
-from obscodec.layout import Layout
 from obscodec.new_array import NewArray
 from obscodec.part_array import PartArray
 from obscodec.pinned_store import PinnedStore, pinned
@@ -96,13 +95,13 @@ def _store_together(
 
 
 def read_together(
-    arrays: Mapping[K, TensorArray | PartArray], new_array: Callable[[int, Layout], Any] | None = None
+    arrays: Mapping[K, TensorArray | PartArray], new_array: Callable[[Store, int], Any] = new_batch
 ) -> dict[K, Any]:
     """Decode whole arrays, those of one store in one call, so that frames that they share are decoded once.
 
     Args:
         arrays: under any names; parts that are decoded already are copied.
-        new_array: called with a number of tensors and their layout, gives an array ``[n, *shape]`` to decode into; see
+        new_array: called with a store and a number of its tensors, gives an array ``[n, *shape]`` to decode into; see
             :class:`Reading`.
 
     Returns:
@@ -112,7 +111,7 @@ def read_together(
     stores = {name: array.store for name, array in arrays.items() if isinstance(array, TensorArray)}
     for store, names in by_store(stores).items():
         ids = np.concatenate([arrays[name].ids for name in names], axis=None, dtype=np.int64)
-        tensors = new_array(len(ids), store.layout) if new_array else new_batch(store, len(ids))
+        tensors = new_array(store, len(ids))
         store.read_into(ids, tensors)
         end = 0
         for name in names:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-gnu-u
 WARNINGS = ("-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas")
 COMPILE = ("g++", *FLAGS, *WARNINGS, f"-I{HERE}")
 RUNTIME = ("fibers.cpp", "memory.cpp")
+_LAUNCHING = threading.Lock()  # the fibers of a library are one set, for threads of several devices, too
 _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
 
 
@@ -69,7 +71,8 @@ class Compiled:
         """Run all thread blocks, in an order and with a schedule drawn from ``seed``; 0 is the plain order."""
         values = [np.array(argument) for argument in arguments]
         pointers = np.array([value.ctypes.data for value in values], np.uint64)
-        failure = self._launch(pointers.ctypes.data, *size, seed, ctypes.byref(regions.table()))
+        with _LAUNCHING:
+            failure = self._launch(pointers.ctypes.data, *size, seed, ctypes.byref(regions.table()))
         if failure is not None:
             raise KernelFailed(f"{self.kernel.source}, {self.kernel.name}: {self._located(failure.decode())}")
 

@@ -104,12 +104,12 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _reading(self, read: Callable[[], Any]) -> obscodec.Reading:
         looked_at = [self._arrays.stores.get(key) for key in self._looks_at]
-        convert = partial(self.to_torch, copy=False) if self._options.buffer_device == "cpu" else None
-        return obscodec.Reading(read, self._batch_array, convert, looked_at)
+        return obscodec.Reading(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
 
-    def _batch_array(self, n: int, layout: obscodec.Layout) -> Any:
+    def _batch_array(self, store: obscodec.Store, n: int) -> Any:
         """``[n, *shape]`` to decode into: on a GPU, in memory that torch has pinned for it, or that of all buffers."""
-        if self._options.buffer_device != "cpu":
+        layout = store.layout
+        if store.device != "cpu":
             return th.empty((n, *layout.shape), dtype=getattr(th, layout.dtype.name), device=self.device)
         if self.device.type != "cuda":
             return obscodec.BATCH_MEMORY.array(n, layout)

@@ -51,11 +51,11 @@ class CompressedTensor(torch.Tensor):
         """The items that ``index`` selects, as they are now."""
         return CompressedTensor(obscodec.drawn(self.array, index), self.device)
 
-    def new_array(self, n: int, layout: obscodec.Layout) -> Any:
+    def new_array(self, store: obscodec.Store, n: int) -> Any:
         """``[n, *shape]`` to decode into: on the GPU that has the items, pinned for one, or in that of all batches."""
-        if self.array.store.device != "cpu":
-            return torch.empty((n, *layout.shape), dtype=_torch_dtype(layout.dtype), device=self.device)
-        return (_PINNED_MEMORY if self.is_cuda else obscodec.BATCH_MEMORY).array(n, layout)
+        if store.device != "cpu":
+            return torch.empty((n, *store.layout.shape), dtype=_torch_dtype(store.layout.dtype), device=self.device)
+        return (_PINNED_MEMORY if self.is_cuda else obscodec.BATCH_MEMORY).array(n, store.layout)
 
     def decoded(self) -> torch.Tensor:
         """The tensor, uncompressed; a copy."""
@@ -122,8 +122,8 @@ def stored_array(tensor: torch.Tensor, store: obscodec.Store | None = None) -> A
 
 def decode(drawn: Mapping[Any, CompressedTensor]) -> dict[Any, torch.Tensor]:
     """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
-    new_array = next((x.new_array for x in drawn.values()), None)
-    arrays = obscodec.read_together({key: x.array for key, x in drawn.items()}, new_array)
+    arrays = {key: x.array for key, x in drawn.items()}
+    arrays = obscodec.read_together(arrays, *(x.new_array for x in [*drawn.values()][:1]))
     tensors = {key: x if isinstance(x, torch.Tensor) else as_tensor(x) for key, x in arrays.items()}
     return {key: tensor.to(drawn[key].device) for key, tensor in tensors.items()}
 
