@@ -75,7 +75,7 @@ def test_every_schedule(codec: str, seed: int) -> None:
     device = SimulatedDevice(seed=seed)
     stacks = stacks_of(sparse((1, 60, 60), 40, "u1", 0.1), 4, 0, zeros=True)
     store, ids = stored(stacks, 4, codec=codec)
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, plain_blocks=codec == "raw")
+    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, codec=codec)
     places = np.random.default_rng(seed).permutation(39)
     first, second = gathered(device, gather, Mirror(device, store), store.layout, [ids, ids[1:]], places)
     np.testing.assert_array_equal(first, stacks[places])
