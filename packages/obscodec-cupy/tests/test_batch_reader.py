@@ -291,6 +291,29 @@ def test_frames_that_are_larger_than_shared_memory(cuda):
             np.testing.assert_array_equal(out, flat(expected)[places])
 
 
+def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
+    device, recorded = SimulatedDevice(seed=5), []
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    layout = Layout((3, 400, 300), np.uint8)
+    arrays, model = small_arrays("cuda", 2, 6, 1, layout)
+    reader = BatchReader(arrays)
+    reader.sync()
+    launch = device.launch
+    places, outs = device.upload(np.array([4, 1])), [device.empty((2, *layout.shape), np.uint8) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "launch", lambda *of, **how: recorded.append((of, how)))
+        reader.read(places, outs)
+    read(reader, device, [0, 2, 2, 5, 3], layout.shape)
+    for k in range(2):
+        arrays[k][:3] = model[k][:3] = np.random.default_rng(k).integers(256, size=(3, 1, *layout.shape), dtype=np.uint8)
+    reader.sync()
+    arrays[0].store.frames._blocks.heap.compact()  # what was held for the kernels goes
+    ((of, how),) = recorded
+    launch(*of, **how)
+    for out, expected in zip(outs, model, strict=True):
+        np.testing.assert_array_equal(device.download(out), flat(expected)[[4, 1]])
+
+
 def test_places_outside_of_the_arrays_are_complained_of(cuda):
     device = backend.device(cuda)
     arrays, model = small_arrays(cuda)

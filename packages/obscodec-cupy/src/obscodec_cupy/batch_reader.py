@@ -42,7 +42,8 @@ class BatchReader:
     memory. Call it once before it is recorded, so that its kernel is compiled.
 
     :meth:`sync` and :meth:`read` are in the right order on whichever streams they are called. A graph is not: replay it
-    on the stream of :meth:`sync`, or have the streams wait for each other.
+    on the stream on which :meth:`sync` is called and the stores are read in other ways, or have the streams wait for
+    each other.
 
     Args:
         arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle`` or ``raw``, such as the
@@ -91,7 +92,7 @@ class BatchReader:
             self._mirrors = [IdMirror(self._device, array) for array in arrays]
         self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
         self._groups: list[_Group] = []
-        self._scratch: DeviceArray | None = None
+        self._rooms: list[DeviceArray] = []  # each larger than the one before
         self._lock = threading.Lock()
 
     def sync(self, like: object = None) -> None:
@@ -184,11 +185,13 @@ class BatchReader:
         return sources
 
     def _room(self, group: _Group, n: int) -> DeviceArray | None:
-        """Memory that a launch works in, used again by the next one."""
-        nbytes = group.gather.scratch_nbytes(n)
+        """Memory that a launch works in, used again by the next one.
+
+        Smaller rooms stay, as a graph may have been recorded with one: of powers of two, together they are no larger.
+        """
+        nbytes = group.gather.scratch_nbytes(1 << (n - 1).bit_length())
         if nbytes == 0:
             return None
-        if self._scratch is None or self._scratch.nbytes < nbytes:
-            group.reader.keep(self._scratch)
-            self._scratch = self._device.empty((nbytes,), np.uint8)
-        return self._scratch
+        if not self._rooms or self._rooms[-1].nbytes < nbytes:
+            self._rooms.append(self._device.empty((nbytes,), np.uint8))
+        return self._rooms[-1]

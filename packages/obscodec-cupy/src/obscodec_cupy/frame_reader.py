@@ -85,11 +85,6 @@ class CudaFrameReader(FrameReader):
         with self._lock, self._memory.order:
             yield
 
-    def keep(self, thing: object) -> None:
-        """Hold something until all reads are done that are queued by now."""
-        with self._lock:
-            self._memory.keep(thing)
-
     def check(self) -> None:
         """Complain of what earlier reads found wrong, as far as they are done; once.
 

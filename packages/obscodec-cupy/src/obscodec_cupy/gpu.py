@@ -140,7 +140,7 @@ class Gpu(Device):
             if stream.cuda_stream == cupy.cuda.get_current_stream().ptr:
                 yield
                 return
-            with cupy.cuda.Stream.from_external(stream):
+            with cupy.cuda.Stream.from_external(_TorchStream(stream)):
                 yield
 
     def order(self) -> Order:
@@ -174,6 +174,16 @@ class Gpu(Device):
         """See ``Device.synchronize``."""
         with self._device:
             cupy.cuda.get_current_stream().synchronize()
+
+
+class _TorchStream:
+    """A stream of torch with the protocol that CuPy asks for, which older versions of torch do not have."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, int(self._stream.cuda_stream)
 
 
 def _require_same_bytes(host: npt.NDArray[np.generic], out: Any) -> None:
