@@ -176,6 +176,17 @@ def test_marks_that_take_different_frames_for_equal(cuda, monkeypatch):
     pair.check(ids)
 
 
+def test_a_byte_anywhere_makes_a_frame_another_one(cuda, monkeypatch):
+    monkeypatch.setattr(CudaFrameEncoder, "marks", lambda encoder, rows: np.ones(len(rows), np.int64))
+    pair = Pair(cuda, Layout((250,), np.uint8))
+    base = np.random.default_rng(0).integers(1, 255, size=250, dtype=np.uint8)
+    for at in range(0, 250, 7):
+        changed = base.copy()
+        changed[at] += 1
+        one, other = pair.replace(NOTHING, np.stack([base, changed]), at)
+        assert one != other
+
+
 def test_no_frame_visits_the_host(cuda, monkeypatch):
     monkeypatch.setattr(CudaFrameBatch, "rows", lambda batch: pytest.fail("the frames were downloaded"))
     pair = Pair(cuda, Layout((84, 84), np.uint8))
