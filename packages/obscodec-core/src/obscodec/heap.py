@@ -10,6 +10,7 @@ Ousterhout 1992.)
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -204,6 +205,11 @@ class SlotHeap:
     def __repr__(self) -> str:
         stats = ", ".join(f"{name}={value}" for name, value in asdict(self.stats()).items())
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {stats})"
+
+    def __del__(self) -> None:
+        """Wait for what reads or writes the memory that goes now."""
+        with suppress(Exception):  # at the end of the process there may be no device any more
+            self.memory.wait()
 
     def __getstate__(self) -> dict[str, object]:
         with self.lock:

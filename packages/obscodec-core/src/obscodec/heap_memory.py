@@ -74,6 +74,9 @@ class HeapMemory(ABC, Generic[C]):
             used: whether streams were ever written to it: what writes or reads them may still be at work.
         """
 
+    def wait(self) -> None:
+        """Wait until nothing reads or writes it any more that was queued by now."""
+
     @abstractmethod
     def address(self, chunk: C) -> int:
         """Where the chunk begins, for kernels that run where this memory is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -161,6 +162,13 @@ class BatchReader:
         """
         for group in self._groups:
             group.reader.check()
+
+    def __del__(self) -> None:
+        """Wait for what reads the memory that goes now."""
+        with suppress(Exception):  # at the end of the process there may be no device any more
+            with self._order:
+                done = self._device.mark()
+            done.wait()
 
     def _group(self, store: Store, reader: FrameReader, stores: Sequence[Store]) -> _Group:
         """The arrays that one of the stores decodes."""

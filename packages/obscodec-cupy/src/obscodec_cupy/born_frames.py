@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -70,6 +70,7 @@ class CudaFrameEncoder(FrameEncoder):
             new = self.device.empty((max(n_slots, 2 * len(old)), self.frame.nbytes), np.uint8)
             every = np.arange(len(old))
             self.copy(self.addresses(old, every), self.addresses(new, every))
+            self.device.synchronize()  # before the old memory goes, which may have come from another stream
             self.recent = new
 
     def send(self, streams: Ints, recent: npt.NDArray[np.uint8]) -> Ints:
@@ -101,6 +102,13 @@ class CudaFrameEncoder(FrameEncoder):
             self.device.write(here[self._n_sent :], self._references[self._n_sent : len(here)])
             self._n_sent = len(here)
         return self._references
+
+    def __del__(self) -> None:
+        """Wait for what works with the memory that goes now."""
+        with suppress(Exception):  # at the end of the process there may be no device any more
+            with self.order:
+                done = self.device.mark()
+            done.wait()
 
     def launch(self, kernel: Kernel, n_blocks: int, first: DeviceArray, *others: DeviceArray | np.generic) -> None:
         """Queue one of the kernels, which take bytes of a frame behind the first array."""

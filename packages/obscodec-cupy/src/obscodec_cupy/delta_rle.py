@@ -69,9 +69,11 @@ class CudaDeltaRle(CudaCodec):
         self._place(lengths, offsets)
         placed = differences, patches, blocks, self.address(offsets), self.address(buffer)
         self.on.launch(WRITE, max(n, n_patches), threads, frames, nbytes, n_frames, *placed)
+        self.on.keep(self._references)  # which may have come from another stream
 
     def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
         n = len(items)
         n_scratch = self._decoder.scratch_nbytes(n)
         scratch = self.on.empty((n_scratch,), np.uint8) if n_scratch else None
         self._decoder.launch(streams, n, self._references, items, failure, scratch)
+        self.on.keep(self._references)  # which may have come from another stream

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +69,17 @@ class Device(ABC):
 
     name: str
     shared_nbytes: int
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[Mark, object]] = deque()
+        self._keeping = threading.RLock()  # the garbage collector runs in here
+
+    def keep(self, thing: object) -> None:
+        """Hold something until all is done that is queued on the current stream now."""
+        with self._keeping:
+            self._kept.append((self.mark(), thing))
+            while self._kept and self._kept[0][0].passed():
+                self._kept.popleft()
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:

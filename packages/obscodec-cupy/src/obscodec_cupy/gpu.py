@@ -18,7 +18,7 @@ from obscodec_cupy.array import DeviceArray
 from obscodec_cupy.device import Device, Kernel, Mark, Order, Scalar
 from obscodec_cupy.events import EventMark, EventOrder
 from obscodec_cupy.sources import options, source
-from obscodec_cupy.uploads import Uploads
+from obscodec_cupy.uploads import copy_through_pinned
 
 _CUDA_DEVICES = {2, 13}  # kDLCUDA, kDLCUDAManaged of DLPack
 _OTHER_DEVICES = {1: "in host memory", 3: "in pinned host memory"}
@@ -32,14 +32,23 @@ class Gpu(Device):
     """
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self.name = f"cuda:{number}"
         self._number = number
         self._device = cupy.cuda.Device(number)
-        self._uploads = Uploads()
+        self._recorded: list[object] = []  # what graphs use
         self._functions: dict[Kernel, Any] = {}
         self._shared: dict[Kernel, int] = {}
         attribute = cupy.cuda.runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin
         self.shared_nbytes = int(cupy.cuda.runtime.deviceGetAttribute(attribute, number))
+
+    def keep(self, thing: object) -> None:
+        """See ``Device.keep``; what a graph is recorded of is held for good, as nobody knows when it was last used."""
+        with self._device:
+            if cupy.cuda.get_current_stream().is_capturing():
+                self._recorded.append(thing)
+            else:
+                super().keep(thing)
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         """See ``Device.empty``. The memory is that of CuPy's current allocator."""
@@ -89,7 +98,7 @@ class Gpu(Device):
         target: Any = out
         _require_same_bytes(host, target)
         with self._device:
-            self._uploads.copy(np.ascontiguousarray(host).reshape(-1).view(np.uint8), target.data)
+            copy_through_pinned(np.ascontiguousarray(host).reshape(-1).view(np.uint8), target.data, self.keep)
 
     def write_from(self, pinned: npt.NDArray[np.generic], out: DeviceArray) -> None:
         """See ``Device.write_from``."""

@@ -96,6 +96,12 @@ class CudaHeapMemory(HeapMemory[C], Generic[C]):
         with self.order:
             self._kept.append((thing, self.device.mark()))
 
+    def wait(self) -> None:
+        """Wait until all is done that was queued in :attr:`order` so far."""
+        with self.order:
+            done = self.device.mark()
+        done.wait()
+
     @abstractmethod
     def _allocate(self, nbytes: int) -> C:
         """Memory for a chunk."""

@@ -46,6 +46,7 @@ class SimulatedDevice(Device):
     """
 
     def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
+        super().__init__()
         self.name = name
         self.shared_nbytes = 99 << 10
         self.seed = seed

@@ -1,0 +1,123 @@
+"""What goes while another stream still works with its memory, which the stream that it came from uses again at once."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+import obscodec_cupy.backend
+import pytest
+from cuda_on_cpu.device import SimulatedDevice
+from cuda_on_cpu.fixtures import on_new_streams
+from obscodec import FrameStore, Layout, SlotHeap, TensorArray, TensorStore, codec
+from obscodec_cupy import BatchReader
+from obscodec_cupy.array import DeviceArray
+from obscodec_cupy.codecs import on_device
+from obscodec_cupy.copies import move
+
+LAYOUT = Layout((4, 40, 50), np.uint8)
+TENSORS = np.random.default_rng(0).integers(256, size=(8, *LAYOUT.shape), dtype=np.uint8)
+On = Callable[[], AbstractContextManager[object]]
+SEEDS = range(1, 4)
+
+
+def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[SimulatedDevice, On, On]:
+    device = SimulatedDevice(seed=seed)
+    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    return device, *on_new_streams(device, 2)
+
+
+def check(device: SimulatedDevice, where_it_was: On, where_it_is_read: On, out: DeviceArray) -> None:
+    gc.collect()
+    with where_it_was():
+        device.synchronize()
+    with where_it_is_read():
+        np.testing.assert_array_equal(device.download(out), TENSORS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("heap", ["device", "pinned"])
+@pytest.mark.parametrize("spec", ["rle", "delta-rle", "raw"])
+def test_a_tensor_store(monkeypatch, spec, heap, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    with ours():
+        store = TensorStore(codec(spec, LAYOUT), 8, device="cuda", heap=heap)
+        ids = store.append(TENSORS)
+    with theirs():
+        out = device.empty(TENSORS.shape, np.uint8)
+        store.read_into(ids, out)
+    del store
+    check(device, ours, theirs, out)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_heap(monkeypatch, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    memory = obscodec_cupy.backend.CudaBackend().heap_memory("cuda", "device")
+    with ours():
+        heap = SlotHeap(8, memory=memory)
+        heap.put(np.arange(8), codec("raw", LAYOUT).encode_batch(LAYOUT.rows(TENSORS), np.empty(TENSORS.nbytes, "u1")))
+    with theirs(), memory.order:
+        out = device.empty(TENSORS.shape, np.uint8)
+        places = heap.place(np.arange(8))
+        targets = device.address(out) + np.arange(8) * LAYOUT.nbytes
+        move(device, places.addresses, targets.astype(np.uint64), places.lengths)
+    del heap, places
+    check(device, ours, theirs, out)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_codec(monkeypatch, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    with ours():
+        made = on_device(codec("delta-rle", LAYOUT), device)
+    with theirs():
+        streams, out = made.encode_batch(device.upload(TENSORS)), device.empty(TENSORS.shape, np.uint8)
+        made.decode_batch(streams, out)
+    del made
+    check(device, ours, theirs, out)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_batch_reader(monkeypatch, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    with ours():
+        array = TensorArray.zeros((8,), FrameStore(LAYOUT, device="cuda"))
+        array[:] = TENSORS
+        reader = BatchReader([array])
+        reader.sync()
+    with theirs():
+        out = device.empty(TENSORS.shape, np.uint8)
+        reader.read(device.upload(np.arange(8)), [out])
+    del reader
+    check(device, ours, theirs, out)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_recent_frames_that_move_to_more_memory(monkeypatch, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    on_cpu, store = FrameStore(LAYOUT), FrameStore(LAYOUT, device="cuda")
+    for n_streams, on in [(1, ours), (2, theirs), (8, ours)]:
+        with on():
+            ids = store.append(device.upload(TENSORS), np.arange(8) % n_streams)
+        np.testing.assert_array_equal(ids, on_cpu.append(TENSORS, np.arange(8) % n_streams))
+        with ours():
+            device.synchronize()
+    np.testing.assert_array_equal(store.read(ids), TENSORS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_recent_frames_of_a_store_that_goes(monkeypatch, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    store = FrameStore(LAYOUT, device="cuda")
+    with ours():
+        store.append(device.upload(TENSORS))
+    with theirs():
+        store.append(device.upload(TENSORS[::-1].copy()))
+    del store
+    gc.collect()
+    for on in (ours, theirs):
+        with on():
+            device.synchronize()  # which complains of work in memory that is gone
