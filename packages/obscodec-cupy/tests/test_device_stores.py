@@ -35,6 +35,7 @@ from obscodec import (
     blocks,
 )
 from obscodec_cupy import backend
+from obscodec_cupy.tables import Writes
 
 FRAME = Layout((84, 84), np.uint8)
 SMALL = Layout((6, 5), np.uint8)
@@ -386,3 +387,38 @@ def test_threads_read_while_another_one_appends(monkeypatch):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def refuse(writes: Writes) -> None:
+    raise HeapFull("the device is full")
+
+
+def listing_store(cuda: str) -> tuple[StackStore, np.ndarray]:
+    """A store that was read on the device, and stacks of its frames that it has to list."""
+    stack, layout, (a, b, c) = FrameStack(depth=2), Layout((2, *SMALL.shape), np.uint8), noise(3)
+    store = StackStore(FrameStore(stack.frame_layout(layout), stack=2, device=cuda), layout, stack)
+    in_order = np.stack([[a, b], [b, c]])
+    np.testing.assert_array_equal(read(store, store.append(in_order)), in_order)
+    return store, np.stack([[a, c], [c, b]])
+
+
+def test_listed_stacks_come_again_if_the_device_was_full(cuda, monkeypatch):
+    store, listed = listing_store(cuda)
+    ids = store.append(listed)
+    assert (ids < 0).all()
+    with monkeypatch.context() as patch:
+        patch.setattr(Writes, "launch", refuse)
+        with pytest.raises(HeapFull):
+            read(store, ids)
+    frames = store._expand(ids)[0][:, 0]
+    np.testing.assert_array_equal(read(store.frames, frames), listed[:, :1])  # of which no stack is
+    np.testing.assert_array_equal(read(store, ids), listed)
+
+
+def test_what_changes_while_nobody_reads_takes_no_more_and_more_memory(cuda):
+    store, listed = listing_store(cuda)
+    ids = store.append(listed)
+    for _ in range(100):
+        ids = store.replace(ids, listed)
+    assert len(store.listed._changed) <= len(store.listed.frames)
+    np.testing.assert_array_equal(read(store, ids), listed)

@@ -28,6 +28,7 @@ class DeviceFrames:
         self.reader = reader
         self._blocks = blocks
         self._watch: FrameWatch | None = None
+        self._knows_listed = False  # whether the reader was told of listed stacks since then
 
     def update(self, listed: ListedStacks | None = None) -> None:
         """Have the device know what there is now, for kernels that others queue until the next call.
@@ -72,8 +73,10 @@ class DeviceFrames:
         blocks = self._blocks
         if self._watch is None or blocks.watch is not self._watch:  # a copy of the store may share its blocks
             self._watch = blocks.watch = FrameWatch(blocks.heap)
-            if listed is not None:
-                listed.forget()
+            self._knows_listed = False
+        if listed is not None and not self._knows_listed:
+            listed.forget()
+            self._knows_listed = True
         try:
             changes = self._watch.look(blocks.coder, blocks.open, blocks.tables)
             self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)

@@ -28,11 +28,11 @@ class FrameWatch:
         self._heap = heap
         self._filled = np.zeros((0, 3), np.int64)  # see OpenBlocks.filled
         self._n_references = 1
-        self._noted: list[Ints] = []
+        self._noted: set[int] = set()
 
     def note(self, blocks: Ints) -> None:
         """Let blocks be seen as changed at the next look."""
-        self._noted.append(blocks)
+        self._noted.update(blocks.tolist())
 
     def look(
         self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], open_blocks: OpenBlocks, tables: FrameTables
@@ -42,11 +42,12 @@ class FrameWatch:
         before, self._filled = self._filled, now
         changed = np.ones(len(now), bool)
         changed[: len(before)] = (now[: len(before)] != before).any(axis=1)
-        found = np.concatenate([self._heap.changed(), *self._noted, before[:, 0], now[changed, 0]])
+        noted = np.array(list(self._noted), np.int64)
+        found = np.concatenate([self._heap.changed(), noted, before[:, 0], now[changed, 0]])
         still_open = now[: len(before)][~changed[: len(before)], 0]
         blocks = np.setdiff1d(found, np.append(0, still_open))
         of_streams = np.flatnonzero(changed & (now[:, 0] != 0))
-        self._noted = []
+        self._noted = set()
         first_reference, self._n_references = self._n_references, open_blocks.n_references
         places = self._heap.place(blocks)
         return FrameChanges(

@@ -24,7 +24,7 @@ class ListedStacks:
         self._n_rows = 0  # no row from here on was ever used
         self._free = new_table((_MIN_ROWS,), np.int32)
         self._n_free = 0
-        self._changed: list[Ints] | None = None  # None while nobody asks
+        self._changed: set[int] | None = None  # rows; None while nobody asks
 
     @property
     def frames(self) -> npt.NDArray[np.int32]:
@@ -48,7 +48,7 @@ class ListedStacks:
         self._n_rows += n_new
         self._frames[rows] = frames
         if self._changed is not None:
-            self._changed.append(rows)
+            self._changed.update(rows.tolist())
         return rows
 
     def drop(self, rows: Ints) -> None:
@@ -57,13 +57,13 @@ class ListedStacks:
         self._free[self._n_free : self._n_free + len(rows)] = rows
         self._n_free += len(rows)
         if self._changed is not None:
-            self._changed.append(rows)
+            self._changed.update(rows.tolist())
 
     def changes(self) -> ListedChanges:
         """What has changed since the last call; all at the first one, and after :meth:`forget`."""
-        changed = [np.arange(self._n_rows)] if self._changed is None else self._changed
-        self._changed = []
-        rows = np.unique(np.concatenate([*changed, np.empty(0, np.int64)]))
+        changed = range(self._n_rows) if self._changed is None else sorted(self._changed)
+        rows = np.array(changed, np.int64)
+        self._changed = set()
         return ListedChanges(len(self._frames), rows, self._frames[rows])
 
     def forget(self) -> None:
