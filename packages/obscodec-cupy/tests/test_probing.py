@@ -63,6 +63,21 @@ print(sorted({"cupy", "torch"} & set(sys.modules)))
     assert run(code) == "[]"
 
 
+def test_without_the_compiler_it_is_the_compiler_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cupy.cuda import nvrtc
+
+    def missing() -> None:
+        raise RuntimeError("libnvrtc.so.13 is not found")
+
+    monkeypatch.setattr(nvrtc, "getVersion", missing)
+    with pytest.raises(BackendUnavailable) as caught:
+        device("cuda")
+    assert str(caught.value) == (
+        "device 'cuda' needs NVRTC, the compiler for its kernels, which CuPy does not find: pip install "
+        "'obscodec-cupy[cuda12]' or 'obscodec-cupy[cuda13]', for the CUDA version of the driver"
+    )
+
+
 @pytest.mark.parametrize(
     ("driver", "count", "name", "text"),
     [
