@@ -85,8 +85,14 @@ def encoders(frames: torch.Tensor) -> dict[str, Call]:
     for spec, x in items.items():
         codec = obscodec.codec(spec, obscodec.Layout(tuple(x.shape[1:]), "uint8"), "cuda")
         calls[spec] = partial(codec.encode_batch, x)
-    calls["FrameStore.append"] = partial(_append, frames)
-    return calls
+    store = obscodec.FrameStore(obscodec.Layout(tuple(frames.shape[1:]), "uint8"), device="cuda")
+    born = cast("np.ndarray", frames)  # any array of this device will do
+
+    def append() -> None:
+        store.release(store.append(born))
+
+    append()  # so that it has its reference frames
+    return {**calls, "FrameStore.append, release": append}
 
 
 def encode_rows(game: str, rounds: int) -> Iterator[Row]:
@@ -99,11 +105,6 @@ def encode_rows(game: str, rounds: int) -> Iterator[Row]:
             "gpu_us": median(measured),
             "gb_per_s": frames.numel() / median(measured) / 1e3,
         }
-
-
-def _append(frames: torch.Tensor) -> None:
-    store = obscodec.FrameStore(obscodec.Layout(tuple(frames.shape[1:]), "uint8"), device="cuda")
-    store.append(cast("np.ndarray", frames))  # any array of this device will do
 
 
 def card() -> dict[str, str]:
