@@ -163,3 +163,19 @@ def test_a_block_whose_number_comes_again_is_seen_as_another_one():
     assert last == first
     on_device.update()
     assert tables.streams[1] == bytes(store._blocks._snapshot(np.array([1]))[0]) != before
+
+
+def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypatch):
+    stack, layout = FrameStack(3), Layout((3, 4, 5), np.uint8)
+    source, target = (StackStore(FrameStore(FRAME, stack=3), layout, stack) for _ in range(2))
+    frames = np.random.default_rng(0).integers(256, size=(40, 4, 5), dtype=np.uint8)
+    ids = source.append(frames[np.arange(38)[:, None] + np.arange(3)])
+    tables = CopiedTables()
+    on_device = DeviceFrames(target.frames._blocks, tables)
+    monkeypatch.setattr(target.frames._blocks, "retain", lambda ids: on_device.update())
+    target.adopt(source, ids[None])
+    on_device.update()
+    previous = target.frames.previous.reshape(-1, 16)
+    assert tables.n_updates == 2
+    assert previous.any()
+    assert all((tables.previous[number] == previous[number]).all() for number in tables.previous)

@@ -250,9 +250,9 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
         before = [expected.copy() for expected in model]
         for k in range(2):
             arrays[k][:] = model[k] = rng.integers(256, size=model[k].shape, dtype=np.uint8)
-        arrays[0].store.frames._blocks.heap.compact()
-        gc.collect()
-        device.synchronize()
+            arrays[0].store.frames._blocks.heap.compact()
+            gc.collect()
+            device.synchronize()
         places = rng.integers(80, size=30)
         for out, expected in zip(read(reader, device, places, SMALL.shape), before, strict=True):
             np.testing.assert_array_equal(out, flat(expected)[places])
