@@ -1,5 +1,7 @@
 """The simulated GPU against kernels that are wrong: it says what, and where."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from cuda_on_cpu.build import KernelFailed, Size, compiled
@@ -124,3 +126,20 @@ def test_a_kernel_does_not_see_what_was_freed() -> None:
     device.launch(Kernel("copies.cu", "scatter"), 1, 32, address)
     with pytest.raises(KernelFailed, match="no memory of the device is at"):
         device.synchronize()
+
+
+def is_read_as_written(*, in_order: bool) -> bool:
+    """Whether one stream reads what another one was given to write."""
+    device = SimulatedDevice(seed=1)
+    order = device.order() if in_order else nullcontext()
+    array = device.zeros((4,), np.uint8)
+    device.synchronize()
+    with order:
+        device.write(np.ones(4, np.uint8), array)
+    with device.on_stream(device.streams.new()), order:
+        return bool(device.download(array).all())
+
+
+def test_streams_are_in_order_by_events_alone() -> None:
+    assert is_read_as_written(in_order=True)
+    assert not is_read_as_written(in_order=False)
