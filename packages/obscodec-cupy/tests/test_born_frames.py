@@ -223,6 +223,22 @@ def test_a_full_store_changes_as_the_cpu_changes_it(cuda):
         np.testing.assert_array_equal(one, other)
 
 
+def test_frames_that_are_taken_in_are_not_refused_for_want_of_room_for_recent_ones(cuda, monkeypatch):
+    pair, frames = Pair(cuda, SMALL, block_frames=4), walk(40, SMALL)
+    held = pair.replace(NOTHING, frames[:10], np.arange(10) % 2)
+
+    def refuse(batch, slots, recent):
+        raise HeapFull("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CudaFrameBatch, "keep", refuse)
+        held = pair.replace(held, frames[5:20], np.arange(15) % 2)
+    pair.check(held)
+    for born in (True, False, True):
+        held = np.append(held, pair.replace(NOTHING, frames[15:30], np.arange(15) % 2, born=born))
+    pair.check(held)
+
+
 @pytest.mark.parametrize("after", range(1, 12))
 def test_a_device_that_is_full_refuses_the_batch(cuda, monkeypatch, after):
     """Whichever allocation fails, nothing was stored, and the stream goes on as if nobody had tried."""

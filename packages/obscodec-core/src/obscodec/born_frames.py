@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.errors import HeapFull
 from obscodec.frame_encoder import FrameBatch, FrameEncoder, FramePlan, Patches
 from obscodec.kernels.frame_streams import N_RECENT, RECENT_IDS
 from obscodec.kernels.frames import fingerprint_recent
@@ -128,12 +129,15 @@ class BornBatch:
         return taken
 
     def keep(self) -> bool:
-        """Have the recent frames on the device that were taken in of this batch; False if all are on the CPU."""
+        """Have the recent frames on the device that were taken in of this batch; False if they are not there."""
         if self._rows is not None:
             return False
         *_, recent = self._plan(self._done)
         slots = np.flatnonzero(recent >= 0)
-        self._frames.keep(slots, recent[slots])
+        try:
+            self._frames.keep(slots, recent[slots])
+        except HeapFull:  # they are in the store already, from where the next batch gets them
+            return False
         return True
 
     def _plan(self, n: int) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
