@@ -258,6 +258,27 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
             np.testing.assert_array_equal(out, flat(expected)[places])
 
 
+def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda, monkeypatch):
+    inner = FrameStore(SMALL, device=cuda, block_frames=2, recent=1)
+    array = TensorArray.zeros((20,), PinnedStore(inner))
+    before, after = np.random.default_rng(0).integers(256, size=(2, *array.shape), dtype=np.uint8)
+    array[:] = before
+    update = inner.update_device
+
+    def assign_and_update():
+        array[:] = after
+        return update()
+
+    reader = BatchReader([array])
+    with monkeypatch.context() as patch:
+        patch.setattr(inner, "update_device", assign_and_update)
+        reader.sync()
+    for expected in (before, after):
+        (found,) = read(reader, backend.device(cuda), np.arange(20), SMALL.shape, n_arrays=1)
+        np.testing.assert_array_equal(found, expected)
+        reader.sync()
+
+
 def test_streams_take_turns(monkeypatch):
     device = SimulatedDevice(seed=11)
     monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)

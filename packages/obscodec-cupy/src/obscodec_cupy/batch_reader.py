@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
-from obscodec import FrameReader, ShapeError, SpecError, StackStore, Store, TensorArray
+from obscodec import FrameReader, PinnedStore, ShapeError, SpecError, StackStore, Store, TensorArray
 
 from obscodec_cupy import backend
 from obscodec_cupy.array import DeviceArray
@@ -109,7 +109,7 @@ class BatchReader:
             SlotError: an earlier :meth:`read` was given a place outside of the arrays.
         """
         self.check()
-        with self._lock, self._device.on_stream_of(like), self._order:
+        with self._lock, self._device.on_stream_of(like), self._order, self._pinned():
             writes = Writes(self._device)
             try:
                 stores = [mirror.update(writes) for mirror in self._mirrors]
@@ -124,6 +124,9 @@ class BatchReader:
 
     def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
         """Read one item of each array for each place, as they were at the last :meth:`sync`.
+
+        Of an item that was assigned since then, that holds until something else reads from its store on the device,
+        which gets to know of the frames that there are now: call :meth:`sync` again after assignments.
 
         Args:
             places: ``i64[n]`` on the device, of any library with DLPack: indices of the items of each array, as if the
@@ -169,6 +172,15 @@ class BatchReader:
             with self._order:
                 done = self._device.mark()
             done.wait()
+
+    @contextmanager
+    def _pinned(self) -> Iterator[None]:
+        """Keep what the ids stand for, where other threads assign to the arrays meanwhile."""
+        with ExitStack() as pins:
+            for store in {mirror.array.store for mirror in self._mirrors}:
+                if isinstance(store, PinnedStore):
+                    pins.enter_context(closing(store.pin()))
+            yield
 
     def _group(self, store: Store, reader: FrameReader, stores: Sequence[Store]) -> _Group:
         """The arrays that one of the stores decodes."""
