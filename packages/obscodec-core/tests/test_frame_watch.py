@@ -179,3 +179,19 @@ def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypat
     assert tables.n_updates == 2
     assert previous.any()
     assert all((tables.previous[number] == previous[number]).all() for number in tables.previous)
+
+
+def test_two_readers_of_the_same_blocks_take_turns():
+    """As those of a store and of its shallow copy do."""
+    store = FrameStore(FRAME, block_frames=2)
+    frames = np.random.default_rng(0).integers(256, size=(12, *FRAME.shape), dtype=np.uint8)
+    readers = [DeviceFrames(store._blocks, CopiedTables()) for _ in range(2)]
+    for turn, frame in enumerate(frames):
+        store.append(frame[None])
+        if turn % 3:
+            readers[turn % 2].update()
+    for on_device in readers:
+        on_device.update()
+        numbers = np.arange(1, store._blocks.n)
+        streams = [bytes(stream) for stream in store._blocks._snapshot(numbers)]
+        assert [on_device.reader.streams[number] for number in numbers] == streams

@@ -63,6 +63,18 @@ def test_only_rows_that_were_assigned_to_are_named():
     assert watch.take().tolist() == list(range(8))
 
 
+@pytest.mark.parametrize(("view", "index"), [
+    (lambda array: array.swapaxes(0, 1), (1, 5)), (lambda array: array.reshape(16, *ITEM.shape), slice(9, 13)),
+    (lambda array: array.transpose(1, 0, 2, 3), 0),
+])  # fmt: skip
+def test_what_is_assigned_through_a_view_is_named(view, index):
+    array = TensorArray.zeros((8, 2), FrameStore(ITEM))
+    watch, copied = array.watch(), np.zeros((8, 2), int)
+    watch.take()
+    view(array)[index] = noise(1, 0)[0]
+    assert follow(array, watch, copied) > 0
+
+
 def test_each_watch_has_its_own_view_and_one_that_is_gone_costs_nothing():
     array = TensorArray.zeros((8, 2), FrameStore(ITEM))
     one, other = array.watch(), array.watch()
