@@ -98,6 +98,21 @@ def test_a_codec_that_the_device_does_not_decode_works_and_says_so(steps, cuda, 
     assert_equal(*reversed(samples_of(buffers)))
 
 
+@pytest.mark.filterwarnings("ignore:items of float8_e5m2 are kept on the CPU:UserWarning")
+@pytest.mark.parametrize("codec", ["delta-rle", "auto"])
+def test_dtypes_that_libraries_for_gpus_lack_are_decoded_on_the_cpu(codec, cuda, torch_device):
+    storage = CompressedStorage(300, codec=codec, device=torch_device, buffer_device=cuda)
+    bits = torch.arange(300)[:, None, None] + torch.arange(1024).reshape(32, 32)
+    random = torch.randint(-(1 << 31), 1 << 31, (300, 32, 32), generator=torch.Generator().manual_seed(0))
+    items = {"small": bits.to(torch.uint8).view(torch.float8_e5m2), "common": random.to(torch.int32)}
+    storage.set(range(300), TensorDict(items, [300]).to(torch_device))
+    found = storage[torch.arange(0, 300, 7)]
+    for key, tensor in items.items():
+        assert found[key].device == torch_device
+        assert torch.equal(found[key].cpu().view(torch.uint8), tensor[::7].view(torch.uint8))
+    assert [leaf.array.store.device for leaf in storage.compressed().values()] == ["cpu", cuda]
+
+
 def test_what_is_written_through_views_is_what_the_stock_storage_holds(born, steps, cuda, torch_device):
     buffers = both(torch_device, cuda)
     for buffer in buffers:

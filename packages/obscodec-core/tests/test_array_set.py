@@ -16,6 +16,7 @@ from obscodec import (
     Lent,
     ShapeError,
     TensorArray,
+    hollow_layouts,
 )
 
 IMAGE = Field((40, 40), np.uint8, "zstd:1")
@@ -138,3 +139,45 @@ def test_fields_take_options_for_all_or_for_some():
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
         BufferOptions(codec={"imag": "raw"}).fields_of(layouts)
+
+
+def test_options_are_taken_from_the_arguments_of_a_buffer():
+    arguments = {"codec": "raw", "max_bytes": 5000, "capacity": 10, "budget": None}
+    options = BufferOptions.taken_from(arguments, "codec", "max_bytes", "heap", "budget")
+    assert options == BufferOptions("raw", max_bytes=5000)
+    assert arguments == {"capacity": 10}
+    (field,) = options.fields_of({"image": Layout((40, 40), np.uint8)}).values()
+    assert field == Field((40, 40), np.uint8, "raw", max_bytes=5000)
+
+
+def test_small_fields_are_compressed_if_a_mapping_names_codecs():
+    layouts = {"image": Layout((40, 40), np.uint8), "vector": Layout((3,), np.float32)}
+    codecs = [[field.codec for field in options.fields_of(layouts, min_nbytes=1024).values()]
+              for options in (BufferOptions("raw"), BufferOptions({"vector": "raw"}), BufferOptions(None))]  # fmt: skip
+    assert codecs == [["raw", None], ["auto", "raw"], [None, None]]
+
+
+def test_an_array_takes_the_place_of_one_that_has_no_items():
+    arrays = ArraySet({"image": IMAGE, "vector": VECTOR}, 2)
+    for name, shape, kind in (("image", (40, 40), TensorArray), ("vector", (3,), np.ndarray)):
+        hollow = np.zeros((10, 2, 0, *shape), arrays.fields[name].dtype)
+        assert hollow_layouts({name: hollow}, {name: shape}) == {name: arrays.fields[name].layout}
+        assert hollow_layouts({name: hollow}, {"other": shape}) is None
+        assert hollow_layouts({name: hollow}, {name: (0, *shape)}) is None
+        assert hollow_layouts({name: "text"}, {name: shape}) is None
+        made = arrays.in_place_of("obs", name, hollow, waiting=3)
+        assert isinstance(made, kind)
+        assert made.shape == (10, 2, *shape)
+        with pytest.raises(TypeError, match=r"^obs is .*, expected \[buffer_size, n_envs, \*obs_shape\]$"):
+            arrays.in_place_of("obs", name, hollow[:, :1])
+
+
+def test_the_mean_time_of_samples_is_that_since_the_last_look():
+    arrays = ArraySet({"image": IMAGE}, 1)
+    before = arrays.stats(0)
+    assert before.sample_ms_since(before) is None
+    for _ in range(2):
+        with arrays.sampling():
+            pass
+    after = arrays.stats(0)
+    assert after.sample_ms_since(before) == 1000 * after.sample_s / 2

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import AutoStore, Layout, ReadAhead, Reading, SlotError, TensorArray, open_reading
+from obscodec import AutoStore, HeapFull, Layout, ReadAhead, Reading, SlotError, TensorArray, open_reading
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -95,17 +95,74 @@ def test_all_tensors_of_a_store_are_converted_at_once():
     converted = []
     rooms = []
 
-    def room(n, layout):
-        rooms.append(n)
-        return np.empty((n, *layout.shape), layout.dtype)
+    def room(store, n):
+        rooms.append((store, n))
+        return np.empty((n, *store.layout.shape), store.layout.dtype)
 
     def convert(tensors):
         converted.append(tensors.shape)
         return tensors.astype(np.float32)
 
     batch = Reading(lambda: (array[1], array[2:4]), room, convert).result()
-    assert (rooms, converted) == ([9], [(9, 6, 5)])
+    assert (rooms, converted) == ([(array.store, 9)], [(9, 6, 5)])
     assert_equal(batch, (array[1].astype(np.float32), array[2:4].astype(np.float32)))
+
+
+def test_stores_that_are_looked_at_are_decoded_at_once():
+    arrays = filled(2, stores=2)
+    looked_at = []
+
+    def read():
+        looked_at.append(arrays[0][3])
+        return arrays[0][3], arrays[1][3]
+
+    batch = Reading(read, at_once=[arrays[0].store, None]).result()
+    assert_equal(looked_at[0], arrays[0][3])
+    assert_equal(batch, (arrays[0][3], arrays[1][3]))
+
+
+class There(AutoStore):
+    """Stands for a store on a GPU, which queues what it decodes on the stream of the thread that calls."""
+
+    def __init__(self) -> None:
+        super().__init__(LAYOUT, codec="zstd:1", threads=1)
+        self.device = "there"
+        self.threads_that_read = []
+
+    def has_on_device(self, x):
+        return False
+
+    def read_into(self, ids, out):
+        self.threads_that_read.append(threading.current_thread())
+        super().read_into(ids, out)
+
+
+def test_a_store_on_a_gpu_is_read_by_the_thread_that_starts():
+    array = TensorArray.zeros((8, 3), There())
+    array[...] = RNG.integers(256, size=array.shape, dtype=np.uint8)
+    expected = array[3]
+    array.store.threads_that_read.clear()
+    reading = Reading(lambda: array[3], room_of, convert=np.asarray)
+    reading.start()
+    array[3] = 0  # which does not wait
+    assert_equal(reading.result(), expected)
+    assert array.store.threads_that_read == [threading.current_thread()]
+
+
+def test_an_error_of_a_gpu_comes_with_the_result():
+    array = TensorArray.zeros((8, 3), There())
+
+    def room(store, n):
+        raise HeapFull("no")
+
+    reading = Reading(lambda: array[3], room)
+    reading.start()
+    with pytest.raises(HeapFull, match=r"^no$"):
+        reading.result()
+
+
+def room_of(store, n):
+    return np.empty((n, *store.layout.shape), store.layout.dtype)
 
 
 def test_indexing_is_as_before_after_a_reading_that_fails():

@@ -52,9 +52,9 @@ class BufferOptions(Generic[K]):
         return self.codec is not None
 
     @classmethod
-    def taken_from(cls, arguments: dict[str, Any]) -> Self:
-        """Those that are among named arguments of a buffer, from which they are removed."""
-        return cls(**{name: arguments.pop(name) for name in cls.__dataclass_fields__ if name in arguments})
+    def taken_from(cls, arguments: dict[str, Any], *names: str) -> Self:
+        """Those of these names that are among the named arguments of a buffer, from which they are removed."""
+        return cls(**{name: arguments.pop(name) for name in names if name in arguments})
 
     def check(self, new_batch: Callable[[], object] | None = None) -> None:
         """Make sure that fields can be kept where they are asked to be, and decoded into the memory of a batch.

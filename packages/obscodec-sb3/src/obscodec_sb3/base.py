@@ -16,6 +16,7 @@ from obscodec_sb3.migration import refuse_former
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
+_OPTIONS = ("codec", "frame_stack", "budget", "buffer_device", "heap")  # of obscodec.BufferOptions
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 # What these read of observations they hand on to to_torch, and look at nowhere.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
@@ -42,7 +43,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def __init__(self, *args: Any, threads: int | None = None, **kwargs: Any) -> None:
         refuse_former(kwargs)
-        self._options: obscodec.BufferOptions[str] = obscodec.BufferOptions.taken_from(kwargs)
+        self._options: obscodec.BufferOptions[str] = obscodec.BufferOptions.taken_from(kwargs, *_OPTIONS)
         self._threads = threads
         self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
         of: Any = [type(self), super()]
