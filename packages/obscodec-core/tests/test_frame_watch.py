@@ -108,9 +108,10 @@ class TablesAreCopied(RuleBasedStateMachine):
             self.store = pickle.loads(pickle.dumps(self.store))
         self.begin()
 
-    @rule()
-    def look(self):
-        self.on_device.update(self.store.listed)
+    @rule(hold=st.booleans())
+    def look(self, hold):
+        with self.store.frames._blocks.lock:
+            self.on_device._update(self.store.listed, hold=hold)
         self.is_the_same()
 
     @rule()
@@ -139,7 +140,10 @@ class TablesAreCopied(RuleBasedStateMachine):
     @invariant()
     def every_look_is_short(self):
         if hasattr(self, "store") and self.tables.n_updates:
-            self.look()
+            self.look(hold=False)
+            n_updates = self.tables.n_updates
+            self.look(hold=False)
+            assert self.tables.n_updates == n_updates  # the second one saw that nothing has changed
             changes = self.store.frames._blocks.watch.look(
                 self.store.frames._blocks.coder, self.store.frames._blocks.open, self.store.frames._blocks.tables
             )

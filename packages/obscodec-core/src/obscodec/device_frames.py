@@ -77,6 +77,9 @@ class DeviceFrames:
         if listed is not None and not self._knows_listed:
             listed.forget()
             self._knows_listed = True
+        lists = listed is not None and listed.has_changed
+        if not (hold or lists or self._watch.sees_changes(blocks.open)):
+            return
         try:
             changes = self._watch.look(blocks.coder, blocks.open, blocks.tables)
             self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)

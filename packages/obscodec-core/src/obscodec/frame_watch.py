@@ -29,15 +29,25 @@ class FrameWatch:
         self._filled = np.zeros((0, 3), np.int64)  # see OpenBlocks.filled
         self._n_references = 1
         self._noted: set[int] = set()
+        self._has_looked = False
 
     def note(self, blocks: Ints) -> None:
         """Let blocks be seen as changed at the next look."""
         self._noted.update(blocks.tolist())
 
+    def sees_changes(self, open_blocks: OpenBlocks) -> bool:
+        """Whether anything has changed since the last look, which takes longer."""
+        if not self._has_looked or self._noted or self._heap.has_changed:
+            return True
+        if open_blocks.n_references != self._n_references:
+            return True
+        return not np.array_equal(open_blocks.filled(), self._filled)
+
     def look(
         self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], open_blocks: OpenBlocks, tables: FrameTables
     ) -> FrameChanges:
         """What has changed since the last look."""
+        self._has_looked = True
         now = open_blocks.filled()
         before, self._filled = self._filled, now
         changed = np.ones(len(now), bool)

@@ -154,6 +154,11 @@ class SlotHeap:
         with self.lock:
             self._table.watch()
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether :meth:`changed` would give any."""
+        return self._table.has_changed
+
     def changed(self) -> Ints:
         """The slots, rising, whose :meth:`place` may have changed since this was asked last; after :meth:`watch`."""
         with self.lock:

@@ -59,6 +59,11 @@ class ListedStacks:
         if self._changed is not None:
             self._changed.update(rows.tolist())
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether :meth:`changes` would give any."""
+        return self._changed is None or bool(self._changed)
+
     def changes(self) -> ListedChanges:
         """What has changed since the last call; all at the first one, and after :meth:`forget`."""
         changed = range(self._n_rows) if self._changed is None else sorted(self._changed)

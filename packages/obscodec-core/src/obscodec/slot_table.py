@@ -89,6 +89,11 @@ class SlotTable:
         """Note from now on which slots change; all that hold a stream count as changed."""
         self._changed = set(self.held().tolist())
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether :meth:`changed` would give any."""
+        return bool(self._changed)
+
     def changed(self) -> Ints:
         """The slots, rising, that changed since this was asked last; after :meth:`watch`."""
         assert self._changed is not None
