@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from importlib.resources import files
 
 import obscodec_cupy
@@ -55,16 +56,29 @@ def test_every_kernel_is_in_the_list_of_its_file() -> None:
     assert written == {(kernel.source, kernel.name) for kernel in kernels()}
 
 
+@pytest.fixture(scope="module")
+def used(request: pytest.FixtureRequest) -> Iterator[dict[str, list[tuple[int, int]]]]:
+    """Registers and bytes of shared memory of each kernel, in all its forms; printed at the end."""
+    of_kernels: dict[str, list[tuple[int, int]]] = {}
+    yield of_kernels
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        for name, figures in of_kernels.items():
+            registers, shared = (max(column) for column in zip(*figures, strict=True))
+            print(f"\n{name}: at most {registers} registers, {shared} bytes shared", end="")  # noqa: T201
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("name", "defines"), units(), ids=lambda unit: str(unit))
-def test_a_kernel_spills_nothing(name: str, defines: tuple[tuple[str, int], ...], architecture: int) -> None:
+def test_a_kernel_spills_nothing(
+    name: str, defines: tuple[tuple[str, int], ...], architecture: int, used: dict[str, list[tuple[int, int]]]
+) -> None:
     flags = (*options(defines), *CUPY_ADDS, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
     log = compiled(source(name), flags)
     reports = list(REPORT.finditer(log))
     assert {report["name"] for report in reports} == set(ENTRY.findall(source(name))), log
     for report in reports:
         registers, shared = int(report["registers"]), int(report["shared"] or 0)
-        print(f"sm_{architecture} {report['name']} {dict(defines)}: {registers} registers, {shared} bytes shared")  # noqa: T201
+        used.setdefault(report["name"], []).append((registers, shared))
         assert (report["stores"], report["loads"]) == ("0", "0"), log
         assert registers <= MOST_REGISTERS
         assert shared <= MOST_SHARED
