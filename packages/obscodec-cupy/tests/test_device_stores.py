@@ -32,7 +32,9 @@ from obscodec import (
     SpecError,
     StackStore,
     TensorArray,
+    TensorStore,
     blocks,
+    codec,
 )
 from obscodec_cupy import backend
 from obscodec_cupy.tables import Writes
@@ -422,3 +424,29 @@ def test_what_changes_while_nobody_reads_takes_no_more_and_more_memory(cuda):
         ids = store.replace(ids, listed)
     assert len(store.listed._changed) <= len(store.listed.frames)
     np.testing.assert_array_equal(read(store, ids), listed)
+
+
+@pytest.mark.parametrize("kind", ["frames", "tensors", "undecided", "stacks"])
+@pytest.mark.filterwarnings("ignore:.*are decoded on the CPU")
+def test_what_the_cpu_decodes_is_not_copied_to_another_shape_or_dtype(cuda, kind):
+    stack, layout = FrameStack(2), Layout((2, *SMALL.shape), np.uint8)
+    store = {
+        "frames": lambda: FrameStore(layout, codec="zstd:1", block_frames=1, device=cuda),
+        "tensors": lambda: TensorStore(codec("zstd:1", layout), 9, device=cuda),
+        "undecided": lambda: AutoStore(layout, device=cuda),
+        "stacks": lambda: StackStore(
+            FrameStore(stack.frame_layout(layout), codec="zstd:1", block_frames=1, stack=2, device=cuda), layout, stack
+        ),
+    }[kind]()
+    device, ids = backend.device(cuda), store.append(noise(5, layout))
+    for n, dtype, step, error in [
+        (4, np.uint8, 1, ShapeError), (6, np.uint8, 1, ShapeError), (5, np.int8, 1, DTypeError),
+        (5, np.float32, 1, DTypeError), (10, np.uint8, 2, ShapeError),
+    ]:  # fmt: skip
+        before = np.full((n, *layout.shape), 7, dtype)
+        out = device.upload(before)
+        for read_to in (store.read, store.read_into):
+            with pytest.raises(error, match=r"^out has "):
+                read_to(ids, out[::step])
+        np.testing.assert_array_equal(device.download(out), before)
+    np.testing.assert_array_equal(read(store, ids), noise(5, layout))

@@ -70,17 +70,22 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def fill(self, device: str, out: Any, decode: Callable[[npt.NDArray[np.generic]], None]) -> None:
+    def fill(
+        self, device: str, out: Any, n: int, layout: Layout, decode: Callable[[npt.NDArray[np.generic]], None]
+    ) -> None:
         """Have ``decode`` fill a numpy array, and queue a copy of that into an array on the device.
 
         Args:
             device: the device.
-            out: an array of any library, contiguous.
+            out: ``[n, *shape]``, an array of any library, contiguous.
+            n: how many tensors it is for.
+            layout: of each.
             decode: called with an array of the same shape and dtype, in memory that can be copied from at once.
 
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
-            DTypeError: ``out`` is no array, or in the memory of another device.
+            DTypeError: ``out`` is no array, in the memory of another device, or of another dtype.
+            ShapeError: it has another shape, or is not contiguous.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, cast
 from weakref import WeakSet
@@ -289,7 +289,7 @@ class Store(ABC):
         """:meth:`read_into` for an array of another library: decode on the CPU, and copy that to the device."""
         if self.device == "cpu":
             raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
-        backend(self.device).fill(self.device, out, lambda decoded: self.read_into(ids, decoded))
+        backend(self.device).fill(self.device, out, len(ids), self.layout, partial(self.read_into, ids))
 
     def behind(self, ids: Ints) -> tuple[Store, Ints]:
         """The store that decodes tensors, and their ids there: this one, unless it hands them on to another.

@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+from obscodec import DTypeError, ShapeError
 
 
 class Flags(Protocol):
@@ -54,3 +55,19 @@ class DeviceArray(Protocol):
 
     def view(self, dtype: npt.DTypeLike, /) -> Self:
         """The same bytes as another dtype."""
+
+
+def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str) -> DeviceArray:
+    """An array of this shape and one of the dtypes, contiguous as kernels take it.
+
+    Raises:
+        ShapeError: it has another shape, or is not contiguous.
+        DTypeError: it has another dtype.
+    """
+    if array.shape != shape:
+        raise ShapeError(f"{what} has shape {shape}, got {array.shape}")
+    if array.dtype.name not in dtypes:
+        raise DTypeError(f"{what} has dtype {dtypes[0]}, got {array.dtype}")
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{what} has gaps, or its axes are in another order in memory: pass a contiguous array")
+    return array

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from obscodec import Backend, Codec, FrameEncoder, FrameForm, FrameReader, HeapMemory, Layout, TensorCoder
 from obscodec import codec as cpu_codec
 
+from obscodec_cupy.array import checked
 from obscodec_cupy.born_frames import CudaFrameEncoder
 from obscodec_cupy.codecs import on_device
 from obscodec_cupy.device import Device
@@ -68,9 +69,13 @@ class CudaBackend(Backend):
 
         return heap_memory(device, heap)
 
-    def fill(self, device: str, out: Any, decode: Callable[[npt.NDArray[np.generic]], None]) -> None:
+    def fill(
+        self, device: str, out: Any, n: int, layout: Layout, decode: Callable[[npt.NDArray[np.generic]], None]
+    ) -> None:
         """See ``Backend.fill``."""
         there = _named(device)
+        with there.on_stream_of(out):
+            checked("out", there.view(out), (n, *layout.shape), layout.dtype.name)
         _FILLINGS.setdefault(there, Filling()).fill(there, out, decode)
 
     def decodes(self, spec: str, block_frames: int) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from obscodec import FrameReader, PinnedStore, ShapeError, SpecError, StackStore, Store, TensorArray
 
 from obscodec_cupy import backend
-from obscodec_cupy.array import DeviceArray
-from obscodec_cupy.frame_reader import CudaFrameReader, checked
+from obscodec_cupy.array import DeviceArray, checked
+from obscodec_cupy.frame_reader import CudaFrameReader
 from obscodec_cupy.gather import Gather, Source
 from obscodec_cupy.gather_form import GatherForm
 from obscodec_cupy.id_mirror import IdMirror

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from obscodec import (
     BackendUnavailable,
     CorruptStream,
-    DTypeError,
     FrameChanges,
     FrameForm,
     FrameReader,
@@ -20,10 +19,9 @@ from obscodec import (
     Layout,
     LayoutError,
     ListedChanges,
-    ShapeError,
 )
 
-from obscodec_cupy.array import DeviceArray
+from obscodec_cupy.array import DeviceArray, checked
 from obscodec_cupy.gather import Gather, Source
 from obscodec_cupy.heap_memory import CudaHeapMemory
 from obscodec_cupy.mirror import Mirror
@@ -148,19 +146,3 @@ class CudaFrameReader(FrameReader):
             scale=scale,
             shifted_axes=shifted_axes,
         )
-
-
-def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str) -> DeviceArray:
-    """An array of this shape and one of the dtypes, contiguous as kernels take it.
-
-    Raises:
-        ShapeError: it has another shape, or is not contiguous.
-        DTypeError: it has another dtype.
-    """
-    if array.shape != shape:
-        raise ShapeError(f"{what} has shape {shape}, got {array.shape}")
-    if array.dtype.name not in dtypes:
-        raise DTypeError(f"{what} has dtype {dtypes[0]}, got {array.dtype}")
-    if not array.flags.c_contiguous:
-        raise ShapeError(f"{what} has gaps, or its axes are in another order in memory: pass a contiguous array")
-    return array

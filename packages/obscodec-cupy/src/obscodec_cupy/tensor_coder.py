@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from obscodec import Codec, CorruptStream, HeapMemory, Layout, Places, TensorCoder
 
-from obscodec_cupy.array import DeviceArray
+from obscodec_cupy.array import DeviceArray, checked
 from obscodec_cupy.codecs import on_device
 from obscodec_cupy.contiguous import contiguous
 from obscodec_cupy.copies import Addresses, Lengths, move
 from obscodec_cupy.device import Device
-from obscodec_cupy.frame_reader import checked
 from obscodec_cupy.heap_memory import CudaHeapMemory, PlacedStreams
 from obscodec_cupy.status import check_failure
 
