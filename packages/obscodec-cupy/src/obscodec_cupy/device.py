@@ -103,11 +103,19 @@ class Device(ABC):
 
     @abstractmethod
     def upload(self, host: npt.NDArray[np.generic]) -> DeviceArray:
-        """A copy on the device, queued; the host array may change as soon as this returns."""
+        """A copy on the device, queued; the host array may change as soon as this returns.
+
+        Raises:
+            HeapFull: the device has not enough free memory, or the host not enough that can be pinned.
+        """
 
     @abstractmethod
     def write(self, host: npt.NDArray[np.generic], out: DeviceArray) -> None:
-        """Copy into a device array of the same bytes, both contiguous, queued; the host array may change then."""
+        """Copy into a device array of the same bytes, both contiguous, queued; the host array may change then.
+
+        Raises:
+            HeapFull: the host has not enough memory that can be pinned; the first bytes may be copied then.
+        """
 
     @abstractmethod
     def write_from(self, pinned: npt.NDArray[np.generic], out: DeviceArray) -> None:
