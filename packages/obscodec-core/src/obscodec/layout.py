@@ -64,11 +64,19 @@ class Layout:
             ShapeError: the axes after the first are not this shape.
             DTypeError: the dtype is another one.
         """
-        if x.ndim == 0 or x.shape[1:] != self.shape:
-            wanted = ", ".join(["n", *map(str, self.shape)])
-            raise ShapeError(f"items have shape ({wanted}), got {x.shape}")
+        self.check_shape(x.shape)
         if x.dtype != self.dtype and x.dtype.newbyteorder("<") != self.dtype:
             raise DTypeError(f"items have dtype {self.dtype}, got {x.dtype}: convert the array, nothing is cast here")
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Make sure that an array of this shape is ``[n, *shape]``.
+
+        Raises:
+            ShapeError: the axes after the first are not this shape.
+        """
+        if not shape or shape[1:] != self.shape:
+            wanted = ", ".join(["n", *map(str, self.shape)])
+            raise ShapeError(f"items have shape ({wanted}), got {shape}")
 
     def rows(self, x: npt.NDArray[np.generic]) -> Rows:
         """Many items as bytes.

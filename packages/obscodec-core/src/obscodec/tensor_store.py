@@ -117,6 +117,8 @@ class TensorStore(Store):
         if self._coder is None or isinstance(tensors, np.ndarray):
             tensors = self.on_cpu(tensors)
             self.layout.check(tensors)
+        else:
+            self.layout.check_shape(tuple(tensors.shape))
         slots = self._free.take(len(tensors))
         try:
             self.write(slots, tensors)
@@ -127,6 +129,8 @@ class TensorStore(Store):
 
     def replace(self, old: Ints, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
         """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
+        if self._coder is not None:
+            self.layout.check_shape(tuple(tensors.shape))
         if len(old) != len(tensors) or len(np.unique(old[old != NO_TENSOR])) < np.count_nonzero(old):
             return super().replace(old, tensors, streams)
         self._check_held(old[old != NO_TENSOR])

@@ -40,7 +40,8 @@ class CodedTensors(TensorCoder):
     def encoded(self, tensors: Any) -> Iterator[PlacedStreams]:
         """See ``TensorCoder.encoded``."""
         with self._device.on_stream_of(tensors):
-            streams = self._codec.encode_batch(contiguous(self._device, self._device.view(tensors)))
+            items = _contiguous(self._device, self._codec.layout, tensors)
+            streams = self._codec.encode_batch(items)
             lengths: Lengths = self._device.download(streams.lengths).astype(np.int64)
             yield _behind_each_other(self._device.address(streams.buffer), lengths, streams.buffer)
 
@@ -76,8 +77,7 @@ class RawTensors(TensorCoder):
     def encoded(self, tensors: Any) -> Iterator[PlacedStreams]:
         """See ``TensorCoder.encoded``; waits for nothing."""
         with self._device.on_stream_of(tensors):
-            items = contiguous(self._device, self._device.view(tensors))
-            self._codec.layout.check(cast("npt.NDArray[np.generic]", items))
+            items = _contiguous(self._device, self._codec.layout, tensors)
             lengths = np.full(len(items), self._codec.layout.nbytes, np.int64)
             yield _behind_each_other(self._device.address(items), lengths, items)
 
@@ -114,6 +114,12 @@ def tensor_coder(codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
     """What codes the tensors of one store; see ``Backend.tensor_coder``."""
     assert isinstance(memory, CudaHeapMemory)
     return RawTensors(codec, memory) if codec.spec == "raw" else CodedTensors(codec, memory)
+
+
+def _contiguous(device: Device, layout: Layout, tensors: Any) -> DeviceArray:
+    view = device.view(tensors)
+    layout.check(cast("npt.NDArray[np.generic]", view))
+    return contiguous(device, view)
 
 
 def _items(device: Device, layout: Layout, n: int, out: Any) -> DeviceArray:
