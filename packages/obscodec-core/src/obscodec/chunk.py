@@ -24,6 +24,9 @@ def new_chunk(nbytes: int) -> Bytes:
 
     Its pages become resident when they are first written. They go back to the operating system at once when the last
     array that views them is gone: ``malloc`` keeps freed blocks of this size, so this asks the system for a mapping.
+
+    Raises:
+        MemoryError: the system has none left.
     """
     return np.frombuffer(_mapping(nbytes), np.uint8)
 
@@ -53,9 +56,12 @@ def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:
 
 
 def _mapping(nbytes: int) -> mmap.mmap:
-    if hasattr(mmap, "MAP_PRIVATE"):  # a shared mapping would be written to by forked processes
-        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return mmap.mmap(-1, nbytes)
+    try:
+        if hasattr(mmap, "MAP_PRIVATE"):  # a shared mapping would be written to by forked processes
+            return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return mmap.mmap(-1, nbytes)
+    except OSError as error:
+        raise MemoryError(f"the system has no {nbytes} bytes of memory left: {error}") from error
 
 
 def give_back_free_memory() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,6 @@ class ChunkLog:
         n_streams: live streams.
         live_bytes: their bytes.
         written_bytes: bytes that are written in the chunks that there are, dead ones included.
-        reserved_bytes: bytes of the chunks.
     """
 
     def __init__(self, max_bytes: int | None, memory: HeapMemory[Any]) -> None:
@@ -74,8 +74,11 @@ class ChunkLog:
         self.n_streams = 0
         self.live_bytes = 0
         self.written_bytes = 0
-        self.reserved_bytes = 0
-        self._unused_numbers: list[int] = []
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of the chunks."""
+        return sum(chunk.nbytes for chunk in self.chunks.values())
 
     def plan(self, lengths: Ints, above: int = 0) -> list[tuple[int, slice]]:
         """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
@@ -114,32 +117,57 @@ class ChunkLog:
     def append(self, number: int, streams: Streams) -> Ints:
         """Write streams to the end of a chunk that :meth:`plan` named; returns their offsets, ``i64[n]``.
 
+        They are dead until they are counted by :meth:`enliven`.
+
         Raises:
             HeapFull: there is no memory to do that.
         """
-        chunk = self.chunks[number]
-        nbytes = streams.nbytes
+        chunk, nbytes = self.chunks[number], streams.nbytes
         self.memory.write(chunk.memory, chunk.end, streams)
         offsets: Ints = chunk.end + np.cumsum(streams.lengths) - streams.lengths
         chunk.end += nbytes
-        chunk.live_bytes += nbytes
-        chunk.n_live += len(streams)
         chunk.n_streams += len(streams)
-        self.live_bytes += nbytes
         self.written_bytes += nbytes
-        self.n_streams += len(streams)
         return offsets
 
-    def bury(self, numbers: npt.NDArray[np.int32], lengths: Ints) -> set[int]:
-        """Count streams as dead, by their chunks and lengths; returns the chunks that they are in."""
+    def enliven(self, numbers: Ints, lengths: Ints, sign: int = 1) -> set[int]:
+        """Count streams as live, by their chunks and lengths; returns the chunks that they are in."""
         chunks = set(numbers.tolist())
         for number in chunks:
             there = numbers == number
-            self.chunks[number].live_bytes -= int(lengths[there].sum())
-            self.chunks[number].n_live -= int(np.count_nonzero(there))
-        self.n_streams -= len(numbers)
-        self.live_bytes -= int(lengths.sum())
+            self.chunks[number].live_bytes += sign * int(lengths[there].sum())
+            self.chunks[number].n_live += sign * int(np.count_nonzero(there))
+        self.n_streams += sign * len(numbers)
+        self.live_bytes += sign * int(lengths.sum())
         return chunks
+
+    def bury(self, numbers: Ints, lengths: Ints) -> set[int]:
+        """Count streams as dead, by their chunks and lengths; returns the chunks that they are in."""
+        return self.enliven(numbers, lengths, -1)
+
+    def recount(self, numbers: Ints, lengths: Ints) -> None:
+        """Count anew, after a call that ended in the middle, what the table of slots says is live.
+
+        Args:
+            numbers: ``i64[n]``, the chunk of each live stream.
+            lengths: ``i64[n]``, its bytes.
+        """
+        given_back = [number for number in range(1, len(self.memories)) if number not in self.chunks]
+        for number in given_back:
+            if self.memories[number] is not self.memory.no_chunk:
+                self.memory.drop(self.memories[number], used=True)
+                self._set_memory(number, self.memory.no_chunk, 0)
+        n = max(self.chunks, default=0) + 1
+        n_live, live_bytes = np.bincount(numbers, minlength=n), np.bincount(numbers, lengths, minlength=n)
+        for number, chunk in self.chunks.items():
+            self._set_memory(number, chunk.memory, self.memory.address(chunk.memory))
+            chunk.n_live, chunk.live_bytes = int(n_live[number]), int(live_bytes[number])
+            chunk.n_streams = max(chunk.n_streams, chunk.n_live)
+        self.n_streams, self.live_bytes = len(numbers), int(lengths.sum())
+        self.written_bytes = sum(chunk.end for chunk in self.chunks.values())
+        if self.newest not in self.chunks or not self.chunks[self.newest].n_live:
+            self.newest = 0  # it may have come beyond ``max_bytes``, for streams that were about to move
+        self.drop_dead(set(self.chunks))
 
     def drop_dead(self, numbers: set[int]) -> None:
         """Give back those of the chunks in which no stream is left; the newest one is still written to."""
@@ -154,14 +182,12 @@ class ChunkLog:
 
     def drop(self, number: int) -> None:
         """Give back a chunk."""
-        chunk = self.chunks.pop(number)
-        self._set_memory(number, self.memory.no_chunk, 0)
-        self.memory.drop(chunk.memory, used=chunk.end > 0)
-        self._unused_numbers.append(number)
-        self.reserved_bytes -= chunk.nbytes
-        self.written_bytes -= chunk.end
         if number == self.newest:
             self.newest = 0
+        chunk = self.chunks.pop(number)
+        self.written_bytes -= chunk.end
+        self.memory.drop(chunk.memory, used=chunk.end > 0)
+        self._set_memory(number, self.memory.no_chunk, 0)
 
     def _room(self) -> tuple[int, int]:
         """Bytes and streams that the newest chunk can still take."""
@@ -176,18 +202,18 @@ class ChunkLog:
         nbytes = max(min(self.live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
         nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        if self.max_bytes is not None and self.reserved_bytes + nbytes > self.max_bytes + above:
-            nbytes = self.max_bytes + above - self.reserved_bytes
+        reserved_bytes = self.reserved_bytes
+        if self.max_bytes is not None and reserved_bytes + nbytes > self.max_bytes + above:
+            nbytes = self.max_bytes + above - reserved_bytes
             if nbytes < max(least, 1):
                 raise HeapFull(
-                    f"the heap has reserved {self.reserved_bytes} bytes for {self.live_bytes} live ones, "
+                    f"the heap has reserved {reserved_bytes} bytes for {self.live_bytes} live ones, "
                     f"max_bytes is {self.max_bytes}: free slots, or allow more"
                 )
         memory, nbytes = self._new_memory(nbytes, least)
-        number = self._unused_numbers.pop() if self._unused_numbers else len(self.chunks) + 1
-        self.chunks[number] = Chunk(memory, nbytes)
+        number = next(number for number in count(1) if number not in self.chunks)
         self._set_memory(number, memory, self.memory.address(memory))
-        self.reserved_bytes += nbytes
+        self.chunks[number] = Chunk(memory, nbytes)
         return number
 
     def _new_memory(self, nbytes: int, least: int) -> tuple[Any, int]:

@@ -69,7 +69,8 @@ class SlotHeap:
         self.memory = memory
         self.lock = threading.RLock()
         self._log = ChunkLog(max_bytes, memory)
-        self._table = SlotTable(n_slots)
+        self._table = SlotTable(n_slots)  # says what is stored; what the log counts follows from it
+        self._is_counted = True  # whether it does so at the moment
 
     @property
     def n_slots(self) -> int:
@@ -105,9 +106,12 @@ class SlotHeap:
             raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {int(streams.lengths.max())}")
         slots, streams = _last_of_each(slots, streams)
         with self.lock:
+            self._count()
+            self._is_counted = False
             overwritten = self._write(slots, streams, self._make_room(streams.lengths))
             self._log.drop_dead(overwritten)
             self._clean()
+            self._is_counted = True
 
     def get(self, slots: npt.ArrayLike) -> Segments:
         """The streams in ``slots``, without a copy if they are in host memory.
@@ -174,10 +178,13 @@ class SlotHeap:
         if len(slots) > 1:
             slots = np.unique(slots)
         with self.lock:
-            buried = self._bury(slots)
+            self._count()
+            self._is_counted = False
+            numbers, _, lengths = self._table.find(slots)
             self._table.clear(slots)
-            self._log.drop_dead(buried)
+            self._log.drop_dead(self._bury(numbers, lengths))
             self._clean()
+            self._is_counted = True
 
     def holds(self, slots: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """``bool[n]``: which of ``slots`` hold a stream.
@@ -200,12 +207,17 @@ class SlotHeap:
             HeapFull: the memory of the heap has no room to move them.
         """
         with self.lock:
+            self._count()
+            self._is_counted = False
             for number in [n for n, chunk in self._log.chunks.items() if chunk.live_bytes < max(chunk.end, 1)]:
                 self._empty(number)
+            self._is_counted = True
 
     def stats(self) -> HeapStats:
         """What the heap holds now."""
-        return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, self._table.nbytes)
+        with self.lock:
+            self._count()
+            return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, self._table.nbytes)
 
     def __repr__(self) -> str:
         stats = ", ".join(f"{name}={value}" for name, value in asdict(self.stats()).items())
@@ -236,11 +248,17 @@ class SlotHeap:
         self.__init__(state["n_slots"], max_bytes=state["max_bytes"], memory=memory)  # type: ignore[misc]
         self.put(state["slots"], Segments.packed(state["buffer"], state["lengths"]))  # type: ignore[arg-type]
 
-    def _bury(self, slots: Ints) -> set[int]:
-        """Count the streams in ``slots`` as dead; returns the chunks that they are in."""
-        chunk_of, _, lengths = self._table.find(slots)
-        used = chunk_of != 0
-        return self._log.bury(chunk_of[used], lengths[used]) if used.any() else set()
+    def _count(self) -> None:
+        """Have the log count what the table says, if a call ended in the middle: by any exception, at any line."""
+        if not self._is_counted:
+            numbers, _, lengths = self._table.find(self._table.held())
+            self._log.recount(numbers, lengths)
+            self._is_counted = True
+
+    def _bury(self, numbers: Ints, lengths: Ints) -> set[int]:
+        """Count streams as dead, by their chunks, 0 for none; returns the chunks that they are in."""
+        used = numbers != 0
+        return self._log.bury(numbers[used], lengths[used]) if used.any() else set()
 
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
         """``ChunkLog.plan``, after a clean-up if the streams don't fit before."""
@@ -287,19 +305,13 @@ class SlotHeap:
         """Write streams to the ends of chunks; returns the chunks in which they were before."""
         lengths = streams.lengths
         entries = np.empty((len(slots), 3), np.uint32)
-        n_written = 0
-        try:
-            for number, part in pieces:
-                entries[part, 0], entries[part, 1] = number, self._log.append(number, streams.take(part))
-                n_written = part.stop
-        except BaseException:
-            self._log.bury(entries[:n_written, 0].astype(np.int64), lengths[:n_written])
-            self._log.drop_dead({number for number, _ in pieces})
-            raise
+        for number, part in pieces:
+            entries[part, 0], entries[part, 1] = number, self._log.append(number, streams.take(part))
         entries[:, 2] = lengths
-        before = self._bury(slots)
+        before, _, lengths_before = self._table.find(slots)
         self._table.set(slots, entries)
-        return before
+        self._log.enliven(entries[:, 0].astype(np.int64), lengths)
+        return self._bury(before, lengths_before)
 
 
 def _last_of_each(slots: Ints, streams: Streams) -> tuple[Ints, Streams]:

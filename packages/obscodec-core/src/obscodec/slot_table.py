@@ -67,17 +67,17 @@ class SlotTable:
         return slots[np.argsort(self._entries[slots, 1], kind="stable")]
 
     def set(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> None:
-        """Set the chunk, offset and length of one slot or more: ``u32[n, 3]``."""
-        self._entries[slots] = entries
-        self._n_used = max(self._n_used, int(slots.max()) + 1)
+        """Set the chunk, offset and length of one slot or more, ``u32[n, 3]``; of all, or of none if it raises."""
         if self._changed is not None:
             self._changed.update(slots.tolist())
+        self._n_used = max(self._n_used, int(slots.max()) + 1)
+        self._entries[slots] = entries
 
     def clear(self, slots: Ints) -> None:
-        """Have slots hold nothing."""
-        self._entries[slots] = 0
+        """Have slots hold nothing; all, or none if it raises."""
         if self._changed is not None:
             self._changed.update(slots.tolist())
+        self._entries[slots] = 0
 
     def grow(self, n_slots: int) -> None:
         """Make room for more slots."""

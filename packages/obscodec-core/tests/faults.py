@@ -1,0 +1,73 @@
+"""Exceptions that come at any line of our code: what Ctrl-C, or a handler of SIGTERM or SIGALRM that raises, does."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import obscodec
+
+_SOURCES = str(Path(obscodec.__file__).parents[3])  # of all packages of the workspace
+_SWALLOWED = {"__del__"}  # Python itself drops an exception that is raised in here
+
+
+class Interrupt(BaseException):
+    """Nobody catches this by accident."""
+
+
+class _Tracer:
+    """Counts the lines of our sources that run, and raises before the one with the number ``at``."""
+
+    def __init__(self, at: int, raised: BaseException) -> None:
+        self.at, self.raised = at, raised
+        self.n_lines = 0
+        self.place = ""
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        code = frame.f_code
+        ours = code.co_filename.startswith(_SOURCES) and "/src/" in code.co_filename
+        return self._line if ours and code.co_name not in _SWALLOWED else None
+
+    def _line(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            if self.n_lines == self.at:
+                self.place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+                self.n_lines += 1
+                raise self.raised
+            self.n_lines += 1
+        return self._line
+
+
+def interrupted(call: Callable[[], object], at: int) -> str | None:
+    """Run ``call``, with an :class:`Interrupt` before the line ``at`` of our code that it runs.
+
+    Returns:
+        Where that was, None if the call ran fewer lines and ended as usual.
+    """
+    tracer, before = _Tracer(at, Interrupt()), sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        call()
+    except Interrupt:
+        assert tracer.place, "it was raised"
+    finally:
+        sys.settrace(before)
+    return tracer.place or None
+
+
+def at_every_line(prepare: Callable[[], Callable[[], object]], step: int = 1) -> Iterator[str]:
+    """Interrupt a call at its first line, at its second one, and so on to its end.
+
+    Args:
+        prepare: gives the call, anew for each line; what it prepares is not interrupted.
+        step: how many lines to go on each time.
+
+    Yields:
+        Where the call was interrupted, after that; at the end ``""``, when it ran to its end.
+    """
+    at = 0
+    while place := interrupted(prepare(), at):
+        yield place
+        at += step
+    yield ""
