@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from obscodec.errors import HeapFull
 from obscodec.heap_memory import HeapMemory, Streams
