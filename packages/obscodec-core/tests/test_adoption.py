@@ -272,7 +272,18 @@ def test_one_that_has_not_decided_decides_as_the_other_did():
             target.read(ids)
 
 
-@pytest.mark.parametrize("options", [{"codec": "delta-rle"}, {"frame_stack": FrameStack(4)}, {"budget": "9 s/batch"}])
+def test_one_that_looks_at_more_tensors_decides_as_the_other_did():
+    played = stacks("Pong", 40)
+    source, target = AutoStore(STACK, decide_after=8), AutoStore(STACK)
+    adopted = target.adopt(source, source.append(played)[None])[0]
+    assert target.choice == source.choice is not None
+    assert np.array_equal(target.read(adopted), played)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"codec": "delta-rle"}, {"frame_stack": FrameStack(4)}, {"budget": "9 s/batch"}, {"block_frames": 16}],
+)
 def test_one_that_was_asked_for_something_else_decides_alone(options):
     played = stacks("Pong", 300)
     source, target = AutoStore(STACK), AutoStore(STACK, **options)

@@ -132,10 +132,16 @@ def test_a_rebuilt_set_goes_on_with_its_arrays():
 
 def test_fields_take_options_for_all_or_for_some():
     layouts = {"image": Layout((4, 40, 40), np.uint8), "vector": Layout((3,), np.float32)}
-    options = BufferOptions(codec={"vector": "raw"}, frame_stack={"image": FrameStack(4)}, budget="1 ms/batch")
+    options = BufferOptions(
+        codec={"vector": "raw"},
+        frame_stack={"image": FrameStack(4)},
+        budget="1 ms/batch",
+        decide_after=8,
+        block_frames=4,
+    )
     fields = options.fields_of(layouts)
-    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "1 ms/batch")
-    assert fields["vector"] == Field((3,), np.float32, "raw")
+    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "1 ms/batch", 8, 4)
+    assert fields["vector"] == Field((3,), np.float32, "raw", decide_after=8, block_frames=4)
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
         BufferOptions(codec={"imag": "raw"}).fields_of(layouts)
@@ -146,6 +152,9 @@ def test_options_are_taken_from_the_arguments_of_a_buffer():
     options = BufferOptions.taken_from(arguments, "codec", "max_bytes", "heap", "budget")
     assert options == BufferOptions("raw", max_bytes=5000)
     assert arguments == {"capacity": 10}
+    text = "decide_after must be an integer of 1 or more, or None, got '8'"
+    with pytest.raises(ShapeError, match=f"^{text}$"):
+        BufferOptions(decide_after="8")
     (field,) = options.fields_of({"image": Layout((40, 40), np.uint8)}).values()
     assert field == Field((40, 40), np.uint8, "raw", max_bytes=5000)
 

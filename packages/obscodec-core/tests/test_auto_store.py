@@ -323,6 +323,9 @@ def test_threads_append_and_read_through_the_move():
             ShapeError,
             "axis 0 of shape (4, 84, 84) does not divide into 3 frames",
         ),
+        ({"decide_after": 0}, ShapeError, "decide_after must be an integer of 1 or more, or None, got 0"),
+        ({"block_frames": -4}, ShapeError, "block_frames must be an integer of 1 or more, or None, got -4"),
+        ({"block_frames": "4"}, ShapeError, "block_frames must be an integer of 1 or more, or None, got '4'"),
     ],
 )
 def test_options_that_can_not_be(options, error, text):
@@ -345,3 +348,51 @@ def test_large_tensors_are_decided_on_early():
     ids = store.append(tensors)
     assert store.choice is not None
     np.testing.assert_array_equal(store.read(ids[::-1]), tensors[::-1])
+
+
+@pytest.mark.parametrize("codec", ["auto", "delta-rle", "zstd:1"])
+@pytest.mark.parametrize("decide_after", [1, 4, 300])
+def test_it_decides_after_as_many_tensors_as_it_is_told(decide_after, codec):
+    tensors = tensors_of("noise")
+    store = AutoStore(Layout((21, 21), np.uint8), codec=codec, decide_after=decide_after)
+    before = store.append(tensors[: decide_after - 1])
+    assert repr(store) == f"AutoStore({store.layout}, undecided)"
+    ids = np.append(before, store.append(tensors[decide_after - 1 :]))
+    assert repr(store).startswith(f"AutoStore({store.layout}, FrameStore(")
+    np.testing.assert_array_equal(store.read(ids), tensors)
+    if codec == "auto":
+        assert store.choice.reason.endswith(f"on the first {decide_after} frames")
+
+
+def test_max_bytes_may_have_room_for_fewer_than_it_is_told_to_look_at():
+    tensors = tensors_of("frames")
+    store = AutoStore(Layout((21, 21), np.uint8), codec="zstd:1", decide_after=100, max_bytes=20 * 441)
+    store.append(tensors[:19])
+    assert repr(store).endswith("undecided)")
+    store.append(tensors[19:20])
+    assert not repr(store).endswith("undecided)")
+
+
+@pytest.mark.parametrize(("codec", "by_itself"), [("delta-rle", 16), ("zstd:1", 1), ("rle", 1)])
+@pytest.mark.parametrize("block_frames", [None, 1, 4])
+def test_a_codec_encodes_as_many_frames_together_as_it_is_told(block_frames, codec, by_itself):
+    """A block is encoded when the first frame of the next one comes. The first frame of noise becomes a reference."""
+    n = by_itself if block_frames is None else block_frames
+    store = AutoStore(Layout((21, 21), np.uint8), codec=codec, decide_after=1, block_frames=block_frames)
+    tensors = np.random.default_rng(0).integers(256, size=(n + 1, 21, 21), dtype=np.uint8)
+    ids = store.append(tensors[:n])
+    assert f"block_frames={n}, " in repr(store)
+    assert store.stats().live_bytes == 0
+    ids = np.append(ids, store.append(tensors[n:]))
+    assert (n - 1) * 441 < store.stats().live_bytes < (n + 1) * 441
+    np.testing.assert_array_equal(store.read(ids), tensors)
+
+
+def test_all_that_auto_tries_encode_as_many_frames_together_as_it_is_told():
+    store = AutoStore(FRAME, block_frames=3)
+    store.append(frames("Breakout", 320, 0)[:256])
+    assert {trial.block_frames for trial in store.choice.trials} == {3}
+    assert "block_frames=3, " in repr(store)
+    default = AutoStore(FRAME)
+    default.append(frames("Breakout", 320, 0)[:256])
+    assert {trial.block_frames for trial in default.choice.trials} == {1, 16}

@@ -196,6 +196,9 @@ def test_frames_of_rle_are_decoded_on_the_device(cuda, depth):
     np.testing.assert_array_equal(store.read(ids), tensors)
     with pytest.warns(UserWarning, match=r"^frames of the codec 'rle' are decoded on the CPU and copied to 'cuda'"):
         FrameStore(SMALL, codec="rle", block_frames=4, device=cuda)
+    with pytest.warns(UserWarning, match=r"^tensors of the codec 'rle' .* which decodes 'delta-rle' and 'raw'$"):
+        store = AutoStore(SMALL, codec="rle", block_frames=4, decide_after=8, device=cuda)
+    np.testing.assert_array_equal(read(store, store.append(masks)), masks)
 
 
 @pytest.mark.parametrize("spec", ["zstd:3", "lz4", "delta-rle|zstd:3"])

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from itertools import pairwise
 
 import numpy as np
 import obscodec
@@ -392,6 +393,7 @@ def test_what_is_no_buffer_is_refused():
     [
         ({"codec": {"imag": "raw"}}, obscodec.FieldError,
          "codec is given for 'imag', which is none of the fields 'image', 'vector', 'choice'"),
+        ({"decide_after": 0}, obscodec.ShapeError, "decide_after must be an integer of 1 or more, or None, got 0"),
         ({"compression_method": "rle"}, TypeError,
          "compression_method= is an argument of sb3-extra-buffers: name the codec instead, as in codec='zstd:3', or "
          "leave it out for the best one"),
@@ -527,3 +529,24 @@ def test_a_class_of_a_user_does_not_take_the_place_of_ours():
 
     assert obscodec_sb3.compressed(Stock) is not Mine
     assert Mine(10, IMAGES, ACTIONS, codec="zstd:1").observation_store is not None
+
+
+@pytest.mark.parametrize("kind", ["replay", "rollout"])
+def test_stores_decide_and_encode_when_they_are_told_to(kind):
+    """Steps wait until some are there, or until somebody asks."""
+    options = {"codec": "zstd:1", "decide_after": 4, "block_frames": 2, "frame_stack": obscodec.FrameStack(1)}
+    rng = np.random.default_rng(0)
+    steps = rng.integers(256, size=(7, 1, 4, 12, 12), dtype=np.uint8)
+    if kind == "replay":
+        buffer = obscodec_sb3.CompressedReplayBuffer(20, IMAGES, ACTIONS, "cpu", **options)
+        for before, after in pairwise(steps):
+            buffer.add(before, after, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+    else:
+        buffer = obscodec_sb3.CompressedRolloutBuffer(20, IMAGES, ACTIONS, "cpu", **options)
+        for step in steps:
+            buffer.add(step, np.zeros(1), np.zeros(1), np.zeros(1), torch.zeros(1), torch.zeros(1))
+    stats = buffer.stats()
+    assert "block_frames=2" in repr(buffer.observation_store)
+    assert stats.fields[""].n_tensors == (12 if kind == "replay" else 7)
+    assert stats.fields[""].live_bytes >= 6 * 576  # three blocks of noise; the last frame is in an open one
+    np.testing.assert_array_equal(buffer.observations[:6], steps[:6])

@@ -264,6 +264,25 @@ def test_a_codec_for_a_key_that_is_not_there_is_refused() -> None:
         CompressedStorage(N, codec={"pixel": "auto"}).set(range(4), steps(4))
 
 
+def test_stores_decide_and_encode_when_they_are_told_to() -> None:
+    told, default = CompressedStorage(N, codec="zstd:1", decide_after=6, block_frames=2), CompressedStorage(N)
+    for storage in (told, told.empty_copy(), default):
+        storage.set(range(4), steps(4))  # five images
+        store = storage.compressed()[("pixels",)].array.store
+        if storage is default:
+            assert "undecided" in repr(store)
+        else:
+            assert "block_frames=2" in repr(store)
+            assert 2 * 300 < store.stats().live_bytes < 4 * 1024  # two blocks of two images
+        assert (storage[torch.arange(4)] == steps(4)).all()
+
+
+@pytest.mark.parametrize("name", ["decide_after", "block_frames"])
+def test_numbers_that_can_not_be_are_refused(name: str) -> None:
+    with pytest.raises(obscodec.ShapeError, match=rf"^{name} must be an integer of 1 or more, or None, got 0$"):
+        CompressedStorage(N, **{name: 0})
+
+
 def test_codecs_by_key() -> None:
     storage = CompressedStorage(N, codec={("next", "pixels"): "zstd:3", "pixels": None, "number": "raw"})
     storage.set(range(N), steps(N))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import cast
 
 import numpy as np
@@ -29,6 +30,17 @@ _MIN_FIRST = 16
 _FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
 
 
+def check_counts(**counts: int | None) -> None:
+    """Make sure that each option is None or a number of 1 or more.
+
+    Raises:
+        ShapeError: one is neither; the text has its name.
+    """
+    for name, n in counts.items():
+        if n is not None and (not isinstance(n, Integral) or n < 1):
+            raise ShapeError(f"{name} must be an integer of 1 or more, or None, got {n!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class AutoStats(StoreStats):
     """What a store holds, and how its codec was chosen.
@@ -43,9 +55,9 @@ class AutoStats(StoreStats):
 class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
-    The first tensors, 256 or 8 MB of them, are kept as they are. They show whether tensors are stacks of frames,
-    whether floats are narrower numbers in disguise, and which codec makes them smallest. Then they move to a store
-    made for that, and all that follow go there.
+    The first tensors are kept as they are: 256, or 8 MB of them if that is fewer, but 16 at least. They show whether
+    tensors are stacks of frames, whether floats are narrower numbers in disguise, and which codec makes them smallest.
+    Then they move to a store made for that, and all that follow go there.
 
     Args:
         layout: shape and dtype of one tensor.
@@ -53,6 +65,11 @@ class AutoStore(Store):
         frame_stack: how tensors are made of frames, None to find out.
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
             Without it, the same tensors always give the same choice.
+        decide_after: how many tensors to look at, None for the number above. It decides earlier if ``max_bytes`` has
+            room for fewer. After less than five of a stream, frame stacks are not found.
+        block_frames: how many frames are encoded together, None for what suits the codec: 16 for ``delta-rle``, 1 for
+            others that are given; ``"auto"`` has a number for each that it tries. The larger, the smaller are frames,
+            and the more work it is to read a single one.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads a large batch is spread over, None for half of the usable processors.
         device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``. ``"auto"`` takes a codec that it
@@ -63,7 +80,8 @@ class AutoStore(Store):
     Raises:
         SpecError: the codec or the budget is malformed, or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
-        ShapeError: the tensors don't divide into such a frame stack.
+        ShapeError: the tensors don't divide into such a frame stack, or ``decide_after`` or ``block_frames`` is no
+            integer of 1 or more.
 
     Example:
         >>> store = AutoStore(Layout((84, 84), np.uint8))
@@ -79,12 +97,15 @@ class AutoStore(Store):
         codec: str = "auto",
         frame_stack: FrameStack | None = None,
         budget: str | None = None,
+        decide_after: int | None = None,
+        block_frames: int | None = None,
         max_bytes: int | None = None,
         threads: int | None = None,
         device: str = "cpu",
         heap: str = "device",
     ) -> None:
         check_place(device, heap)
+        check_counts(decide_after=decide_after, block_frames=block_frames)
         self.layout = layout
         self.codec = codec if codec == "auto" else build_codec(codec, layout).spec
         self.device = device
@@ -92,9 +113,10 @@ class AutoStore(Store):
         self._decoding = device
         if codec != "auto":
             what = f"tensors of the codec {self.codec!r}"
-            self._decoding = decoding_device(device, self.codec, frames_of_block(self.codec), what)
+            self._decoding = decoding_device(device, self.codec, frames_of_block(self.codec, block_frames), what)
         self.frame_stack = frame_stack
         self.budget = budget
+        self.block_frames = block_frames
         self.max_bytes = max_bytes
         self.threads = threads
         self._plan: Plan | None = None
@@ -103,7 +125,8 @@ class AutoStore(Store):
         if frame_stack is not None:
             frame_stack.frame_layout(layout)
         self._store: Store | None = None
-        self._n_first = int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
+        by_size = np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST)
+        self._n_first = int(by_size if decide_after is None else decide_after)
         if max_bytes is not None:
             self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
@@ -239,14 +262,20 @@ class AutoStore(Store):
         return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
 
     @property
-    def _asked(self) -> tuple[str, FrameStack | None, str | None]:
-        return self.codec, self.frame_stack, self.budget
+    def _asked(self) -> tuple[str, FrameStack | None, str | None, int | None]:
+        return self.codec, self.frame_stack, self.budget, self.block_frames
 
     def _move(self) -> None:
         """Decide, and move the first tensors to the store that they show to be best."""
-        codec, frame_stack, budget = self._asked
-        first, streams = self._first[: len(self._streams)], np.array(self._streams)
-        plan = find_plan(first, streams, codec=codec, frame_stack=frame_stack, budget=budget, device=self._decoding)
+        plan = find_plan(
+            self._first[: len(self._streams)],
+            np.array(self._streams),
+            codec=self.codec,
+            frame_stack=self.frame_stack,
+            budget=self.budget,
+            block_frames=self.block_frames,
+            device=self._decoding,
+        )
         self._settle(plan)
 
     def _settle(self, plan: Plan) -> None:

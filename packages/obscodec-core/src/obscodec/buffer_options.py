@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
+from obscodec.auto_store import check_counts
 from obscodec.backends import check_place
 from obscodec.errors import FieldError
 from obscodec.field import Field
@@ -24,10 +25,15 @@ class BufferOptions(Generic[K]):
         codec: see :class:`Field`; for all fields, or a mapping with those of some.
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
+        decide_after: see :class:`Field`; for all fields.
+        block_frames: likewise.
         max_bytes: see :class:`Field`; for each field.
         buffer_device: where compressed fields are decoded, and kept: the ``device`` of :class:`Field`. What stands for
             a device in another library, such as ``torch.device("cuda")``, is taken by its name.
         heap: see :class:`Field`; for all fields.
+
+    Raises:
+        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more.
 
     Example:
         >>> options = BufferOptions(codec={"image": "delta-rle"})
@@ -39,12 +45,15 @@ class BufferOptions(Generic[K]):
     codec: str | Mapping[K, str | None] | None = "auto"
     frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None
     budget: str | Mapping[K, str | None] | None = None
+    decide_after: int | None = None
+    block_frames: int | None = None
     max_bytes: int | None = None
     buffer_device: str = "cpu"
     heap: str = "device"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "buffer_device", str(self.buffer_device))
+        check_counts(decide_after=self.decide_after, block_frames=self.block_frames)
 
     @property
     def compresses(self) -> bool:
@@ -99,6 +108,8 @@ class BufferOptions(Generic[K]):
             spec,
             frame_stack=_of(self.frame_stack, name, None),
             budget=_of(self.budget, name, None) if limits else None,
+            decide_after=self.decide_after,
+            block_frames=self.block_frames,
             max_bytes=self.max_bytes,
             device=self.buffer_device,
             heap=self.heap,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +99,13 @@ def parse_budget(budget: str) -> float:
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]
 
 
-def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None, device: str = "cpu") -> Choice:
+def choose(
+    frames: npt.NDArray[np.generic],
+    streams: Ints,
+    budget: str | None,
+    block_frames: int | None = None,
+    device: str = "cpu",
+) -> Choice:
     """The codec that stores ``frames`` in the least memory and is fast enough.
 
     Args:
@@ -108,6 +114,8 @@ def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None, d
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``: then each codec is timed. If
             None, a table of costs decides, and the same frames give the same choice. Either tells of the CPU, also
             for another device.
+        block_frames: how many frames each codec encodes together, None for as many as it does by itself. The table
+            of costs is of these.
         device: where frames are decoded; only codecs that it decodes are tried.
 
     Raises:
@@ -117,6 +125,8 @@ def choose(frames: npt.NDArray[np.generic], streams: Ints, budget: str | None, d
     ready = available()
     trials = []
     for candidate in _CANDIDATES:
+        if block_frames is not None:
+            candidate = replace(candidate, block_frames=block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
         if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike, as_array, as_dtype
-from obscodec.auto_store import AutoStore
+from obscodec.auto_store import AutoStore, check_counts
 from obscodec.backends import check_place
 from obscodec.choice import parse_budget
 from obscodec.dlpack import SupportsDLPack
@@ -38,6 +38,8 @@ class Field:
             the field has 1 KiB or more; None for a plain numpy array.
         frame_stack: how its steps are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
+        decide_after: how many tensors are looked at before its store decides; see ``AutoStore``.
+        block_frames: how many frames are encoded together, None for what suits the codec; see ``AutoStore``.
         max_bytes: the most bytes to reserve for its streams, None for no limit.
         shares: the field of the same shape and dtype whose store keeps this one too, with its codec and its limits:
             ``next_obs`` shares that of ``obs``, and each frame is stored once.
@@ -48,7 +50,7 @@ class Field:
     Raises:
         SpecError: the budget is malformed, or is for a codec that is given; or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
-        ShapeError: ``max_bytes`` is below 1.
+        ShapeError: ``max_bytes`` is below 1, or ``decide_after`` or ``block_frames`` no integer of 1 or more.
         FieldError: a field that shares a store names what that one has.
 
     Example:
@@ -61,6 +63,8 @@ class Field:
     codec: str | None = "auto"
     frame_stack: FrameStack | None = None
     budget: str | None = None
+    decide_after: int | None = None
+    block_frames: int | None = None
     max_bytes: int | None = None
     shares: str | None = None
     device: str = "cpu"
@@ -73,12 +77,12 @@ class Field:
                 raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
         if self.max_bytes is not None and self.max_bytes < 1:
             raise ShapeError(f"max_bytes must be 1 or more, got {self.max_bytes}")
+        check_counts(decide_after=self.decide_after, block_frames=self.block_frames)
         check_place(self.device, self.heap)
-        own = (self.codec, self.frame_stack, self.budget, self.max_bytes, self.device, self.heap)
-        if self.shares is not None and own != ("auto", None, None, None, "cpu", "device"):
-            raise FieldError(
-                "a field that shares a store has its codec, frame stack, budget, limit and device: name none of them"
-            )
+        if self.shares is not None:
+            options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares")]
+            if named := [of.name for of in options if getattr(self, of.name) != of.default]:
+                raise FieldError(f"a field that shares a store has its options, got some: leave out {', '.join(named)}")
 
     @cached_property
     def layout(self) -> Layout:
@@ -106,6 +110,8 @@ class Field:
             codec=self.codec,
             frame_stack=self.frame_stack,
             budget=self.budget,
+            decide_after=self.decide_after,
+            block_frames=self.block_frames,
             max_bytes=self.max_bytes,
             threads=threads,
             **place,

@@ -78,8 +78,10 @@ class Plan:
         return NarrowStore(self.narrow, store, wide, threads=threads)
 
 
-def frames_of_block(codec: str) -> int:
-    """How many frames a given codec encodes together."""
+def frames_of_block(codec: str, block_frames: int | None = None) -> int:
+    """How many frames a given codec encodes together, ``block_frames`` if that is given."""
+    if block_frames is not None:
+        return block_frames
     return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
 
 
@@ -90,6 +92,7 @@ def find_plan(
     codec: str,
     frame_stack: FrameStack | None,
     budget: str | None,
+    block_frames: int | None = None,
     device: str = "cpu",
 ) -> Plan:
     """What the first tensors, ``[n, *shape]``, show to be best.
@@ -100,6 +103,7 @@ def find_plan(
         codec: see ``AutoStore``, as the rest.
         frame_stack: likewise.
         budget: likewise.
+        block_frames: likewise.
         device: likewise; what it decodes.
     """
     narrow = find_narrow(tensors)
@@ -114,11 +118,11 @@ def find_plan(
         tensors, _ = narrow.apply(tensors)
     stack = frame_stack or find_frame_stack(tensors, streams)
     if codec != "auto":
-        return Plan(narrow, stack, codec, frames_of_block(codec), None)
+        return Plan(narrow, stack, codec, frames_of_block(codec, block_frames), None)
     depth = stack.depth if stack else 1
     frames, streams = stack.split(tensors) if stack else tensors, streams.repeat(depth)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
     _, first = np.unique(distinct.append(frames, streams), return_index=True)
     first.sort()
-    choice = choose(frames[first], streams[first], budget, device)
+    choice = choose(frames[first], streams[first], budget, block_frames, device)
     return Plan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)

@@ -33,6 +33,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             if they have 1 KiB or more; None to keep them uncompressed.
         frame_stack: how observations are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
+        decide_after: how many observations, next ones included, are looked at before the store decides, and kept as
+            they are until then; None for 256, fewer if they are large.
+        block_frames: how many frames are encoded together, None for what suits the codec.
         threads: how many threads decode a batch, None for half of the usable processors.
         buffer_device: where observations are decoded, ``"cpu"``, or the GPU that is ``device``, which has them in its
             memory, compressed: a batch never visits the host then. It needs obscodec-cupy.
@@ -44,7 +47,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     Raises:
         SpecError: ``codec`` names no codec, ``budget`` is malformed, or there is no such device or heap.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
-        ShapeError: observations don't divide into such a frame stack.
+        ShapeError: observations don't divide into such a frame stack, or ``decide_after`` or ``block_frames`` is no
+            integer of 1 or more.
         HeapFull: when steps are added or sampled, if the GPU has no more room for them; they go on waiting on the CPU.
         DTypeError: the observation space is a dictionary, or ``buffer_device`` is another GPU than ``device``.
         ValueError: ``prefetch`` for a class that samples in its own way, such as ``HerReplayBuffer``.

@@ -46,13 +46,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         **options: those of ``obscodec.BufferOptions``, under keys that are names or nested tuples. ``codec`` is the
             spec of the codec of leaves of 1 KiB or more per item, such as ``"zstd:3"``; ``"auto"``, the default, to
             find the best one on the first items; None to compress nothing. Or it is a mapping from keys to specs for
-            leaves of any size; the leaves that it does not name have ``"auto"``. ``max_bytes`` is the most to reserve
+            leaves of any size; the leaves that it does not name have ``"auto"``. ``decide_after`` is how many
+            tensors, next ones included, are looked at before a store decides how it keeps them, and ``block_frames``
+            how many frames are encoded together. ``max_bytes`` is the most to reserve
             for the compressed items of each store. ``buffer_device`` is where they are, and are decoded: the GPU that
             is ``device``, which is the default if that is one, and needs obscodec-cupy; or ``"cpu"``, from where
             batches are copied. ``heap="pinned"`` keeps what is compressed in host memory that the GPU reads.
 
     Raises:
         SpecError: there is no such device or heap.
+        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
         DTypeError: it is another GPU than ``device``.
         TypeError: there is no such option.
