@@ -17,7 +17,7 @@ from obscodec.codecs.delta_rle import DeltaRle
 from obscodec.kernels.blocks import read_blocks
 from obscodec.kernels.frames import _fingerprint
 from obscodec.kernels.memory import address, copy
-from obscodec.kernels.patch import encode_patch, first_difference, runs_bound
+from obscodec.kernels.patch import encode_patch, first_difference, frame_room, runs_bound
 from obscodec.layout import Rows
 from obscodec.segments import Bytes
 
@@ -86,7 +86,9 @@ def walk_s(played: Rows) -> float:
     places = np.full(BATCH_BLOCKS, MEAN_PLACE)
     addresses = streams.addresses().astype(np.int64)
     starts = np.arange(BATCH_BLOCKS + 1)
-    return seconds(lambda: read_blocks(starts, places, entries, out, addresses, streams.lengths, references, -1, 0))
+    room = frame_room(codec.frame_nbytes)
+    where = addresses, streams.lengths, references
+    return seconds(lambda: read_blocks(starts, places, entries, out, *where, -1, 0, room))
 
 
 def main() -> None:

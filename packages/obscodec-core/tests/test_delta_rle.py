@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from obscodec import Codec, CorruptStream, Layout, Segments, SpecError, codec, codec_from_config
 from obscodec.codecs.delta_rle import DeltaRle
 from obscodec.kernels.blocks import check, read_blocks
+from obscodec.kernels.patch import frame_room
 from obscodec.testing import SHAPES, CodecContract
 from obscodec.varint import decode_varint, encode_varint
 
@@ -232,7 +233,8 @@ def test_some_frames_of_a_block_are_those_of_the_whole(game: str) -> None:
         places = np.concatenate(per_block)
         targets = rng.permutation(len(places))
         rows = np.full((len(places), 84 * 84), GUARD, np.uint8)
-        check(read_blocks(starts, places, targets, rows, addresses, streams.lengths, references, -1, 0))
+        where = addresses, streams.lengths, references
+        check(read_blocks(starts, places, targets, rows, *where, -1, 0, frame_room(84 * 84)))
         expected = played.reshape(-1, 16, 84 * 84)[np.repeat(np.arange(20), np.diff(starts)), places]
         assert np.array_equal(rows[targets], expected)
 
@@ -242,7 +244,7 @@ def test_a_reader_of_the_first_frames_does_not_look_behind_them() -> None:
     rows = np.zeros((1, 4), np.uint8)
     one = np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64), rows
     where = np.array([stream.ctypes.data]), np.array([len(stream)]), np.zeros((1, 4), np.uint8)
-    check(read_blocks(*one, *where, -1, 0))
+    check(read_blocks(*one, *where, -1, 0, frame_room(4)))
     assert rows.tolist() == [[5, 0, 0, 0]]
 
 

@@ -8,6 +8,7 @@ from atari_frames import frames
 from mirrors import Mirror
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout, Segments
 from obscodec.kernels.blocks import check, read_blocks
+from obscodec.kernels.patch import frame_room
 from obscodec.varint import encode_varint
 from obscodec_cupy.device import Device
 from obscodec_cupy.gather import Gather, Source
@@ -59,7 +60,7 @@ class Reader:
         one = np.array([0, 1]), np.array([place]), np.zeros(1, np.int64), row
         try:
             where = np.array([memory.ctypes.data]), np.array([len(stream)])
-            check(read_blocks(*one, *where, self.references, -1, 1))
+            check(read_blocks(*one, *where, self.references, -1, 1, frame_room(self.references.shape[1])))
         except CorruptStream as error:
             return str(error), np.zeros_like(row[0])
         return "", row[0]

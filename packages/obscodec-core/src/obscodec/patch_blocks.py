@@ -12,7 +12,7 @@ from obscodec.bytes_codec import BytesCodec
 from obscodec.errors import CorruptStream
 from obscodec.kernels.adoption import count_frames, rebase_blocks
 from obscodec.kernels.blocks import check, read_blocks
-from obscodec.kernels.patch import MAX_VARINT_NBYTES, runs_bound
+from obscodec.kernels.patch import MAX_VARINT_NBYTES, frame_room, runs_bound
 from obscodec.layout import Rows
 from obscodec.open_blocks import BlockContent, OpenBlocks
 from obscodec.segments import Bytes, Segments
@@ -57,7 +57,8 @@ class PatchBlocks(BlockCoder[BytesCodec]):
             streams, version_nbytes = Segments.of([self._decompress(block) for block in blocks]), 0
         addresses = streams.addresses()
         addresses[streams.lengths == 0] = 0
-        check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes))
+        room = frame_room(wanted.rows.shape[1])
+        check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes, room))
 
     def lend(self, blocks: Segments) -> Segments:
         """Blocks of version 0, not compressed further."""
@@ -78,7 +79,8 @@ class PatchBlocks(BlockCoder[BytesCodec]):
         rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
         out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
         here = open_blocks.references, open_blocks.reference_count
-        check(rebase_blocks(blocks.addresses(), blocks.lengths, offer.references, *here, *rooms, out, lengths))
+        where = blocks.addresses(), blocks.lengths, offer.references
+        check(rebase_blocks(*where, *here, frame_room(nbytes), *rooms, out, lengths))
         taken = Segments.packed(out, lengths)
         if self.versions is None:
             return taken

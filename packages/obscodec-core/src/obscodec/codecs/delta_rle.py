@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obscodec.codec import Codec
 from obscodec.errors import CorruptStream, SpecError
 from obscodec.kernels.blocks import check, read_blocks
-from obscodec.kernels.patch import MAX_VARINT_NBYTES, runs_bound
+from obscodec.kernels.patch import MAX_VARINT_NBYTES, frame_room, runs_bound
 from obscodec.kernels.references import add_references, encode_block
 from obscodec.layout import Rows
 from obscodec.reference_frames import MAX_REFERENCES
@@ -115,6 +115,7 @@ class DeltaRle(Codec):
             self._references(),
             n,
             0,
+            frame_room(self.frame_nbytes),
         )
         check(status)
 

@@ -14,7 +14,6 @@ from obscodec.kernels.references import encode_first
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
-_PADDING: Final = 8  # apply_patch may write so many bytes behind a frame
 _NOT_LOOKED_FOR: Final = -2
 _NOT_FOUND: Final = -1
 
@@ -65,6 +64,7 @@ def rebase_blocks(
     source: Rows,
     references: Rows,
     n_references: Ints,
+    frame_room: Bytes,
     runs_room: Bytes,
     literals_room: Bytes,
     out: Bytes,
@@ -81,17 +81,17 @@ def rebase_blocks(
         source: ``u8[n_source, nbytes]``, the references of these blocks.
         references: ``u8[max_references, nbytes]``, the others, changed; see ``encode_first``.
         n_references: ``i64[1]``, how many there are, changed.
+        frame_room: ``frame_room(nbytes)``, changed; as the other rooms, used by this call alone.
         runs_room: ``u8[runs_bound(nbytes)]``, changed.
         literals_room: ``u8[nbytes]``, changed.
-        out: room for all blocks, and for each of them the two rooms and the head.
+        out: room for all blocks, and for each of them the last two rooms and the head.
         out_lengths: ``i64[n]``, filled.
 
     Returns:
         A status code.
     """
     nbytes, base = references.shape[1], address(source)
-    scratch = np.empty(nbytes + _PADDING, np.uint8)
-    frame, first_runs, first_literals = address(scratch), address(runs_room), address(literals_room)
+    frame, first_runs, first_literals = address(frame_room), address(runs_room), address(literals_room)
     same = np.full(len(source), _NOT_LOOKED_FOR)
     at = address(out)
     for b in range(len(addresses)):

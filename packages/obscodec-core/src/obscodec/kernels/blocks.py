@@ -22,7 +22,7 @@ from obscodec.kernels.memory import (
 )
 from obscodec.kernels.patch import OK, apply_patch, read_varint
 from obscodec.layout import Rows
-from obscodec.segments import Ints
+from obscodec.segments import Bytes, Ints
 
 NO_SUCH_REFERENCE: Final = 16
 NO_SUCH_SECTION: Final = 17
@@ -32,7 +32,6 @@ FEW_FRAMES: Final = 20
 
 _AHEAD: Final = 2048  # bytes of the next block to ask for; what is behind follows by itself
 _LARGE: Final = 1 << 22  # a batch that the caches next to a processor don't hold; it is written past all of them
-_PADDING: Final = 8  # apply_patch may write so many bytes behind a frame
 
 _EXPLANATIONS: Final = {
     **patch.EXPLANATIONS,
@@ -65,6 +64,7 @@ def read_blocks(
     references: Rows,
     block_frames: int,
     version_nbytes: int,
+    room: Bytes,
 ) -> int:
     """Decode the frames that are wanted of each block.
 
@@ -78,15 +78,14 @@ def read_blocks(
         references: ``u8[n_references, nbytes]``, contiguous.
         block_frames: the streams must hold so many frames and nothing else; -1 if any number will do.
         version_nbytes: 1 if each stream comes behind a byte that must be 0, the version of a stored block; else 0.
+        room: ``frame_room(nbytes)``, changed; used by this call alone.
 
     Returns:
         A status code.
     """
     nbytes = rows.shape[1]
-    base = address(rows)
+    base, frame = address(rows), address(room)
     past_caches = rows.size >= _LARGE and nbytes >= LINE_NBYTES
-    scratch = np.empty(nbytes + _PADDING, np.uint8)
-    frame = address(scratch)
     for b in range(len(addresses)):
         if b + 1 < len(addresses):
             _ask_for(addresses[b + 1], lengths[b + 1])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from obscodec.kernels.compiled import compiled, inlined
 from obscodec.kernels.memory import (
     copy,
@@ -21,6 +23,7 @@ from obscodec.kernels.memory import (
     trailing_zeros,
     unsigned,
 )
+from obscodec.segments import Bytes
 
 OK: Final = 0
 SHORT: Final = 1
@@ -39,6 +42,7 @@ EXPLANATIONS: Final = {
 # another, which take two bytes and a turn of the decoder's loop. Measured: benchmarks/sizes.py.
 _MERGE_GAP: Final = 3
 MAX_VARINT_NBYTES: Final = 9
+_PADDING: Final = 8  # bytes behind a frame that apply_patch may write
 
 
 @inlined
@@ -148,12 +152,17 @@ def _read_run(runs: int, runs_end: int) -> tuple[int, int, int]:
     return skip, length, runs
 
 
+def frame_room(nbytes: int) -> Bytes:
+    """``u8[:]``, memory for one frame of ``nbytes`` bytes, in which :func:`apply_patch` works."""
+    return np.empty(nbytes + _PADDING, np.uint8)
+
+
 @compiled
 def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
     """Turn the frame at ``frame`` into the next one.
 
-    ``frame`` is the address of ``nbytes`` bytes and 8 more that may be written. Nothing outside of these is written,
-    and nothing outside of the two sections is read, whatever they hold.
+    ``frame`` is the address of ``nbytes`` bytes and 8 more that may be written, see :func:`frame_room`. Nothing outside
+    of these is written, and nothing outside of the two sections is read, whatever they hold.
 
     Returns:
         The addresses behind what was read of the runs and of the literals; minus a status code in place of the first

@@ -1,0 +1,134 @@
+"""Decode in several threads, and compare each byte: ``decode_in_threads.py WHAT,SPEC,NBYTES,N_THREADS,ROUNDS ...``.
+
+A program, so that ``test_kernel_memory.py`` can have it run under a hostile allocator, and see it die.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+from obscodec import FrameStack, FrameStore, Layout, Segments, StackStore, codec
+
+BATCH_NBYTES = 1 << 20  # of the frames of a round; two frames or more
+DEPTH = 4  # of a stack
+
+Round = Callable[[np.random.Generator], bool]  # decodes, and says whether all bytes are right
+
+
+def moving(nbytes: int) -> np.ndarray:
+    """``u8[n, nbytes]``: noise, and some bytes of it change from frame to frame."""
+    rng = np.random.default_rng(0)
+    n = min(max(2, BATCH_NBYTES // nbytes), 64)
+    frames = np.empty((n, nbytes), np.uint8)
+    frames[0] = rng.integers(256, size=nbytes, dtype=np.uint8)
+    for before, frame in pairwise(frames):
+        frame[:] = before
+        frame[rng.integers(nbytes, size=1 + nbytes // 64)] += 1
+    return frames
+
+
+def item(nbytes: int, spec: str) -> Round:
+    """A codec alone."""
+    frames = moving(nbytes)
+    tested = codec(spec, Layout.of(frames))
+    encoded = tested.encode(frames)
+    return lambda rng: np.array_equal(tested.decode(encoded), frames)
+
+
+def batch(nbytes: int, spec: str) -> Round:
+    """A codec alone, with several items at once."""
+    frames = moving(nbytes)
+    tested = codec(spec, Layout((2, nbytes), np.uint8))
+    rows = tested.layout.rows(frames[: len(frames) // 2 * 2].reshape(-1, 2, nbytes))
+    streams = tested.encode_batch(rows, np.empty(len(rows) * tested.bound(), np.uint8))
+    assert isinstance(streams, Segments)
+
+    def decode(rng: np.random.Generator) -> bool:
+        decoded = np.empty_like(rows)
+        tested.decode_batch(streams, decoded)
+        return np.array_equal(decoded, rows)
+
+    return decode
+
+
+def frame_store(nbytes: int, spec: str) -> FrameStore:
+    return FrameStore(Layout((nbytes,), np.uint8), codec=spec, block_frames=8, threads=2)
+
+
+def frames_of(nbytes: int, spec: str) -> Round:
+    """A FrameStore."""
+    frames, store = moving(nbytes), frame_store(nbytes, spec)
+    ids = store.append(frames)
+
+    def read(rng: np.random.Generator) -> bool:
+        which = rng.integers(len(ids), size=len(ids))
+        return np.array_equal(store.read(ids[which]), frames[which])
+
+    return read
+
+
+def stacks_of(nbytes: int, spec: str) -> Round:
+    """A StackStore."""
+    frames = moving(nbytes)
+    stacks = frames[np.maximum(0, np.arange(len(frames))[:, None] + np.arange(1 - DEPTH, 1))]
+    stack, layout = FrameStack(DEPTH), Layout((DEPTH, nbytes), np.uint8)
+    store = StackStore(
+        FrameStore(stack.frame_layout(layout), codec=spec, block_frames=8, stack=DEPTH, threads=2), layout, stack
+    )
+    ids = store.append(stacks)
+
+    def read(rng: np.random.Generator) -> bool:
+        which = rng.integers(len(ids), size=max(1, len(ids) // DEPTH))
+        return np.array_equal(store.read(ids[which]), stacks[which])
+
+    return read
+
+
+def adopted(nbytes: int, spec: str) -> Round:
+    """A FrameStore that takes its blocks from another one, with other reference frames."""
+    frames, other = moving(nbytes), frame_store(nbytes, spec)
+    ids = other.append(frames)
+
+    def adopt(rng: np.random.Generator) -> bool:
+        store = frame_store(nbytes, spec)
+        return np.array_equal(store.read(store.adopt(other, ids[None])[0]), frames)
+
+    return adopt
+
+
+MAKERS = {"item": item, "batch": batch, "frames": frames_of, "stacks": stacks_of, "adopted": adopted}
+
+
+@contextmanager
+def background(work: Callable[[int], None], n: int) -> Iterator[None]:
+    """``work(1)`` to ``work(n - 1)`` in threads of their own."""
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, n)]
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join()
+
+
+def run(what: str, spec: str, nbytes: int, n_threads: int, rounds: int) -> None:
+    """One case; prints how many rounds gave the right bytes."""
+    once, right = MAKERS[what](nbytes, spec), [0] * n_threads
+
+    def work(k: int) -> None:
+        rng = np.random.default_rng(k)
+        right[k] = sum(once(rng) for _ in range(rounds))
+
+    with background(work, n_threads):
+        work(0)
+    print(f"{what},{spec},{nbytes},{n_threads},{rounds}: {sum(right)} right", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    for case in sys.argv[1:]:
+        what, spec, *numbers = case.split(",")
+        run(what, spec, *map(int, numbers))
