@@ -30,15 +30,15 @@ _MIN_FIRST = 16
 _FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
 
 
-def check_counts(**counts: int | None) -> None:
-    """Make sure that each option is None or a number of 1 or more.
+def check_counts(least: int = 1, **counts: int | None) -> None:
+    """Make sure that each option is None or a number of ``least`` or more.
 
     Raises:
         ShapeError: one is neither; the text has its name.
     """
     for name, n in counts.items():
-        if n is not None and (not isinstance(n, Integral) or n < 1):
-            raise ShapeError(f"{name} must be an integer of 1 or more, or None, got {n!r}")
+        if n is not None and (not isinstance(n, Integral) or n < least):
+            raise ShapeError(f"{name} must be an integer of {least} or more, or None, got {n!r}")
 
 
 @dataclass(frozen=True, slots=True)
