@@ -6,7 +6,6 @@ import math
 import warnings
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +121,7 @@ class Field:
             **place,
         )
 
-    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int, *, on_device: bool = False) -> Any:
+    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
         """``value`` as ``[n_envs, *shape]`` of the dtype.
 
         The leading axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
@@ -130,21 +129,21 @@ class Field:
         Args:
             value: anything that numpy or DLPack can read.
             n_envs: how many environments there are.
-            on_device: whether it is an array in the memory of the device, which stays there; whoever stores it looks
-                at its dtype.
 
         Raises:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
-        array: Any = value
-        if not on_device and not isinstance(array, np.ndarray):
+        array: Array
+        if isinstance(value, np.ndarray):
+            array = value
+        else:
             array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
-        found, layout = tuple(array.shape), self.layout
+        found, layout = array.shape, self.layout
         shape = (n_envs, *layout.shape)
         missing = (n_envs == 1 and found == layout.shape) or (layout.shape == (1,) and found in ((), (n_envs,)))
         if missing and math.prod(found) == math.prod(shape):
             array = array.reshape(shape)
         elif found != shape:
             raise ShapeError(f"expected shape {shape}, got {found}")
-        return array if on_device else as_dtype(array, layout.dtype)
+        return as_dtype(array, layout.dtype)

@@ -209,8 +209,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         given, compressed = leaves(data), self.compressed()
         stores = {path: leaf.array.store for path, leaf in compressed.items() if path in given}
-        arrays = {path: stored_array(given[path], store) for path, store in stores.items()}
-        stored = obscodec.append_together(arrays, stores, torch.stack)
+        arrays = {path: stored_array(given[path]) for path in stores}
+        stored = obscodec.append_together(arrays, stores)
         plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
         return with_leaves(data, plain | {path: CompressedTensor(x, self.device) for path, x in stored.items()})
 
