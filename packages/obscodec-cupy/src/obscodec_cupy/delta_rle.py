@@ -36,10 +36,9 @@ class CudaDeltaRle(CudaCodec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        n_frames, nbytes = self._frames_shape
-        object.__setattr__(self, "_decoder", DeltaDecode(self.on, n_frames, nbytes))
-        n = 1 + len(self.dictionary) // max(1, self.frame_nbytes)
-        references = np.frombuffer(bytes(nbytes) + self.dictionary, np.uint8)[: n * nbytes].reshape(n, nbytes)
+        object.__setattr__(self, "_decoder", DeltaDecode(self.on, self.n_frames, self.frame_nbytes))
+        known = np.frombuffer(bytes(self.frame_nbytes) + self.dictionary, np.uint8)
+        references = known.reshape(1 + len(self.dictionary) // max(1, self.frame_nbytes), self.frame_nbytes)
         object.__setattr__(self, "_references", self.on.upload(references))
         self.on.synchronize()  # whichever stream is current at a call then
 
@@ -50,25 +49,20 @@ class CudaDeltaRle(CudaCodec):
 
     @property
     def frame_nbytes(self) -> int:
-        """Bytes of a frame."""
-        return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize
-
-    @property
-    def _frames_shape(self) -> tuple[int, int]:
-        """The frames of an item, and bytes of each in memory: none without frames, however large they would be."""
-        return self.n_frames, self.frame_nbytes if self.n_frames else 0
+        """Bytes of a frame; none if the item has none, however long its other axes are."""
+        return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize if self.layout.nbytes else 0
 
     def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
-        n, n_patches = len(items), len(items) * self.n_frames
+        n, n_frames, nbytes = len(items), np.uint32(self.n_frames), np.uint32(self.frame_nbytes)
+        n_patches = n * self.n_frames
         if n_patches > MOST_BLOCKS:
             raise ShapeError(f"a batch on a device has at most {MOST_BLOCKS:,} frames, got {n_patches:,}: split it")
-        n_frames, nbytes = map(np.uint32, self._frames_shape)
-        words = self.on.empty((n_patches, n_words(int(nbytes))), np.uint32)
+        words = self.on.empty((n_patches, n_words(self.frame_nbytes)), np.uint32)
         sizes = self.on.empty((n_patches, 3), np.uint32)
         heads = self.on.empty((n, 2), np.uint32)
         frames, differences, patches, blocks = map(self.address, (items, words, sizes, heads))
         references = self.address(self._references), np.uint32(len(self._references))
-        threads = n_threads(int(nbytes))
+        threads = n_threads(self.frame_nbytes)
         measured = frames, nbytes, n_frames, *references, differences, patches, blocks
         self.on.launch(MEASURE, n_patches, threads, *measured)
         self.on.launch(PLACE, n, MOST_THREADS, n_frames, patches, blocks, self.address(lengths))

@@ -48,8 +48,8 @@ class DeltaRle(Codec):
 
     @property
     def frame_nbytes(self) -> int:
-        """Bytes of a frame."""
-        return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize
+        """Bytes of a frame; none if the item has none, however long its other axes are."""
+        return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize if self.layout.nbytes else 0
 
     @property
     def dictionary(self) -> bytes:
@@ -90,7 +90,7 @@ class DeltaRle(Codec):
         references = self._references()
         runs, literals = self._scratch(self.n_frames)
         for row in rows:
-            frames = row.reshape(self._frames_shape)
+            frames = row.reshape(self.n_frames, self.frame_nbytes)
             reference, runs_nbytes, literals_nbytes = encode_block(frames, references, runs, literals)
             head = encode_varint(reference) + encode_varint(runs_nbytes)
             stream = np.concatenate([np.frombuffer(head, np.uint8), runs[:runs_nbytes], literals[:literals_nbytes]])
@@ -101,33 +101,27 @@ class DeltaRle(Codec):
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """All blocks in one compiled call, without the GIL."""
-        n, nbytes = self._frames_shape
+        n = self.n_frames
         if not all(buffer.flags.c_contiguous for buffer in src.buffers):
             src = Segments.of([np.ascontiguousarray(stream) for stream in src])
-        every_frame = np.arange(len(rows) * n)
+        all_frames = np.empty(0, np.int64)
         status = read_blocks(
             np.arange(len(rows) + 1) * n,
-            every_frame % max(1, n),
-            every_frame,
-            rows.reshape(len(rows) * n, nbytes),
+            all_frames,
+            all_frames,
+            rows.reshape(len(rows) * n, self.frame_nbytes),
             _addresses(src),
             src.lengths,
             self._references(),
             n,
             0,
-            frame_room(nbytes),
+            frame_room(self.frame_nbytes),
         )
         check(status)
 
-    @property
-    def _frames_shape(self) -> tuple[int, int]:
-        """The frames of an item, and bytes of each in memory: none without frames, however large they would be."""
-        return self.n_frames, self.frame_nbytes if self.n_frames else 0
-
     def _references(self) -> Rows:
-        n = 1 + len(self.reference_frames) // max(1, self.frame_nbytes)
-        _, nbytes = self._frames_shape
-        return np.frombuffer(bytes(nbytes) + self.reference_frames, np.uint8)[: n * nbytes].reshape(n, nbytes)
+        known = np.frombuffer(bytes(self.frame_nbytes) + self.reference_frames, np.uint8)
+        return known.reshape(1 + len(self.reference_frames) // max(1, self.frame_nbytes), self.frame_nbytes)
 
     def _scratch(self, n_frames: int) -> tuple[Bytes, Bytes]:
         runs_nbytes = n_frames * runs_bound(self.frame_nbytes)

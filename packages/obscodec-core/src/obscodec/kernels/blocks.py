@@ -70,8 +70,9 @@ def read_blocks(
 
     Args:
         starts: ``i64[n_blocks + 1]``: what is wanted of block ``b`` are the entries ``starts[b]`` to ``starts[b + 1]``.
-        places: ``i64[n]``, the place of each wanted frame in its block, rising within a block.
-        targets: ``i64[n]``, the row of ``rows`` that it goes to.
+        places: ``i64[n]``, the place of each wanted frame in its block, rising within a block; ``i64[0]`` if these are
+            the first frames of each block, one after the other.
+        targets: ``i64[n]``, the row of ``rows`` that it goes to; ``i64[0]`` likewise, for rows in order.
         rows: ``u8[m, nbytes]``, contiguous.
         addresses: ``i64[n_blocks]``, where the stream of each block is; 0 for a block of zeros.
         lengths: ``i64[n_blocks]``, its bytes.
@@ -86,12 +87,13 @@ def read_blocks(
     nbytes = rows.shape[1]
     base, frame = address(rows), address(room)
     past_caches = rows.size >= _LARGE and nbytes >= LINE_NBYTES
+    in_order = len(places) == 0
     for b in range(len(addresses)):
         if b + 1 < len(addresses):
             _ask_for(addresses[b + 1], lengths[b + 1])
         if addresses[b] == 0:
             for k in range(starts[b], starts[b + 1]):
-                fill_zeros(base + targets[k] * nbytes, nbytes)
+                fill_zeros(base + (k if in_order else targets[k]) * nbytes, nbytes)
             continue
         if version_nbytes and lengths[b] and load_u8(addresses[b]) != 0:
             return OTHER_VERSION
@@ -103,12 +105,13 @@ def read_blocks(
         copy(frame, address(references) + reference * nbytes, nbytes)
         done = 0
         for k in range(starts[b], starts[b + 1]):
-            while done <= places[k]:
+            place, target = (k - starts[b], k) if in_order else (places[k], targets[k])
+            while done <= place:
                 runs, literals = apply_patch(frame, nbytes, runs, runs_end, literals, end)
                 if runs < 0:
                     return -runs
                 done += 1
-            _put(base + targets[k] * nbytes, frame, nbytes, past_caches)
+            _put(base + target * nbytes, frame, nbytes, past_caches)
         if block_frames >= 0 and (done != block_frames or runs != runs_end or literals != end):
             return LEFT_OVER
     fence()
