@@ -76,6 +76,8 @@ def raises(error: type[Exception], text: str, call: Callable[[], object]) -> Non
             SpecError,
             "'shuffle' in 'zstd|shuffle' stands behind a codec, where only codecs that compress bytes can",
         ),
+        ("shuffle|" * 8 + "raw", SpecError, "a spec has at most 8 stages, got 9: leave some out"),
+        ("raw" + "|zstd" * 899, SpecError, "a spec has at most 8 stages, got 900: leave some out"),
         ("zstd:99", LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
         ("zstd:0", LevelError, "zstd level must be in -100..-1 or 1..22, got 0"),
         ("zstd:-101", LevelError, "zstd level must be in -100..-1 or 1..22, got -101"),

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import pickle
+import struct
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from obscodec import CorruptStream, pack, unpack
+from obscodec import (
+    AutoStore,
+    CorruptStream,
+    EncodedTensor,
+    FrameStore,
+    Layout,
+    encode,
+    encoded,
+    pack,
+    unpack,
+)
 
 SHAPES = [(0,), (5,), (3, 4), (3, 0, 4), (6, 2, 5, 7), (6, 5, 7, 2), (4, 2, 3, 5, 6), (2, 3, 1, 1, 1)]
 
@@ -56,3 +69,54 @@ def test_a_changed_byte_is_refused_or_changes_the_shape_only() -> None:
         except CorruptStream:
             continue
         assert sorted(given_back[0].reshape(-1)) == sorted(batch.reshape(-1))
+
+
+def announced(shape: tuple[int, ...], message: bytes) -> bytes:
+    """A batch of a shape, with the message of another one."""
+    return struct.pack(f"<QB{len(shape)}Q", len(message), len(shape), *shape) + message
+
+
+def of_zeros(*shape: int, spec: str = "delta-rle|zstd:3") -> bytes:
+    return encode(np.zeros(shape, np.uint8), spec).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((), of_zeros()),
+        ((), of_zeros(1)),
+        ((6,), of_zeros(2, 3)),
+        ((2, 3), of_zeros(3, 2)),
+        ((2, 3), of_zeros(6)),
+        ((4,), of_zeros(4, spec="raw")),
+        ((0,) * 65, of_zeros(0, 0, 0)),
+        ((1,) * 255, of_zeros(1, 1, 1)),
+        ((2**64 - 1, 0), of_zeros(2**40, 0)),
+        ((2**64 - 1, 0, 5, 5), of_zeros(0, 5, 5)),
+        ((0, 2**20, 2**31, 2**31), of_zeros(0, 2**31, 2**31)),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, tuple) else "",
+)
+def test_a_shape_that_is_not_the_one_of_its_message_is_refused(shape: tuple[int, ...], message: bytes) -> None:
+    with pytest.raises(CorruptStream, match=r"^a batch of shape .* (is announced, there is a message|can't be: )"):
+        list(unpack(announced(shape, message)))
+
+
+def test_a_batch_that_is_announced_too_large_is_refused() -> None:
+    message = EncodedTensor(np.zeros(9, np.uint8), Layout((2**20, 2**20), np.uint8), "delta-rle|zstd:3").to_bytes()
+    with pytest.raises(CorruptStream, match="announces an item of 1,099,511,627,776, at most 1,073,741,824 are all"):
+        list(unpack(announced((2**20, 2**20), message)))
+    with pytest.raises(CorruptStream, match="announces an item of 60, at most 59 are allowed"):
+        list(unpack(pack([np.zeros((3, 4, 5), np.uint8)]), max_bytes=59))
+    assert len(list(unpack(pack([np.zeros((3, 4, 5), np.uint8)] * 2), max_bytes=60))) == 2
+
+
+def test_what_a_store_pickled_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as large as the store was, and pickles come from friends."""
+    first, frames = AutoStore(Layout((4000,), np.uint8)), FrameStore(Layout((4000,), np.uint8))
+    ids = [store.append(np.ones((5, 4000), np.uint8)) for store in (first, frames)]
+    pickled = pickle.dumps([first, frames])
+    monkeypatch.setattr(encoded, "_SMALL_NBYTES", 1000)
+    monkeypatch.setattr(encoded, "_MOST_EXPANSION", 1)
+    for store, its in zip(pickle.loads(pickled), ids, strict=True):
+        assert (store.read(its) == 1).all()

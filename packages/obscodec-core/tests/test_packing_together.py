@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import struct
+
 import numpy as np
 import pytest
-from obscodec import CorruptStream, FrameStore, Layout, ShapeError, TensorArray, note_of, pack_together, unpack_together
+from obscodec import (
+    CorruptStream,
+    FrameStore,
+    Layout,
+    ShapeError,
+    TensorArray,
+    note_of,
+    pack,
+    pack_together,
+    unpack_together,
+)
 
 FRAME = (20, 20)
 
@@ -70,3 +83,68 @@ def test_a_note_comes_back() -> None:
     assert note_of(pack_together([])) is None
     with pytest.raises(CorruptStream, match="do not begin"):
         note_of(packed[:20])
+
+
+def with_head(head: object, *batches: np.ndarray, head_nbytes: int | None = None) -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return struct.pack("<I", len(text) if head_nbytes is None else head_nbytes) + text + pack(batches)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"[" * 100_000,
+        b"3",
+        b"[]",
+        b"\xff",
+        '{"groups": [], "n_parts": 0, "note": null}'.encode("utf-16"),
+        {},
+        {"groups": [[0]], "n_parts": 1},
+        {"groups": [], "n_parts": 10**18, "note": None},  # was counted to, without an end
+        {"groups": [[0]], "n_parts": 10**18, "note": None},
+        {"groups": [[0]], "n_parts": -1, "note": None},
+        {"groups": [[0]], "n_parts": 1.0, "note": None},
+        {"groups": [[0]], "n_parts": True, "note": None},
+        {"groups": [[0]], "n_parts": float("inf"), "note": None},
+        {"groups": [[False]], "n_parts": 1, "note": None},
+        {"groups": [[0.0]], "n_parts": 1, "note": None},
+        {"groups": [["0"]], "n_parts": 1, "note": None},
+        {"groups": [[0], [0]], "n_parts": 1, "note": None},
+        {"groups": [[0, 0]], "n_parts": 1, "note": None},
+        {"groups": [[1]], "n_parts": 1, "note": None},
+        {"groups": [[0], []], "n_parts": 1, "note": None},
+        {"groups": [0], "n_parts": 1, "note": None},
+        {"groups": "0", "n_parts": 1, "note": None},
+        {"groups": {}, "n_parts": 0, "note": None},
+        {"groups": 3, "n_parts": 1, "note": None},
+    ],
+    ids=lambda head: str(head)[:40],
+)
+def test_a_hostile_head_is_refused(head: object) -> None:
+    packed = with_head(head, np.zeros((3, 1), np.uint8))
+    for read in (note_of, lambda packed: list(unpack_together(packed))):
+        with pytest.raises(CorruptStream, match=r"^the bytes do not begin with what is packed: "):
+            read(packed)
+
+
+def test_a_head_that_is_said_to_be_longer_than_all_is_refused() -> None:
+    with pytest.raises(CorruptStream, match=r"^the bytes are truncated: 1004 should be there, there are 46$"):
+        note_of(with_head({"groups": [], "n_parts": 0, "note": None}, head_nbytes=1000))
+
+
+def test_parts_that_do_not_fit_together_are_refused() -> None:
+    side_by_side = {"groups": [[0], [1]], "n_parts": 1, "note": None}
+    with pytest.raises(CorruptStream, match=r"^its arrays have \[3, 4\] rows, expected one number$"):
+        list(unpack_together(with_head(side_by_side, np.zeros((3, 1)), np.zeros((4, 1)))))
+    in_turn = {"groups": [[0]], "n_parts": 2, "note": None}
+    for other in (np.zeros((3, 1), np.float32), np.zeros((3, 1, 2))):
+        with pytest.raises(CorruptStream, match=r"^its arrays change from "):
+            list(unpack_together(with_head(in_turn, np.zeros((3, 1)), other)))
+
+
+def test_rows_that_are_announced_too_large_are_refused() -> None:
+    packed = pack_together([np.zeros((3, 100), np.uint8), np.zeros(3)])
+    assert len(list(unpack_together(packed, max_bytes=300))) == 1
+    with pytest.raises(CorruptStream, match="announces an item of 300, at most 299 are allowed"):
+        list(unpack_together(packed, max_bytes=299))

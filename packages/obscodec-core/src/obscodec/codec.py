@@ -135,7 +135,7 @@ class Codec(Stage):
         return EncodedTensor(streams[0].copy(), self.layout, self.spec, self.dictionary_id)
 
     def decode(self, encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[np.generic]:
-        """Decode one tensor.
+        """Decode one tensor. A bool that is stored as a byte other than 0 and 1 becomes True.
 
         Args:
             encoded: what :meth:`encode` of an equal codec gave.
@@ -160,9 +160,10 @@ class Codec(Stage):
         self._check_layout("out", Layout.of(target))
         in_place = target.flags.c_contiguous and target.dtype == self.layout.dtype
         filled = target if in_place else np.empty(self.layout.shape, self.layout.dtype)
-        self.decode_batch(
-            Segments.packed(encoded.stream, np.array([encoded.stream.size])), self.layout.rows(filled[None])
-        )
+        rows = self.layout.rows(filled[None])
+        self.decode_batch(Segments.packed(encoded.stream, np.array([encoded.stream.size])), rows)
+        if self.layout.dtype.kind == "b":
+            np.minimum(rows, 1, out=rows)  # numpy counts on there being no other bytes
         if not in_place:
             target[...] = filled
         return target

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from obscodec.arrays import ArrayLike, as_array
 from obscodec.codec import Codec
 from obscodec.encoded import EncodedTensor
-from obscodec.errors import DTypeError
+from obscodec.errors import CorruptStream, DTypeError, LayoutError, SpecError
 from obscodec.layout import Layout
 from obscodec.registry import codec
 
@@ -58,10 +58,13 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
         The tensor, in little-endian byte order; a numpy view of ``out`` if that was given.
 
     Raises:
-        CorruptStream: the stream is truncated, altered or of another format.
+        CorruptStream: the stream is truncated, altered or of another format, or its spec and its layout name no codec.
         ShapeError: ``out`` has another shape.
         DTypeError: ``out`` has another dtype, or is read-only; or ``encoded`` is something else.
         DictionaryMissing: the stream needs a dictionary; decode it with the codec that encoded it.
+        MissingPackage: the codec needs a package that is not installed.
+        MemoryError: there is no room for an item of ``encoded.layout.nbytes``; ``EncodedTensor.from_bytes`` limits what
+            somebody else can ask for.
 
     Example:
         >>> import numpy as np
@@ -72,4 +75,8 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
         raise DTypeError(
             f"decode takes an EncodedTensor, got {type(encoded).__name__}: bytes become one by EncodedTensor.from_bytes"
         )
-    return _cached_codec(encoded.spec, encoded.layout).decode(encoded, out)
+    try:
+        decoder = _cached_codec(encoded.spec, encoded.layout)
+    except (SpecError, LayoutError) as error:
+        raise CorruptStream(f"an encoded tensor of {encoded.layout} names no codec for it: {error}") from error
+    return decoder.decode(encoded, out)

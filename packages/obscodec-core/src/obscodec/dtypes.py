@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from obscodec.errors import DTypeError
 
 _KINDS: Final = "biufcmM"
+_WRITTEN: Final = re.compile(r"[|<][biufcmM][1-9][0-9]?(\[([1-9][0-9]{0,9})?[A-Za-z]{1,2}\])?")  # by numpy
 _EXTENDED: Final = frozenset(
     {
         "bfloat16",
@@ -65,7 +67,7 @@ def dtype_name(dtype: np.dtype[np.generic]) -> str:
 
 
 def dtype_from_name(name: str) -> np.dtype[np.generic]:
-    """The dtype that :func:`dtype_name` wrote.
+    """The dtype that a caller names, as :func:`dtype_name` does or in another way of numpy's: ``float32``, ``>f4``.
 
     Raises:
         DTypeError: no storable dtype has that name.
@@ -74,6 +76,28 @@ def dtype_from_name(name: str) -> np.dtype[np.generic]:
         return extended_dtype(name)
     try:
         dtype = np.dtype(name)
-    except TypeError:
-        raise DTypeError(f"no dtype is named {name!r}; examples are '|u1', '<f4', 'bfloat16'") from None
+    except (TypeError, ValueError, SyntaxError):
+        raise _no_dtype(name) from None
     return storable(dtype)
+
+
+def written_dtype(name: object) -> np.dtype[np.generic]:
+    """The dtype that :func:`dtype_name` wrote, and by no other name. numpy sees no text that somebody else made up.
+
+    Raises:
+        DTypeError: no storable dtype is written so.
+
+    Example:
+        >>> written_dtype("<f4")
+        dtype('float32')
+    """
+    if not isinstance(name, str) or not (name in _EXTENDED or _WRITTEN.fullmatch(name)):
+        raise _no_dtype(name)
+    dtype = dtype_from_name(name)
+    if dtype_name(dtype) != name:
+        raise _no_dtype(name)
+    return dtype
+
+
+def _no_dtype(name: object) -> DTypeError:
+    return DTypeError(f"no dtype is named {name!r}; examples are '|u1', '<f4', 'bfloat16'")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.dtypes import dtype_from_name, dtype_name, storable
+from obscodec.dtypes import dtype_from_name, dtype_name, storable, written_dtype
 from obscodec.errors import DTypeError, ShapeError
 
 Rows = npt.NDArray[np.uint8]
@@ -112,13 +112,13 @@ class Layout:
         """The layout that :meth:`config` described.
 
         Raises:
-            ShapeError: the shape is not a list of whole numbers.
-            DTypeError: the dtype has no such name.
+            ShapeError: the shape is not a list of whole numbers, or there can be no such one.
+            DTypeError: the dtype is not as :meth:`config` writes it.
         """
         shape = config.get("shape")
         if not isinstance(shape, (list, tuple)) or not all(type(n) is int for n in shape):
             raise ShapeError(f"a shape is a list of whole numbers, got {shape!r}")
-        return cls(tuple(shape), dtype_from_name(str(config.get("dtype"))))
+        return cls(tuple(shape), written_dtype(config.get("dtype")))
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"

@@ -39,11 +39,16 @@ def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
     return b"".join(_packed(batch) for batch in batches)
 
 
-def unpack(packed: bytes | memoryview) -> Iterator[npt.NDArray[np.generic]]:
+def unpack(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[npt.NDArray[np.generic]]:
     """The batches that :func:`pack` was given, one after the other.
 
+    Args:
+        packed: the bytes, which may come from somebody else.
+        max_bytes: the most bytes that a batch may have, see ``EncodedTensor.from_bytes``.
+
     Raises:
-        CorruptStream: the bytes are truncated or altered.
+        CorruptStream: the bytes are truncated or altered, or a batch has more than ``max_bytes``.
+        MemoryError: there is no room for a batch.
     """
     rest = memoryview(packed)
     while rest:
@@ -52,18 +57,23 @@ def unpack(packed: bytes | memoryview) -> Iterator[npt.NDArray[np.generic]]:
         sizes, rest = _split(rest, 8 * n_axes)
         shape = struct.unpack(f"<{n_axes}Q", sizes)
         message, rest = _split(rest, nbytes)
-        frames = decode(EncodedTensor.from_bytes(message))
-        if frames.size != math.prod(shape):
-            raise CorruptStream(f"a batch of shape {shape} is announced, there are {frames.size} elements")
-        order = _order(shape)
-        yield frames.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+        yield _unpacked(shape, EncodedTensor.from_bytes(message, max_bytes=max_bytes))
+
+
+def _unpacked(shape: tuple[int, ...], message: EncodedTensor) -> npt.NDArray[np.generic]:
+    if not shape or message.spec != _SPEC or message.layout.shape != _frames(shape):
+        raise CorruptStream(
+            f"a batch of shape {shape} is announced, there is a message of {message.layout} by {message.spec!r}"
+        )
+    order, frames = _order(shape), decode(message)
+    try:
+        return frames.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+    except ValueError as error:  # numpy has no such shape, which can be of no elements only
+        raise CorruptStream(f"a batch of shape {shape} can't be: {error}") from error
 
 
 def _packed(batch: npt.NDArray[np.generic]) -> bytes:
-    order = _order(batch.shape)
-    frame = [batch.shape[axis] for axis in order[order.index(0) + 1 :]]
-    n_frames = math.prod(batch.shape[axis] for axis in order[: order.index(0) + 1])
-    frames = np.ascontiguousarray(batch.transpose(order)).reshape(n_frames, *frame)
+    frames = np.ascontiguousarray(batch.transpose(_order(batch.shape))).reshape(_frames(batch.shape))
     message = encode(frames, _SPEC).to_bytes()
     return _HEAD.pack(len(message), batch.ndim) + struct.pack(f"<{batch.ndim}Q", *batch.shape) + message
 
@@ -72,6 +82,13 @@ def _order(shape: tuple[int, ...]) -> list[int]:
     """The axes in the order in which what is alike is consecutive: time comes right before the two longest others."""
     by_length = sorted(range(1, len(shape)), key=lambda axis: shape[axis])
     return [*sorted(by_length[:-2]), 0, *sorted(by_length[-2:])]
+
+
+def _frames(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the message: in that order, with all axes up to that of time as one."""
+    order = _order(shape)
+    n_before = order.index(0) + 1
+    return (math.prod(shape[axis] for axis in order[:n_before]), *(shape[axis] for axis in order[n_before:]))
 
 
 def _split(rest: memoryview, nbytes: int) -> tuple[memoryview, memoryview]:

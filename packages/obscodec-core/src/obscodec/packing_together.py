@@ -49,22 +49,33 @@ def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) ->
     return _HEAD.pack(len(head)) + head + pack(batches)
 
 
-def unpack_together(packed: bytes | memoryview) -> Iterator[tuple[slice, list[Array]]]:
+def unpack_together(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[tuple[slice, list[Array]]]:
     """The arrays that :func:`pack_together` was given, in its order, some rows of all of them at a time.
+
+    Args:
+        packed: the bytes, which may come from somebody else.
+        max_bytes: the most bytes that rows which come together may have, see ``EncodedTensor.from_bytes``. There are
+            16 MiB of them, or one row of each array.
 
     Yields:
         Which rows these are, and of each array those.
 
     Raises:
-        CorruptStream: the bytes are truncated or altered.
+        CorruptStream: the bytes are truncated or altered, or rows have more than ``max_bytes``.
+        MemoryError: there is no room for rows.
     """
     groups, n_parts, _, begin = _head(packed)
-    batches = unpack(memoryview(packed)[begin:])
-    end = 0
+    batches = unpack(memoryview(packed)[begin:], max_bytes=max_bytes)
+    end, kinds = 0, None
     for _ in range(n_parts):
         part = list(islice(batches, len(groups)))
         if [batch.shape[1:2] for batch in part] != [(len(group),) for group in groups]:
             raise CorruptStream(f"the bytes are truncated or altered: {groups} should follow")
+        if len({len(batch) for batch in part}) > 1:
+            raise CorruptStream(f"its arrays have {[len(batch) for batch in part]} rows, expected one number")
+        before, kinds = kinds, [(batch.dtype, batch.shape[1:]) for batch in part]
+        if kinds != (before or kinds):
+            raise CorruptStream(f"its arrays change from {before} to {kinds}")
         arrays = {
             i: a
             for group, batch in zip(groups, part, strict=True)
@@ -89,10 +100,17 @@ def _head(packed: bytes | memoryview) -> tuple[list[list[int]], int, Any, int]:
     """The groups, the number of parts, the note, and where the first batch begins."""
     begin = _HEAD.size + (_HEAD.unpack_from(packed)[0] if len(packed) >= _HEAD.size else 0)
     try:
-        head = json.loads(bytes(packed[_HEAD.size : begin]))
-        return [[int(i) for i in group] for group in head["groups"]], int(head["n_parts"]), head["note"], begin
-    except (ValueError, KeyError, TypeError) as error:
+        head = json.loads(bytes(packed[_HEAD.size : begin]).decode())
+        groups, n_parts, note = head["groups"], head["n_parts"], head["note"]
+        numbers = sorted(i for group in groups for i in group)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptStream(f"the bytes do not begin with what is packed: {error}") from error
+    is_whole = type(groups) is list and all(groups) and all(type(i) is int for i in [n_parts, *numbers])
+    if not is_whole or numbers != [*range(len(numbers))] or not 0 <= n_parts <= len(packed) * len(groups):
+        raise CorruptStream("the bytes do not begin with what is packed: its groups or parts can't be counted")
+    if begin > len(packed):
+        raise CorruptStream(f"the bytes are truncated: {begin} should be there, there are {len(packed)}")
+    return groups, n_parts, note, begin
 
 
 def _groups(arrays: Sequence[TensorArray | Array]) -> list[list[int]]:

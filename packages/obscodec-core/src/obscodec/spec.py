@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from obscodec.errors import SpecError
 
+MAX_STAGES = 8  # the longest chains that make sense have five
+
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LEVEL_IN_NAME = re.compile(r"(?P<name>[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*)-(?P<level>\d+)")
 
@@ -20,10 +22,10 @@ class StageSpec:
 
 
 def parse(spec: str) -> tuple[StageSpec, ...]:
-    """The stages of a spec, from left to right.
+    """The stages of a spec, from left to right, 8 at most.
 
     Raises:
-        SpecError: the text does not follow the grammar.
+        SpecError: the text does not follow the grammar, or has more stages.
 
     Example:
         >>> [stage.name for stage in parse("shuffle|zstd:3")]
@@ -31,6 +33,8 @@ def parse(spec: str) -> tuple[StageSpec, ...]:
     """
     if not isinstance(spec, str):
         raise SpecError(f"a spec is text such as 'zstd:3', got {type(spec).__name__}")
+    if (n := spec.count("|") + 1) > MAX_STAGES:
+        raise SpecError(f"a spec has at most {MAX_STAGES} stages, got {n}: leave some out")
     return tuple(_parse_stage(stage, spec) for stage in spec.split("|"))
 
 
