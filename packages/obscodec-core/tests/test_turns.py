@@ -40,3 +40,12 @@ def test_environments_that_take_turns_store_each_frame_once() -> None:
     for part in range(0, 600, 120):
         store.append_together([observations[part : part + 120], following[part : part + 120]])
     assert store.stats().n_tensors == 12 * 51
+
+
+@pytest.mark.parametrize("batch", [(50, 12), (50, 4, 3), (200, 3)], ids=["environments", "and agents", "in turns"])
+def test_each_environment_and_each_of_its_agents_is_a_stream(batch: tuple[int, ...]) -> None:
+    store = FrameStore(Layout(FRAME, np.uint8))
+    observations, following = (frames.reshape(*batch, *FRAME) for frames in steps(12, 50, episode=10**9))
+    for observed, followed in zip(np.split(observations, 5), np.split(following, 5), strict=True):
+        store.append_together([observed, followed])
+    assert store.stats().n_tensors == 12 * 51

@@ -179,10 +179,10 @@ class Store(ABC):
         So the next observation of a step, which is the observation of the following one, comes right before it.
 
         Args:
-            arrays: ``[*batch, *shape]``, all of one shape and one library; see :meth:`append`. The last of two or more
-                axes in ``batch`` is that of the environments, which are streams of their own. In a single axis,
-                environments may take turns; that shows where the last array has what is in the first one some steps
-                later.
+            arrays: ``[*batch, *shape]``, all of one shape and one library; see :meth:`append`. The first axis of
+                ``batch`` is time; what is at one place of the others, an environment or one of its agents, is a stream
+                of its own. Along the first axis environments may take turns, too; that shows where the last array has
+                what is in the first one some steps later.
             stack: the function of this name of the library, such as ``torch.stack``.
 
         Returns:
@@ -196,8 +196,9 @@ class Store(ABC):
         batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
         n, n_arrays = math.prod(batch), len(arrays)
         rows = [array.reshape(n, *array.shape[len(batch) :]) for array in arrays]
-        n_streams = batch[-1] if len(batch) > 1 else turns(rows[0], rows[-1]) if n_arrays > 1 else 1
-        streams = np.resize(np.arange(n_streams), n)
+        n_each = max(1, math.prod(batch[1:]))  # tensors of each step
+        n_turns = turns(rows[0][::n_each], rows[-1][::n_each]) if n_arrays > 1 else 1
+        streams = np.resize(np.arange(n_turns * n_each), n)
         if n_arrays == 1:
             return self.append(rows[0], streams).reshape(1, *batch)
         ids = np.empty((n, n_arrays), np.int64)

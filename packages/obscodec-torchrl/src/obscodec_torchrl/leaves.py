@@ -35,6 +35,19 @@ def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: boo
     return copy
 
 
+def n_batch_axes(data: Any, path: Key, otherwise: int) -> int:
+    """How many axes of a leaf are those of the tensordict that it is in, which may have more than ``data`` has.
+
+    Args:
+        data: see :func:`leaves`.
+        path: of the leaf.
+        otherwise: what to give if ``data`` is no tensordict.
+    """
+    if not is_tensor_collection(data):
+        return otherwise
+    return int((data.get(path[:-1]) if path[1:] else data).batch_dims)
+
+
 def as_key(key: str | Key) -> Key:
     """A key of a tensordict as the path that it stands for."""
     return (key,) if isinstance(key, str) else key

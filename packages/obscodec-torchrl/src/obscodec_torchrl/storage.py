@@ -15,7 +15,7 @@ from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, stored_array
-from obscodec_torchrl.leaves import Key, as_key, leaves, with_leaves
+from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, with_leaves
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents_of, restore
 
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
@@ -179,14 +179,22 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def _init_standard(self, data: Any) -> None:
         """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
-        n, given = data.batch_dims if is_tensor_collection(data) else self.ndim - 1, leaves(data)
-        layouts = {key: obscodec.Layout(tuple(x.shape[n:]), str(x.dtype)[6:]) for key, x in given.items()}
+        given = leaves(data)
+        batches = {path: leaf.shape[: n_batch_axes(data, path, self.ndim - 1)] for path, leaf in given.items()}
+        layouts = {
+            path: obscodec.Layout(tuple(leaf.shape[len(batches[path]) :]), str(leaf.dtype).removeprefix("torch."))
+            for path, leaf in given.items()
+        }
         fields = self.options.fields_of(layouts, min_nbytes=_MIN_NBYTES)
-        stores = obscodec.shared_stores(fields, group=lambda key: tuple(name for name in key if name != "next"))
-        ids = {key: torch.zeros(given[key].shape[:n], dtype=torch.int32) for key in stores}
-        super()._init_standard(with_leaves(data, ids))
-        like, zeros = leaves(self._storage), obscodec.TensorArray.zeros
-        made = {key: CompressedTensor(zeros(like[key].shape, x), self.device) for key, x in stores.items()}
+        stores = obscodec.shared_stores(
+            fields, group=lambda path: (batches[path], *(name for name in path if name != "next"))
+        )
+        super()._init_standard(
+            with_leaves(data, {path: torch.zeros(batches[path], dtype=torch.int32) for path in stores})
+        )
+        ids = leaves(self._storage)
+        arrays = {path: obscodec.TensorArray.zeros(ids[path].shape, store) for path, store in stores.items()}
+        made = {path: CompressedTensor(array, self.device) for path, array in arrays.items()}
         self._storage: Any = with_leaves(self._storage, made)
 
     def _check(self, index: Any, data: Any) -> None:
@@ -210,7 +218,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         arrays = {path: stored_array(given[path], store) for path, store in stores.items()}
         stored = obscodec.append_together(arrays, stores, torch.stack)
         plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
-        return with_leaves(data, plain | {path: CompressedTensor(x, self.device) for path, x in stored.items()})
+        encoded = {path: CompressedTensor(array, compressed[path].device) for path, array in stored.items()}
+        return with_leaves(data, plain | encoded)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
