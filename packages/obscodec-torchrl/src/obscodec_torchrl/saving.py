@@ -77,6 +77,8 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
         raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
     if (is_tree := about.get("is_tree")) and own is None and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
+    if storage.device is None:  # as the tensordicts were that were written here
+        rest.clear_device_()
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
     fresh = storage.empty_copy()
     for rows, arrays in obscodec.unpack_together(packed) if about["paths"] else [(slice(0, n_rows), [])][:n_rows]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import obscodec
 import torch
@@ -19,6 +19,12 @@ from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, with_leav
 from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents_of, restore
 
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def _not_compiled(function: _F) -> _F:
+    reason = "a CompressedStorage is called from compiled code, but not compiled: leave fullgraph=True out"
+    return cast("_F", torch.compiler.disable(function, reason=reason))  # type: ignore[no-untyped-call]
 
 
 @obscodec.Calls.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
@@ -42,7 +48,12 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     Args:
         max_size: the most items to keep.
         ndim: how many axes of what is written are counted, as in ``LazyTensorStorage``.
-        device: where sampled tensors are put; what is written is there, or on the CPU.
+        device: where sampled tensors are put; what is written is there, or on the CPU. ``"auto"`` is where the first
+            tensordict is, or its leaves if it has no device.
+        compilable: see ``LazyTensorStorage``. Compiled code calls this storage; what the storage does is not compiled.
+        shared_init: whether a worker may make the first write, which it may here in any case.
+        consolidated: False; compressed leaves are in no common block of memory.
+        cleanup_memmap: without effect, since nothing is memory-mapped, and True if ``shared_init`` is.
         **options: those of ``obscodec.BufferOptions``, under keys that are names or nested tuples. ``codec`` is the
             spec of the codec of leaves of 1 KiB or more per item, such as ``"zstd:3"``; ``"auto"``, the default, to
             find the best one on the first items; None to compress nothing. Or it is a mapping from keys to specs for
@@ -54,7 +65,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             batches are copied. ``heap="pinned"`` keeps what is compressed in host memory that the GPU reads.
 
     Raises:
-        SpecError: there is no such device or heap.
+        SpecError: there is no such device or heap, or an option of ``LazyTensorStorage`` asks for what is not there.
         ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
         DTypeError: it is another GPU than ``device``.
@@ -73,8 +84,34 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     _default_checkpointer = CompressedStorageCheckpointer
 
-    def __init__(self, max_size: int, *, ndim: int = 1, device: Device = "cpu", **options: Any) -> None:
-        super().__init__(max_size, device=device, ndim=ndim)
+    def __init__(
+        self,
+        max_size: int,
+        *,
+        ndim: int = 1,
+        device: Device = "cpu",
+        compilable: bool = False,
+        shared_init: bool = False,
+        consolidated: bool = False,
+        cleanup_memmap: bool = True,
+        **options: Any,
+    ) -> None:
+        if consolidated:
+            raise obscodec.SpecError(
+                "consolidated=True asks for all leaves in one block of memory, and compressed leaves are in none: "
+                "leave it out"
+            )
+        if shared_init and not cleanup_memmap:
+            raise obscodec.SpecError(
+                "cleanup_memmap=False asks to keep memory-mapped files of shared_init=True, which writes none: "
+                "leave it out"
+            )
+        if shared_init and compilable:
+            raise obscodec.SpecError(
+                "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out"
+            )
+        super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
+        self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
         options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self.options = obscodec.BufferOptions[Key](**options)
@@ -83,14 +120,24 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def empty_copy(self) -> CompressedStorage:
         """A storage like this one, to which nothing was ever written."""
-        return CompressedStorage(self.max_size, ndim=self.ndim, device=self.device, **vars(self.options))
+        device = "auto" if self.device is None else self.device  # None is what a tensordict without one leaves
+        return CompressedStorage(
+            self.max_size, ndim=self.ndim, device=device, compilable=self._compilable, **vars(self.options)
+        )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         sent = obscodec.Calls.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
         return sent or super().__reduce_ex__(protocol)
 
-    def _make_init_directory(self) -> None:  # where TorchRL's workers would share what one of them initializes
-        self.shared_init = False
+    def _make_init_directory(self) -> None:
+        """Make none: a collector's workers would share there what one initializes, and ours call this process."""
+        del self._init_lock, self._init_event  # which collectors set, and which can't be pickled
+
+    def _init(self, data: Any) -> None:
+        self._init_standard(data)
+
+    def _wait_for_init(self) -> None:
+        """Wait for nobody: what was never written is refused."""
 
     def attach(self, buffer: Any) -> None:
         """Attach a buffer, and have it decode what it samples when it collates, which it does without its lock."""
@@ -98,7 +145,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if getattr(buffer, "_init_collate_fn", self) is None:
             buffer._init_collate_fn = decoded
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @_not_compiled
     def get(self, index: Any) -> Any:
         """The items that ``index`` selects; views, which write through, if that is an integer or a slice.
 
@@ -112,7 +159,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
         return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @_not_compiled
     @obscodec.locked
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
@@ -194,7 +241,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         )
         ids = leaves(self._storage)
         arrays = {path: obscodec.TensorArray.zeros(ids[path].shape, store) for path, store in stores.items()}
-        made = {path: CompressedTensor(array, self.device) for path, array in arrays.items()}
+        made = {path: CompressedTensor(array, self.device or given[path].device) for path, array in arrays.items()}
         self._storage: Any = with_leaves(self._storage, made)
 
     def _check(self, index: Any, data: Any) -> None:
@@ -222,7 +269,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return with_leaves(data, plain | encoded)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_not_compiled
 def decoded(data: Any) -> Any:
     """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
     drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), obscodec.DrawnArray)}

@@ -1,0 +1,145 @@
+"""The options of LazyTensorStorage mean the same, or nothing, or are refused with what to do."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import obscodec
+import pytest
+import torch
+from obscodec_torchrl import CompressedStorage
+from tensordict import TensorDict
+from torchrl.data import (
+    LazyTensorStorage,
+    RandomSampler,
+    TensorDictReplayBuffer,
+    TensorDictRoundRobinWriter,
+)
+
+N = 20
+
+
+def steps(n: int = N, device: str | None = None) -> TensorDict:
+    image = torch.arange(n, dtype=torch.uint8)[:, None].expand(n, 2000).clone()
+    return TensorDict({"image": image, "number": torch.arange(n)}, [n], device=device)
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("single", [False, True], ids=["batch", "single item"])
+@pytest.mark.parametrize("codec", ["auto", None])
+def test_the_device_of_the_first_tensordict(device: str | None, codec: str | None, *, single: bool) -> None:
+    data = steps(device=device)
+    storages = LazyTensorStorage(N, device="auto"), CompressedStorage(N, device="auto", codec=codec)
+    for storage in storages:
+        storage.set(0, data[0]) if single else storage.set(range(N), data)
+    stock, ours = storages
+    assert ours.device == stock.device == data.device
+    for index in (slice(None), torch.arange(len(ours))):
+        assert (ours[index] == stock[index]).all()
+        assert ours[index].device == stock[index].device
+        assert ours[index]["image"].device == stock[index]["image"].device
+
+
+def test_the_device_of_a_tensor() -> None:
+    storage = CompressedStorage(N, device="auto")
+    storage.set(range(N), steps()["image"])
+    assert storage.device == torch.device("cpu")
+    assert torch.equal(storage[torch.arange(N)], steps()["image"])
+
+
+def test_a_storage_without_a_device_is_sampled_saved_and_restored(tmp_path: Path) -> None:
+    source, target = (
+        TensorDictReplayBuffer(storage=CompressedStorage(N, device="auto"), batch_size=8) for _ in range(2)
+    )
+    for buffer in (source, target):
+        buffer.extend(steps())
+        assert buffer.storage.device is None
+        sample = buffer.sample()
+        assert torch.equal(sample["image"][:, 0].long(), sample["number"])
+    target.extend(steps().flip(0))
+    for _ in range(2):
+        source.dumps(tmp_path)
+        target.loads(tmp_path)
+        assert target.storage.device is None
+        assert (target[:] == source[:]).all()
+    target.load_state_dict(source.state_dict())
+    assert (pickle.loads(pickle.dumps(target.storage))[:] == source[:]).all()
+
+
+REFUSED = {
+    "consolidated=True asks for all leaves in one block of memory, and compressed leaves are in none: leave it out": {
+        "consolidated": True
+    },
+    "cleanup_memmap=False asks to keep memory-mapped files of shared_init=True, which writes none: leave it out": {
+        "shared_init": True,
+        "cleanup_memmap": False,
+    },
+    "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out": {
+        "shared_init": True,
+        "compilable": True,
+    },
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_options_that_ask_for_what_is_not_there_are_refused(text: str) -> None:
+    with pytest.raises(obscodec.SpecError) as error:
+        CompressedStorage(N, **REFUSED[text])
+    assert str(error.value) == text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shared_init": True},
+        {"shared_init": True, "cleanup_memmap": True},
+        {"cleanup_memmap": False},
+        {"consolidated": False},
+        {"compilable": True},
+    ],
+    ids=str,
+)
+def test_options_that_ask_for_nothing_more_are_taken(options: dict[str, bool]) -> None:
+    storage = CompressedStorage(N, **options)
+    with pytest.raises(RuntimeError, match="Cannot get elements out of a non-initialized storage"):
+        storage.get(0)
+    storage.set(range(N), steps())
+    for each in (storage, pickle.loads(pickle.dumps(storage))):
+        assert (each[torch.arange(N)] == steps()).all()
+        assert (each.shared_init, each._compilable) == (options.get("shared_init", False), "compilable" in options)
+    copy = storage.empty_copy()
+    assert (len(copy), copy._compilable) == (0, storage._compilable)
+
+
+@pytest.mark.parametrize("compilable", [False, True])
+def test_compiled_code_calls_the_storage(*, compilable: bool) -> None:
+    buffer = TensorDictReplayBuffer(
+        storage=CompressedStorage(N, compilable=compilable),
+        writer=TensorDictRoundRobinWriter(compilable=compilable),
+        sampler=RandomSampler(),
+        batch_size=8,
+        compilable=compilable,
+    )
+
+    @torch.compile(backend="eager")
+    def extend_and_sample(data: TensorDict) -> TensorDict:
+        buffer.extend(data)
+        return buffer.sample()
+
+    for _ in range(3):
+        sample = extend_and_sample(steps(7))
+        assert torch.equal(sample["image"][:, 0].long(), sample["number"])
+    assert (buffer[torch.arange(7)].exclude("index")["number"] - torch.arange(7)).abs().max() == 6  # it went around
+    assert len(buffer) == N
+
+
+def test_compiled_code_without_a_break_is_refused() -> None:
+    storage = CompressedStorage(N, compilable=True)
+    storage.set(range(N), steps())
+    write = torch.compile(storage.set, backend="eager", fullgraph=True)
+    with pytest.raises(
+        torch._dynamo.exc.Unsupported,
+        match="a CompressedStorage is called from compiled code, but not compiled: leave fullgraph=True out",
+    ):
+        write(torch.arange(N), steps())
