@@ -1,9 +1,16 @@
+import pkgutil
+import re
+from importlib import import_module
+
 import numpy as np
-from hypothesis import given
+import obscodec
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core.dispatcher import Dispatcher
 from obscodec.kernels.grouping import group_by_block
 
 
+@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(1, 1 << 13), st.integers(0, 300), st.integers(0, 2**32))
 def test_frames_are_sorted_by_block_and_place(block_frames, n_frames, n, seed):
     rng = np.random.default_rng(seed)
@@ -26,3 +33,22 @@ def test_the_first_unknown_frame_is_named(at, unknown):
     assert group_by_block(ids, 16, counts)[0] == 10
     ids[at] = ids[9] = unknown
     assert group_by_block(ids, 16, counts)[0] == at
+
+
+def test_kernels_give_numbers():
+    """Numba runs Python code to hand an array over, and says SystemError of a KeyboardInterrupt there."""
+    names = [module.name for module in pkgutil.walk_packages(obscodec.__path__, "obscodec.")]
+    given = {
+        f"{name}.{kernel}": made.py_func.__annotations__["return"]
+        for name in names
+        if ".kernels." in name or name.endswith("_kernel")
+        for kernel, made in vars(import_module(name)).items()
+        if isinstance(made, Dispatcher)
+    }
+    assert "obscodec.kernels.blocks.read_blocks" in given
+    number = r"(int|bool|np\.uint64|np\.uintp)"
+    assert not {
+        name: what
+        for name, what in given.items()
+        if not re.fullmatch(rf"None|{number}|tuple\[({number}[, \]]+)+", what)
+    }

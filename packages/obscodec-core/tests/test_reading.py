@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 def filled(n: int = 2, stores: int = 1) -> list[TensorArray]:
     """Arrays ``[8, 3, 6, 5]`` with random content, some in one store."""
-    kept = [AutoStore(LAYOUT, codec="zstd:1", threads=1) for _ in range(stores)]
+    kept = [AutoStore(LAYOUT, codec="zstd:1", decide_after=4, block_frames=2, threads=1) for _ in range(stores)]
     arrays = [TensorArray.zeros((8, 3), kept[i % stores]) for i in range(n)]
     for array in arrays:
         array[...] = RNG.integers(256, size=array.shape, dtype=np.uint8)

@@ -77,8 +77,9 @@ class CodecBlocks(BlockCoder[Codec]):
         return joined(encode_varint(self.versions.newest), block[start:].data)
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
-        addresses = blocks.addresses()
-        compressed = np.flatnonzero(first_bytes(addresses, blocks.lengths))
+        addresses, first = blocks.addresses(), np.empty(len(blocks), np.uint8)
+        first_bytes(addresses, blocks.lengths, first)
+        compressed = np.flatnonzero(first)
         plain = np.empty((len(compressed), self.layout.nbytes), np.uint8)
         for row, b in zip(plain, compressed.tolist(), strict=True):
             compressor, stream = self._version(blocks[b])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from obscodec.errors import CorruptStream
 from obscodec.kernels import patch
 from obscodec.kernels.compiled import compiled
@@ -154,13 +151,10 @@ def sections(at: int, end: int) -> tuple[int, int, int, int, int]:
 
 
 @compiled
-def first_bytes(addresses: Ints, lengths: Ints) -> npt.NDArray[np.uint8]:
-    """``u8[n]``: the first byte of each stream, 0 for an empty one."""
-    first = np.zeros(len(addresses), np.uint8)
+def first_bytes(addresses: Ints, lengths: Ints, first: Bytes) -> None:
+    """Put the first byte of each stream into ``u8[n]``, 0 for an empty one."""
     for i in range(len(addresses)):
-        if lengths[i]:
-            first[i] = load_u8(addresses[i])
-    return first
+        first[i] = load_u8(addresses[i]) if lengths[i] else 0
 
 
 @compiled

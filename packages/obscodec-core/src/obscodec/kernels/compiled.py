@@ -12,7 +12,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(function: F) -> Dispatcher[F]:
-    """Compile at the first call, without the GIL; kept on disk where numba finds a place that can be written."""
+    """Compile at the first call, without the GIL; kept on disk where numba finds a place that can be written.
+
+    A kernel that Python calls gives numbers, no arrays: numba runs Python code while it hands an array over, and says
+    ``SystemError`` of an exception of a signal handler there.
+    """
     try:
         kernel: Dispatcher[F] = njit(nogil=True, cache=True)(function)
     except RuntimeError:  # a read-only installation without a home directory: compiled in each process

@@ -13,7 +13,6 @@ from obscodec.segments import Ints
 _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
 
 
-@compiled
 def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, Ints, Ints, Ints, Ints]:
     """Sort frames by their blocks, and in each block by their places.
 
@@ -29,13 +28,20 @@ def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, In
         ``i64[n_blocks]``, the blocks, rising.
         ``i64[n_blocks + 1]``, where the frames of each block begin in this order.
     """
-    n = len(ids)
-    order, places = np.empty(n, np.int64), np.empty(n, np.int64)
-    blocks, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    greatest = 0
+    order, places, blocks, starts = np.empty((4, len(ids) + 1), np.int64)
+    n_known, n_blocks = _group_by_block(ids, block_frames, counts, order[:-1], places, blocks, starts)
+    return n_known, order[:-1], places[:-1], blocks[:n_blocks], starts[: n_blocks + 1]
+
+
+@compiled
+def _group_by_block(
+    ids: Ints, block_frames: int, counts: Table, order: Ints, places: Ints, blocks: Ints, starts: Ints
+) -> tuple[int, int]:
+    """:func:`group_by_block` into arrays that have room; how many frames are known, and how many blocks there are."""
+    n, greatest = len(ids), 0
     for i in range(n):
         if ids[i] != 0 and not is_frame(ids[i], counts):
-            return i, order, places, blocks, starts
+            return i, 0
         greatest = max(greatest, ids[i])
         order[i] = i
     _sort(ids, greatest, order)
@@ -49,7 +55,7 @@ def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, In
             last = block
         places[i] = frame - block * block_frames
     starts[n_blocks] = n
-    return n, order, places, blocks[:n_blocks], starts[: n_blocks + 1]
+    return n, n_blocks
 
 
 @compiled
