@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from obscodec import DTypeError, Field, FieldError, HeapFull, RingBuffer, ShapeError, SlotError, SpecError
 
 FIELDS = {
-    "frame": Field((3, 2), np.uint8, "zstd:1"),
+    "frame": Field((3, 2), np.uint8, "zstd:1", decide_after=4, block_frames=2),
     "state": Field((2,), np.float32),
     "action": Field((), np.int64),
     "done": Field((), np.bool_),
@@ -75,7 +75,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 
 def test_stacks_end_at_a_compressed_episode_end():
-    fields = {"frame": FIELDS["frame"], "done": Field((), np.bool_, "raw")}
+    fields = {"frame": FIELDS["frame"], "done": Field((), np.bool_, "raw", decide_after=4, block_frames=2)}
     buffer = RingBuffer(20, fields, stack={"frame": 4}, episode_end="done")
     for i in range(12):
         buffer.append(frame=np.full((3, 2), i + 1, np.uint8), done=i == 6)

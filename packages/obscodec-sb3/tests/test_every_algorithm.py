@@ -58,6 +58,10 @@ def bit_flipping() -> VecEnv:
     return make_vec_env(lambda: BitFlippingEnv(n_bits=4, continuous=True), n_envs=2, seed=0)
 
 
+EARLY = {"decide_after": 8, "block_frames": 4}  # stores decide in the first steps
+DELTAS = {"codec": "delta-rle", **EARLY}
+
+
 def assert_same_weights(stock: BaseAlgorithm, compressed: BaseAlgorithm) -> None:
     found = compressed.policy.state_dict()
     for name, weights in stock.policy.state_dict().items():
@@ -93,7 +97,7 @@ OFF_POLICY_RUNS = {
 )
 def test_off_policy_training_gives_the_same_weights(algorithm, policy, env, buffer, kwargs):
     models = []
-    for buffer_class, more in ((buffer, {}), (obscodec_sb3.compressed(buffer), {"codec": "zstd:1"})):
+    for buffer_class, more in ((buffer, {}), (obscodec_sb3.compressed(buffer), {"codec": "zstd:1", **EARLY})):
         options = {**OFF_POLICY, "replay_buffer_class": buffer_class}
         model = algorithm(policy, env(), **options, replay_buffer_kwargs={**kwargs, **more})
         models.append(model.learn(300))
@@ -104,7 +108,7 @@ def test_off_policy_training_gives_the_same_weights(algorithm, policy, env, buff
 
 def test_another_environment_may_go_on_with_the_buffer():
     models = []
-    for buffer_class, more in ((ReplayBuffer, {}), (obscodec_sb3.CompressedReplayBuffer, {"codec": "delta-rle"})):
+    for buffer_class, more in ((ReplayBuffer, {}), (obscodec_sb3.CompressedReplayBuffer, DELTAS)):
         model = DQN("CnnPolicy", atari(), **OFF_POLICY, replay_buffer_class=buffer_class, replay_buffer_kwargs=more)
         model.learn(150)
         model.set_env(atari())
@@ -117,7 +121,7 @@ def test_another_environment_may_go_on_with_the_buffer():
 def test_training_with_both_memory_options_gives_the_weights_of_the_optimized_stock_buffer(algorithm):
     models = []
     for buffer, timeouts in ((ReplayBuffer, False), (obscodec_sb3.CompressedReplayBuffer, True)):
-        more = {"codec": "zstd:1"} if timeouts else {}
+        more = {"codec": "zstd:1", **EARLY} if timeouts else {}
         env = make_vec_env("CartPole-v1" if algorithm is DQN else "Pendulum-v1", seed=0, wrapper_class=EndsItself)
         kwargs = {"handle_timeout_termination": timeouts, **more}
         model = algorithm("MlpPolicy", env, **OFF_POLICY, optimize_memory_usage=True, replay_buffer_class=buffer,
@@ -152,9 +156,9 @@ def test_on_policy_training_gives_the_same_weights(algorithm, policy, env, optio
     buffer_class = obscodec_sb3.compressed(type(stock.rollout_buffer))
     if algorithm is RecurrentPPO:  # it has no argument for that
         compressed = algorithm(policy, env(), **ROLLOUT, **options)
-        compressed.rollout_buffer = buffer_class.like(compressed.rollout_buffer, codec="delta-rle")
+        compressed.rollout_buffer = buffer_class.like(compressed.rollout_buffer, **DELTAS)
     else:
-        more = {"rollout_buffer_class": buffer_class, "rollout_buffer_kwargs": {"codec": "delta-rle"}}
+        more = {"rollout_buffer_class": buffer_class, "rollout_buffer_kwargs": DELTAS}
         compressed = algorithm(policy, env(), **ROLLOUT, **options, **more)
     compressed.learn(96)
     assert_compressed(compressed.rollout_buffer)

@@ -37,6 +37,8 @@ DICT = spaces.Dict(
 )
 GOALS = BitFlippingEnv(n_bits=4, continuous=True).observation_space
 STATES = (4, 1, 2, 3)  # steps, layers, environments, size
+EARLY = {"decide_after": 5, "block_frames": 2}  # stores of a few steps decide, and encode
+DECIDING = st.sampled_from([EARLY, {"decide_after": 1, "block_frames": 3}, {"decide_after": 20}, {}])
 
 
 def observations(space, n_envs, rng):
@@ -47,6 +49,8 @@ def observations(space, n_envs, rng):
         return rng.integers(space.n, size=n_envs)
     if space.dtype == np.uint8:
         return rng.integers(256, size=(n_envs, *space.shape), dtype=np.uint8)
+    if space.dtype == np.int8:
+        return rng.integers(2, size=(n_envs, *space.shape), dtype=np.int8)
     return rng.random((n_envs, *space.shape)).astype(space.dtype)
 
 
@@ -71,7 +75,7 @@ def assert_equal(found, expected):
 
 REPLAY = {
     "dict": (DictReplayBuffer, DICT, {}, {"codec": {"image": "zstd:1", "vector": "raw"}}),
-    "dict, auto": (DictReplayBuffer, DICT, {}, {}),
+    "dict, auto": (DictReplayBuffer, DICT, {}, {"min_nbytes": 0}),
     "n-step": (NStepReplayBuffer, IMAGES, {"n_steps": 3, "gamma": 0.9}, {"codec": "zstd:1"}),
     "HER": (HerReplayBuffer, GOALS, {"goal_selection_strategy": "future"}, {"codec": "rle"}),
     "HER, infos": (
@@ -85,14 +89,14 @@ REPLAY = {
 
 
 def both_replay(
-    kind: str, buffer_size: int, n_envs: int, more: dict[str, bool] | None = None, **options: object
+    kind: str, buffer_size: int, n_envs: int, more: dict[str, object] = EARLY, **options: object
 ) -> list[ReplayBuffer]:
     stock, space, kwargs, ours = REPLAY[kind]
     kwargs = {**kwargs, **options, "device": "cpu", "n_envs": n_envs}
     if stock is HerReplayBuffer:
         kwargs["env"] = make_vec_env(lambda: BitFlippingEnv(n_bits=4, continuous=True), n_envs)
     return [stock(buffer_size, space, ACTIONS, **kwargs),
-            obscodec_sb3.compressed(stock)(buffer_size, space, ACTIONS, **kwargs, **ours, **(more or {}))]  # fmt: skip
+            obscodec_sb3.compressed(stock)(buffer_size, space, ACTIONS, **kwargs, **ours, **more)]  # fmt: skip
 
 
 def add_step(buffers: list[ReplayBuffer], rng: np.random.Generator) -> None:
@@ -116,12 +120,13 @@ def reload(buffer: ReplayBuffer, env: object) -> ReplayBuffer:
     buffer_size=st.integers(1, 30),
     n_envs=st.sampled_from([1, 2, 3]),
     timeouts=st.booleans(),
+    deciding=DECIDING,
     n_steps=st.integers(1, 40),
     seed=st.integers(0, 1000),
 )
 @settings(deadline=None, max_examples=15)
-def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, n_steps, seed):
-    buffers = both_replay(kind, buffer_size, n_envs, handle_timeout_termination=timeouts)
+def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, deciding, n_steps, seed):
+    buffers = both_replay(kind, buffer_size, n_envs, deciding, handle_timeout_termination=timeouts)
     rng = np.random.default_rng(seed)
     for i in range(n_steps):
         add_step(buffers, rng)
@@ -145,7 +150,7 @@ def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, 
 
 ROLLOUTS = {
     "rollout": (RolloutBuffer, IMAGES, {"codec": "delta-rle"}),
-    "rollout, auto": (RolloutBuffer, spaces.Box(0, 255, (4, 20, 20), np.uint8), {}),
+    "rollout, auto": (RolloutBuffer, spaces.Box(0, 255, (4, 20, 20), np.uint8), {"decide_after": 256}),
     "rollout, choices": (RolloutBuffer, spaces.Discrete(5), {"codec": "zstd:1"}),
     "dict": (DictRolloutBuffer, DICT, {"codec": "zstd:1"}),
     "recurrent": (RecurrentRolloutBuffer, IMAGES, {"codec": "zstd:1"}),
@@ -155,8 +160,9 @@ ROLLOUTS = {
 }
 
 
-def both_rollout(kind: str) -> list[BaseBuffer]:
+def both_rollout(kind: str, deciding: dict[str, int] = EARLY) -> list[BaseBuffer]:
     stock, space, ours = ROLLOUTS[kind]
+    ours = {**deciding, **ours}
     kwargs = {"device": "cpu", "n_envs": 2, "gae_lambda": 0.9}
     if kind.startswith("recurrent"):
         kwargs["hidden_state_shape"] = STATES
@@ -208,11 +214,12 @@ def test_rollout_after_rollout_is_that_of_the_stock_buffer(kind, batch_size):
 @given(
     program=st.lists(st.sampled_from(["add", "add", "fill", "get", "reset", "pickle", "copy"]), max_size=20),
     batch_size=st.none() | st.integers(1, 9),
+    deciding=DECIDING,
     seed=st.integers(0, 1000),
 )
 @settings(deadline=None, max_examples=15)
-def test_random_programs_of_rollout_buffers(kind, program, batch_size, seed):
-    buffers = both_rollout(kind)
+def test_random_programs_of_rollout_buffers(kind, program, batch_size, deciding, seed):
+    buffers = both_rollout(kind, deciding)
     rng = np.random.default_rng(seed)
     for i, what in enumerate(program):
         if what == "reset" or (what in ("add", "fill") and buffers[0].full):
@@ -282,7 +289,7 @@ def test_a_wrong_observation_of_a_dictionary_is_refused_by_name():
 @pytest.mark.parametrize("timeouts", [True, False])
 @pytest.mark.parametrize("kind", ["dict", "n-step", "HER"])
 def test_optimize_memory_usage_goes_with_every_buffer(kind, timeouts):
-    more = {"optimize_memory_usage": True}
+    more = {"optimize_memory_usage": True, **EARLY}
     stock, compressed = both_replay(kind, 20, 2, more, handle_timeout_termination=timeouts)
     rng = np.random.default_rng(0)
     for _ in range(25):
@@ -311,7 +318,7 @@ class ThirdObservation(ReplayBuffer):
 @pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
 def test_a_buffer_of_a_user_is_compressed_with_all_its_observations(rebuild):
     buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu")]
-    buffers.append(obscodec_sb3.compressed(ThirdObservation)(10, IMAGES, ACTIONS, "cpu", codec="zstd:1"))
+    buffers.append(obscodec_sb3.compressed(ThirdObservation)(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", **EARLY))
     rng = np.random.default_rng(0)
     for _ in range(13):
         add_step(buffers, rng)
@@ -345,7 +352,7 @@ class Weighs(ReplayBuffer):
 def test_a_buffer_of_a_user_may_look_at_what_it_samples(stock):
     space = DICT if stock is Scales else IMAGES
     buffers = [stock(10, space, ACTIONS, "cpu")]
-    buffers.append(obscodec_sb3.compressed(stock)(10, space, ACTIONS, "cpu", codec="zstd:1"))
+    buffers.append(obscodec_sb3.compressed(stock)(10, space, ACTIONS, "cpu", codec="zstd:1", **EARLY))
     rng = np.random.default_rng(0)
     for _ in range(13):
         add_step(buffers, rng)
@@ -362,7 +369,7 @@ class Mine(obscodec_sb3.compressed(ThirdObservation)):
 
 @pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
 def test_a_subclass_of_a_compressed_buffer_stays_one(rebuild):
-    buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu"), Mine(10, IMAGES, ACTIONS, "cpu", codec="zstd:1")]
+    buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu"), Mine(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", **EARLY)]
     rng = np.random.default_rng(0)
     for _ in range(13):
         add_step(buffers, rng)
@@ -437,7 +444,7 @@ def test_prefetch_is_refused_for_a_subclass_that_looks_at_its_samples():
 
     with pytest.raises(ValueError, match=r"^prefetch needs SB3's own sample, Counted has another: leave prefetch out$"):
         Counted(10, IMAGES, ACTIONS, prefetch=True)
-    buffer = Counted(10, IMAGES, ACTIONS, "cpu", codec="zstd:1")
+    buffer = Counted(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", **EARLY)
     buffer.add(*(np.zeros((1, *IMAGES.shape), np.uint8),) * 2, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
     assert buffer.sample(3).observations.shape == (3, *IMAGES.shape)
 
@@ -446,7 +453,7 @@ def test_n_steps_are_prefetched():
     stock, space, kwargs, ours = REPLAY["n-step"]
     arguments = 40, space, ACTIONS, "cpu", 2
     plain = stock(*arguments, **kwargs)
-    buffer = obscodec_sb3.compressed(stock)(*arguments, prefetch=True, **kwargs, **ours)
+    buffer = obscodec_sb3.compressed(stock)(*arguments, prefetch=True, **kwargs, **ours, **EARLY)
     rng = np.random.default_rng(0)
     for _ in range(15):
         add_step([plain, buffer], rng)
@@ -460,7 +467,7 @@ def test_n_steps_are_prefetched():
 def test_dictionaries_are_prefetched():
     kind = "dict"
     stock, space, _, ours = REPLAY[kind]
-    buffer = obscodec_sb3.compressed(stock)(40, space, ACTIONS, "cpu", 2, prefetch=True, **ours)
+    buffer = obscodec_sb3.compressed(stock)(40, space, ACTIONS, "cpu", 2, prefetch=True, **ours, **EARLY)
     plain = stock(40, space, ACTIONS, "cpu", 2)
     rng = np.random.default_rng(0)
     for i in range(60):
@@ -493,13 +500,13 @@ def test_subclasses_that_look_at_what_is_read(prefetch):
             with pytest.raises(ValueError, match=r"^prefetch needs SB3's own sample"):
                 buffer_class(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", prefetch=True)
             continue
-        buffer = buffer_class(10, IMAGES, ACTIONS, "cpu", codec="zstd:1")
+        buffer = buffer_class(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", **EARLY)
         buffer.add(*step)
         assert (buffer.sample(3).observations == expected).all()
 
 
 def test_a_batch_is_given_out_whole_with_prefetch():
-    buffer = obscodec_sb3.CompressedReplayBuffer(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", prefetch=True)
+    buffer = obscodec_sb3.CompressedReplayBuffer(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", prefetch=True, **EARLY)
     buffer.add(*(np.full((1, *IMAGES.shape), 7, np.uint8),) * 2, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
     assert (buffer._get_samples(np.zeros(3, np.int64)).observations == 7).all()
     buffer.sample(4)

@@ -53,17 +53,22 @@ def random_steps(space: spaces.Space, action_space: spaces.Space, n_envs: int, n
     return steps
 
 
+EARLY = {"decide_after": 5, "block_frames": 2}  # stores of a few steps decide, and encode
+
+
 def both(
     space: spaces.Space,
     buffer_size: int,
     n_envs: int = 1,
     *,
     action_space: spaces.Space = ACTIONS["discrete"],
-    codec: str = "zstd:1",
+    codec: str | None = "zstd:1",
+    deciding: dict[str, int] | None = None,
     **options: bool,
 ) -> tuple[ReplayBuffer, CompressedReplayBuffer]:
     arguments = (buffer_size, space, action_space, "cpu", n_envs)
-    return ReplayBuffer(*arguments, **options), CompressedReplayBuffer(*arguments, **options, codec=codec)
+    ours = {"codec": codec, "min_nbytes": 0, **(EARLY if deciding is None else deciding)}
+    return ReplayBuffer(*arguments, **options), CompressedReplayBuffer(*arguments, **options, **ours)
 
 
 def assert_same_samples(stock: ReplayBuffer, compressed: ReplayBuffer, env: VecNormalize | None = None) -> None:
@@ -121,12 +126,15 @@ def test_samples_are_those_of_the_stock_buffer(space, n_envs, options):
     buffer_size=st.integers(1, 30),
     n_envs=st.sampled_from([1, 2, 3]),
     options=st.sampled_from(MEMORY_OPTIONS),
+    codec=st.sampled_from(["zstd:1", "delta-rle", "auto"]),
+    deciding=st.sampled_from([EARLY, {"decide_after": 1, "block_frames": 3}, {"decide_after": 20}, {}]),
     n_steps=st.integers(1, 40),
     seed=st.integers(0, 1000),
 )
 @settings(deadline=None, max_examples=100)
-def test_random_programs(space, action_space, buffer_size, n_envs, options, n_steps, seed):
-    stock, compressed = both(space, buffer_size, n_envs, action_space=action_space, **options)
+def test_random_programs(space, action_space, buffer_size, n_envs, options, codec, deciding, n_steps, seed):
+    ours = {"codec": codec, "deciding": deciding}
+    stock, compressed = both(space, buffer_size, n_envs, action_space=action_space, **ours, **options)
     rng = np.random.default_rng(seed)
     can_sample = buffer_size // n_envs > 1 or not options["optimize_memory_usage"]  # SB3 draws from an empty range
     for step in random_steps(space, action_space, n_envs, n_steps, seed):
@@ -244,7 +252,7 @@ def test_a_refused_add_changes_nothing(at, value, error, text, n_steps, options)
 
 def test_a_refused_add_changes_nothing_in_an_uncompressed_buffer():
     space = SPACES["float32 vectors"]
-    stock, compressed = both(space, 5, codec="auto")
+    stock, compressed = both(space, 5, codec=None)
     assert compressed.observation_store is None
     *steps, last = random_steps(space, ACTIONS["discrete"], 1, 9, seed=0)
     for step in steps:
@@ -287,7 +295,7 @@ def test_next_observations_are_those_of_the_environment_with_any_memory_option(h
     steps = [(obs, random_observation(space, 2, rng), *rest) for obs, _, *rest in steps]  # all episodes end
     buffer = CompressedReplayBuffer(
         20, space, ACTIONS["discrete"], "cpu", 2, optimize_memory_usage=True,
-        handle_timeout_termination=handle_timeout_termination, codec="zstd:1",
+        handle_timeout_termination=handle_timeout_termination, codec="zstd:1", **EARLY,
     )  # fmt: skip
     for step in steps:
         buffer.add(*step)
@@ -298,7 +306,7 @@ def test_next_observations_are_those_of_the_environment_with_any_memory_option(h
 
 def test_both_memory_options_at_once_draw_as_the_stock_buffer_optimizes():
     space = SPACES["channel-first images"]
-    both_on = CompressedReplayBuffer(20, space, ACTIONS["discrete"], "cpu", 1, True, True, codec="zstd:1")
+    both_on = CompressedReplayBuffer(20, space, ACTIONS["discrete"], "cpu", 1, True, True, codec="zstd:1", **EARLY)
     stock = ReplayBuffer(20, space, ACTIONS["discrete"], "cpu", 1, True, False)
     for step in random_steps(space, ACTIONS["discrete"], 1, 33, seed=0):
         both_on.add(*step)

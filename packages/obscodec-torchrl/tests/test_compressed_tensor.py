@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import obscodec
@@ -15,13 +16,15 @@ from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import TensorDict
 
+early = partial(CompressedStorage, decide_after=3, block_frames=2)  # decides, and encodes, in a few steps
+
 
 def images(*shape: int) -> torch.Tensor:
     return torch.arange(1024 * math.prod(shape)).remainder(251).to(torch.uint8).reshape(*shape, 1024)
 
 
 def test_a_compressed_tensor_behaves_like_the_tensor() -> None:
-    storage = CompressedStorage(6)
+    storage = early(6)
     data = images(6, 2)
     storage.set(range(6), TensorDict({"i": data}, [6, 2]))
     leaf = storage._storage["i"]
@@ -106,7 +109,7 @@ VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("kind", VIEWS)
 def test_a_view_of_parts_of_items_can_be_read_but_not_written(kind: str) -> None:
-    storage, data, part = CompressedStorage(6), images(6), VIEWS[kind]
+    storage, data, part = early(6), images(6), VIEWS[kind]
     storage.set(range(6), TensorDict({"i": data}, [6]))
     view = part(storage[:]["i"])
     assert isinstance(view, CompressedTensor)
@@ -122,7 +125,7 @@ def test_a_view_of_parts_of_items_can_be_read_but_not_written(kind: str) -> None
 
 
 def test_parts_of_items_are_written_by_an_index_or_an_operation_on_whole_items() -> None:
-    storage, data = CompressedStorage(6), images(6)
+    storage, data = early(6), images(6)
     storage.set(range(6), TensorDict({"i": data.clone()}, [6]))
     for pixels in (storage[:]["i"], data):
         pixels[3, 5] = 77
@@ -133,7 +136,7 @@ def test_parts_of_items_are_written_by_an_index_or_an_operation_on_whole_items()
 
 @pytest.mark.parametrize("part", [lambda x: x, lambda x: x[:, 3:7]])
 def test_what_would_need_memory_of_a_compressed_tensor_is_refused(part: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    storage = CompressedStorage(6)
+    storage = early(6)
     storage.set(range(6), TensorDict({"i": images(6)}, [6]))
     view = part(storage[:]["i"])
     for use in (
@@ -149,7 +152,7 @@ def test_what_would_need_memory_of_a_compressed_tensor_is_refused(part: Callable
 
 def test_the_conjugate_of_complex_items() -> None:
     data = torch.complex(torch.rand(4, 3, 200), torch.rand(4, 3, 200))
-    storage = CompressedStorage(4)
+    storage = early(4)
     storage.set(range(4), TensorDict({"i": data}, [4]))
     for of in (torch.Tensor.conj, lambda x: x.mH, lambda x: x.conj().imag, lambda x: x.conj()[1:3]):
         assert torch.equal(of(storage[:]["i"]).clone(), of(data).clone())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -29,14 +30,19 @@ def steps(n: int, seed: int) -> TensorDict:
 
 
 class Programs(RuleBasedStateMachine):
-    @initialize(capacity=st.integers(1, 30), codec=st.sampled_from(CODECS), sliced=st.booleans())
-    def begin(self, capacity: int, codec: str, *, sliced: bool) -> None:
+    @initialize(
+        capacity=st.integers(1, 30),
+        codec=st.sampled_from(CODECS),
+        deciding=st.sampled_from([{"decide_after": 4, "block_frames": 2}, {"decide_after": 1}, {}]),
+        sliced=st.booleans(),
+    )
+    def begin(self, capacity: int, codec: str, deciding: dict[str, int], *, sliced: bool) -> None:
         torch.set_num_threads(1)  # with more, torch lets any item win of several for one index
         self.capacity, self.sliced = capacity, sliced
         keys = ("pixels", ("next", "pixels"))
-        self.codec = dict.fromkeys(keys, codec)
+        self.new_storage = partial(CompressedStorage, capacity, codec=dict.fromkeys(keys, codec), **deciding)
         self.stock = self.new_buffer(LazyTensorStorage(capacity))
-        self.ours = self.new_buffer(CompressedStorage(capacity, codec=self.codec))
+        self.ours = self.new_buffer(self.new_storage())
 
     def new_buffer(self, storage: LazyTensorStorage) -> TensorDictReplayBuffer:
         sampler = SliceSampler(slice_len=2, end_key=("next", "done"), strict_length=False) if self.sliced else None
@@ -93,14 +99,14 @@ class Programs(RuleBasedStateMachine):
         if len(self.stock):
             with tempfile.TemporaryDirectory() as folder:
                 self.ours.dumps(Path(folder) / "ours")
-                self.ours = self.new_buffer(CompressedStorage(self.capacity, codec=self.codec))
+                self.ours = self.new_buffer(self.new_storage())
                 self.ours.loads(Path(folder) / "ours")
 
     @rule()
     def load_state_dict(self) -> None:
         if len(self.stock):
             state = self.ours.state_dict()
-            self.ours = self.new_buffer(CompressedStorage(self.capacity, codec=self.codec))
+            self.ours = self.new_buffer(self.new_storage())
             self.ours.load_state_dict(state)
 
     @rule()

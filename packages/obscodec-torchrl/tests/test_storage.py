@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import obscodec
 import pytest
@@ -22,6 +23,7 @@ from torchrl.data import (
 )
 
 N = 40
+early = partial(CompressedStorage, decide_after=6, block_frames=2)  # decides, and encodes, in a few steps
 EVERYTHING = torch.arange(N)
 
 
@@ -75,9 +77,7 @@ def equal(a: object, b: object) -> bool:
 @pytest.mark.parametrize("kind", DATA)
 def test_whatever_is_stored_comes_back(kind: str) -> None:
     data = DATA[kind]()
-    stock, ours = (
-        ReplayBuffer(storage=storage(N + 5), batch_size=16) for storage in (LazyTensorStorage, CompressedStorage)
-    )
+    stock, ours = (ReplayBuffer(storage=storage(N + 5), batch_size=16) for storage in (LazyTensorStorage, early))
     for buffer in (stock, ours):
         buffer.extend(data)
     assert len(ours.storage.compressed()) >= 1
@@ -105,7 +105,7 @@ INDICES = {
 @pytest.mark.parametrize("index", INDICES)
 def test_an_index_gives_and_sets_what_it_does_in_the_stock_storage(index: str) -> None:
     at = INDICES[index]
-    stock, ours = (TensorDictReplayBuffer(storage=storage(N)) for storage in (LazyTensorStorage, CompressedStorage))
+    stock, ours = (TensorDictReplayBuffer(storage=storage(N)) for storage in (LazyTensorStorage, early))
     for buffer in (stock, ours):
         buffer.extend(steps(N))
     assert (ours[at] == stock[at]).all()
@@ -118,7 +118,7 @@ def test_an_index_gives_and_sets_what_it_does_in_the_stock_storage(index: str) -
 
 
 def test_views_write_through() -> None:
-    storage = CompressedStorage(N)
+    storage = early(N)
     storage.set(range(N), steps(N))
     storage[:]["pixels"][3] = 5
     storage[2:6].get(("next", "pixels"))[1].zero_()
@@ -137,7 +137,7 @@ def test_views_write_through() -> None:
 
 
 def test_of_indices_that_occur_twice_the_last_stays_and_nothing_leaks() -> None:
-    storage = CompressedStorage(N, codec={"i": "raw"})
+    storage = early(N, codec={"i": "raw"})
     at = torch.tensor([3, 3, 1, 3])
     storage.set(at, TensorDict({"i": images(4)}, [4]))
     assert (storage[torch.tensor([3, 1])]["i"] == images(4)[[3, 2]]).all()
@@ -148,7 +148,7 @@ def test_of_indices_that_occur_twice_the_last_stays_and_nothing_leaks() -> None:
 def test_two_axes(capacity: int) -> None:
     stock, ours = (
         TensorDictReplayBuffer(storage=storage(capacity * 3, ndim=2), batch_size=16, dim_extend=0)
-        for storage in (LazyTensorStorage, CompressedStorage)
+        for storage in (LazyTensorStorage, early)
     )
     for i in range(4):
         samples = []
@@ -170,7 +170,7 @@ def test_slices_of_single_frames_of_several_environments() -> None:
             batch_size=40,
             dim_extend=0,
         )
-        for storage in (LazyTensorStorage, CompressedStorage)
+        for storage in (LazyTensorStorage, early)
     ]
     torch.manual_seed(0)
     data = steps(60, 4)
@@ -184,7 +184,7 @@ def test_slices_of_single_frames_of_several_environments() -> None:
 
 def test_an_ensemble_of_buffers() -> None:
     samples = []
-    for storage in (LazyTensorStorage, CompressedStorage):
+    for storage in (LazyTensorStorage, early):
         buffers = [TensorDictReplayBuffer(storage=storage(N), batch_size=8) for _ in range(2)]
         for i, buffer in enumerate(buffers):
             buffer.extend(steps(N, seed=i))
@@ -226,7 +226,7 @@ BAD: dict[str, tuple[Callable[[TensorDict], TensorDict], type[Exception], str]] 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_is_refused_before_anything_is_written(what: str) -> None:
     spoil, error, text = BAD[what]
-    storage = CompressedStorage(N)
+    storage = early(N)
     storage.set(range(20), steps(20))
     before = storage[torch.arange(20)]
     with pytest.raises(error, match=text):
@@ -236,7 +236,7 @@ def test_bad_input_is_refused_before_anything_is_written(what: str) -> None:
 
 
 def test_an_index_out_of_range_is_refused() -> None:
-    storage = CompressedStorage(N)
+    storage = early(N)
     storage.set(range(20), steps(20))
     before, n_tensors = storage[torch.arange(20)], storage.compressed()[("pixels",)].array.store.stats().n_tensors
     with pytest.raises(IndexError):
@@ -261,7 +261,7 @@ def test_a_codec_for_a_key_that_is_not_there_is_refused() -> None:
     with pytest.raises(
         obscodec.FieldError, match=r"codec is given for \('pixel',\), which is none of the fields \('pixels',\)"
     ):
-        CompressedStorage(N, codec={"pixel": "auto"}).set(range(4), steps(4))
+        early(N, codec={"pixel": "auto"}).set(range(4), steps(4))
 
 
 def test_stores_decide_and_encode_when_they_are_told_to() -> None:
@@ -284,7 +284,7 @@ def test_numbers_that_can_not_be_are_refused(name: str) -> None:
 
 
 def test_codecs_by_key() -> None:
-    storage = CompressedStorage(N, codec={("next", "pixels"): "zstd:3", "pixels": None, "number": "raw"})
+    storage = early(N, codec={("next", "pixels"): "zstd:3", "pixels": None, "number": "raw"})
     storage.set(range(N), steps(N))
     assert storage.compressed().keys() == {("next", "pixels"), ("number",)}
     assert (storage[EVERYTHING]["number"] == EVERYTHING).all()
@@ -294,7 +294,7 @@ def test_codecs_by_key() -> None:
 
 
 def test_a_batch_is_as_it_was_when_it_was_drawn_whatever_is_written_before_it_is_decoded() -> None:
-    buffer = TensorDictReplayBuffer(storage=CompressedStorage(N, codec="raw"))
+    buffer = TensorDictReplayBuffer(storage=early(N, codec="raw"))
     buffer.extend(steps(N))
     with buffer._replay_lock:
         drawn = buffer.storage.get(torch.tensor([3, 30]))
@@ -309,7 +309,7 @@ def test_a_batch_is_as_it_was_when_it_was_drawn_whatever_is_written_before_it_is
 
 
 def test_no_row_is_torn_while_threads_write_and_prefetch() -> None:
-    buffer = TensorDictReplayBuffer(storage=CompressedStorage(200), batch_size=64, prefetch=3)
+    buffer = TensorDictReplayBuffer(storage=early(200), batch_size=64, prefetch=3)
 
     def numbered(number: int) -> TensorDict:
         pixels = torch.full((20, 2, 32, 32), number % 251, dtype=torch.uint8)
@@ -334,20 +334,20 @@ def test_no_row_is_torn_while_threads_write_and_prefetch() -> None:
 
 def test_float_images_come_back_bit_for_bit_and_are_narrowed() -> None:
     pixels = atari_steps("Pong", 300, seed=0)["pixels"].float() / 255
-    storage = CompressedStorage(300)
+    storage = early(300)
     storage.set(range(300), TensorDict({"pixels": pixels}, [300]))
     assert torch.equal(storage[torch.arange(300)]["pixels"], pixels)
     assert storage.compressed()[("pixels",)].array.store.stats().total_bytes < pixels.nbytes / 100
 
 
 def test_items_that_can_not_be_stacked_are_refused() -> None:
-    buffer = ReplayBuffer(storage=CompressedStorage(10))
+    buffer = ReplayBuffer(storage=early(10))
     with pytest.raises(RuntimeError, match=r"the list resulted in an error: .* got \[4\] at entry 0 and \[1\]"):
         buffer.extend([torch.zeros(4), torch.zeros(1)])
 
 
 def test_a_single_item_is_shown_as_the_tensor() -> None:
-    storage = CompressedStorage(N, codec={"number": "raw"})
+    storage = early(N, codec={"number": "raw"})
     storage.set(range(N), steps(N))
     assert repr(storage[7]["number"]) == "tensor(7)"
 
@@ -355,7 +355,7 @@ def test_a_single_item_is_shown_as_the_tensor() -> None:
 def test_threads_write_a_storage_without_the_lock_of_a_buffer() -> None:
     """The first writes at once, then writes to the same rows: nothing is lost, nothing is dropped twice."""
     for repeat in range(10):
-        storage, barrier = CompressedStorage(60), threading.Barrier(2)
+        storage, barrier = early(60), threading.Barrier(2)
 
         def write(begin: int, repeat: int = repeat, to: CompressedStorage = storage, at: threading.Barrier = barrier):
             at.wait()
@@ -371,7 +371,7 @@ def test_threads_write_a_storage_without_the_lock_of_a_buffer() -> None:
 
 
 def test_threads_write_views_while_a_storage_is_written() -> None:
-    storage, rows = CompressedStorage(40), range(40)
+    storage, rows = early(40), range(40)
     storage.set(rows, steps(40))
 
     def write(seed: int) -> None:
@@ -395,7 +395,7 @@ def run_together(write: Callable[[int], object], arguments: tuple[int, ...]) -> 
 
 
 def test_after_a_refused_first_write_a_buffer_begins_at_the_start() -> None:
-    buffer = TensorDictReplayBuffer(storage=CompressedStorage(N, codec={"pixels": "raw"}), batch_size=32)
+    buffer = TensorDictReplayBuffer(storage=early(N, codec={"pixels": "raw"}), batch_size=32)
     with pytest.raises(obscodec.FieldError):
         buffer.extend(steps(5).exclude("pixels"))
     buffer.extend(steps(5))
@@ -406,7 +406,7 @@ def test_after_a_refused_first_write_a_buffer_begins_at_the_start() -> None:
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("n", [20, N])
 def test_after_a_refused_write_a_buffer_goes_on_where_it_was(n: int, *, add: bool) -> None:
-    buffer = TensorDictReplayBuffer(storage=CompressedStorage(N), batch_size=32)
+    buffer = TensorDictReplayBuffer(storage=early(N), batch_size=32)
     buffer.extend(steps(n))
     bad = steps(5, seed=1).set("pixels", images(5, dtype=torch.float32))
     with pytest.raises(obscodec.DTypeError):
@@ -423,7 +423,7 @@ def test_after_a_refused_write_a_buffer_goes_on_where_it_was(n: int, *, add: boo
 
 
 def test_a_refused_write_of_others_leaves_the_cursor_of_a_buffer() -> None:
-    storage = CompressedStorage(N)
+    storage = early(N)
     buffers = [TensorDictReplayBuffer(storage=storage, batch_size=32) for _ in range(2)]
     for buffer in buffers:
         buffer.extend(steps(10))
@@ -438,7 +438,7 @@ def test_a_refused_write_of_others_leaves_the_cursor_of_a_buffer() -> None:
 
 
 def test_a_large_leaf_that_comes_later_is_refused_and_a_small_one_is_not() -> None:
-    storage = CompressedStorage(N)
+    storage = early(N)
     storage.set(range(10), steps(10).exclude("number", "pixels"))
     storage.set(range(10, 20), steps(10).exclude("pixels"))
     assert storage[torch.arange(10, 20)]["number"].tolist() == list(range(10))
@@ -452,7 +452,7 @@ def test_a_large_leaf_that_comes_later_is_refused_and_a_small_one_is_not() -> No
 
 def test_keys_of_pytrees_that_look_alike_are_told_apart() -> None:
     data = {"a": images(9), "a.": images(9, seed=1), 0: images(9, seed=2), "0": (images(9, seed=3), torch.arange(9))}
-    storage = CompressedStorage(9)
+    storage = early(9)
     storage.set(range(9), data)
     assert equal(storage[torch.arange(9)], data)
 
