@@ -86,13 +86,13 @@ def encoders(frames: torch.Tensor) -> dict[str, Call]:
         codec = obscodec.codec(spec, obscodec.Layout(tuple(x.shape[1:]), "uint8"), "cuda")
         calls[spec] = partial(codec.encode_batch, x)
     store = obscodec.FrameStore(obscodec.Layout(tuple(frames.shape[1:]), "uint8"), device="cuda")
-    born = cast("np.ndarray", frames)  # any array of this device will do
+    given = cast("np.ndarray", frames)  # any array of this device will do
 
     def append() -> None:
-        store.release(store.append(born))
+        store.release(store.append(given))
 
     append()  # so that it has its reference frames
-    return {**calls, "FrameStore.append, release": append}
+    return {**calls, "FrameStore.append, which downloads, release": append}
 
 
 def encode_rows(game: str, rounds: int) -> Iterator[Row]:
@@ -100,7 +100,7 @@ def encode_rows(game: str, rounds: int) -> Iterator[Row]:
     frames = recorded_frames(game, _N_FRAMES)
     for name, measured in interleaved(encoders(frames), rounds).items():
         yield {
-            "table": f"{game}, encode {_N_FRAMES:,} frames born on the GPU",
+            "table": f"{game}, encode {_N_FRAMES:,} frames that are on the GPU",
             "buffer": name,
             "gpu_us": median(measured),
             "gb_per_s": frames.numel() / median(measured) / 1e3,

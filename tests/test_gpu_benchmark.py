@@ -36,8 +36,8 @@ def test_all_ways_give_the_same_batch() -> None:
         batches._compare()
 
 
-def test_frames_are_encoded_where_they_are_born() -> None:
+def test_frames_on_the_gpu_are_encoded() -> None:
     calls = gpu.encoders(gpu.recorded_frames("Pong", 64))
-    assert set(calls) == {"rle", "delta-rle", "FrameStore.append, release"}
+    assert set(calls) == {"rle", "delta-rle", "FrameStore.append, which downloads, release"}
     for call in calls.values():
         call()

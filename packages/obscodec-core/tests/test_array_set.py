@@ -140,7 +140,7 @@ def test_fields_take_options_for_all_or_for_some():
         block_frames=4,
     )
     fields = options.fields_of(layouts)
-    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "1 ms/batch", 8, 4)
+    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", None, FrameStack(4), "1 ms/batch", 8, 4)
     assert fields["vector"] == Field((3,), np.float32, "raw", decide_after=8, block_frames=4)
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
@@ -164,6 +164,28 @@ def test_small_fields_are_compressed_if_a_mapping_names_codecs():
     codecs = [[field.codec for field in options.fields_of(layouts, min_nbytes=1024).values()]
               for options in (BufferOptions("raw"), BufferOptions({"vector": "raw"}), BufferOptions(None))]  # fmt: skip
     assert codecs == [["raw", None], ["auto", "raw"], [None, None]]
+
+
+@pytest.mark.parametrize("codec", ["raw", "auto"])
+@pytest.mark.parametrize(
+    ("of_buffer", "min_nbytes", "expected"),
+    [(0, None, 16), (1024, None, 1024), (0, 20, 20), (1024, 20, 20), (1024, 2000, 2000), (0, 0, 16), (1024, 0, 16)],
+)
+def test_fields_are_compressed_from_a_size_on(codec, of_buffer, min_nbytes, expected):
+    """Of 16, 20, 1024 and 2000 bytes; ``"auto"`` alone compresses nothing under 1 KiB."""
+    layouts = {nbytes: Layout((nbytes,), np.uint8) for nbytes in (16, 20, 1024, 2000)}
+    fields = BufferOptions(codec, min_nbytes=min_nbytes).fields_of(layouts, min_nbytes=of_buffer)
+    compressed = [nbytes for nbytes, field in fields.items() if field.new_store() is not None]
+    assert compressed[0] == (1024 if codec == "auto" and min_nbytes is None else expected)
+    assert compressed == [nbytes for nbytes in layouts if nbytes >= compressed[0]]
+
+
+def test_a_field_that_a_mapping_names_is_compressed_whatever_its_size():
+    layouts = {"vector": Layout((3,), np.float32), "other": Layout((3,), np.float32), "image": Layout((40, 40), "u1")}
+    fields = BufferOptions({"vector": "raw"}, min_nbytes=13).fields_of(layouts)
+    assert [name for name, field in fields.items() if field.new_store() is not None] == ["vector", "image"]
+    assert [BufferOptions(None).large_nbytes, BufferOptions(min_nbytes=5).large_nbytes] == [None, 1024]
+    assert BufferOptions(min_nbytes=5000).large_nbytes == 5000
 
 
 def test_an_array_takes_the_place_of_one_that_has_no_items():

@@ -13,7 +13,17 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import Codec, CorruptStream, Layout, Segments, SpecError, codec, codec_from_config
+from obscodec import (
+    Codec,
+    CorruptStream,
+    EncodedTensor,
+    Layout,
+    Segments,
+    SpecError,
+    codec,
+    codec_from_config,
+    decode,
+)
 from obscodec.codecs.delta_rle import DeltaRle
 from obscodec.kernels.blocks import check, read_blocks
 from obscodec.kernels.patch import frame_room
@@ -48,7 +58,7 @@ class TestShuffleDeltaRle(CodecContract):
 class TestWithReferences(CodecContract):
     spec = "delta-rle"
     dtypes: ClassVar = ("uint8", "float16", "bool")
-    shapes: ClassVar = ((), (1,), (7,), (4, 5), (16, 3))
+    shapes: ClassVar = ((), (1,), (7,), (0, 3), (4, 5), (16, 3))
 
     def make(self, layout: Layout) -> Codec:
         plain = codec(self.spec, layout)
@@ -247,6 +257,18 @@ def test_a_reader_of_the_first_frames_does_not_look_behind_them() -> None:
     where = np.array([stream.ctypes.data]), np.array([len(stream)]), np.zeros((1, 4), np.uint8)
     check(read_blocks(*one, *where, -1, 0, frame_room(4)))
     assert rows.tolist() == [[5, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("nbytes", [1 << 24, 1 << 40, 1 << 60])
+def test_frames_that_are_not_there_take_no_memory(nbytes: int) -> None:
+    layout = Layout((0, nbytes), np.uint8)
+    message = EncodedTensor(np.zeros(2, np.uint8), layout, "delta-rle").to_bytes()
+    assert decode(EncodedTensor.from_bytes(message)).shape == (0, nbytes)
+    tested = codec("delta-rle", layout)
+    for stream, why in [(b"\0", SHORT), (b"\0\0\0", LEFT_OVER), (b"\0\1\0", LEFT_OVER), (b"\1\0", NO_REFERENCE)]:
+        with pytest.raises(CorruptStream) as caught:
+            tested.decode_batch(Segments.of([stream]), np.empty((1, 0), np.uint8))
+        assert str(caught.value) == f"delta-rle stream of uint8[0, {nbytes}] can't be decoded: {why}"
 
 
 def test_references_are_the_dictionary() -> None:

@@ -382,6 +382,7 @@ def test_a_buffer_of_a_million_frames_is_made_without_memory():
         ({"budget": "fast"}, SpecError,
          "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
         ({"max_bytes": 0}, ShapeError, "max_bytes must be 1 or more, got 0"),
+        ({"min_nbytes": -1}, ShapeError, "min_nbytes must be an integer of 0 or more, or None, got -1"),
         ({"decide_after": 0}, ShapeError, "decide_after must be an integer of 1 or more, or None, got 0"),
         ({"block_frames": 1.5}, ShapeError, "block_frames must be an integer of 1 or more, or None, got 1.5"),
         ({"shares": "obs", "codec": "raw"}, FieldError,

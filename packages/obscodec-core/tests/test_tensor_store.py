@@ -75,6 +75,16 @@ def test_out_is_filled_whatever_its_strides(ids):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:1", "shuffle|lz4", "delta-rle|zstd:1"])
+def test_tensors_without_bytes(spec):
+    store = TensorStore(codec(spec, Layout((0, 1 << 40), np.uint8)), 10)
+    ids = store.append(np.empty((3, 0, 1 << 40), np.uint8))
+    adopting = TensorStore(store.codec, 10)
+    adopted = adopting.adopt(store, ids[None])[0]
+    for holding, of in [(store, ids), (pickle.loads(pickle.dumps(store)), ids), (adopting, adopted)]:
+        assert holding.read([0, *of]).shape == (4, 0, 1 << 40)
+
+
 def test_id_0_is_the_zero_tensor():
     assert not frame_store().read([0, 0]).any()
 

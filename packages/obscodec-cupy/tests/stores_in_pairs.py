@@ -1,4 +1,4 @@
-"""Stores in pairs, for tests: one on the CPU, and one on a device that is fed with what is born there."""
+"""Stores in pairs, for tests: one on the CPU, and one on a device that is fed with arrays there."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ class Pair:
         if frame_stack is not None:
             self.stores = [StackStore(store, layout, frame_stack) for store in self.stores]
 
-    def replace(self, old: np.ndarray, tensors: np.ndarray, streams: object = 0, *, born: bool = True) -> np.ndarray:
+    def replace(
+        self, old: np.ndarray, tensors: np.ndarray, streams: object = 0, *, uploaded: bool = True
+    ) -> np.ndarray:
         ids = self.stores[0].replace(old, tensors, streams)
-        given = self.there.upload(tensors) if born else tensors
+        given = self.there.upload(tensors) if uploaded else tensors
         np.testing.assert_array_equal(self.stores[1].replace(old, given, streams), ids)
         return ids
 

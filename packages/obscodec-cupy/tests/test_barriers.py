@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from _pytest.mark.structures import ParameterSet
 from cuda_on_cpu.build import compiled
@@ -15,11 +14,8 @@ from cuda_on_cpu.device import SimulatedDevice
 from mirrors import Mirror
 from obscodec import CorruptStream, FrameStore, Layout
 from obscodec_cupy import sources
-from obscodec_cupy.device import Kernel
 from obscodec_cupy.gather import Gather, Source
 from side_by_side import Pair
-from stores_in_pairs import NOTHING
-from stores_in_pairs import Pair as StorePair
 
 Scenario = Callable[[pytest.MonkeyPatch], None]
 Harm = Callable[[bytes], bytes]
@@ -88,27 +84,6 @@ def refused(scenario: Scenario) -> Scenario:
     return run
 
 
-def born(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = SimulatedDevice(seed=1, eager=True)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
-    pair = StorePair("cuda", Layout((NBYTES,), np.uint8), block_frames=3)
-    frames = moving(8)
-    frames[7] = np.arange(NBYTES) == 100  # zeros, as far as thread 0 can see
-    pair.check(pair.replace(NOTHING, frames))
-
-
-def compared(_: pytest.MonkeyPatch) -> None:
-    """Frames of equal marks that differ do not come by themselves."""
-    device = SimulatedDevice(seed=1)
-    frames = np.zeros((2, NBYTES), np.uint8)
-    frames[1, -1] = 1
-    there, different = device.upload(frames), device.zeros((1,), np.uint32)
-    pair = device.upload(np.uint64(device.address(there)) + np.array([0, NBYTES], np.uint64))
-    addresses = [np.uint64(device.address(array)) for array in (pair, different)]
-    device.launch(Kernel("born.cu", "born_compare"), 1, 256, addresses[0], np.uint32(NBYTES), addresses[1])
-    assert device.download(different)[0] == 1
-
-
 SCENARIOS: list[tuple[tuple[str, ...], Scenario]] = [
     (("rle_encode.cu", "rle_decode.cu", "offsets.cu"), a_codec("rle")),
     (("delta_encode.cu", "delta_decode.cu", "offsets.cu"), a_codec("delta-rle")),
@@ -119,8 +94,6 @@ SCENARIOS: list[tuple[tuple[str, ...], Scenario]] = [
     (("gather.cu",), refused(a_gather("rle", harm=in_a_run))),
     (("gather.cu",), refused(a_gather("delta-rle", harm=in_a_run))),
     (("gather.cu",), refused(a_gather("delta-rle", harm=in_the_version))),
-    (("born.cu",), born),
-    (("born.cu",), compared),
 ]
 
 

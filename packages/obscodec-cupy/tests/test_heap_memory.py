@@ -110,10 +110,10 @@ def test_streams_on_the_device_are_put_without_the_host(device, kind, by_kernel)
     lengths = np.array([len(stream) for stream in streams])
     one, other = on_new_streams(device, 2)
     with one():
-        born = device.upload(np.frombuffer(b"".join(streams), np.uint8))
-        begins = np.uint64(device.address(born)) + (np.cumsum(lengths) - lengths).astype(np.uint64)
-        heap.put([3, 0, 9, 3], PlacedStreams(begins, lengths, born))
-        del born
+        there = device.upload(np.frombuffer(b"".join(streams), np.uint8))
+        begins = np.uint64(device.address(there)) + (np.cumsum(lengths) - lengths).astype(np.uint64)
+        heap.put([3, 0, 9, 3], PlacedStreams(begins, lengths, there))
+        del there
     with other():
         if by_kernel:
             reader = Reader(heap)

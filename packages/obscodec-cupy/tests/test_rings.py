@@ -26,9 +26,9 @@ def rings(cuda: str, n_envs: int, heap: str = "device") -> list[RingBuffer]:
 
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
-@pytest.mark.parametrize("born", ["on the CPU", "there", "both"])
+@pytest.mark.parametrize("frames_are", ["on the CPU", "there", "both"])
 @pytest.mark.parametrize("n_envs", [1, 2])
-def test_a_ring_on_a_device_gives_what_one_on_the_cpu_gives(cuda, n_envs, born, heap):
+def test_a_ring_on_a_device_gives_what_one_on_the_cpu_gives(cuda, n_envs, frames_are, heap):
     there = obscodec_cupy.backend.device(cuda)
     buffers = rings(cuda, n_envs, heap)
     played = walk(301 * n_envs, FRAME).reshape(301, n_envs, *FRAME.shape)
@@ -38,7 +38,7 @@ def test_a_ring_on_a_device_gives_what_one_on_the_cpu_gives(cuda, n_envs, born, 
         if n_envs == 1:  # the axis may be missing
             frames = {name: frame[0] for name, frame in frames.items()}
         buffers[0].append(**step, **frames)
-        names = {"on the CPU": [], "there": ["frame", "following"], "both": ["following"]}[born]
+        names = {"on the CPU": [], "there": ["frame", "following"], "both": ["following"]}[frames_are]
         buffers[1].append(**step, **frames | {name: there.upload(frames[name]) for name in names})
         if i % 25 == 24:
             expected, found = (buffer.sample(9, i) for buffer in buffers)

@@ -277,6 +277,17 @@ def test_stores_decide_and_encode_when_they_are_told_to() -> None:
         assert (storage[torch.arange(4)] == steps(4)).all()
 
 
+@pytest.mark.parametrize("codec", ["auto", "zstd:1"])
+def test_leaves_are_compressed_from_a_size_on(codec: str) -> None:
+    data = steps(N)
+    for min_nbytes, compressed in {None: 2, 0: 4, 2: 3, 1024: 2, 1025: 0}.items():
+        storage = CompressedStorage(N, codec=codec, min_nbytes=min_nbytes)
+        storage.set(range(N), data)
+        assert len(storage.compressed()) == compressed
+        assert (storage[EVERYTHING] == data).all()
+    storage.set(range(1), data[:1].set("later", torch.zeros(1, 1024, dtype=torch.uint8)))
+
+
 @pytest.mark.parametrize("name", ["decide_after", "block_frames"])
 def test_numbers_that_can_not_be_are_refused(name: str) -> None:
     with pytest.raises(obscodec.ShapeError, match=rf"^{name} must be an integer of 1 or more, or None, got 0$"):

@@ -28,7 +28,6 @@ from obscodec.errors import (
     SpecError,
 )
 from obscodec.filter import Filter
-from obscodec.frame_encoder import FrameBatch, FrameEncoder, FrameKind, FramePlan, Patches
 from obscodec.frame_reader import FrameChanges, FrameForm, FrameReader, ListedChanges
 from obscodec.frame_stack import FrameStack
 from obscodec.geometry import strided_view, strides_of
@@ -46,7 +45,6 @@ from obscodec.part_array import PartArray
 from obscodec.picklable_lock import PicklableLock, locked
 from obscodec.pinned_store import Pin, PinnedStore
 from obscodec.reading import ReadAhead, Reading, Selected, open_reading
-from obscodec.reference_frames import MAX_REFERENCES, first_to_join
 from obscodec.registry import available, codec, codec_from_config
 from obscodec.segments import Segments
 from obscodec.stage import Levels
@@ -97,7 +95,6 @@ _LAZY = {
 __all__ = [
     "BATCH_MEMORY",
     "HOST",
-    "MAX_REFERENCES",
     "ArraySet",
     "ArrayStats",
     "AutoStats",
@@ -118,12 +115,8 @@ __all__ = [
     "Field",
     "FieldError",
     "Filter",
-    "FrameBatch",
     "FrameChanges",
-    "FrameEncoder",
     "FrameForm",
-    "FrameKind",
-    "FramePlan",
     "FrameReader",
     "FrameStack",
     "FrameStore",
@@ -142,7 +135,6 @@ __all__ = [
     "NewArray",
     "ObscodecError",
     "PartArray",
-    "Patches",
     "PicklableLock",
     "Pin",
     "PinnedStore",
@@ -178,7 +170,6 @@ __all__ = [
     "drawn",
     "encode",
     "find_narrow",
-    "first_to_join",
     "hollow_layouts",
     "locked",
     "note_of",

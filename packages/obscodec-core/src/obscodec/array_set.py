@@ -124,7 +124,7 @@ class ArraySet:
 
         Args:
             field: the name of the field.
-            value: ``[n_envs, *shape]``; for a compressed field on a GPU also an array there, which stays as it is.
+            value: ``[n_envs, *shape]``; for a compressed field on a GPU also an array there, which is downloaded.
             lend: whether whoever gets the step copies it before assigning it to one of these arrays. A large one is
                 :class:`Lent` then if the array is compressed, which copies it as well.
 
@@ -141,10 +141,10 @@ class ArraySet:
 
     def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
         store = self.stores[field]
-        on_device = store is not None and store.has_on_device(value)
+        if store is not None and store.has_on_device(value):
+            value = store.on_cpu(value)
         try:
-            row: Array = self.fields[field].step(value, self.n_envs, on_device=on_device)
-            return row
+            return self.fields[field].step(value, self.n_envs)
         except LayoutError as error:
             raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
 

@@ -31,15 +31,15 @@ _MIN_FIRST = 16
 _FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
 
 
-def check_counts(**counts: int | None) -> None:
-    """Make sure that each option is None or a number of 1 or more.
+def check_counts(least: int = 1, **counts: int | None) -> None:
+    """Make sure that each option is None or a number of ``least`` or more.
 
     Raises:
         ShapeError: one is neither; the text has its name.
     """
     for name, n in counts.items():
-        if n is not None and (not isinstance(n, Integral) or n < 1):
-            raise ShapeError(f"{name} must be an integer of 1 or more, or None, got {n!r}")
+        if n is not None and (not isinstance(n, Integral) or n < least):
+            raise ShapeError(f"{name} must be an integer of {least} or more, or None, got {n!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ class AutoStore(Store):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
         """
+        tensors = self.on_cpu(tensors)
         if self._store is not None:
-            return self._store.append(self._given(tensors), streams)
-        some = tensors if isinstance(tensors, np.ndarray) else self.on_cpu(tensors[: self._n_first])
-        self.layout.check(some)
+            return self._store.append(tensors, streams)
+        self.layout.check(tensors)
         of_streams = each_stream(streams, len(tensors))
         if of_streams.min(initial=0) < 0:
             raise ShapeError(f"streams are numbers from 0 on, got {of_streams.min()}")
@@ -161,7 +161,7 @@ class AutoStore(Store):
             begin = len(self._streams)
             n = 0 if self._store is not None else min(len(tensors), self._n_first - begin)
             ids = np.arange(begin, begin + n) + _FIRST_ID
-            self._first[begin : begin + n] = some[:n]
+            self._first[begin : begin + n] = tensors[:n]
             self._streams += of_streams[:n].tolist()
             if n and len(self._streams) == self._n_first:
                 try:
@@ -182,19 +182,20 @@ class AutoStore(Store):
         if self._store is None:
             return super().replace(old, tensors, streams)
         with uninterrupted():
-            ids = self._store.replace(self._inner(old, released=True), self._given(tensors), streams)
+            ids = self._store.replace(self._inner(old, released=True), self.on_cpu(tensors), streams)
             self._forget(old)
         return ids
 
     def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
         """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
+        tensors = self.on_cpu(tensors)
         if self._store is None:
             repeated = self._room(len(which))
-            np.take(self.on_cpu(tensors), which, axis=0, out=repeated, mode="clip")  # which copies straight into it
+            np.take(tensors, which, axis=0, out=repeated, mode="clip")  # which copies straight into it
             return self.replace(old, repeated, streams[which])
         with uninterrupted():
             inner = self._inner(old, released=True)
-            ids = self._store.replace_repeated(inner, self._given(tensors), which, streams)
+            ids = self._store.replace_repeated(inner, tensors, which, streams)
             self._forget(old)
         return ids
 
@@ -310,13 +311,6 @@ class AutoStore(Store):
         if released:
             self._check_once(ids[self._are_first(ids)])
         return inner
-
-    def _given(self, tensors: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Tensors as the store takes them, which may be on the CPU."""
-        assert self._store is not None
-        if isinstance(tensors, np.ndarray) or self._store.device != "cpu":
-            return tensors
-        return self.on_cpu(tensors)
 
     def _forget(self, released: Ints) -> None:
         """Note which of the first tensors are gone; without any left, ids need no look."""

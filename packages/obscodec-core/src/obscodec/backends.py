@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from obscodec.codec import Codec
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
-from obscodec.frame_encoder import FrameEncoder
 from obscodec.frame_reader import FrameForm, FrameReader
 from obscodec.heap_memory import HeapMemory
 from obscodec.layout import Layout
@@ -111,20 +110,6 @@ class Backend(ABC):
 
         Raises:
             BackendUnavailable: the device can't be used; the text names what is missing.
-        """
-
-    @abstractmethod
-    def frame_encoder(self, device: str, frame: Layout, n_recent: int) -> FrameEncoder:
-        """What compares and encodes frames in the memory of ``device`` for one store.
-
-        Args:
-            device: such as ``"cuda"``.
-            frame: shape and dtype of one frame.
-            n_recent: with how many of the last frames of its stream a frame is compared.
-
-        Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
-            ShapeError: the frames are too large for it.
         """
 
     @abstractmethod

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.block_coder import BlockCoder, Offer, Wanted
-from obscodec.born_frames import BornFrames
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.errors import HeapFull, ShapeError, SlotError
-from obscodec.frame_encoder import FrameBatch
 from obscodec.frame_watch import FrameWatch
 from obscodec.heap import SlotHeap
 from obscodec.interrupts import uninterrupted
@@ -26,11 +23,6 @@ from obscodec.segments import Ints, Segments
 
 MIN_BLOCKS = 1 << 10
 _MAX_ID = (1 << 31) - 1
-_ENCODED_NBYTES = 1 << 26  # of frames that are encoded at once on a device, which takes an eighth as much memory again
-_NOTHING = np.empty(0, np.int64)
-
-# Takes frames in: ``frames, old, first, streams, tables, ids, dead``; see OpenBlocks.replace.
-Replace = Callable[[Any, Ints, int, Ints, FrameTables, Ints, Ints], tuple[int, int, int]]
 
 
 class Blocks:
@@ -51,7 +43,6 @@ class Blocks:
         open: the open blocks.
         block_frames: how many frames a block has.
         tables: what is known of each frame and block.
-        born: the way in for frames in the memory of a device, None if none ever came.
         n: how many numbers of blocks were ever used; 0 is the block of the frame of zeros.
         watch: what looks for changes, None while nobody does.
         lock: held by whoever works with these attributes.
@@ -74,45 +65,28 @@ class Blocks:
         self._unused: list[int] = []
         while self.n * self.block_frames < first_id:
             self._add()
-        self.born: BornFrames | None = None
         self.watch: FrameWatch | None = None
         self.lock = threading.Lock()
 
     def replace(self, old: Ints, rows: Rows, streams: Ints) -> Ints:
         """Take frames in, ``u8[n, nbytes]``, then release ``old``; see ``FrameStore.replace``."""
-        ids = np.empty(len(rows), np.int64)
+        n, done = len(rows), 0
+        ids, dead = np.empty(n, np.int64), np.empty(n + len(old), np.int64)
         with uninterrupted(), self.lock:
-            if self.born is not None:
-                self.born.to_cpu(streams)
-            self._take_in(self.open.replace, rows, old, streams, ids, 0)
+            try:
+                while True:
+                    done, n_dead, refused = self.open.replace(rows, old, done, streams, self.tables, ids, dead)
+                    if n_dead:
+                        self._drop(dead[:n_dead].tolist())
+                    if done == n:
+                        break
+                    self._next(int(streams[done]))
+                if refused >= 0:
+                    self._complain(old[refused])
+            except BaseException:
+                self._release(ids[:done])
+                raise
         return ids
-
-    def replace_born(self, old: Ints, frames: FrameBatch, streams: Ints) -> Ints:
-        """:meth:`replace` by one frame or more in the memory of a device, where they are encoded."""
-        assert self.born is not None
-        if streams.min() < 0:
-            raise ShapeError(f"streams are numbers from 0 on, got {streams.min()}")
-        n, done = len(frames), 0
-        ids = np.empty(n, np.int64)
-        at_once = max(1, _ENCODED_NBYTES // self.open.nbytes)
-        with uninterrupted(), self.lock, self.born.batch(frames, streams) as batch:
-            while done < n:
-                end = min(n, done + at_once)
-                self._take_in(batch.replace, frames, old if end == n else _NOTHING, streams[:end], ids, done)
-                done = end
-        return ids
-
-    def read_recent(self, ids: Ints) -> Rows:
-        """Recent frames of streams, which nobody else may refer to; for who holds the lock."""
-        rows, counts = np.empty((len(ids), self.open.nbytes), np.uint8), self.tables.counts
-        counts[ids] += 2
-        try:
-            order, places, blocks, starts = self._grouped(ids)
-        finally:
-            counts[ids] -= 2
-        references = self.open.references[: self.open.n_references]
-        self.coder.read(self._snapshot(blocks), Wanted(starts, places, order, rows), references, 1)
-        return rows
 
     def retain(self, ids: Ints) -> None:
         """Add one reference to each of ``ids``.
@@ -205,26 +179,6 @@ class Blocks:
             if self.watch is not None:
                 self.watch.note(ids // self.block_frames)
 
-    def _take_in(
-        self, replace: Replace, frames: Rows | FrameBatch, old: Ints, streams: Ints, ids: Ints, done: int
-    ) -> None:
-        """Take frames in from number ``done`` on, then release ``old``; if that fails, release those before as well."""
-        n = len(streams)
-        dead = np.empty(n - done + len(old), np.int64)
-        try:
-            while True:
-                done, n_dead, refused = replace(frames, old, done, streams, self.tables, ids, dead)
-                if n_dead:
-                    self._drop(dead[:n_dead].tolist())
-                if done == n:
-                    break
-                self._next(int(streams[done]))
-            if refused >= 0:
-                self._complain(old[refused])
-        except BaseException:
-            self._release(ids[:done])
-            raise
-
     def _grouped(self, ids: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """What ``group_by_block`` tells of frames."""
         n_known, *grouped = group_by_block(ids, self.block_frames, self.tables.counts)
@@ -297,10 +251,7 @@ class Blocks:
         raise SlotError(f"id {released} is of no frame in this store, or is released more often than it was given out")
 
     def __getstate__(self) -> dict[str, object]:
-        if self.born is not None:
-            with self.lock:
-                self.born.to_cpu()
-        return {name: value for name, value in vars(self).items() if name not in ("lock", "born", "watch")}
+        return {name: value for name, value in vars(self).items() if name not in ("lock", "watch")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, born=None, watch=None, lock=threading.Lock())
+        vars(self).update(state, watch=None, lock=threading.Lock())

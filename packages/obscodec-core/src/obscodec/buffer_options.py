@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 from obscodec.auto_store import check_counts
 from obscodec.backends import check_place
 from obscodec.errors import FieldError
-from obscodec.field import Field
+from obscodec.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
 
@@ -23,6 +23,8 @@ class BufferOptions(Generic[K]):
 
     Attributes:
         codec: see :class:`Field`; for all fields, or a mapping with those of some.
+        min_nbytes: smaller fields are not compressed, unless ``codec`` is a mapping that names a codec for them. None
+            for 1 KiB, or less if the buffer says so.
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
         decide_after: see :class:`Field`; for all fields.
@@ -33,7 +35,8 @@ class BufferOptions(Generic[K]):
         heap: see :class:`Field`; for all fields.
 
     Raises:
-        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more.
+        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more, or ``min_nbytes`` none of 0 or
+            more.
 
     Example:
         >>> options = BufferOptions(codec={"image": "delta-rle"})
@@ -43,6 +46,7 @@ class BufferOptions(Generic[K]):
     """
 
     codec: str | Mapping[K, str | None] | None = "auto"
+    min_nbytes: int | None = None
     frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None
     budget: str | Mapping[K, str | None] | None = None
     decide_after: int | None = None
@@ -54,11 +58,12 @@ class BufferOptions(Generic[K]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "buffer_device", str(self.buffer_device))
         check_counts(decide_after=self.decide_after, block_frames=self.block_frames)
+        check_counts(0, min_nbytes=self.min_nbytes)
 
     @property
-    def compresses(self) -> bool:
-        """Whether large fields that no mapping names are compressed."""
-        return self.codec is not None
+    def large_nbytes(self) -> int | None:
+        """From how many bytes on, 1 KiB or more, fields that no mapping names are compressed; None if none is."""
+        return None if self.codec is None else max(MIN_COMPRESSED_NBYTES, self.min_nbytes or 0)
 
     @classmethod
     def taken_from(cls, arguments: dict[str, Any], *names: str) -> Self:
@@ -84,7 +89,7 @@ class BufferOptions(Generic[K]):
 
         Args:
             layouts: of one step of one environment, by the name of the field.
-            min_nbytes: smaller fields are not compressed, unless ``codec`` is a mapping.
+            min_nbytes: how large fields have to be if a codec is given for all, and not the option of this name.
 
         Raises:
             FieldError: a mapping names a field that is not there.
@@ -99,13 +104,14 @@ class BufferOptions(Generic[K]):
         return {name: self._field(name, layout, min_nbytes, len(layouts)) for name, layout in layouts.items()}
 
     def _field(self, name: K, layout: Layout, min_nbytes: int, n_fields: int) -> Field:
-        large = layout.nbytes >= min_nbytes
+        large = layout.nbytes >= (min_nbytes if self.min_nbytes is None else self.min_nbytes)
         spec = _of(self.codec, name, "auto") if large or isinstance(self.codec, Mapping) else None
         limits = isinstance(self.budget, Mapping) or spec == "auto" or n_fields == 1
         return Field(
             layout.shape,
             layout.dtype,
             spec,
+            self.min_nbytes,
             frame_stack=_of(self.frame_stack, name, None),
             budget=_of(self.budget, name, None) if limits else None,
             decide_after=self.decide_after,

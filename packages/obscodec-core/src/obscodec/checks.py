@@ -7,7 +7,6 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Any, TypeVar
 
 from obscodec.errors import DTypeError, FieldError, ShapeError
-from obscodec.field import MIN_COMPRESSED_NBYTES
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,7 +18,7 @@ def check_items(
     n_axes: int,
     compressed: Collection[K],
     optional: Collection[K],
-    compresses: bool,
+    large_nbytes: int | None,
 ) -> None:
     """Make sure that each leaf of a batch of items is as it was when items were first written.
 
@@ -30,17 +29,18 @@ def check_items(
         n_axes: how many axes come before those of an item in ``stored``.
         compressed: the leaves that must have the dtype that they had, on the device where they were, or on the CPU.
         optional: the leaves that may be missing.
-        compresses: whether large leaves are to be compressed, so that one that was not there before is refused.
+        large_nbytes: from how many bytes on an item is to be compressed, so that a leaf that was not there before is
+            refused; None if none is.
 
     Raises:
-        FieldError: one is missing, or one that was not there has items of 1 KiB or more.
+        FieldError: one is missing, or one that was not there has items of ``large_nbytes`` or more.
         ShapeError: one has another shape.
         DTypeError: one that is compressed has another dtype, or is on another device than before, and not on the CPU.
 
     Example:
         >>> import numpy as np
         >>> obs = {"obs": np.zeros((8, 84, 84), np.uint8)}
-        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=(), compresses=True)
+        >>> check_items(obs, {"obs": np.zeros((100, 84, 84))}, (8,), 1, compressed=(), optional=(), large_nbytes=None)
     """
     for key, leaf in stored.items():
         if key not in given:
@@ -54,9 +54,9 @@ def check_items(
         if key in compressed and (given[key].dtype != leaf.dtype or elsewhere):
             kinds = [f"{x.dtype} on {x.device}" for x in (leaf, given[key])]
             raise DTypeError(f"key {key}: items are {kinds[0]}, got {kinds[1]}")
-    for key in [key for key in given if key not in stored and compresses]:
+    for key in [key for key in given if key not in stored]:
         nbytes = math.prod(given[key].shape[len(batch) :]) * given[key].dtype.itemsize
-        if nbytes >= MIN_COMPRESSED_NBYTES:
+        if large_nbytes is not None and nbytes >= large_nbytes:
             raise FieldError(
                 f"key {key} was not there in the first write: of {nbytes} bytes each, its items would not be compressed"
             )

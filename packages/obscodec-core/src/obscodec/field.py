@@ -6,7 +6,6 @@ import math
 import warnings
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
 from obscodec.store import Store
 
-MIN_COMPRESSED_NBYTES = 1024  # below, a field is a vector, and takes little as it is
+MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
 
@@ -35,7 +34,8 @@ class Field:
         shape: its shape, ``()`` for a scalar.
         dtype: its dtype.
         codec: the spec of the codec that compresses it, such as ``"delta-rle"``; ``"auto"`` to find the best one, if
-            the field has 1 KiB or more; None for a plain numpy array.
+            the field has ``min_nbytes`` or more; None for a plain numpy array.
+        min_nbytes: for ``"auto"``: a step of fewer bytes is kept in a plain numpy array; None for 1 KiB.
         frame_stack: how its steps are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         decide_after: how many tensors are looked at before its store decides; see ``AutoStore``.
@@ -50,7 +50,8 @@ class Field:
     Raises:
         SpecError: the budget is malformed, or is for a codec that is given; or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
-        ShapeError: ``max_bytes`` is below 1, or ``decide_after`` or ``block_frames`` no integer of 1 or more.
+        ShapeError: ``max_bytes`` is below 1, ``decide_after`` or ``block_frames`` no integer of 1 or more, or
+            ``min_nbytes`` none of 0 or more.
         FieldError: a field that shares a store names what that one has.
 
     Example:
@@ -61,6 +62,7 @@ class Field:
     shape: tuple[int, ...]
     dtype: npt.DTypeLike
     codec: str | None = "auto"
+    min_nbytes: int | None = None
     frame_stack: FrameStack | None = None
     budget: str | None = None
     decide_after: int | None = None
@@ -78,6 +80,7 @@ class Field:
         if self.max_bytes is not None and self.max_bytes < 1:
             raise ShapeError(f"max_bytes must be 1 or more, got {self.max_bytes}")
         check_counts(decide_after=self.decide_after, block_frames=self.block_frames)
+        check_counts(0, min_nbytes=self.min_nbytes)
         check_place(self.device, self.heap)
         if self.shares is not None:
             options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares")]
@@ -98,7 +101,8 @@ class Field:
             DTypeError: the dtype can't be stored.
         """
         layout = self.layout
-        small = self.codec == "auto" and layout.nbytes < MIN_COMPRESSED_NBYTES
+        least = MIN_COMPRESSED_NBYTES if self.min_nbytes is None else self.min_nbytes
+        small = self.codec == "auto" and layout.nbytes < least
         if self.codec is None or small or layout.nbytes == 0:
             return None
         place = {"device": self.device, "heap": self.heap}
@@ -117,7 +121,7 @@ class Field:
             **place,
         )
 
-    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int, *, on_device: bool = False) -> Any:
+    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
         """``value`` as ``[n_envs, *shape]`` of the dtype.
 
         The leading axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
@@ -125,21 +129,21 @@ class Field:
         Args:
             value: anything that numpy or DLPack can read.
             n_envs: how many environments there are.
-            on_device: whether it is an array in the memory of the device, which stays there; whoever stores it looks
-                at its dtype.
 
         Raises:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
-        array: Any = value
-        if not on_device and not isinstance(array, np.ndarray):
+        array: Array
+        if isinstance(value, np.ndarray):
+            array = value
+        else:
             array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
-        found, layout = tuple(array.shape), self.layout
+        found, layout = array.shape, self.layout
         shape = (n_envs, *layout.shape)
         missing = (n_envs == 1 and found == layout.shape) or (layout.shape == (1,) and found in ((), (n_envs,)))
         if missing and math.prod(found) == math.prod(shape):
             array = array.reshape(shape)
         elif found != shape:
             raise ShapeError(f"expected shape {shape}, got {found}")
-        return array if on_device else as_dtype(array, layout.dtype)
+        return as_dtype(array, layout.dtype)

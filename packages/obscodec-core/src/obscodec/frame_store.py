@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.adoption import adopt
 from obscodec.backends import backend, check_place, decoding_device
 from obscodec.blocks import MIN_BLOCKS, Blocks
-from obscodec.born_frames import BornFrames
 from obscodec.device_frames import DeviceFrames
 from obscodec.errors import ShapeError
 from obscodec.frame_blocks import block_coder
-from obscodec.frame_encoder import FrameBatch
 from obscodec.frame_reader import FrameForm, FrameReader
-from obscodec.frame_stack import FrameStack
 from obscodec.heap import SlotHeap
 from obscodec.heap_memory import HOST
 from obscodec.interrupts import uninterrupted
@@ -136,8 +131,8 @@ class FrameStore(Store):
         """Store frames, those that are new.
 
         Args:
-            tensors: ``[n, *shape]``, in the order of time for each stream; see ``Store.append``. Patches of frames on
-                a GPU are made there, and nothing else of them visits the CPU.
+            tensors: ``[n, *shape]``, in the order of time for each stream; see ``Store.append``. Frames on a GPU are
+                downloaded, since the CPU encodes them.
             streams: which stream each frame belongs to, ``i64[n]`` or one for all: small numbers from 0 on, such as
                 the index of the environment. Frames are compared and encoded within their stream.
 
@@ -153,12 +148,7 @@ class FrameStore(Store):
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store frames, and give back one reference to each of ``old``; see :meth:`append`, :meth:`release`."""
-        if not isinstance(tensors, np.ndarray):
-            born = self.born(tensors, self.layout)
-            if born is not None:
-                return self.replace_rows(old, born, each_stream(streams, len(born)))
-            tensors = self.on_cpu(tensors)
-        rows = self.layout.rows(tensors)
+        rows = self.layout.rows(self.on_cpu(tensors))
         return self.replace_rows(old, rows, each_stream(streams, len(rows)))
 
     def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
@@ -168,37 +158,9 @@ class FrameStore(Store):
             self.retain(ids[repeats(which, len(tensors))])
         return ids
 
-    def replace_rows(self, old: Ints, rows: Rows | FrameBatch, streams: Ints) -> Ints:
-        """:meth:`replace` for frames that are rows already, ``u8[n, nbytes]`` and contiguous, or :meth:`born` ones."""
-        if isinstance(rows, np.ndarray):
-            return self._blocks.replace(old, rows, streams)
-        return self._blocks.replace_born(old, rows, streams)
-
-    def born(self, tensors: Any, layout: Layout, stack: FrameStack | None = None) -> FrameBatch | None:
-        """Frames in the memory of the device, to be compared and encoded there by :meth:`replace_rows`.
-
-        Args:
-            tensors: ``[n, *shape]``, an array of any library.
-            layout: of one of them.
-            stack: how each is made of frames, None if it is one.
-
-        Returns:
-            None if the CPU has to encode them, or there are none.
-
-        Raises:
-            ShapeError: they have another shape.
-            DTypeError: they have another dtype, or are in the memory of another device.
-            HeapFull: the device has not enough free memory.
-        """
-        blocks = self._blocks
-        if self.device == "cpu" or not blocks.open.patches:
-            return None
-        with blocks.lock:
-            if blocks.born is None:
-                encoder = backend(self.device).frame_encoder(self.device, self.layout, blocks.open.n_recent)
-                blocks.born = BornFrames(encoder, blocks.open, blocks.read_recent)
-            encoder = blocks.born.encoder
-        return encoder.batch(tensors, layout, stack) or None
+    def replace_rows(self, old: Ints, rows: Rows, streams: Ints) -> Ints:
+        """:meth:`replace` for frames that are rows already, ``u8[n, nbytes]`` and contiguous."""
+        return self._blocks.replace(old, rows, streams)
 
     def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
         """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.adoption``."""

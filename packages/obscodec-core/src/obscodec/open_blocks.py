@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from obscodec.chunk import doubled, new_chunk, new_table
 from obscodec.errors import CorruptStream
-from obscodec.frame_encoder import Patches
 from obscodec.kernels import frame_streams as column
 from obscodec.kernels.frames import replace_frames
 from obscodec.kernels.patch import runs_bound
-from obscodec.kernels.plans import replace_encoded
 from obscodec.layout import Rows
 from obscodec.packing import pack, unpack
 from obscodec.reference_frames import MAX_REFERENCES
@@ -158,43 +156,6 @@ class OpenBlocks:
             ids,
             dead,
         )
-
-    def replace_encoded(
-        self,
-        marks: Ints,
-        patches: Patches,
-        old: Ints,
-        first: int,
-        streams: Ints,
-        tables: FrameTables,
-        ids: Ints,
-        dead: Ints,
-    ) -> tuple[int, int, int]:
-        """:meth:`replace` by frames that were encoded elsewhere; see ``kernels.plans.replace_encoded``."""
-        return replace_encoded(
-            old,
-            marks,
-            patches,
-            first,
-            streams,
-            self.rows,
-            self.block_frames,
-            self.stack,
-            self.references,
-            self.reference_count,
-            tables.counts,
-            tables.live,
-            tables.previous,
-            ids,
-            dead,
-        )
-
-    def recent(self, stream: int) -> Rows:
-        """``u8[n_recent, nbytes]``, a view of the recent frames of a stream, as far as they are on the CPU."""
-        return self._rooms[stream][2][: self.n_recent * self.nbytes].reshape(self.n_recent, self.nbytes)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def block_of(self, stream: int) -> int:
         """The number of the open block of a stream, 0 for none."""

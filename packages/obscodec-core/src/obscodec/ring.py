@@ -82,8 +82,8 @@ class RingBuffer:
         Args:
             **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
                 an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
-                any other change of dtype must keep every value. For a compressed field on a GPU also an array there, of
-                the same dtype, which is encoded there.
+                any other change of dtype must keep every value. For a compressed field on a GPU also an array there,
+                which is downloaded to be encoded.
 
         Raises:
             FieldError: a field is missing, or unknown.
@@ -159,12 +159,10 @@ class RingBuffer:
         at = self._n_appended % self.capacity
         stored: list[tuple[Store, list[TensorArray], Ints]] = []
         try:
-            for store, of_store in self._by_store().items():
-                are_there = any(not isinstance(steps[name], np.ndarray) for name in of_store)
-                for names in [[name] for name in of_store] if are_there else [of_store]:
-                    tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
-                    ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
-                    stored.append((store, [self._compressed(name) for name in names], ids))
+            for store, names in self._by_store().items():
+                tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
+                ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
+                stored.append((store, [self._compressed(name) for name in names], ids))
         except BaseException:
             for store, _, ids in stored:
                 store.release(ids)

@@ -54,16 +54,13 @@ def by_store(stores: Mapping[K, S]) -> dict[S, list[K]]:
     return names
 
 
-def append_together(
-    arrays: Mapping[K, Array | TensorArray], stores: Mapping[K, Store], stack: Callable[..., Any] = np.stack
-) -> dict[K, NewArray]:
+def append_together(arrays: Mapping[K, Array | TensorArray], stores: Mapping[K, Store]) -> dict[K, NewArray]:
     """Store arrays ``[*batch, *shape]``, those for one store in the order of time; see ``Store.append_together``.
 
     Args:
         arrays: under any names. Compressed ones that share a store of their own are taken over; see ``Store.adopt``.
             For a store on a GPU they may be arrays of another library there; see ``Store.has_on_device``.
         stores: where each is stored.
-        stack: the function of this name of that library, such as ``torch.stack``.
 
     Returns:
         For each array the same tensors in its store, dropped with this unless they are moved to where they are kept.
@@ -75,23 +72,18 @@ def append_together(
     """
     stored: dict[K, NewArray] = {}
     for store, names in by_store({name: stores[name] for name in arrays}).items():
-        for name, ids in zip(names, _store_together([arrays[name] for name in names], store, stack), strict=True):
+        for name, ids in zip(names, _store_together([arrays[name] for name in names], store), strict=True):
             stored[name] = NewArray(np.asarray(ids), store)
     return stored
 
 
-def _store_together(
-    arrays: Sequence[Array | TensorArray], store: Store, stack: Callable[..., Any]
-) -> npt.NDArray[np.int64]:
+def _store_together(arrays: Sequence[Array | TensorArray], store: Store) -> npt.NDArray[np.int64]:
     compressed = [array for array in arrays if isinstance(array, TensorArray)]
     if len({(array.store, array.shape) for array in compressed}) == 1 and len(compressed) == len(arrays):
         other = compressed[0].store
         with pinned(other):
             return store.adopt(other, np.stack([array.ids for array in compressed]))
-    decoded = [array[...] for array in arrays]
-    if any(isinstance(array, np.ndarray) for array in decoded):
-        return store.append_together([store.on_cpu(array) for array in decoded])
-    return store.append_together(decoded, stack)
+    return store.append_together([array[...] for array in arrays])
 
 
 def read_together(

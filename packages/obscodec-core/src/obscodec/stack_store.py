@@ -18,7 +18,6 @@ import numpy.typing as npt
 from obscodec.batch_memory import BATCH_MEMORY
 from obscodec.device_frames import DeviceFrames
 from obscodec.errors import ShapeError, SlotError
-from obscodec.frame_encoder import FrameBatch
 from obscodec.frame_reader import FrameReader
 from obscodec.frame_stack import FrameStack
 from obscodec.frame_store import FrameStore
@@ -87,15 +86,9 @@ class StackStore(Store):
     def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
         """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
         depth = self.frame_stack.depth
-        rows: Rows | FrameBatch
-        if isinstance(tensors, np.ndarray):
-            rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
-            rows = rows.reshape(len(tensors) * depth, self.frames.layout.nbytes)
-        else:
-            born = self.frames.born(tensors, self.layout, self.frame_stack)
-            if born is None:
-                return self.replace_repeated(old, self.on_cpu(tensors), which, streams)
-            rows = born
+        tensors = self.on_cpu(tensors)
+        rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
+        rows = rows.reshape(len(tensors) * depth, self.frames.layout.nbytes)
         ids = np.empty(len(which), np.int64)
         with uninterrupted(), self._lock:
             old_frames, n_listed = self._expand(old)

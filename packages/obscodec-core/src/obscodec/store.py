@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -26,7 +26,6 @@ from obscodec.turns import turns
 
 _READINGS = threading.Lock()  # of all stores; several threads can sample
 _TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
-_TOGETHER_ON_DEVICE_NBYTES = 1 << 26  # likewise, of tensors on a GPU: enough to keep it busy
 NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
 
 
@@ -171,19 +170,16 @@ class Store(ABC):
             raise DTypeError(f"tensors are a numpy array, for a store on the CPU, got {type(x).__name__}")
         return backend(self.device).download(self.device, x)
 
-    def append_together(
-        self, arrays: Sequence[npt.NDArray[np.generic]], stack: Callable[..., Any] = np.stack
-    ) -> npt.NDArray[np.int64]:
+    def append_together(self, arrays: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.int64]:
         """Store several arrays in the order of time: the first tensor of each, then the second of each.
 
         So the next observation of a step, which is the observation of the following one, comes right before it.
 
         Args:
-            arrays: ``[*batch, *shape]``, all of one shape and one library; see :meth:`append`. The first axis of
-                ``batch`` is time; what is at one place of the others, an environment or one of its agents, is a stream
-                of its own. Along the first axis environments may take turns, too; that shows where the last array has
-                what is in the first one some steps later.
-            stack: the function of this name of the library, such as ``torch.stack``.
+            arrays: ``[*batch, *shape]``, all of one shape; see :meth:`append`. The first axis of ``batch`` is time;
+                what is at one place of the others, an environment or one of its agents, is a stream of its own. Along
+                the first axis environments may take turns, too; that shows where the last array has what is in the
+                first one some steps later.
 
         Returns:
             ``i64[n_arrays, *batch]``, the ids. The caller owns one reference to each.
@@ -193,18 +189,20 @@ class Store(ABC):
             DTypeError: an array has another dtype.
             HeapFull: there is not enough room; nothing was stored.
         """
+        n_arrays = len(arrays)
+        if n_arrays > 1:  # to be put side by side; one alone goes as it is
+            arrays = [self.on_cpu(array) for array in arrays]
         batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
-        n, n_arrays = math.prod(batch), len(arrays)
-        rows = [array.reshape(n, *array.shape[len(batch) :]) for array in arrays]
+        n = math.prod(batch)
+        rows = [array.reshape((n, *array.shape[len(batch) :])) for array in arrays]
         n_each = max(1, math.prod(batch[1:]))  # tensors of each step
         n_turns = turns(rows[0][::n_each], rows[-1][::n_each]) if n_arrays > 1 else 1
         streams = np.resize(np.arange(n_turns * n_each), n)
         if n_arrays == 1:
             return self.append(rows[0], streams).reshape(1, *batch)
         ids = np.empty((n, n_arrays), np.int64)
-        room = _TOGETHER_NBYTES if isinstance(rows[0], np.ndarray) else _TOGETHER_ON_DEVICE_NBYTES
-        for start, stop in pairwise([*range(0, n, max(1, room // (n_arrays * self.layout.nbytes))), n]):
-            tensors = stack([array[start:stop] for array in rows], axis=1)
+        for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
+            tensors = np.stack([array[start:stop] for array in rows], axis=1)
             try:
                 stored = self.append(tensors.reshape(-1, *tensors.shape[2:]), streams[start:stop].repeat(n_arrays))
             except BaseException:

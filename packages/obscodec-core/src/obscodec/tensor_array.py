@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 from weakref import ref
 
 import numpy as np
@@ -167,8 +167,6 @@ class TensorArray:
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         if type(value) is not np.ndarray and self.store.has_on_device(value):
-            if self._assign_born(index, value):
-                return
             value = self.store.on_cpu(value)
         staging = self._staging
         if staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
@@ -253,23 +251,6 @@ class TensorArray:
 
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
-
-    def _assign_born(self, index: Index, value: Any) -> bool:
-        """Assign tensors in the memory of the device of the store, if the index selects so many, each once."""
-        leading, of_items = split_index(index, self._ids.ndim, self.ndim)
-        with self.store.changing:
-            old = np.array(self.ids[leading], np.int64)
-            winner = winners(leading, self._ids.shape, old.shape)
-            each_once = winner is None or bool((winner == np.arange(old.size)).all())
-            fits = tuple(value.shape) == old.shape + self.layout.shape and self._ids.flags.writeable
-            if of_items or not each_once or not fits:
-                return False
-            with uninterrupted():
-                try:
-                    self._replace(leading, old, value.reshape((old.size, *self.layout.shape)))
-                except DTypeError:  # which can be assigned if no value changes
-                    return False
-        return True
 
     def _replace(self, leading: tuple[Part, ...], old: Ints, tensors: npt.NDArray[np.generic]) -> None:
         """Put ``tensors`` where the ids ``old`` are; nothing is changed unless all of them can be stored."""

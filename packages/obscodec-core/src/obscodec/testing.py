@@ -31,7 +31,7 @@ from obscodec.segments import Bytes, Segments
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "float32", "float64", "longdouble", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 OTHERS = ("bool", "complex64", "complex128", "clongdouble", "datetime64[ns]", "timedelta64[D]")
-SHAPES = ((), (0,), (1,), (7,), (3, 0, 2), (4, 5), (3, 40, 7))
+SHAPES = ((), (0,), (1,), (7,), (3, 0, 2), (0, 1 << 40), (4, 5), (3, 40, 7))
 
 _GUARD_NBYTES = 64
 _GUARD = 0xA5

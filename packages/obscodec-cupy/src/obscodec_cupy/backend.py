@@ -10,11 +10,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Backend, Codec, FrameEncoder, FrameForm, FrameReader, HeapMemory, Layout, TensorCoder
+from obscodec import Backend, Codec, FrameForm, FrameReader, HeapMemory, Layout, TensorCoder
 from obscodec import codec as cpu_codec
 
 from obscodec_cupy.array import checked
-from obscodec_cupy.born_frames import CudaFrameEncoder
 from obscodec_cupy.codecs import on_device
 from obscodec_cupy.device import Device
 from obscodec_cupy.filling import Filling
@@ -91,10 +90,6 @@ class CudaBackend(Backend):
 
         assert isinstance(memory, CudaHeapMemory)
         return CudaFrameReader(form, memory, lock)
-
-    def frame_encoder(self, device: str, frame: Layout, n_recent: int) -> FrameEncoder:
-        """See ``Backend.frame_encoder``."""
-        return CudaFrameEncoder(_named(device), frame, n_recent)
 
     def download(self, device: str, x: Any) -> npt.NDArray[np.generic]:
         """See ``Backend.download``."""

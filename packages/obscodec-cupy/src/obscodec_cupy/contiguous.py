@@ -17,23 +17,20 @@ _LARGEST_ITEM = 16  # bytes
 Axes = list[tuple[int, int]]  # of (size, stride in bytes)
 
 
-def contiguous(device: Device, x: DeviceArray, axes: tuple[int, ...] | None = None) -> DeviceArray:
+def contiguous(device: Device, x: DeviceArray) -> DeviceArray:
     """The same items in C order: ``x`` itself if they lie so, else a copy, queued on the current stream.
 
     Args:
         device: where ``x`` is.
         x: ``[n, ...]``; the part at each index of the first axis has less than 2^31 items.
-        axes: the order of the axes of the result, the first one in front; that of ``x`` if None.
 
     Raises:
         HeapFull: the device has not enough free memory.
     """
-    order = tuple(range(len(x.shape))) if axes is None else axes
-    shape = tuple(x.shape[axis] for axis in order)
-    strides = [(x.shape[axis], x.strides[axis]) for axis in order]
+    strides = list(zip(x.shape, x.strides, strict=True))
     if _merged([*strides, (x.dtype.itemsize, 1)]) in ([], [(x.nbytes, 1)]) or x.size == 0:
-        return x.reshape(shape)
-    out = device.empty(shape, x.dtype)
+        return x
+    out = device.empty(x.shape, x.dtype)
     item, row, in_row = _split(device.address(x), strides, x.dtype.itemsize)
     row_items = math.prod(size for size, _ in in_row)
     tiles = -(-row_items // (THREADS * _ITEMS_OF_A_THREAD))

@@ -48,6 +48,9 @@ class SimulatedArray:
         view.shape = shape  # refuses what would need a copy
         return type(self)(view, self._owner)
 
+    def transpose(self, axes: tuple[int, ...], /) -> Self:
+        return type(self)(self.memory.transpose(axes), self._owner)
+
     def view(self, dtype: npt.DTypeLike, /) -> Self:
         return type(self)(self.memory.view(dtype), self._owner)
 

@@ -17,7 +17,8 @@ from obscodec_sb3.migration import refuse_former
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
 # Of obscodec.BufferOptions.
-_OPTIONS = ("codec", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
+_KEEPING = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames")
+_OPTIONS = (*_KEEPING, "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 # What these read of observations they hand on to to_torch, and look at nowhere.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")

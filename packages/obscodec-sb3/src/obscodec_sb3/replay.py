@@ -30,7 +30,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             the next one is always what the environment gave. Steps are drawn as SB3 draws them then: never the oldest.
         handle_timeout_termination: tell truncated episodes from terminated ones, as in ``ReplayBuffer``.
         codec: the spec of the codec, such as ``"zstd:3"``; ``"auto"`` to find the best one on the first observations,
-            if they have 1 KiB or more; None to keep them uncompressed.
+            if they have ``min_nbytes`` or more; None to keep them uncompressed.
+        min_nbytes: smaller observations are kept uncompressed; None for 1 KiB with ``"auto"``, for 0 with a codec.
         frame_stack: how observations are made of frames, None to find out.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         decide_after: how many observations, next ones included, are looked at before the store decides, and kept as

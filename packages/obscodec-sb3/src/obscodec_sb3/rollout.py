@@ -14,8 +14,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     Gives the minibatches that ``RolloutBuffer`` gives: SB3's ``get`` swaps axes of ids, and decodes each minibatch when
     it is its turn. The store stays from rollout to rollout, with what it has learned about the observations.
 
-    Its arguments are those of ``RolloutBuffer``, and ``codec``, ``frame_stack``, ``budget``, ``decide_after``,
-    ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`.
+    Its arguments are those of ``RolloutBuffer``, and ``codec``, ``min_nbytes``, ``frame_stack``, ``budget``,
+    ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`.
 
     Example:
         >>> from stable_baselines3 import PPO

@@ -87,8 +87,7 @@ class CompressedTensor(torch.Tensor):
         if views:
             self[views[0]][at] = value
         elif not isinstance(new := getattr(value, "array", None), obscodec.NewArray) or not new.move(self.array, at):
-            store = getattr(self.array, "store", None)
-            self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype), store)[...]
+            self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype))[...]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
@@ -112,12 +111,9 @@ class CompressedTensor(torch.Tensor):
         return f"CompressedTensor({self.array!r})" if self.array.ids.ndim else repr(self.decoded())
 
 
-def stored_array(tensor: torch.Tensor, store: obscodec.Store | None = None) -> Any:
-    """A tensor as an array, compressed if it is that; no copy if it is on the CPU, or where the store takes it."""
-    if isinstance(tensor, CompressedTensor):
-        return tensor.array
-    is_there = store is not None and store.has_on_device(tensor)
-    return tensor.detach() if is_there else obscodec.as_array(tensor.detach().cpu())
+def stored_array(tensor: torch.Tensor) -> Any:
+    """A tensor as an array, compressed if it is that; no copy if it is on the CPU, downloaded if it is on a GPU."""
+    return tensor.array if isinstance(tensor, CompressedTensor) else obscodec.as_array(tensor.detach().cpu())
 
 
 def decode(drawn: Mapping[Any, CompressedTensor]) -> dict[Any, torch.Tensor]:

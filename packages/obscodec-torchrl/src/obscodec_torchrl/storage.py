@@ -41,9 +41,9 @@ class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
 class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     """A storage that keeps images compressed, without loss, and gives what ``LazyTensorStorage`` gives.
 
-    Leaves of 1 KiB or more per item are compressed, the others are plain tensors. Leaves that differ in ``"next"``
-    only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, in which each frame is stored once. A sampled
-    batch is decoded after the lock of the buffer is released.
+    Leaves of 1 KiB or more per item, or ``min_nbytes``, are compressed, the others are plain tensors. Leaves that
+    differ in ``"next"`` only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, in which each frame is
+    stored once. A sampled batch is decoded after the lock of the buffer is released.
 
     Args:
         max_size: the most items to keep.
@@ -55,9 +55,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         consolidated: False; compressed leaves are in no common block of memory.
         cleanup_memmap: without effect, since nothing is memory-mapped, and True if ``shared_init`` is.
         **options: those of ``obscodec.BufferOptions``, under keys that are names or nested tuples. ``codec`` is the
-            spec of the codec of leaves of 1 KiB or more per item, such as ``"zstd:3"``; ``"auto"``, the default, to
-            find the best one on the first items; None to compress nothing. Or it is a mapping from keys to specs for
-            leaves of any size; the leaves that it does not name have ``"auto"``. ``decide_after`` is how many
+            spec of the codec of large leaves, such as ``"zstd:3"``; ``"auto"``, the default, to find the best one on
+            the first items; None to compress nothing. Or it is a mapping from keys to specs for leaves of any size;
+            the leaves that it does not name have ``"auto"``. ``decide_after`` is how many
             tensors, next ones included, are looked at before a store decides how it keeps them, and ``block_frames``
             how many frames are encoded together. ``max_bytes`` is the most to reserve
             for the compressed items of each store. ``buffer_device`` is where they are, and are decoded: the GPU that
@@ -66,7 +66,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     Raises:
         SpecError: there is no such device or heap, or an option of ``LazyTensorStorage`` asks for what is not there.
-        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more.
+        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more, or ``min_nbytes`` none of 0 or
+            more.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
         DTypeError: it is another GPU than ``device``.
         TypeError: there is no such option.
@@ -165,7 +166,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Store items, all of them or none; see ``Storage.set``.
 
         Raises:
-            FieldError: a key is missing, or one that ``codec`` names, or a large leaf was not there in the first write.
+            FieldError: a key is missing, or one that ``codec`` names, or a leaf of 1 KiB or more was not there in the
+                first write.
             ShapeError: a leaf has another shape than before.
             DTypeError: a leaf that is compressed has another dtype than before, or is on another device.
             IndexError: the index is out of range.
@@ -248,8 +250,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Refuse what could not be written as a whole."""
         given, own = leaves(data), leaves(self._storage)
         if given:  # else it is a number for all leaves
-            rows = torch.empty(()).expand(self._total_shape)[index].shape
-            obscodec.check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], self.options.compresses)
+            rows, large = torch.empty(()).expand(self._total_shape)[index].shape, self.options.large_nbytes
+            obscodec.check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], large)
 
     def _buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""
@@ -262,8 +264,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         given, compressed = leaves(data), self.compressed()
         stores = {path: leaf.array.store for path, leaf in compressed.items() if path in given}
-        arrays = {path: stored_array(given[path], store) for path, store in stores.items()}
-        stored = obscodec.append_together(arrays, stores, torch.stack)
+        arrays = {path: stored_array(given[path]) for path in stores}
+        stored = obscodec.append_together(arrays, stores)
         plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
         encoded = {path: CompressedTensor(array, compressed[path].device) for path, array in stored.items()}
         return with_leaves(data, plain | encoded)

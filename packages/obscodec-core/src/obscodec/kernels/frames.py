@@ -140,15 +140,6 @@ def replace_frames(
 
 
 @compiled
-def fingerprint_recent(streams: npt.NDArray[np.int64], which: Ints, nbytes: int) -> None:
-    """Note the fingerprints of the recent frames of some streams anew."""
-    n_ring = ring_size(streams)
-    for k in which:
-        for place in range(streams[k, N_RECENT]):
-            streams[k, RECENT_IDS + n_ring + place] = _fingerprint(streams[k, RECENT] + place * nbytes, nbytes)
-
-
-@compiled
 def _is_at(place: int, frame: int, nbytes: int, stream: Ints) -> bool:
     """Whether the recent frame at ``place`` is equal in every byte."""
     return bool(first_difference(frame, stream[RECENT] + place * nbytes, 0, nbytes) == nbytes)

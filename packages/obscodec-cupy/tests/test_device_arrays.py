@@ -1,4 +1,4 @@
-"""Frames that are born on a device give the store that the CPU makes of them: equal ids, bytes and reads."""
+"""Arrays of a device give the store that the same arrays of the CPU give: equal ids, bytes and reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ import obscodec_cupy.backend
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import MAX_REFERENCES, DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError
-from obscodec_cupy.born_frames import CudaFrameBatch, CudaFrameEncoder
+from obscodec import (
+    AutoStore,
+    DTypeError,
+    FrameStack,
+    FrameStore,
+    HeapFull,
+    Layout,
+    ShapeError,
+    Staging,
+    TensorArray,
+    append_together,
+)
+from obscodec.reference_frames import MAX_REFERENCES
 from stores_in_pairs import NOTHING, SMALL, Pair, walk, without
 
 LAYOUTS = [
@@ -51,7 +62,7 @@ def test_any_program(cuda, seed):
         which = (first + step * (np.arange(n) // n_streams)) % 60
         which = np.where(rng.random(n) < 0.2, rng.integers(60, size=n), which)
         old = rng.permutation(held)[: rng.integers(len(held) + 1)]
-        ids = pair.replace(old, frames[which], np.arange(n) % n_streams, born=bool(rng.random() < 0.7))
+        ids = pair.replace(old, frames[which], np.arange(n) % n_streams, uploaded=bool(rng.random() < 0.7))
         held = without(held, old)
         held = np.append(held, ids)
     pair.check(held)
@@ -88,28 +99,11 @@ def test_threads_feed_streams_of_their_own(cuda):
         np.testing.assert_array_equal(store.read(ids[stream]), frames)
 
 
-def test_marks_tell_frames_apart(device):
-    """Wherever they begin in memory; only zeros have the mark 0."""
-    for nbytes in (1, 7, 8, 16, 63, 250):
-        encoder = CudaFrameEncoder(device, Layout((nbytes,), np.uint8), 1)
-        base = np.random.default_rng(0).integers(256, size=nbytes, dtype=np.uint8)
-        one_more = base + np.eye(nbytes, dtype=np.uint8)
-        turned = np.stack([np.roll(base, k) for k in range(nbytes)])
-        some = np.unique(np.concatenate([base[None], one_more, turned, np.eye(nbytes, dtype=np.uint8)]), axis=0)
-        rows = np.concatenate([some, np.zeros((1, nbytes), np.uint8)])
-        rows = rows if some.any(axis=1).all() else some
-        marks = encoder.marks(device.upload(rows))
-        assert len(set(marks.tolist())) == len(rows)
-        np.testing.assert_array_equal(marks == 0, ~rows.any(axis=1))
-        shifted = device.upload(np.append(np.zeros(3, np.uint8), rows))[3:].reshape(rows.shape)
-        np.testing.assert_array_equal(encoder.marks(shifted), marks)
-
-
-@pytest.mark.parametrize("born", [[True, False, True], [False, True, False], [True, True, False]])
-def test_a_stream_goes_on_from_the_cpu_on_the_device_and_back(cuda, born):
+@pytest.mark.parametrize("uploaded", [[True, False, True], [False, True, False], [True, True, False]])
+def test_a_stream_goes_on_from_the_cpu_on_the_device_and_back(cuda, uploaded):
     pair = Pair(cuda, SMALL, block_frames=4)
     frames = walk(30, SMALL)
-    ids = [pair.replace(NOTHING, frames[9 * k : 9 * k + 12], 0, born=there) for k, there in enumerate(born)]
+    ids = [pair.replace(NOTHING, frames[9 * k : 9 * k + 12], 0, uploaded=there) for k, there in enumerate(uploaded)]
     assert set(ids[0].tolist()) & set(ids[1].tolist())  # the frames that come twice
     pair.check(np.concatenate(ids))
 
@@ -138,7 +132,7 @@ def test_stacks_of_frames(cuda, layout, stack):
         tensors = np.ascontiguousarray(stack.join(frames[which.reshape(-1)]))
         if step == 5:
             tensors[1] = 0
-        ids = pair.replace(held[:2], tensors, np.arange(3), born=step != 3)
+        ids = pair.replace(held[:2], tensors, np.arange(3), uploaded=step != 3)
         held = np.append(held[2:], ids)
         repeated = np.array([0, 1, 2, 1, int(rng.integers(3))])
         one, other = (
@@ -161,23 +155,7 @@ def test_many_first_frames_become_references(cuda):
     pair.check(ids)
 
 
-def test_marks_that_take_different_frames_for_equal(cuda, monkeypatch):
-    """Every byte is compared, so the batch is taken in by the CPU then."""
-    marks = CudaFrameEncoder.marks
-    monkeypatch.setattr(CudaFrameEncoder, "marks", lambda encoder, rows: np.sign(marks(encoder, rows)) ** 2)
-    downloads = []
-    monkeypatch.setattr(
-        CudaFrameBatch, "rows", lambda batch, rows=CudaFrameBatch.rows: downloads.append(1) or rows(batch)
-    )
-    pair = Pair(cuda, SMALL, block_frames=4)
-    frames = walk(30, SMALL)
-    ids = np.concatenate([pair.replace(NOTHING, frames[k : k + 10], np.arange(10) % 2) for k in (0, 10, 20)])
-    assert len(downloads) == 3
-    pair.check(ids)
-
-
-def test_a_byte_anywhere_makes_a_frame_another_one(cuda, monkeypatch):
-    monkeypatch.setattr(CudaFrameEncoder, "marks", lambda encoder, rows: np.ones(len(rows), np.int64))
+def test_a_byte_anywhere_makes_a_frame_another_one(cuda):
     pair = Pair(cuda, Layout((250,), np.uint8))
     base = np.random.default_rng(0).integers(1, 255, size=250, dtype=np.uint8)
     for at in range(0, 250, 7):
@@ -185,18 +163,6 @@ def test_a_byte_anywhere_makes_a_frame_another_one(cuda, monkeypatch):
         changed[at] += 1
         one, other = pair.replace(NOTHING, np.stack([base, changed]), at)
         assert one != other
-
-
-def test_no_frame_visits_the_host(cuda, monkeypatch):
-    monkeypatch.setattr(CudaFrameBatch, "rows", lambda batch: pytest.fail("the frames were downloaded"))
-    pair = Pair(cuda, Layout((84, 84), np.uint8))
-    frames = np.concatenate([walk(100, pair.layout), walk(100, pair.layout)[::-1]])
-    downloaded, device = [], type(pair.there)
-    download = device.download
-    monkeypatch.setattr(device, "download", lambda self, x: downloaded.append(x.nbytes) or download(self, x))
-    ids = pair.stores[1].append(pair.there.upload(frames))
-    assert sum(downloaded) < frames.nbytes / 4  # patches, and the frames that became references
-    np.testing.assert_array_equal(pair.stores[1].read(ids), frames)
 
 
 def test_a_full_store_changes_as_the_cpu_changes_it(cuda):
@@ -223,56 +189,10 @@ def test_a_full_store_changes_as_the_cpu_changes_it(cuda):
         np.testing.assert_array_equal(one, other)
 
 
-def test_frames_that_are_taken_in_are_not_refused_for_want_of_room_for_recent_ones(cuda, monkeypatch):
-    pair, frames = Pair(cuda, SMALL, block_frames=4), walk(40, SMALL)
-    held = pair.replace(NOTHING, frames[:10], np.arange(10) % 2)
-
-    def refuse(batch, slots, recent):
-        raise HeapFull("no more")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CudaFrameBatch, "keep", refuse)
-        held = pair.replace(held, frames[5:20], np.arange(15) % 2)
-    pair.check(held)
-    for born in (True, False, True):
-        held = np.append(held, pair.replace(NOTHING, frames[15:30], np.arange(15) % 2, born=born))
-    pair.check(held)
-
-
-@pytest.mark.parametrize("after", range(1, 12))
-def test_a_device_that_is_full_refuses_the_batch(cuda, monkeypatch, after):
-    """Whichever allocation fails, nothing was stored, and the stream goes on as if nobody had tried."""
-    pair = Pair(cuda, SMALL, block_frames=4)
-    frames = walk(40, SMALL)
-    ids = pair.replace(NOTHING, frames[:10], np.arange(10) % 2)
-    before = pair.stores[1].stats().n_tensors
-    given, empty, n_asked = pair.there.upload(frames[10:25]), type(pair.there).empty, 0
-
-    def refuse(device, shape, dtype):
-        nonlocal n_asked
-        n_asked += 1
-        if n_asked == after:
-            raise HeapFull("no more")
-        return empty(device, shape, dtype)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(pair.there), "empty", refuse)
-        try:
-            ids = np.append(ids, pair.stores[1].append(given, np.arange(15) % 20))
-        except HeapFull:
-            assert pair.stores[1].stats().n_tensors == before
-        else:
-            assert n_asked < after, "an allocation failed and nobody was told"
-    np.testing.assert_array_equal(
-        pair.stores[1].append(given, np.arange(15) % 20), pair.stores[0].append(frames[10:25], np.arange(15) % 20)
-    )
-
-
 @pytest.mark.parametrize("n_again", [0, 3])
 @pytest.mark.parametrize("seed", range(2))
 def test_batches_of_several_streams_of_work_are_in_order(monkeypatch, seed, n_again):
     """The work of each batch is queued where the caller says; on the simulated device all of it is done late."""
-    monkeypatch.setattr(CudaFrameBatch, "rows", lambda batch: pytest.fail("frames are not equal that should be"))
     late = SimulatedDevice(seed=1 + seed)
     monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: late)
     pair = Pair("cuda", SMALL, block_frames=4)
@@ -323,3 +243,84 @@ def test_tensors_of_torch(cuda):
     np.testing.assert_array_equal(pair.stores[1].append(given), pair.stores[0].append(frames))
     turned = given.transpose(1, 2).contiguous().transpose(1, 2)
     np.testing.assert_array_equal(pair.stores[1].append(turned, 1), pair.stores[0].append(frames, 1))
+
+
+@pytest.mark.filterwarnings("ignore:.* is decoded on the CPU:UserWarning")
+@pytest.mark.parametrize("kind", ["frames", "stacks", "floats", "raw"])
+def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
+    there = obscodec_cupy.backend.device(cuda)
+    played = walk(700, Layout((24, 24), np.uint8))[:, None]
+    tensors = {
+        "frames": played,
+        "raw": np.random.default_rng(0).integers(256, size=(700, 1, 24, 24), dtype=np.uint8),
+        "stacks": np.concatenate([played[:-3], played[1:-2], played[2:-1], played[3:]], axis=1),
+        "floats": (played / np.float32(255)).astype(np.float32),
+    }[kind]
+    stores = [AutoStore(Layout(tensors.shape[1:], tensors.dtype), device=where) for where in ("cpu", cuda)]
+    ids = NOTHING
+    for k in range(0, len(tensors), 100):
+        some = tensors[k : k + 100]
+        one = stores[0].append(some)
+        np.testing.assert_array_equal(stores[1].append(there.upload(some)), one)
+        ids = np.append(ids, one)
+    for which in (slice(0, 20), slice(400, 410)):
+        given = tensors[which], there.upload(tensors[which])
+        one, other = (store.replace(ids[which], some) for store, some in zip(stores, given, strict=True))
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(stores[0].read(one), stores[1].read(other))
+    some, which = tensors[:3], np.array([0, 1, 2, 1])
+    for store, given in zip(stores, (some, there.upload(some)), strict=True):
+        again = store.replace_repeated(NOTHING, given, which, np.zeros(3, np.int64))
+        np.testing.assert_array_equal(store.read(again), some[which])
+
+
+def test_arrays_are_assigned_arrays_of_a_device(cuda):
+    there = obscodec_cupy.backend.device(cuda)
+    pair = Pair(cuda, SMALL)
+    arrays = [TensorArray.zeros((12, 3), store) for store in pair.stores]
+    frames = walk(36, SMALL).reshape(12, 3, *SMALL.shape)
+    assignments = [
+        (2, frames[2]),
+        (slice(3, 5), frames[3:5]),
+        (np.array([7, 6]), frames[:2]),
+        (np.array([8, 8]), frames[2:4]),  # one place twice: the last one stays
+        ((9, 1), frames[5, 1]),
+        (slice(10, 12), frames[0]),  # broadcast
+        ((0, slice(None), slice(2, 4)), frames[1][:, 2:4]),  # part of each item
+        (1, frames[1].astype(np.int64)),
+    ]
+    for index, value in assignments:
+        arrays[0][index] = value
+        arrays[1][index] = there.upload(value)
+        np.testing.assert_array_equal(arrays[0].ids, arrays[1].ids)
+    np.testing.assert_array_equal(arrays[0][:], arrays[1][:])
+    with pytest.raises(DTypeError, match=r"^values of dtype float64 would be changed by dtype uint8"):
+        arrays[1][0] = there.upload(frames[0] + 0.5)
+    with pytest.raises(ShapeError, match="can't be assigned to shape"):
+        arrays[1][0] = there.upload(frames[:2])
+
+
+def test_rows_of_the_cpu_and_of_a_device_wait_together(cuda):
+    there = obscodec_cupy.backend.device(cuda)
+    store = FrameStore(SMALL, device=cuda)
+    array = TensorArray.zeros((6, 2), store, staging=Staging(store, n_envs=2))
+    frames = walk(12, SMALL).reshape(6, 2, *SMALL.shape)
+    for row in range(6):
+        array[row] = there.upload(frames[row]) if row % 2 else frames[row]
+    np.testing.assert_array_equal(array[:], frames)
+
+
+@pytest.mark.parametrize("names", [["obs"], ["obs", "next_obs"]])
+def test_arrays_of_a_device_are_appended_together(cuda, names):
+    there, pair = obscodec_cupy.backend.device(cuda), Pair(cuda, SMALL)
+    drawn = walk(31, SMALL)
+    arrays = {"obs": drawn[:-1].reshape(10, 3, *SMALL.shape), "next_obs": drawn[1:].reshape(10, 3, *SMALL.shape)}
+    one = append_together({name: arrays[name] for name in names}, dict.fromkeys(names, pair.stores[0]))
+    uploaded = {name: there.upload(arrays[name]) for name in names}
+    other = append_together(uploaded, dict.fromkeys(names, pair.stores[1]))
+    if len(names) == 2:  # from both places
+        uploaded["next_obs"] = arrays["next_obs"]
+        other |= append_together(uploaded, dict.fromkeys(names, pair.stores[1]))
+    for name in names:
+        np.testing.assert_array_equal(one[name][...], arrays[name])
+        np.testing.assert_array_equal(other[name][...], arrays[name])
