@@ -1,11 +1,14 @@
 """Exceptions that come at any line of our code: what Ctrl-C, or a handler of SIGTERM or SIGALRM that raises, does."""
 
+import dis
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
 import obscodec
 
 _SOURCES = str(Path(obscodec.__file__).parents[3])  # of all packages of the workspace
@@ -14,6 +17,18 @@ _SWALLOWED = {"__del__"}  # Python itself drops an exception that is raised in h
 
 class Interrupt(BaseException):
     """Nobody catches this by accident."""
+
+
+@cache
+def _is_between(code: CodeType, at: int) -> bool:
+    """Whether no signal handler is called before the instruction at an offset, though a trace function is.
+
+    So it is with the regular end of a ``with`` block, before its ``__exit__``, and with what stands for ``try:`` alone:
+    an exception there would not find its handler.
+    """
+    instructions = [i for i in dis.get_instructions(code) if i.offset >= at][:3]
+    leaves_with = [(i.opname, i.argval) for i in instructions] == [("LOAD_CONST", None)] * 3
+    return leaves_with or instructions[0].opname == "NOP"
 
 
 class _Tracer:
@@ -30,7 +45,7 @@ class _Tracer:
         return self._line if ours and code.co_name not in _SWALLOWED else None
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event == "line":
+        if event == "line" and not _is_between(frame.f_code, frame.f_lasti):
             if self.n_lines == self.at:
                 self.place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
                 self.n_lines += 1
@@ -61,12 +76,12 @@ def at_every_line(prepare: Callable[[], Callable[[], object]], step: int = 1) ->
 
     Args:
         prepare: gives the call, anew for each line; what it prepares is not interrupted.
-        step: how many lines to go on each time.
+        step: how many lines to go on each time, from one of the first ones.
 
     Yields:
         Where the call was interrupted, after that; at the end ``""``, when it ran to its end.
     """
-    at = 0
+    at = np.random.default_rng(step).integers(step)
     while place := interrupted(prepare(), at):
         yield place
         at += step

@@ -176,7 +176,8 @@ def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypat
     ids = source.append(frames[np.arange(38)[:, None] + np.arange(3)])
     tables = CopiedTables()
     on_device = DeviceFrames(target.frames._blocks, tables)
-    monkeypatch.setattr(target.frames._blocks, "retain", lambda ids: on_device.update())
+    set_previous = target.frames._blocks.set_previous
+    monkeypatch.setattr(target.frames._blocks, "set_previous", lambda *of: (on_device.update(), set_previous(*of)))
     target.adopt(source, ids[None])
     on_device.update()
     previous = target.frames.previous.reshape(-1, 16)

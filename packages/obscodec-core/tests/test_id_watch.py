@@ -91,7 +91,7 @@ def test_each_watch_has_its_own_view_and_one_that_is_gone_costs_nothing():
 def test_a_ring_buffer_tells():
     ring = RingBuffer(6, {"a": Field(ITEM.shape, np.uint8, "delta-rle"), "b": Field(ITEM.shape, np.uint8, shares="a")})
     array = ring._arrays["b"]
-    watch, copied = array.watch(), np.full((6, 1), -1)
+    watch, copied = array.watch(), np.full((len(array), 1), -1)
     for step in range(300):
         ring.append(a=noise(1, step)[0], b=noise(1, step + 1)[0])
         follow(array, watch, copied)
@@ -103,17 +103,6 @@ def test_a_copy_is_watched_by_nobody():
     watch.take()
     copy.deepcopy(array)[3] = noise(2, 0)
     assert len(watch.take()) == 0
-
-
-def test_ids_are_exchanged_without_a_release():
-    store = FrameStore(ITEM)
-    array = TensorArray.zeros((8, 2), store)
-    array[3] = noise(2, 0)
-    before = array.ids[3].tolist()
-    old = array.exchange_ids(3, store.append(noise(2, 1)))
-    assert old.tolist() == before
-    np.testing.assert_array_equal(store.read(old), noise(2, 0))
-    np.testing.assert_array_equal(array[3], noise(2, 1))
 
 
 def test_a_view_is_not_watched():

@@ -148,6 +148,20 @@ class ArraySet:
         except LayoutError as error:
             raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
 
+    def reserve(self, row: int) -> None:
+        """Store what waits, if a step in ``row`` of all arrays would not have room beside it; see ``Staging.reserve``.
+
+        Raises:
+            HeapFull: it does not fit into its store; it goes on waiting.
+        """
+        for field, staging in self._stagings.items():
+            staging.reserve(row, sum(of == field for _, of in self._arrays))
+
+    def forget(self, row: int) -> None:
+        """Drop what waits for ``row`` of any array."""
+        for staging in self._stagings.values():
+            staging.forget(row)
+
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Count what runs in it as one sample."""

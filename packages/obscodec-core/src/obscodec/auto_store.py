@@ -16,14 +16,13 @@ from obscodec.choice import Choice, parse_budget
 from obscodec.chunk import give_back_free_memory, new_chunk
 from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.frame_stack import FrameStack
-from obscodec.interrupts import uninterrupted
-from obscodec.kernels import moved as kernel
+from obscodec.kernels import ids as kernel
 from obscodec.layout import Layout
 from obscodec.packing import pack, unpack
 from obscodec.plan import Plan, find_plan, frames_of_block
 from obscodec.registry import codec as build_codec
 from obscodec.segments import Ints
-from obscodec.store import NO_TENSOR, Store, StoreStats, each_stream
+from obscodec.store import NO_TENSOR, Store, StoreStats
 
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
@@ -131,10 +130,12 @@ class AutoStore(Store):
         if max_bytes is not None:
             self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
-        self._streams: list[int] = []
+        self._streams = np.zeros(self._n_first, np.int64)
+        self._n_taken = 0  # how many of the first tensors there were
+        self._gone = np.ones(self._n_first, bool)  # which of them nobody refers to, or were never there
         self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
-        self._released = np.zeros(self._n_first, bool)  # which of them are gone
         self._n_early = 0  # how many of them are in the store still
+        self._handed: Ints | None = None  # ids in the store that are about to be given back
         self._lock = threading.RLock()
 
     @property
@@ -142,77 +143,41 @@ class AutoStore(Store):
         """What was chosen, and why; None before that, or if the codec was given."""
         return self._plan.choice if self._plan else None
 
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store ``[n, *shape]``; see ``Store.append``.
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``.
 
         Raises:
-            ShapeError: the tensors have another shape.
+            ShapeError: the tensors have another shape, or a stream is negative.
             DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
+            HeapFull: there is not enough room below ``max_bytes``.
         """
-        tensors = self.on_cpu(tensors)
-        if self._store is not None:
-            return self._store.append(tensors, streams)
-        self.layout.check(tensors)
-        of_streams = each_stream(streams, len(tensors))
-        if of_streams.min(initial=0) < 0:
-            raise ShapeError(f"streams are numbers from 0 on, got {of_streams.min()}")
-        with uninterrupted(), self._lock:
-            begin = len(self._streams)
-            n = 0 if self._store is not None else min(len(tensors), self._n_first - begin)
-            ids = np.arange(begin, begin + n) + _FIRST_ID
-            self._first[begin : begin + n] = tensors[:n]
-            self._streams += of_streams[:n].tolist()
-            if n and len(self._streams) == self._n_first:
-                try:
-                    self._move()
-                except BaseException:
-                    del self._streams[-n:]
-                    raise
-        if n == len(tensors):
-            return ids
-        try:
-            return np.concatenate([ids, self.append(tensors[n:], of_streams[n:])])
-        except BaseException:
-            self.release(ids)
-            raise
-
-    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store tensors, and give back one reference to each of ``old``; see ``Store.replace``."""
+        tensors, n = self.on_cpu(tensors), 0
         if self._store is None:
-            return super().replace(old, tensors, streams)
-        with uninterrupted():
-            ids = self._store.replace(self._inner(old, released=True), self.on_cpu(tensors), streams)
-            self._forget(old)
-        return ids
+            self.layout.check(tensors)
+            if streams.min(initial=0) < 0:
+                raise ShapeError(f"streams are numbers from 0 on, got {streams.min()}")
+            with self._lock:
+                n = self._take_first(tensors, which, streams, ids)
+        if self._store is not None and n == 0:
+            self._store.take_in(tensors, which, streams, ids)
+        elif self._store is not None and n < len(ids):
+            rest, number = np.unique(which[n:], return_inverse=True)
+            self._store.take_in(tensors[rest], number, streams[rest], ids[n:])
 
-    def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
-        """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
-        tensors = self.on_cpu(tensors)
-        if self._store is None:
-            repeated = self._room(len(which))
-            np.take(tensors, which, axis=0, out=repeated, mode="clip")  # which copies straight into it
-            return self.replace(old, repeated, streams[which])
-        with uninterrupted():
-            inner = self._inner(old, released=True)
-            ids = self._store.replace_repeated(inner, tensors, which, streams)
-            self._forget(old)
-        return ids
-
-    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take tensors over from a store that has decided in the same way; see ``Store.adopt``.
 
         A store that has not decided yet decides as the other one did, if both were asked for the same.
         """
         if not isinstance(other, AutoStore) or other._store is None or other._plan is None:
-            return None
+            return False
         if other.layout != self.layout:
-            return None
+            return False
         inner = other._inner(ids)
-        with uninterrupted(), self._lock:
+        with self._lock:
             if self._store is None and self._asked == other._asked:
-                self._settle(other._plan)
-        return None if self._store is None else self._store.adopt_alike(other._store, inner)
+                self._move(other._plan)
+        return self._store is not None and self._store.adopt_alike(other._store, inner, adopted)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
@@ -234,90 +199,112 @@ class AutoStore(Store):
         if self._store is None:
             raise SpecError(
                 f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
-                f"{len(self._streams)}"
+                f"{self._n_taken}"
             )
         return self._store.behind(self._inner(ids))
 
-    def release(self, ids: npt.ArrayLike) -> None:
-        """Give back one reference to each of ``ids``; 0 among them is left alone.
-
-        Raises:
-            SlotError: an id is of no tensor.
-        """
-        released = np.atleast_1d(np.asarray(ids, np.int64))
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        if self._store is not None and not self._n_early:
+            self._store.give_back(ids)
+            return
         with self._lock:
+            self._settle()
             if self._store is None:
-                self._check_first(released)
-                self._check_once(released[released != NO_TENSOR])
-                self._released[released[released != NO_TENSOR] - _FIRST_ID] = True
-                return
-        with uninterrupted():
-            self._store.release(self._inner(released, released=True))
-            self._forget(released)
+                self._check_first(ids)
+            before = ids.copy()
+            self._handed = np.zeros_like(ids)
+            at = kernel.hand_on(ids, _FIRST_ID, self._moved, self._gone, self._handed)
+            if at < len(ids):
+                if self._gone[ids[at] - _FIRST_ID]:
+                    raise SlotError(f"id {ids[at]} is of no tensor in this store")
+                raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
+            try:
+                self._settle()
+            except SlotError:
+                ids[:], self._handed = before, None
+                self._gone[before[self._are_first(before)] - _FIRST_ID] = False
+                raise
 
     def stats(self) -> AutoStats:
         """What the store holds now, and how its codec was chosen."""
         if self._store is not None:
             return AutoStats(**asdict(self._store.stats()), choice=self.choice)
-        n = len(self._streams) - int(np.count_nonzero(self._released))
-        nbytes = len(self._streams) * self.layout.nbytes
+        n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
         return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
 
     @property
     def _asked(self) -> tuple[str, FrameStack | None, str | None, int | None]:
         return self.codec, self.frame_stack, self.budget, self.block_frames
 
-    def _move(self) -> None:
-        """Decide, and move the first tensors to the store that they show to be best."""
+    def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> int:
+        """Keep the first tensors as they are, as many as there is room for; decide when there is no more.
+
+        Returns:
+            How many of ``ids`` are filled.
+        """
+        if self._store is not None:  # another thread was here first
+            return 0
+        begin = self._n_taken
+        n = min(len(ids), self._n_first - begin)
+        if n:
+            end = begin + n
+            np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # straight into it
+            self._streams[begin:end] = streams[which[:n]]
+            self._n_taken = end
+            kernel.give_out(ids[:n], _FIRST_ID, begin, self._gone)
+        if self._n_taken == self._n_first:
+            self._decide()
+        return n
+
+    def _decide(self) -> None:
+        """Find out how tensors are best stored, and move the first ones to a store made for that."""
         plan = find_plan(
-            self._first[: len(self._streams)],
-            np.array(self._streams),
+            self._first[: self._n_taken],
+            self._streams[: self._n_taken],
             codec=self.codec,
             frame_stack=self.frame_stack,
             budget=self.budget,
             block_frames=self.block_frames,
             device=self._decoding,
         )
-        self._settle(plan)
+        self._move(plan)
 
-    def _settle(self, plan: Plan) -> None:
-        """Move the first tensors to a store that is made as planned."""
-        first_id = _FIRST_ID + self._n_first
+    def _move(self, plan: Plan) -> None:
+        """Move the first tensors to a store that is made as planned. All of it happens in the last step."""
         store = plan.new_store(
             self.layout,
-            first_id=first_id,
+            first_id=_FIRST_ID + self._n_first,
             max_bytes=self.max_bytes,
             threads=self.threads,
             device=self._decoding,
             heap=self.heap if self._decoding != "cpu" else "device",
         )
-        n, streams = len(self._streams), np.array(self._streams, np.int64)
-        kept = np.flatnonzero(~self._released[:n])
+        n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
+        kept = np.flatnonzero(~self._gone[:n])
         some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
-        self._moved[kept] = store.append(self._first[some], streams[some])
-        self._released[n:] = True  # what was never given out is of no tensor
-        self._first, self._streams = self._first[:0].copy(), []
-        self._n_early = len(kept)
-        self._plan, self._store = plan, store
+        moved[kept] = store.append(self._first[some], self._streams[some])
+        rest = {"_first": self._first[:0].copy(), "_streams": self._streams[:0], "_moved": moved}
+        vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
+        del rest
         give_back_free_memory()
 
-    def _inner(self, ids: Ints, *, released: bool = False) -> Ints:
+    def _settle(self) -> None:
+        """Have the store take back what a call was about to give back."""
+        if self._handed is not None:
+            if self._store is not None:
+                self._store.give_back(self._handed)
+                self._n_early = int(np.count_nonzero(~self._gone))
+            self._handed = None
+
+    def _inner(self, ids: Ints) -> Ints:
         """The ids in the store: those of the first tensors are looked up, all others are the same."""
         if not self._n_early:
             return ids
         inner = np.empty(len(ids), np.int64)
-        if (n_known := kernel.follow(ids, _FIRST_ID, self._moved, self._released, inner)) < len(ids):
+        if (n_known := kernel.follow(ids, _FIRST_ID, self._moved, self._gone, inner)) < len(ids):
             raise SlotError(f"id {int(ids[n_known])} is of no tensor in this store")
-        if released:
-            self._check_once(ids[self._are_first(ids)])
         return inner
-
-    def _forget(self, released: Ints) -> None:
-        """Note which of the first tensors are gone; without any left, ids need no look."""
-        if self._n_early:
-            which = released[self._are_first(released)]
-            self._released[which - _FIRST_ID] = True
-            self._n_early -= len(which)
 
     def _room(self, n: int) -> npt.NDArray[np.generic]:
         """``[n, *shape]`` in memory that goes back to the operating system at once; ``malloc`` would keep it."""
@@ -329,20 +316,15 @@ class AutoStore(Store):
         return are_first
 
     def _check_first(self, ids: Ints) -> None:
-        known = (ids >= _FIRST_ID) & (ids < _FIRST_ID + len(self._streams))
-        known[known] = ~self._released[ids[known] - _FIRST_ID]
+        known = self._are_first(ids)
+        known[known] = ~self._gone[ids[known] - _FIRST_ID]
         known |= ids == NO_TENSOR
         if not known.all():
             raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
 
-    def _check_once(self, ids: Ints) -> None:
-        numbers, counts = np.unique(ids, return_counts=True)
-        if counts.max(initial=1) > 1:
-            raise SlotError(f"id {int(numbers[counts.argmax()])} is released twice, it stands for one tensor")
-
     def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
-        return {**state, "_first": pack([self._first[: len(self._streams)]])}
+        return {**state, "_first": pack([self._first[: self._n_taken if self._store is None else 0]])}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         (first,) = unpack(cast("bytes", state["_first"]), max_bytes=sys.maxsize)

@@ -27,13 +27,16 @@ _MAX_KEPT_NBYTES = 1 << 28  # larger ones go back to the operating system
 class _Lease:
     """Memory that goes back when this object does: numpy keeps it alive for as long as any view of the array."""
 
+    _lent: tuple[Callable[[Bytes], None], Bytes] | None = None  # nothing before there is an array of it
+
     def __init__(self, memory: Bytes, give: Callable[[Bytes], None]) -> None:
         self.__array_struct__ = memory.__array_struct__  # which numpy takes faster than __array_interface__
-        self._memory = memory
-        self._give = give
+        self._lent = give, memory
 
     def __del__(self) -> None:
-        self._give(self._memory)
+        if self._lent is not None:
+            give, memory = self._lent
+            give(memory)
 
 
 class BatchMemory:

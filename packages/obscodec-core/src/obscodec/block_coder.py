@@ -111,7 +111,7 @@ class BlockCoder(ABC, Generic[C]):
 
     @abstractmethod
     def take(self, offer: Offer, open_blocks: OpenBlocks) -> Segments:
-        """Blocks that suit, as they are stored here; counted as :meth:`stored`.
+        """Blocks that suit, as they are stored here, from which the coder has learned.
 
         Args:
             offer: the blocks.
@@ -135,23 +135,11 @@ class BlockCoder(ABC, Generic[C]):
             return joined(PLAIN, plain.data)
         return joined(encode_varint(versions.newest), compressed.data)
 
-    def stored(self, block: Bytes, content: BlockContent) -> None:
-        """Learn that a sealed block is stored now, and from what is in it."""
-        if self.versions is not None:
-            self._learn(self.versions, block, self.plain(content))
-
-    def _learn(self, versions: Versions[C], block: Bytes, plain: Bytes) -> None:
+    def learn(self, block: Bytes, plain: Bytes) -> None:
+        """Learn from a block that was sealed, and from what it was before compression, a copy or a view."""
         version, start = decode_varint(block)
-        if version:
-            versions.encoded(plain, len(block) - start)
-
-    def dropped(self, blocks: Segments) -> None:
-        """Learn that stored blocks are gone."""
-        if self.versions is not None:
-            for block in blocks:
-                version, _ = decode_varint(block)
-                if version:
-                    self.versions.dropped(version)
+        if self.versions is not None and version:
+            self.versions.encoded(plain, len(block) - start)
 
     def read(self, blocks: Segments, wanted: Wanted, references: Rows, threads: int) -> None:
         """Decode each block once, and put the wanted frames into their rows.

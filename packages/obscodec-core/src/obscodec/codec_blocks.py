@@ -73,7 +73,6 @@ class CodecBlocks(BlockCoder[Codec]):
             if len(block) != start + self.layout.nbytes:
                 raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {len(block) - start}")
             return block
-        self.versions.added()
         return joined(encode_varint(self.versions.newest), block[start:].data)
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:

@@ -14,16 +14,15 @@ from obscodec.frame_blocks import block_coder
 from obscodec.frame_reader import FrameForm, FrameReader
 from obscodec.heap import SlotHeap
 from obscodec.heap_memory import HOST
-from obscodec.interrupts import uninterrupted
 from obscodec.kernels.first_use import announce
 from obscodec.layout import Layout, Rows
+from obscodec.listed_stacks import ListedStacks
 from obscodec.open_blocks import OpenBlocks
 from obscodec.parallel import default_threads
 from obscodec.segments import Ints
-from obscodec.store import Store, StoreStats, each_stream, repeats
+from obscodec.store import Store, StoreStats
 
 DEFAULT_BLOCK_FRAMES = 16
-_NOTHING = np.empty(0, np.int64)
 
 
 class FrameStore(Store):
@@ -131,8 +130,7 @@ class FrameStore(Store):
         """Store frames, those that are new.
 
         Args:
-            tensors: ``[n, *shape]``, in the order of time for each stream; see ``Store.append``. Frames on a GPU are
-                downloaded, since the CPU encodes them.
+            tensors: ``[n, *shape]``, in the order of time for each stream; see ``Store.append``.
             streams: which stream each frame belongs to, ``i64[n]`` or one for all: small numbers from 0 on, such as
                 the index of the environment. Frames are compared and encoded within their stream.
 
@@ -144,32 +142,41 @@ class FrameStore(Store):
             DTypeError: the frames have another dtype.
             HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
         """
-        return self.replace(_NOTHING, tensors, streams)
+        return super().append(tensors, streams)
 
-    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store frames, and give back one reference to each of ``old``; see :meth:`append`, :meth:`release`."""
-        rows = self.layout.rows(self.on_cpu(tensors))
-        return self.replace_rows(old, rows, each_stream(streams, len(rows)))
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``."""
+        self._blocks.take_in(self.layout.rows(self.on_cpu(tensors)), streams, which, ids)
 
-    def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
-        """:meth:`replace` by ``tensors[which]``; see ``Store.replace_repeated``."""
-        with uninterrupted():
-            ids = self.replace(old, tensors, streams)[which]
-            self.retain(ids[repeats(which, len(tensors))])
-        return ids
+    def take_in_stacks(self, rows: Rows, which: Ints, streams: Ints, stacks: ListedStacks, ids: Ints) -> None:
+        """Store frames, and give ids to the stacks that they make; see ``Store.take_in``.
 
-    def replace_rows(self, old: Ints, rows: Rows, streams: Ints) -> Ints:
-        """:meth:`replace` for frames that are rows already, ``u8[n, nbytes]`` and contiguous."""
-        return self._blocks.replace(old, rows, streams)
+        Args:
+            rows: ``u8[m * depth, nbytes]``, contiguous, the frames of each stack, oldest first.
+            which: ``i64[n]``, the stack that each id is for.
+            streams: ``i64[m]``, the stream of each stack.
+            stacks: those that are listed.
+            ids: ``i64[n]`` of zeros, filled.
+        """
+        self._blocks.take_in(rows, streams.repeat(stacks.depth), which, ids, stacks)
 
-    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+    def name_stacks(self, frames: Ints, stacks: ListedStacks, ids: Ints) -> None:
+        """Give ids to stacks of frames, which take over the references to these; see ``Blocks.name``."""
+        self._blocks.name(frames, ids, stacks)
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.adoption``."""
         if other is self:
-            self.retain(ids)
-            return ids.copy()
+            self._blocks.retain(ids, adopted)
+            return True
         if not isinstance(other, FrameStore) or other._form != self._form:
-            return None
-        return adopt(self._blocks, other._blocks, ids, lambda rest: self.append(other.read(rest)))
+            return False
+
+        def append(frames: Ints, which: Ints, taken: Ints) -> None:
+            self.take_in(other.read(frames), which, np.zeros(len(frames), np.int64), taken)
+
+        adopt(self._blocks, other._blocks, ids, append, adopted)
+        return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
@@ -193,15 +200,16 @@ class FrameStore(Store):
         Raises:
             SlotError: an id is of no frame.
         """
-        self._blocks.retain(np.atleast_1d(np.asarray(ids, np.int64)))
+        retained = np.atleast_1d(np.asarray(ids, np.int64))
+        self._blocks.retain(retained, np.empty_like(retained))
 
-    def release(self, ids: npt.ArrayLike) -> None:
-        """Give back one reference to each of ``ids``; 0 among them is left alone.
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        self._blocks.give_back(ids)
 
-        Raises:
-            SlotError: an id is of no frame.
-        """
-        self._blocks.release(np.atleast_1d(np.asarray(ids, np.int64)))
+    def give_back_stacks(self, ids: Ints, stacks: ListedStacks) -> None:
+        """Take one reference from each of the frames of stacks, and set ``ids`` to 0; see ``Store.give_back``."""
+        self._blocks.give_back(ids, stacks)
 
     def stats(self) -> StoreStats:
         """What the store holds now."""

@@ -7,81 +7,91 @@ import numpy.typing as npt
 
 from obscodec.chunk import doubled, new_table
 from obscodec.frame_reader import ListedChanges
+from obscodec.kernels.stacks import N_CHANGED, N_FREE_ROWS, N_ROWS, N_STACKS
 from obscodec.segments import Ints
 
 _MIN_ROWS = 1 << 8
 
 
 class ListedStacks:
-    """A table with the frames of each stack in a row. Not safe to use from several threads.
+    """A table with the frames of each stack in a row. Not safe to use from several threads: its Blocks lock.
+
+    Kernels change it, each as a whole; see ``kernels.stacks``.
 
     Args:
-        depth: how many frames a stack has.
+        depth: how many frames a stack has; 1 for single frames, of which none is ever listed.
+
+    Attributes:
+        depth: that.
+        tallies: ``i64[4]``, what is counted.
     """
 
     def __init__(self, depth: int) -> None:
-        self._frames = new_table((_MIN_ROWS, depth), np.int32)  # a row that is free begins with -1
-        self._n_rows = 0  # no row from here on was ever used
-        self._free = new_table((_MIN_ROWS,), np.int32)
-        self._n_free = 0
-        self._changed: set[int] | None = None  # rows; None while nobody asks
+        self.depth = depth
+        self.tallies = np.zeros(4, np.int64)
+        self._frames, self._free, self._changed = _new_tables(_MIN_ROWS, depth)
+        self._all_changed = True  # as nobody has looked yet
 
     @property
     def frames(self) -> npt.NDArray[np.int32]:
         """``i32[n_rows, depth]``, the frames of each stack; -1 at the beginning of a row that is free."""
-        return self._frames[: self._n_rows]
+        return self._frames[: self.tallies[N_ROWS]]
+
+    @property
+    def n_stacks(self) -> int:
+        """How many references to stacks there are, listed or not, without those to the stack of zeros."""
+        return int(self.tallies[N_STACKS])
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows that were ever used."""
-        return self.frames.nbytes + self._free[: self._n_rows].nbytes
+        return self.frames.nbytes + self._free[: self.tallies[N_ROWS]].nbytes
 
-    def add(self, frames: npt.NDArray[np.int64]) -> Ints:
-        """List stacks, ``i64[n, depth]``; returns their rows, ``i64[n]``."""
-        n_again = min(len(frames), self._n_free)
-        n_new = len(frames) - n_again
-        while self._n_rows + n_new > len(self._frames):
-            self._frames, self._free = doubled(self._frames), doubled(self._free)
-        again = self._free[self._n_free - n_again : self._n_free]
-        rows = np.concatenate([again, np.arange(self._n_rows, self._n_rows + n_new)])
-        self._n_free -= n_again
-        self._n_rows += n_new
-        self._frames[rows] = frames
-        if self._changed is not None:
-            self._changed.update(rows.tolist())
-        return rows
+    @property
+    def tables(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_], Ints]:
+        """What kernels change: ``listed, free_rows, changed, tallies``."""
+        return self._frames, self._free, self._changed, self.tallies
 
-    def drop(self, rows: Ints) -> None:
-        """Free rows."""
-        self._frames[rows] = -1
-        self._free[self._n_free : self._n_free + len(rows)] = rows
-        self._n_free += len(rows)
-        if self._changed is not None:
-            self._changed.update(rows.tolist())
+    def reserve(self, n: int) -> None:
+        """Have room to list ``n`` stacks more."""
+        if self.depth == 1:
+            return
+        while self.tallies[N_ROWS] + n > len(self._frames):
+            frames, free, changed = doubled(self._frames), doubled(self._free), doubled(self._changed)
+            self._frames, self._free, self._changed = frames, free, changed
 
     @property
     def has_changed(self) -> bool:
         """Whether :meth:`changes` would give any."""
-        return self._changed is None or bool(self._changed)
+        return self._all_changed or bool(self.tallies[N_CHANGED])
 
     def changes(self) -> ListedChanges:
         """What has changed since the last call; all at the first one, and after :meth:`forget`."""
-        changed = range(self._n_rows) if self._changed is None else sorted(self._changed)
-        rows = np.array(changed, np.int64)
-        self._changed = set()
-        return ListedChanges(len(self._frames), rows, self._frames[rows])
+        n_rows = int(self.tallies[N_ROWS])
+        rows = np.arange(n_rows) if self._all_changed else np.flatnonzero(self._changed[:n_rows])
+        changes = ListedChanges(len(self._frames), rows, self._frames[rows])
+        self._changed[rows] = False
+        self.tallies[N_CHANGED] = 0
+        self._all_changed = False
+        return changes
 
     def forget(self) -> None:
-        """Have :meth:`changes` give all next time, and note nothing until then."""
-        self._changed = None
+        """Have :meth:`changes` give all next time."""
+        self._all_changed = True
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_frames": self.frames, "_free": self._free[: self._n_free], "_changed": None}
+        tables = {"_frames": self.frames, "_free": self._free[: self.tallies[N_FREE_ROWS]]}
+        return {"depth": self.depth, "tallies": self.tallies.copy(), **tables}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
+        vars(self).update(state, _all_changed=True)
         frames, free = self._frames, self._free
-        n_rows = max(_MIN_ROWS, 1 << (self._n_rows - 1).bit_length())
-        self._frames = new_table((n_rows, frames.shape[1]), np.int32)
-        self._free = new_table((n_rows,), np.int32)
+        n_rows = max(_MIN_ROWS, 1 << (len(frames) - 1).bit_length())
+        self._frames, self._free, self._changed = _new_tables(n_rows, self.depth)
         self._frames[: len(frames)], self._free[: len(free)] = frames, free
+
+
+def _new_tables(n_rows: int, depth: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Frames, free rows, and which rows have changed."""
+    rows = (n_rows,)
+    return new_table((n_rows, depth), np.int32), new_table(rows, np.int32), new_table(rows, np.bool_)

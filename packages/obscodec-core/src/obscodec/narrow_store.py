@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.kernels.ids import part_narrow
 from obscodec.narrow import Narrow
+from obscodec.picklable_lock import PicklableLock
 from obscodec.segments import Ints
 from obscodec.store import NO_TENSOR, Store, StoreStats
 
@@ -61,10 +63,12 @@ class NarrowStore(Store):
         self.layout = wide.layout
         self.device = codes.device
         self.threads = threads
+        self._parting = PicklableLock()
+        self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that are about to be given back
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
 
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store ``[n, *shape]``; see ``Store.append``.
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``.
 
         Raises:
             ShapeError: the tensors have another shape.
@@ -73,42 +77,45 @@ class NarrowStore(Store):
             HeapFull: there is not enough room in one of the stores; nothing was stored.
         """
         tensors = self.layout.tensors(self.layout.rows(self.on_cpu(tensors)))  # contiguous; no copy if they are
-        of_streams = np.broadcast_to(streams, len(tensors))
         codes, fits = self.narrow.apply(tensors, threads=self.threads)
-        if fits.all():
-            return self._outer_narrow(self.codes.append(codes, of_streams))
-        ids = np.empty(len(tensors), np.int64)
-        wide = self.wide.append(tensors[~fits], of_streams[~fits])
+        number = np.where(fits, np.cumsum(fits), np.cumsum(~fits)) - 1  # of each tensor in its store
+        narrow = fits[which]
+        of_codes, of_wide = np.zeros(int(narrow.sum()), np.int64), np.zeros(int((~narrow).sum()), np.int64)
+        stored = np.zeros(len(ids), np.int64)
         try:
-            if fits.any():
-                ids[fits] = self._outer_narrow(self.codes.append(codes[fits], of_streams[fits]))
-        except BaseException:
-            self.wide.release(wide)
-            raise
-        ids[~fits] = self._outer_wide(wide)
-        return ids
+            if len(of_wide):
+                self.wide.take_in(tensors[~fits], number[which[~narrow]], streams[~fits], of_wide)
+            if len(of_codes):
+                some = slice(None) if fits.all() else fits  # without a copy if all of them go there
+                self.codes.take_in(codes[some], number[which[narrow]], streams[some], of_codes)
+            stored[narrow], stored[~narrow] = self._outer_narrow(of_codes), self._outer_wide(of_wide)
+            ids[:] = stored
+        finally:
+            if not np.array_equal(ids, stored) or not stored.any():  # it ended before they were handed over
+                self.codes.give_back(of_codes)
+                self.wide.give_back(of_wide)
 
-    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take tensors over from a store with the same codes; see ``Store.adopt``."""
         if not isinstance(other, NarrowStore) or other.narrow != self.narrow:
-            return None
-        narrow, inner, adopted = self._are_narrow(ids), ids >> 1, np.empty_like(ids)
-        with _narrow_ids():
-            codes = self.codes.adopt_alike(other.codes, inner[narrow])
-        if codes is None:
-            return None
-        adopted[narrow] = self._outer_narrow(codes)
+            return False
+        narrow, inner = self._are_narrow(ids), ids >> 1
+        codes, wide = np.zeros(int(narrow.sum()), np.int64), np.zeros(int((~narrow).sum()), np.int64)
+        taken = np.zeros(len(ids), np.int64)
         try:
+            with _narrow_ids():
+                if not self.codes.adopt_alike(other.codes, inner[narrow], codes):
+                    return False
             with _wide_ids():
-                wide = self.wide.adopt_alike(other.wide, inner[~narrow])
-        except BaseException:
-            self.codes.release(codes)
-            raise
-        if wide is None:
-            self.codes.release(codes)
-            return None
-        adopted[~narrow] = self._outer_wide(wide)
-        return adopted
+                if not self.wide.adopt_alike(other.wide, inner[~narrow], wide):
+                    return False
+            taken[narrow], taken[~narrow] = self._outer_narrow(codes), self._outer_wide(wide)
+            adopted[:] = taken
+        finally:
+            if not np.array_equal(adopted, taken) or not taken.any():
+                self.codes.give_back(codes)
+                self.wide.give_back(wide)
+        return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
@@ -136,17 +143,36 @@ class NarrowStore(Store):
         Raises:
             SlotError: an id is of no tensor.
         """
-        released = np.atleast_1d(np.asarray(ids, np.int64))
-        narrow, inner = self._are_narrow(released), released >> 1
-        if narrow.any():
-            if not narrow.all():
-                with _wide_ids():
-                    self.wide.read(inner[~narrow])  # complains before any code is released
-            with _narrow_ids():
-                self.codes.release(inner[narrow])
-        if not narrow.all():
+        released = np.array(ids, np.int64, ndmin=1)
+        narrow = self._are_narrow(released)
+        if narrow.any() and not narrow.all():
             with _wide_ids():
-                self.wide.release(inner[~narrow])
+                self.wide.read(released[~narrow] >> 1)  # complains before any code is released
+        self.give_back(released)
+
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        with self._parting:
+            self._settle()
+            try:
+                self._parted = codes, wide = np.zeros_like(ids), np.zeros_like(ids)
+                part_narrow(ids, self._code_0_is_zero, codes, wide)
+            finally:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Have both stores take back what a call had parted between them."""
+        if self._parted is not None:
+            codes, wide = self._parted
+            try:
+                with _narrow_ids():
+                    self.codes.give_back(codes)
+                with _wide_ids():
+                    self.wide.give_back(wide)
+            except SlotError:  # nobody can give these back
+                self._parted = None
+                raise
+            self._parted = None
 
     def stats(self) -> StoreStats:
         """What both stores hold now; the lookup tables count as tables."""

@@ -34,11 +34,13 @@ class NewArray(TensorArray):
     """
 
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
-        super().__init__(ids, store)
+        own = np.array(ids, np.int64, order="C")
+        super().__init__(own, store)
+        self._is_moved = False
         if isinstance(store, PinnedStore):
-            self._owner, self._pin = Pin(partial(store.drop, ids.reshape(-1))), store.pin()
+            self._owner, self._pin = Pin(partial(store.drop, own.reshape(-1))), store.pin()
         else:
-            self._owner = Pin(partial(store.release, ids.reshape(-1)))
+            self._owner = Pin(partial(store.give_back, own.reshape(-1)))
 
     def move(self, array: TensorArray, index: Index) -> bool:
         """Put these tensors where an index of ``array`` selects, without decoding them.
@@ -51,7 +53,8 @@ class NewArray(TensorArray):
         Returns:
             Whether that was possible: not if the array is of another store, or if they were moved before.
         """
-        if array.store is not self.store or not self._owner.forget():
+        if array.store is not self.store or self._is_moved:
             return False
-        array.assign_ids(index, self.ids.astype(np.int64))
+        array.assign_ids(index, self._ids.reshape(-1))  # which sets them to 0: nothing is left to drop
+        self._is_moved = True
         return True

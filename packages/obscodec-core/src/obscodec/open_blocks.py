@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import KeysView
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -12,7 +11,8 @@ import numpy.typing as npt
 from obscodec.chunk import doubled, new_chunk, new_table
 from obscodec.errors import CorruptStream
 from obscodec.kernels import frame_streams as column
-from obscodec.kernels.frames import replace_frames
+from obscodec.kernels.frame_streams import begin_block
+from obscodec.kernels.frames import append_frames
 from obscodec.kernels.patch import runs_bound
 from obscodec.layout import Rows
 from obscodec.packing import pack, unpack
@@ -23,39 +23,52 @@ from obscodec.segments import Bytes, Ints
 class FrameTables:
     """What is known of each frame and block. What was never used takes no memory.
 
+    Kernels change it, each as a whole; see ``kernels.counts``.
+
     Attributes:
-        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id; see ``kernels.counts``.
+        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id.
         previous: likewise, the frame before it in the observation that it came with first.
-        live: ``i32[n_blocks]``, frames with references.
+        live: ``i32[n_blocks]``, frames that are counted.
+        versions: ``i32[n_blocks]``, the version of a full block, 0 if it is not compressed further.
+        free: ``i32[n_blocks]``, numbers to be used again.
+        dead: ``i32[2 * n_blocks]``, numbers of blocks to look at.
+        tallies: ``i64[3]``, how many there are.
     """
 
     def __init__(self, n_blocks: int, block_frames: int) -> None:
         self.counts = new_table((n_blocks * block_frames,), np.int32)
         self.previous = new_table((n_blocks * block_frames,), np.int32)
         self.live = new_table((n_blocks,), np.int32)
+        self.versions = new_table((n_blocks,), np.int32)
+        self.free = new_table((n_blocks,), np.int32)
+        self.dead = new_table((2 * n_blocks,), np.int32)
+        self.tallies = np.zeros(3, np.int64)
 
-    def grow(self) -> None:
-        """Make room for twice as many blocks."""
+    def grown(self) -> FrameTables:
+        """The same with room for twice as many blocks; this one is not to be used any more."""
+        grown = FrameTables.__new__(FrameTables)
         for name, table in vars(self).items():
-            setattr(self, name, doubled(table))
+            setattr(grown, name, table if name == "tallies" else doubled(table))
+        return grown
 
     def __getstate__(self) -> dict[str, object]:
         """Without the zeros around what is used: of a store with few frames they would be most of a pickle."""
-        state: dict[str, object] = {}
+        state: dict[str, object] = {"tallies": self.tallies.copy()}
         for name, table in vars(self).items():
-            used = np.trim_zeros(table, "f")
-            state[name] = len(table), len(table) - len(used), np.trim_zeros(used, "b")
+            if name != "tallies":
+                used = np.trim_zeros(table, "f")
+                state[name] = len(table), len(table) - len(used), np.trim_zeros(used, "b")
         return state
 
-    def __setstate__(self, state: dict[str, tuple[int, int, npt.NDArray[np.int32]]]) -> None:
-        for name, (n, begin, used) in state.items():
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.tallies = cast("Ints", state.pop("tallies"))
+        for name, (n, begin, used) in cast("dict[str, tuple[int, int, npt.NDArray[np.int32]]]", state).items():
             table = new_table((n,), np.int32)
             table[begin : begin + len(used)] = used
             setattr(self, name, table)
-        n, _, used = state["previous"]
-        least, most = int(used.min(initial=0)), int(used.max(initial=0))
-        if least < 0 or most >= n:  # kernels go from frame to frame by it
-            raise CorruptStream(f"frames follow those of ids 0..{n - 1}, got {least}..{most}")
+        used = self.previous
+        if used.min() < 0 or used.max() >= len(used):  # kernels go from frame to frame by it
+            raise CorruptStream(f"frames follow those of ids 0..{len(used) - 1}, got {used.min()}..{used.max()}")
 
 
 class BlockContent(NamedTuple):
@@ -99,7 +112,6 @@ class OpenBlocks:
         self.reference_count = np.ones(1, np.int64)
         self.rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
-        self._row_of: dict[int, int] = {}
         self._n_begun = np.zeros(0, np.int64)  # blocks, of each stream: a number may come again
 
     @property
@@ -121,28 +133,28 @@ class OpenBlocks:
         return nbytes / n_frames if n_frames else float(self.nbytes)
 
     @property
-    def blocks(self) -> KeysView[int]:
-        """The numbers of the open blocks."""
-        return self._row_of.keys()
+    def blocks(self) -> Ints:
+        """``i64[n_streams]``, the number of the open block of each stream, 0 for none."""
+        return self.rows[:, column.BLOCK]
 
     def add_streams(self, n: int) -> None:
         """Make sure that there are ``n`` streams."""
-        added = np.zeros((max(0, n - len(self.rows)), self.rows.shape[1]), np.int64)
+        n_before = len(self.rows)
+        if n <= n_before:
+            return
+        added, rooms = np.zeros((n - n_before, self.rows.shape[1]), np.int64), self._rooms[:n_before]
         for row in added:
             runs = new_chunk(self.block_frames * runs_bound(self.nbytes)) if self.patches else np.empty(0, np.uint8)
             room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(self.n_recent * self.nbytes)
-            self._rooms.append(room)
+            rooms.append(room)
             self._point(row, room)
-        self.rows = np.concatenate([self.rows, added])
-        self._n_begun = np.append(self._n_begun, np.zeros(len(added), np.int64))
+        begun, rows = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64)), self.rows
+        self._rooms, self._n_begun, self.rows = rooms, begun, np.concatenate([rows, added])
 
-    def replace(
-        self, rows: Rows, old: Ints, first: int, streams: Ints, tables: FrameTables, ids: Ints, dead: Ints
-    ) -> tuple[int, int, int]:
-        """Take frames in, from the row ``first`` on, then release ``old``; see ``kernels.frames.replace_frames``."""
-        return replace_frames(
-            old,
-            rows,
+    def append(self, frames: Rows, first: int, streams: Ints, tables: FrameTables, ids: Ints) -> int:
+        """Take frames in, from the row ``first`` on; see ``kernels.frames.append_frames``."""
+        return append_frames(
+            frames,
             first,
             streams,
             self.rows,
@@ -153,9 +165,13 @@ class OpenBlocks:
             tables.counts,
             tables.live,
             tables.previous,
+            tables.dead,
+            tables.tallies,
             ids,
-            dead,
         )
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def block_of(self, stream: int) -> int:
         """The number of the open block of a stream, 0 for none."""
@@ -171,22 +187,18 @@ class OpenBlocks:
         Raises:
             CorruptStream: it is not open.
         """
-        if block not in self._row_of:
+        found = np.flatnonzero(self.blocks == block)
+        if len(found) == 0 or block == 0:
             raise CorruptStream(f"block {block} is neither stored nor open")
-        row = self.rows[self._row_of[block]]
-        runs, literals, _ = self._rooms[self._row_of[block]]
+        row = self.rows[found[0]]
+        runs, literals, _ = self._rooms[found[0]]
         return BlockContent(
             int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
         )
 
-    def start(self, stream: int, block: int) -> None:
-        """Begin the empty block ``block`` in place of the one that is open in a stream."""
-        row = self.rows[stream]
-        self._row_of.pop(int(row[column.BLOCK]), None)
-        self._row_of[block] = stream
-        self._n_begun[stream] += 1
-        row[[column.PLACE, column.REFERENCE, column.RUNS_NBYTES, column.LITERALS_NBYTES]] = 0
-        row[column.BLOCK] = block
+    def start(self, stream: int, tables: FrameTables) -> None:
+        """Begin an empty block in place of the one that is open in a stream; see ``kernels.frame_streams``."""
+        begin_block(self.rows[stream], self._n_begun, stream, tables.live, tables.free, tables.dead, tables.tallies)
 
     def __getstate__(self) -> dict[str, object]:
         rooms: list[tuple[Bytes, ...]] = []

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
-
-from obscodec.interrupts import uninterrupted
 
 MAX_THREADS = 8
 
@@ -37,12 +35,21 @@ def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
     """
     threads = max(1, min(threads, n))
     bounds = [n * i // threads for i in range(threads + 1)]
-    futures = [_pool().submit(work, bounds[i], bounds[i + 1]) for i in range(1, threads)]
+    futures: list[Future[None]] = []
     try:
+        for i in range(1, threads):
+            futures.append(_pool().submit(work, bounds[i], bounds[i + 1]))
         work(bounds[0], bounds[1])
     finally:
-        with uninterrupted():
-            errors = [future.exception() for future in futures]
-    for error in errors:
-        if error is not None:
-            raise error
+        _wait_for(futures)
+    for future in futures:
+        future.result()
+
+
+def _wait_for(futures: list[Future[None]]) -> None:
+    """Wait until all have ended, also if an exception comes meanwhile, such as that of a signal handler."""
+    try:
+        wait(futures)
+    except BaseException:
+        wait(futures)
+        raise

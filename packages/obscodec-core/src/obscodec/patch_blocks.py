@@ -87,7 +87,7 @@ class PatchBlocks(BlockCoder[BytesCodec]):
         plain = [block[len(PLAIN) :] for block in taken]
         sealed = [self._sealed(self.versions, patches) for patches in plain]
         for block, patches in zip(sealed, plain, strict=True):
-            self._learn(self.versions, block, patches)
+            self.learn(block, patches)
         return Segments.of(sealed)
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:

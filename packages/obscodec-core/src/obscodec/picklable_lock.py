@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import RLock
 from collections.abc import Callable
 from functools import wraps
-from types import TracebackType
 from typing import Any, TypeVar, cast
 
 
-class PicklableLock:
+class PicklableLock(RLock):  # type: ignore[misc]  # which CPython allows
     """A reentrant lock, for ``with``; a copy of it, in another process too, is a lock of its own that nobody holds.
+
+    Nothing of it is Python: an exception of a signal handler comes before the lock is taken, or when ``with`` knows it.
 
     Example:
         >>> import pickle
@@ -18,15 +19,6 @@ class PicklableLock:
         >>> with lock, lock, pickle.loads(pickle.dumps(lock)):
         ...     pass
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._lock.release()
 
     def __reduce__(self) -> tuple[type[PicklableLock], tuple[()]]:
         return PicklableLock, ()

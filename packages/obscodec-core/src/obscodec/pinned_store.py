@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.errors import SlotError
 from obscodec.segments import Ints
 from obscodec.store import Store, StoreStats
 
@@ -31,14 +32,6 @@ class Pin:
         unpin = self._taken()
         if unpin is not None:
             unpin()
-
-    def forget(self) -> bool:
-        """Leave the tensors to the caller; :meth:`close` does nothing from now on.
-
-        Returns:
-            Whether they were still kept.
-        """
-        return self._taken() is not None
 
     def _taken(self) -> Callable[[], None] | None:
         try:
@@ -82,28 +75,27 @@ class PinnedStore(Store):
         self._closed: deque[int] = deque()  # pins that were closed since the last call
         self._dropped: deque[Ints] = deque()  # ids that were given to drop since the last call
         self._lock = threading.Lock()
-        self.changing = threading.RLock()
 
     def pin(self) -> Pin:
         """Keep all tensors that are there now, until the pin is closed."""
         with self._lock:
             self._n_pins += 1
-            number = self._n_pins
-            self._pins.add(number)
-        return Pin(partial(self._closed.append, number))
+            pin = Pin(partial(self._closed.append, self._n_pins))
+            self._pins.add(self._n_pins)
+            return pin
 
     def drop(self, ids: Ints) -> None:
-        """:meth:`release`, at the next call of this store. It takes no lock, for use while garbage is collected."""
+        """:meth:`give_back`, at the next call of this store. It takes no lock, for use while garbage is collected."""
         self._dropped.append(ids)
 
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store ``[n, *shape]``; see ``Store.append``."""
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``."""
         self._catch_up()
-        return self.store.append(tensors, streams)
+        self.store.take_in(tensors, which, streams, ids)
 
-    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take tensors over; see ``Store.adopt``."""
-        return self.store.adopt_alike(other.store if isinstance(other, PinnedStore) else other, ids)
+        return self.store.adopt_alike(other.store if isinstance(other, PinnedStore) else other, ids, adopted)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
@@ -113,15 +105,18 @@ class PinnedStore(Store):
         """See ``Store.behind``."""
         return self.store.behind(ids)
 
-    def release(self, ids: npt.ArrayLike) -> None:
-        """Give back one reference to each of ``ids``, now or when nobody reads them any more.
+    def give_back(self, ids: Ints) -> None:
+        """Give back one reference to each of ``ids``, now or when nobody reads them any more; see ``Store.give_back``.
 
         Raises:
             SlotError: an id is of no tensor; if there is a pin, that comes up only in a call after it is closed.
         """
-        released = np.atleast_1d(np.asarray(ids, np.int64))
+        from obscodec.kernels.ids import hand_over  # which loads numba
+
+        waiting = np.zeros_like(ids)
         with self._lock:
-            self._waiting.append((self._n_pins, released))
+            self._waiting.append((self._n_pins, waiting))
+            hand_over(ids, waiting)
         self._catch_up()
 
     def stats(self) -> StoreStats:
@@ -133,12 +128,19 @@ class PinnedStore(Store):
         """Drop what nobody reads any more."""
         with self._lock:
             while self._dropped:
-                self._waiting.append((self._n_pins, self._dropped.popleft()))
+                self._waiting.append((self._n_pins, self._dropped[0]))
+                self._dropped.popleft()
             while self._closed:
-                self._pins.discard(self._closed.popleft())
+                self._pins.discard(self._closed[0])
+                self._closed.popleft()
             oldest = min(self._pins, default=self._n_pins + 1)
             while self._waiting and self._waiting[0][0] < oldest:
-                self.store.release(self._waiting.pop(0)[1])
+                try:
+                    self.store.give_back(self._waiting[0][1])  # which sets them to 0, so that it can come twice
+                except SlotError:
+                    del self._waiting[0]
+                    raise
+                del self._waiting[0]
 
     def __getstate__(self) -> dict[str, object]:
         self._catch_up()
@@ -148,7 +150,7 @@ class PinnedStore(Store):
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(state["store"])  # type: ignore[misc]
         for _, released in state["_waiting"]:  # type: ignore[attr-defined]
-            self.store.release(released)
+            self.store.give_back(released)
 
     def __repr__(self) -> str:
         return f"PinnedStore({self.store!r})"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.batch_memory import new_batch
+from obscodec.out_of_memory import says_memory_error
 from obscodec.segments import Ints
 from obscodec.store import Store
 
@@ -127,6 +128,7 @@ class Reading:
         if (future := self._pending()) is not None:
             future.exception()
 
+    @says_memory_error
     def result(self) -> Any:
         """What the function gave, with arrays ``[*chosen, *shape]`` in the places of what was selected.
 

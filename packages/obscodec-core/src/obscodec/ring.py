@@ -14,8 +14,8 @@ from obscodec.arrays import ArrayLike
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
 from obscodec.field import Array, Field
 from obscodec.indexing import Index
-from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
+from obscodec.out_of_memory import says_memory_error
 from obscodec.reading import Reading
 from obscodec.segments import Ints
 from obscodec.store import Store
@@ -27,7 +27,8 @@ T = TypeVar("T")
 class RingBuffer:
     """The last ``capacity`` steps of each of ``n_envs`` environments.
 
-    Several threads may sample at once, while none appends.
+    Several threads may sample at once, while none appends. The step that went out last is kept until the next one
+    comes, so that an append that does not come to its end changes nothing.
 
     Args:
         capacity: how many steps to keep for each environment; then the oldest go first.
@@ -73,9 +74,12 @@ class RingBuffer:
         self.episode_end = episode_end
         self._check_arguments()
         self._set = ArraySet(self.fields, n_envs, threads)
-        self._arrays = {name: self._set.zeros(name, name, capacity) for name in self.fields}
+        # A step is written where none is, and is there when it is counted, as the oldest one is gone then.
+        self._n_rows = capacity + 1
+        self._arrays = {name: self._set.zeros(name, name, self._n_rows) for name in self.fields}
         self._n_appended = 0
 
+    @says_memory_error
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
         """Take one step of all environments. A refused call changes nothing.
 
@@ -91,9 +95,7 @@ class RingBuffer:
             DTypeError: a value would be changed by the dtype of its field.
             HeapFull: there is not enough room below the ``max_bytes`` of a field.
         """
-        steps = self._checked(values)
-        with uninterrupted():
-            self._append(steps)
+        self._append(self._checked(values))
 
     @overload
     def sample(self, batch: int, rng: np.random.Generator | int | None = None) -> dict[str, Array]: ...
@@ -103,6 +105,7 @@ class RingBuffer:
         self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T]
     ) -> dict[str, T]: ...
 
+    @says_memory_error
     def sample(
         self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T] | None = None
     ) -> dict[str, Array] | dict[str, T]:
@@ -132,6 +135,7 @@ class RingBuffer:
             arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
             return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
 
+    @says_memory_error
     def __getitem__(self, index: Index) -> dict[str, Array]:
         """For each field what ``index`` selects of ``[len(self), n_envs, *shape]``; time 0 is the oldest step.
 
@@ -156,24 +160,27 @@ class RingBuffer:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
 
     def _append(self, steps: Mapping[str, Array]) -> None:
-        at = self._n_appended % self.capacity
-        stored: list[tuple[Store, list[TensorArray], Ints]] = []
+        at = self._n_appended % self._n_rows
         try:
-            for store, names in self._by_store().items():
-                tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
-                ids = store.append(tensors, np.tile(np.arange(self.n_envs), len(names)))
-                stored.append((store, [self._compressed(name) for name in names], ids))
+            self._write(at, steps)
         except BaseException:
-            for store, _, ids in stored:
-                store.release(ids)
+            for array in self._arrays.values():
+                if isinstance(array, TensorArray):
+                    array.assign_ids(at, np.zeros(self.n_envs, np.int64))  # nobody counts them, but they take memory
             raise
-        for store, arrays, ids in stored:
-            rows = zip(arrays, ids.reshape(len(arrays), self.n_envs), strict=True)
-            store.release(np.concatenate([array.exchange_ids(at, row) for array, row in rows]))
+        self._n_appended += 1
+
+    def _write(self, at: int, steps: Mapping[str, Array]) -> None:
+        """Write a step into a row, in which nothing is that is counted."""
+        for store, names in self._by_store().items():
+            tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
+            with store.changing:
+                places = [self._compressed(name).place_of(at) for name in names]
+                n = len(names) * self.n_envs
+                store.exchange(places, tensors, np.arange(n), np.tile(np.arange(self.n_envs), len(names)))
         for name, array in self._arrays.items():
             if isinstance(array, np.ndarray):
                 array[at] = steps[name]
-        self._n_appended += 1
 
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
         """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
@@ -221,7 +228,7 @@ class RingBuffer:
     def _positions(self, steps: Ints) -> Ints:
         """Where the steps lie in the arrays."""
         oldest = max(0, self._n_appended - self.capacity)
-        return (steps + oldest) % self.capacity
+        return (steps + oldest) % self._n_rows
 
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():

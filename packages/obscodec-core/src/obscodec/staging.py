@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.id_watch import IdWatch, note
-from obscodec.interrupts import uninterrupted
 from obscodec.kernels.rows import same
-from obscodec.store import Store, check_ids
+from obscodec.store import Place, Store
 
 _MAX_NBYTES = 1 << 18  # four steps of Atari: storing them together takes little longer than storing one
 _MANY_ROWS = 8  # from here on, to find them takes longer than to store them
@@ -92,7 +91,7 @@ class Staging:
         if tensors.shape != self.row_shape or tensors.dtype != self.dtype:
             return False
         place = id(ids), row
-        with self._lock:
+        with self.store.changing, self._lock:
             new = self._n_used if self._waiting else 0
             if new == self._n_rows or len(self._waiting) == _MAX_ROWS:
                 self.flush()
@@ -123,8 +122,29 @@ class Staging:
             HeapFull: it does not fit into the store; it goes on waiting.
         """
         if self._waiting:
-            with uninterrupted(), self._lock:
+            with self.store.changing, self._lock:
                 self._flush()
+
+    def reserve(self, row: int, n: int) -> None:
+        """Make sure that :meth:`put` stores nothing, and so can't fail for that, the next ``n`` times.
+
+        Args:
+            row: which row of its arrays these are for; nothing waits for it then.
+            n: how many arrays.
+
+        Raises:
+            HeapFull: what waits does not fit into the store; it goes on waiting.
+        """
+        if self._waiting:
+            with self.store.changing, self._lock:
+                many = self._n_used + n > self._n_rows or len(self._waiting) + n > _MAX_ROWS
+                if many or any(waiting == row for _, waiting in self._waiting):
+                    self._flush()
+
+    def forget(self, row: int) -> None:
+        """Drop what waits for a row of any array."""
+        with self._lock:
+            self._waiting = {place: at for place, at in self._waiting.items() if place[1] != row}
 
     @property
     def memory_bytes(self) -> int:
@@ -139,22 +159,16 @@ class Staging:
     def _flush(self) -> None:
         if not self._waiting:  # another thread was here first
             return
-        ids = [self._arrays[array][row] for array, row in self._waiting]
-        rows = np.array(list(self._waiting.values()))
-        n_used = self._n_used
-        self.store.wait_for_readings()
-        new = self.store.replace_repeated(
-            np.concatenate(ids, dtype=np.int64),
+        if self._watches:
+            for array, row in self._waiting:
+                note(self._watches.get(array, []), (row,))
+        n_used, rows = self._n_used, np.array(list(self._waiting.values()))
+        self.store.exchange(
+            [Place(self._arrays[array], row) for array, row in self._waiting],
             self._tensors[: n_used * self.n_envs],
             np.add.outer(rows * self.n_envs, self._envs).reshape(-1),
             np.tile(self._envs, n_used),
         )
-        check_ids(new, ids[0].dtype)
-        for of_row, stored in zip(ids, new.reshape(len(ids), self.n_envs), strict=True):
-            of_row[...] = stored
-        if self._watches:
-            for array, row in self._waiting:
-                note(self._watches.get(array, []), (row,))
         self._waiting.clear()
         self._arrays.clear()
 

@@ -6,11 +6,10 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Any, cast
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -21,6 +20,8 @@ from obscodec.backends import backend
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError, SpecError
 from obscodec.frame_reader import FrameReader
 from obscodec.layout import Layout
+from obscodec.out_of_memory import says_memory_error
+from obscodec.picklable_lock import PicklableLock
 from obscodec.segments import Ints
 from obscodec.turns import turns
 
@@ -77,25 +78,62 @@ def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
     return np.full(n, given.item())
 
 
-def repeats(which: Ints, m: int) -> npt.NDArray[np.bool_]:
-    """``bool[n]``: which numbers in ``which`` are there a second time or more, where all of ``0..m-1`` are there."""
-    n = len(which)
-    first = np.empty(m, np.int64)
-    first[which[::-1]] = np.arange(n - 1, -1, -1)  # the last of several assignments stays
-    again = np.ones(n, bool)
-    again[first] = False
-    return again
+class Place(NamedTuple):
+    """Where ids are.
 
-
-def check_ids(ids: Ints, dtype: np.dtype[np.signedinteger]) -> None:
-    """Make sure that ids fit into an array of ``dtype``.
-
-    Raises:
-        HeapFull: one does not.
+    Attributes:
+        ids: an integer array.
+        index: what of it, any index of numpy that selects nothing twice.
     """
-    largest = np.iinfo(dtype).max
-    if ids.size and max(int(ids.max()), -int(ids.min())) > largest:
-        raise HeapFull(f"the store has given out an id over {largest}: use an array of ids of a wider dtype")
+
+    ids: npt.NDArray[np.signedinteger]
+    index: Any
+
+
+class Exchange(NamedTuple):
+    """Ids on their way to their places. Each place is filled in one step, which shows to what point it has come.
+
+    Attributes:
+        places: where they go.
+        new: ``i64[n]``, for all places.
+        old: for each place ``i64[k]``, the ids that are there.
+        ends: where those for each place end in ``new``.
+    """
+
+    places: Sequence[Place]
+    new: Ints
+    old: list[Ints]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, places: Sequence[Place], new: Ints) -> Exchange:
+        """Ids on their way to ``places``."""
+        old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
+        return cls(places, new, old, list(accumulate(map(len, old))))
+
+    def put(self) -> None:
+        """Put them there.
+
+        Raises:
+            HeapFull: an array of ids is of a dtype that is too narrow.
+        """
+        largest = max(int(self.new.max(initial=0)), -int(self.new.min(initial=0)))
+        for ids, _ in self.places:
+            most = np.iinfo(ids.dtype).max
+            if largest > most:
+                raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
+        for (ids, index), begin, end in zip(self.places, [0, *self.ends], self.ends, strict=False):
+            ids[index] = self.new[begin:end].reshape(np.shape(ids[index]))
+
+    def settle(self, store: Store) -> None:
+        """Give back the old ids of the places that have the new ones, and the new ones of the others."""
+        for (ids, index), old, begin, end in zip(self.places, self.old, [0, *self.ends], self.ends, strict=False):
+            new = self.new[begin:end]
+            if np.array_equal(np.reshape(ids[index], -1), new):
+                store.give_back(old)
+                new[:] = 0
+            else:
+                store.give_back(new)
 
 
 class Store(ABC):
@@ -104,12 +142,16 @@ class Store(ABC):
     Attributes:
         layout: shape and dtype of one tensor.
         device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` takes too.
-        changing: held while an array of ids of this store is changed; a lock if several threads may do that.
     """
 
     layout: Layout
     device: str = "cpu"
-    changing: AbstractContextManager[object] = nullcontext()
+
+    @property
+    def changing(self) -> PicklableLock:
+        """Held while an array of ids of this store is changed."""
+        lock: PicklableLock | None = vars(self).get("_changing")
+        return vars(self).setdefault("_changing", PicklableLock()) if lock is None else lock
 
     @cached_property
     def stagings(self) -> WeakSet[Any]:
@@ -135,6 +177,36 @@ class Store(ABC):
             reading.wait()
 
     @abstractmethod
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """Store tensors under ids of which the caller owns one reference to each.
+
+        Args:
+            tensors: ``[m, *shape]``; see :meth:`append`.
+            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
+            streams: ``i64[m]``, the stream of each tensor.
+            ids: ``i64[n]`` of zeros, filled. Whatever ends this call, wherever: those that are not 0 then are the
+                caller's, to be given to :meth:`give_back`, and no others.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room.
+        """
+
+    @abstractmethod
+    def give_back(self, ids: Ints) -> None:
+        """Give back one reference to each of ``ids``, and set them to 0; a tensor that has none left is dropped.
+
+        Whatever ends this call, wherever: those that are not 0 then are still the caller's. So it can be called again.
+
+        Args:
+            ids: ``i64[n]``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor, or is given back more often than it was given out; nothing was done.
+        """
+
+    @says_memory_error
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store ``[n, *shape]``.
 
@@ -146,7 +218,29 @@ class Store(ABC):
 
         Returns:
             ``i64[n]``, the ids. The caller owns one reference to each.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room; nothing was stored.
         """
+        n = len(tensors)
+        ids, of_streams = np.zeros(n, np.int64), each_stream(streams, n)
+        try:
+            self.take_in(tensors, np.arange(n), of_streams, ids)
+            return ids
+        except BaseException:
+            self.give_back(ids)
+            raise
+
+    @says_memory_error
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; a tensor that has none left is dropped. 0 is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
+        """
+        self.give_back(np.array(ids, np.int64, ndmin=1))
 
     def has_on_device(self, x: object) -> bool:
         """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""
@@ -200,16 +294,16 @@ class Store(ABC):
         streams = np.resize(np.arange(n_turns * n_each), n)
         if n_arrays == 1:
             return self.append(rows[0], streams).reshape(1, *batch)
-        ids = np.empty((n, n_arrays), np.int64)
-        for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
-            tensors = np.stack([array[start:stop] for array in rows], axis=1)
-            try:
-                stored = self.append(tensors.reshape(-1, *tensors.shape[2:]), streams[start:stop].repeat(n_arrays))
-            except BaseException:
-                self.release(ids[:start].reshape(-1))
-                raise
-            ids[start:stop] = stored.reshape(-1, n_arrays)
-        return np.ascontiguousarray(ids.T).reshape(n_arrays, *batch)
+        ids = np.zeros((n, n_arrays), np.int64)
+        try:
+            for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
+                tensors = np.stack([array[start:stop] for array in rows], axis=1)
+                each, of_each = np.arange(tensors.shape[0] * n_arrays), streams[start:stop].repeat(n_arrays)
+                self.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, ids[start:stop].reshape(-1))
+            return np.ascontiguousarray(ids.T).reshape(n_arrays, *batch)
+        except BaseException:
+            self.give_back(ids.reshape(-1))
+            raise
 
     def adopt(self, other: Store, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
@@ -232,20 +326,34 @@ class Store(ABC):
                 may come up later, when such a tensor is read.
             HeapFull: there is not enough room; nothing was stored.
         """
-        adopted = self.adopt_alike(other, ids.reshape(-1).astype(np.int64))
-        if adopted is None:
-            return self.append_together(
-                [other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids]
-            )
-        return adopted.reshape(ids.shape)
+        adopted = np.zeros(ids.size, np.int64)
+        try:
+            if self.adopt_alike(other, ids.reshape(-1).astype(np.int64), adopted):
+                return adopted.reshape(ids.shape)
+        except BaseException:
+            self.give_back(adopted)
+            raise
+        return self.append_together([other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids])
 
-    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
-        """:meth:`adopt` for ``i64[n]`` of a store that encodes alike; None of another one, and nothing is stored."""
-        del other, ids
-        return None
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """:meth:`adopt` for ``i64[n]`` of a store that encodes alike.
+
+        Args:
+            other: where they are.
+            ids: ``i64[n]``, their ids there.
+            adopted: ``i64[n]`` of zeros, filled with those here, as :meth:`take_in` does that.
+
+        Returns:
+            Whether it does encode alike; if not, nothing is stored.
+        """
+        del other, ids, adopted
+        return False
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing."""
+        """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing.
+
+        Ids that are in an array are replaced there by :meth:`exchange`.
+        """
         ids = self.append(tensors, streams)
         try:
             self.release(old)
@@ -254,21 +362,65 @@ class Store(ABC):
             raise
         return ids
 
-    def replace_repeated(self, old: Ints, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> Ints:
-        """:meth:`replace` by the tensors ``tensors[which]``.
+    @says_memory_error
+    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> None:
+        """Store tensors, and put their ids where others are, which are given back.
+
+        Whatever ends this call, wherever: each place has all of its new ids, and each tensor that one of them is for is
+        stored, or the place is as it was.
 
         Args:
-            old: ``i64[n]``.
-            tensors: ``[m, *shape]``.
-            which: ``i64[n]``, each of ``0..m-1`` at least once.
-            streams: ``i64[m]``, the stream of each of ``tensors``.
+            places: where the ids go, in the order of ``which``; none of them twice.
+            tensors: ``[m, *shape]``; see :meth:`append`.
+            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
+            streams: ``i64[m]``, the stream of each tensor.
 
-        Returns:
-            ``i64[n]``, the ids. The caller owns one reference for each.
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room, or an array of ids is of a dtype that is too narrow.
+            SlotError: what is in a place is of no tensor.
         """
-        if len(which) == len(tensors) and (which[1:] > which[:-1]).all():  # each once, in order
-            return self.replace(old, tensors, streams)
-        return self.replace(old, tensors[which], streams[which])
+        new = np.zeros(len(which), np.int64)
+        with self.changing:
+            try:
+                exchange = self._begin_exchange(places, new)
+                self.take_in(tensors, which, streams, new)
+                exchange.put()
+            finally:
+                self._settle_exchange()
+
+    @says_memory_error
+    def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
+        """Put ids where others are, which are given back; see :meth:`exchange`.
+
+        Args:
+            places: where they go, none of them twice.
+            ids: ``i64[n]``, of which the caller owns one reference to each; those that are put are set to 0.
+        """
+        with self.changing:
+            try:
+                self._begin_exchange(places, ids).put()
+            finally:
+                self._settle_exchange()
+
+    def _begin_exchange(self, places: Sequence[Place], new: Ints) -> Exchange:
+        self._settle_exchange()
+        self.wait_for_readings()
+        exchange = Exchange.of(places, new)
+        vars(self)["_exchange"] = exchange
+        return exchange
+
+    def _settle_exchange(self) -> None:
+        """Give back what an exchange took out, or, where it ended before, what it was about to put there."""
+        exchange: Exchange | None = vars(self).get("_exchange")
+        if exchange is not None:
+            try:
+                exchange.settle(self)
+            except SlotError:  # what was there is of no tensor: nobody can give it back
+                vars(self)["_exchange"] = None
+                raise
+            vars(self)["_exchange"] = None
 
     @abstractmethod
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
@@ -311,10 +463,7 @@ class Store(ABC):
             "of them, with the codec 'delta-rle', 'rle' or 'raw' on that GPU"
         )
 
-    @abstractmethod
-    def release(self, ids: Ints) -> None:
-        """Give back one reference to each of ``ids``; a tensor that has none left is dropped."""
-
+    @says_memory_error
     def read(self, ids: npt.ArrayLike, out: Any = None) -> npt.NDArray[np.generic]:
         """Decode tensors.
 
@@ -359,7 +508,8 @@ class Store(ABC):
         """All but locks, with the rows that wait."""
         for staging in list(self.stagings):
             staging.flush()
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "stagings", "readings")}
+        left_out = ("_lock", "_exchange", "stagings", "readings")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     @abstractmethod
     def stats(self) -> StoreStats:

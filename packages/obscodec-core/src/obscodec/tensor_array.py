@@ -12,11 +12,11 @@ from obscodec.arrays import as_dtype
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.id_watch import IdWatch, note
 from obscodec.indexing import Index, Part, n_axes, split_index, winners
-from obscodec.interrupts import uninterrupted
 from obscodec.layout import Layout
+from obscodec.out_of_memory import says_memory_error
 from obscodec.reading import open_reading
 from obscodec.segments import Ints
-from obscodec.store import Store, check_ids
+from obscodec.store import Place, Store
 
 if TYPE_CHECKING:
     from obscodec.staging import Staging
@@ -151,6 +151,7 @@ class TensorArray:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @says_memory_error
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         ids = np.asarray(self.ids[leading])
@@ -165,6 +166,7 @@ class TensorArray:
         """Whether an index selects whole items."""
         return sum(map(n_axes, index if isinstance(index, tuple) else (index,))) <= self._ids.ndim
 
+    @says_memory_error
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         if type(value) is not np.ndarray and self.store.has_on_device(value):
             value = self.store.on_cpu(value)
@@ -185,34 +187,41 @@ class TensorArray:
                 tensors[part] = self._cast(value, tensors[part].shape)
             else:
                 tensors = self._cast(value, shape)
-            with uninterrupted():
-                self._replace(leading, old, tensors.reshape(-1, *self.layout.shape))
+            tensors, streams = tensors.reshape(-1, *self.layout.shape), self._streams(leading).reshape(-1)
+            place, stay = self._place(leading, old.shape)
+            if stay is not None:
+                tensors, streams = tensors[stay], streams[stay]
+            self.store.exchange([place], tensors, np.arange(len(tensors)), streams)
 
     def assign_ids(self, index: Index, ids: Ints) -> None:
         """Put other tensors of the store where an index selects, and release those that were there.
 
         Args:
             index: of the axes before the items. Of several places in it for one item, the last stays.
-            ids: of the shape that the index selects; this array owns one reference for each from now on.
+            ids: contiguous ``i64[...]``, as many as the index selects. The references go from here to this array: all
+                of them are 0 then.
         """
-        self.store.wait_for_readings()
         leading, _ = split_index(index, self._ids.ndim, self.ndim)
-        new = ids.reshape(-1)
-        with self.store.changing, uninterrupted():
-            old = np.array(self.ids[leading], np.int64)
-            winner = winners(leading, self._ids.shape, old.shape)
-            if winner is None:
-                winner = np.arange(old.size)
-            wins = winner == np.arange(old.size)
-            self._assign(leading, new[winner], old.shape)
-            self.store.release(np.concatenate([old.reshape(-1)[wins], new[~wins]]))
+        ids = ids.reshape(-1)
+        with self.store.changing:
+            place, stay = self._place(leading, self.ids[leading].shape)
+            if stay is None:
+                self.store.put_ids([place], ids)
+                return
+            kept, others = ids[stay], ids[~stay]
+            ids[:] = 0
+            self.store.give_back(others)
+            self.store.put_ids([place], kept)
 
-    def exchange_ids(self, index: Index, ids: Ints) -> Ints:
-        """:meth:`assign_ids` without a release: returns the ids that were there, which the caller owns now."""
+    def place_of(self, index: Index) -> Place:
+        """Where the ids of the items are that an index selects, for ``Store.exchange``, while ``changing`` is held.
+
+        Args:
+            index: of the axes before the items, nothing twice.
+        """
         leading, _ = split_index(index, self._ids.ndim, self.ndim)
-        old = np.array(self.ids[leading], np.int64)
-        self._assign(leading, ids, old.shape)
-        return old
+        self._note(leading)
+        return Place(self._ids, leading)
 
     def watch(self) -> IdWatch:
         """What notes from now on which rows of :attr:`ids` are assigned to, as long as somebody holds it.
@@ -230,7 +239,7 @@ class TensorArray:
 
     def clear(self) -> None:
         """Set all items to zero, and release what was there."""
-        self.assign_ids(..., np.zeros(self._ids.shape, np.int64))
+        self.assign_ids(..., np.zeros(self._ids.size, np.int64))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         if self.nbytes > MAX_DECODED_NBYTES:
@@ -252,22 +261,17 @@ class TensorArray:
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
 
-    def _replace(self, leading: tuple[Part, ...], old: Ints, tensors: npt.NDArray[np.generic]) -> None:
-        """Put ``tensors`` where the ids ``old`` are; nothing is changed unless all of them can be stored."""
-        self.store.wait_for_readings()
-        streams = self._streams(leading).reshape(-1)
-        winner = winners(leading, self._ids.shape, old.shape)
-        wins = None if winner is None else winner == np.arange(old.size)
-        if winner is None or wins is None or wins.all():
-            self._assign(leading, self.store.replace(old.reshape(-1), tensors, streams), old.shape)
-            return
-        new = np.empty(old.size, np.int64)
-        new[wins] = self.store.replace(old.reshape(-1)[wins], tensors[wins], streams[wins])
-        self._assign(leading, new[winner], old.shape)
+    def _place(self, leading: tuple[Part, ...], shape: tuple[int, ...]) -> tuple[Place, npt.NDArray[np.bool_] | None]:
+        """Where ids of ``shape`` go that an index selects; and which of them stay if it selects something twice."""
+        self._note(leading)
+        winner = winners(leading, self._ids.shape, shape)
+        if winner is None or (stay := winner == np.arange(len(winner))).all():
+            return Place(self._ids, leading), None
+        at = np.arange(self._ids.size).reshape(self._ids.shape)[leading].reshape(-1)[stay]
+        return Place(self._ids, np.unravel_index(at, self._ids.shape)), stay
 
-    def _assign(self, leading: tuple[Part, ...], ids: Ints, shape: tuple[int, ...]) -> None:
-        check_ids(ids, self._ids.dtype)
-        self._ids[leading] = ids.reshape(shape)
+    def _note(self, leading: tuple[Part, ...]) -> None:
+        """Have those know who watch this array that what an index selects is about to change."""
         if self._watches:
             note(self._watches, () if self._is_view else leading)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,11 @@ from obscodec.codec import Codec
 from obscodec.errors import ShapeError, SlotError
 from obscodec.free_slots import FreeSlots
 from obscodec.heap import SlotHeap
-from obscodec.heap_memory import HOST
+from obscodec.heap_memory import HOST, Streams
 from obscodec.layout import Layout, Rows
 from obscodec.parallel import default_threads, over_ranges
 from obscodec.segments import Ints, Segments
-from obscodec.store import NO_TENSOR, Store, StoreStats
+from obscodec.store import NO_TENSOR, Place, Store, StoreStats
 from obscodec.tensor_coder import TensorCoder
 
 _SCRATCH_NBYTES = 1 << 22
@@ -71,7 +73,8 @@ class TensorStore(Store):
         memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
         self._heap = SlotHeap(n_slots + 1, max_bytes=max_bytes, memory=memory)
         self._coder = self._new_coder()
-        self._free = FreeSlots(n_slots)
+        self._free = FreeSlots(n_slots, self._heap.holds)
+        self._taken: tuple[Ints, Ints] | None = None  # slots for tensors that come in, and the ids that get them
 
     def write(self, slots: npt.ArrayLike, tensors: Any) -> None:
         """Encode tensors into ``slots``, overwriting what is there. Either all are stored or none.
@@ -92,21 +95,13 @@ class TensorStore(Store):
         slots = np.atleast_1d(np.asarray(slots))
         if np.any(slots == NO_TENSOR):
             raise SlotError(f"slot {NO_TENSOR} is the zero tensor and can't be written, use 1..{self.n_slots}")
-        if self._coder is None or isinstance(tensors, np.ndarray):
-            rows = self.layout.rows(self.on_cpu(tensors))
-            self._check_number(slots, len(rows))
-            if len(slots):
-                self._heap.put(slots, self._encode(rows))
-        else:
-            with self._coder.encoded(tensors) as streams:
-                self._check_number(slots, len(streams))
-                self._heap.put(slots, streams)
+        with self._encoded(tensors) as streams:
+            if len(slots) != len(streams):
+                raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(streams)}")
+            self._heap.put(slots, streams)
 
-    def append(self, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
-        """Encode tensors into slots that are free; see :meth:`write`.
-
-        Returns:
-            The slots, ``i64[n]``.
+    def take_in(self, tensors: Any, which: Ints, streams: Ints, ids: Ints) -> None:
+        """Encode tensors into slots that are free; see ``Store.take_in`` and :meth:`write`.
 
         Raises:
             SlotError: there are not enough free slots.
@@ -114,50 +109,67 @@ class TensorStore(Store):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``.
         """
-        if self._coder is None or isinstance(tensors, np.ndarray):
-            tensors = self.on_cpu(tensors)
-            self.layout.check(tensors)
-        else:
-            self.layout.check_shape(tuple(tensors.shape))
-        slots = self._free.take(len(tensors))
-        try:
-            self.write(slots, tensors)
-        except BaseException:
-            self._free.give(slots)
-            raise
-        return slots
+        with self._encoded(tensors) as encoded, self._heap.lock:
+            self._settle()
+            try:
+                slots = self._free.find(len(which))
+                self._taken = slots, ids
+                if len(slots):
+                    self._heap.put(slots, encoded.take(which))
+                ids[:] = slots
+            finally:
+                self._settle()
 
     def replace(self, old: Ints, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
         """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
-        if self._coder is not None:
-            self.layout.check_shape(tuple(tensors.shape))
-        if len(old) != len(tensors) or len(np.unique(old[old != NO_TENSOR])) < np.count_nonzero(old):
-            return super().replace(old, tensors, streams)
-        self._check_held(old[old != NO_TENSOR])
-        slots = np.array(old, np.int64)
-        fresh = self._free.take(int(np.count_nonzero(slots == NO_TENSOR)))
-        slots[slots == NO_TENSOR] = fresh
-        try:
-            self.write(slots, tensors)
-        except BaseException:
-            self._free.give(fresh)
-            raise
-        return slots
+        if len(old) == len(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
+            self._check_held(old)
+            self.write(old, tensors)
+            return np.array(old, np.int64)
+        return super().replace(old, tensors, streams)
 
-    def adopt_alike(self, other: Store, ids: Ints) -> Ints | None:
+    def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, streams: Ints) -> None:
+        """See ``Store.exchange``; tensors that are there already are encoded over in their slots."""
+        old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
+        held = np.concatenate(old)
+        if not self._are_different(held) or not held.any():
+            super().exchange(places, tensors, which, streams)
+            return
+        self._check_held(held[held != NO_TENSOR])
+        with self.changing, self._encoded(tensors) as encoded:
+            self.wait_for_readings()
+            for (ids, index), of_place in zip(places, old, strict=True):
+                empty = np.flatnonzero(of_place == NO_TENSOR)
+                if len(empty):  # slots of their own, of zeros, which is what they are: they change with the others
+                    at = np.arange(ids.size).reshape(ids.shape)[index].reshape(-1)[empty]
+                    zeros = np.zeros((1, *self.layout.shape), self.layout.dtype)
+                    place = Place(ids, np.unravel_index(at, ids.shape))
+                    super().exchange([place], zeros, np.zeros(len(empty), np.int64), np.zeros(1, np.int64))
+            slots = np.concatenate([np.reshape(ids[index], -1) for ids, index in places], dtype=np.int64)
+            self._heap.put(slots, encoded.take(which))
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Copy the streams of a store with an equal codec; see ``Store.adopt``."""
         if not isinstance(other, TensorStore) or other.codec != self.codec:
-            return None
-        adopted = np.zeros(len(ids), np.int64)
-        stored = ids != NO_TENSOR
-        streams = other._heap.get(ids[stored])
-        adopted[stored] = slots = self._free.take(len(streams))
+            return False
+        stored = np.flatnonzero(ids != NO_TENSOR)
+        streams, here = other._heap.get(ids[stored]), np.zeros(len(stored), np.int64)
         try:
-            self._heap.put(slots, streams)
-        except BaseException:
-            self._free.give(slots)
-            raise
-        return adopted
+            with self._heap.lock:
+                self._settle()
+                try:
+                    slots = self._free.find(len(stored))
+                    self._taken = slots, here
+                    if len(slots):
+                        self._heap.put(slots, streams)
+                    here[:] = slots
+                finally:
+                    self._settle()
+            adopted[stored] = here
+        finally:
+            if not np.array_equal(adopted[stored], here):
+                self.give_back(here)
+        return True
 
     def read_into(self, ids: Ints, out: Any) -> None:
         """Decode the tensors in the slots ``ids``; see ``Store.read``.
@@ -184,21 +196,29 @@ class TensorStore(Store):
         rows[stored] = some
         rows[~stored] = 0
 
-    def release(self, ids: Ints) -> None:
-        """Empty the slots ``ids`` that :meth:`append` gave; 0 among them is left alone.
+    def give_back(self, ids: Ints) -> None:
+        """Empty the slots ``ids`` that :meth:`append` gave; see ``Store.give_back``.
 
         Raises:
             SlotError: a slot is out of range, holds nothing, or is named twice.
         """
-        slots = np.asarray(ids)[np.asarray(ids) != NO_TENSOR]
-        if len(slots):
+        slots = ids[ids != NO_TENSOR]
+        with self._heap.lock:
+            self._settle()
+            if len(slots) == 0:
+                return
             self._check_held(slots)
-            self._heap.free(slots)
-            self._free.give(slots)
+            try:
+                self._taken = slots, ids
+                ids[:] = NO_TENSOR
+            finally:
+                self._settle()
 
     def stats(self) -> StoreStats:
         """What the store holds now."""
-        heap = self._heap.stats()
+        with self._heap.lock:
+            self._settle()
+            heap = self._heap.stats()
         return StoreStats(
             n_tensors=heap.n_streams,
             raw_bytes=heap.n_streams * self.layout.nbytes,
@@ -211,6 +231,28 @@ class TensorStore(Store):
     def _new_coder(self) -> TensorCoder | None:
         memory = self._heap.memory
         return None if memory is HOST else backend(self.device).tensor_coder(self.codec, memory)
+
+    def _settle(self) -> None:
+        """Empty the slots that were taken for ids that did not get them, or lost them."""
+        if self._taken is not None:
+            slots, ids = self._taken
+            if not np.array_equal(ids[ids != NO_TENSOR], slots):
+                self._heap.free(slots)
+                self._free.given_back(slots)
+            self._taken = None
+
+    @contextmanager
+    def _encoded(self, tensors: Any) -> Iterator[Streams]:
+        """The streams of ``[n, *shape]``, where they are encoded."""
+        if self._coder is None or isinstance(tensors, np.ndarray):
+            yield self._encode(self.layout.rows(self.on_cpu(tensors)))
+        else:
+            with self._coder.encoded(tensors) as streams:
+                yield streams
+
+    def _are_different(self, ids: Ints) -> bool:
+        """Whether no tensor is named twice."""
+        return len(np.unique(ids[ids != NO_TENSOR])) == np.count_nonzero(ids)
 
     def _check_number(self, slots: Ints, n: int) -> None:
         if len(slots) != n:

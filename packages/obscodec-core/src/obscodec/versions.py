@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from obscodec.chunk import give_back_free_memory, new_chunk
@@ -32,7 +33,6 @@ class Versions(Generic[C]):
     def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:
         self.newest = 1
         self._codecs: dict[int, C] = {1: codec}
-        self._n_streams: dict[int, int] = {1: 0}
         self._fit = fit
         self._samples: list[Bytes] = []
         self._room: Bytes | None = None  # for the samples, in memory that goes back to the operating system
@@ -57,24 +57,28 @@ class Versions(Generic[C]):
         """Whether what is encoded now is what a dictionary will be trained on."""
         return self._learning
 
-    def added(self) -> None:
-        """Count a stream of the newest version that was encoded elsewhere."""
-        self._n_streams[self.newest] += 1
-
     def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
-        """Count a stream of the newest version, and learn from what it was made of, which is copied if it is kept."""
-        self._n_streams[self.newest] += 1
+        """Learn from a stream of the newest version, and from what it was made of, which is copied if it is kept."""
         if self._learning:
             self._keep(plain)
-            if len(self._samples) == _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
+            if len(self._samples) >= _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
                 self._learn()
         else:
             self._watch(stream_nbytes / max(1, plain.nbytes))
 
-    def dropped(self, version: int) -> None:
-        """Count a stream of ``version`` less; one that nothing needs goes."""
-        self._n_streams[version] -= 1
-        self._forget(version)
+    def keep(self, needed: Collection[int]) -> None:
+        """Forget the versions that no stream needs, but for the newest one.
+
+        Args:
+            needed: the versions of all streams that there are.
+        """
+        if len(self._codecs) > 1:
+            self._codecs = {n: codec for n, codec in self._codecs.items() if n == self.newest or n in needed}
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is any version that :meth:`keep` could forget."""
+        return len(self._codecs) > 1
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_room": None, "_samples": [sample.copy() for sample in self._samples]}
@@ -89,18 +93,16 @@ class Versions(Generic[C]):
         self._samples_nbytes = end
 
     def _learn(self) -> None:
-        try:
-            codec = self._fit(self._codecs[self.newest], self._samples)
-        except ShapeError:  # too little to learn from, the codec stays as it is
-            codec = self._codecs[self.newest]
-        self._samples, self._room, self._samples_nbytes, self._learning = [], None, 0, False
-        self._ratios.clear()
-        self._first_ratio = None
-        if codec != self._codecs[self.newest]:
-            before, self.newest = self.newest, max(self._codecs) + 1
-            self._codecs[self.newest] = codec
-            self._n_streams[self.newest] = 0
-            self._forget(before)
+        newest, codecs = self.newest, self._codecs
+        with suppress(ShapeError, MemoryError):  # too little to learn from, or no room to: the codec stays as it is
+            codec = self._fit(codecs[newest], self._samples)
+            if codec != codecs[newest]:
+                newest = max(codecs) + 1
+                codecs = {**codecs, newest: codec}
+        learned = {"newest": newest, "_codecs": codecs, "_learning": False}
+        ratios: deque[float] = deque(maxlen=_N_SAMPLES)
+        unused: dict[str, object] = {"_samples": [], "_room": None, "_samples_nbytes": 0}
+        vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all of it in one step
         give_back_free_memory()
 
     def _watch(self, ratio: float) -> None:
@@ -113,7 +115,3 @@ class Versions(Generic[C]):
             self._ratios.clear()
         elif mean > _DRIFT * self._first_ratio and self._codecs[self.newest].dictionary:
             self._learning = True
-
-    def _forget(self, version: int) -> None:
-        if version != self.newest and self._n_streams[version] == 0:
-            del self._codecs[version], self._n_streams[version]

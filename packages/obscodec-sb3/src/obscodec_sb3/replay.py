@@ -59,7 +59,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
 
-    _waiting = 4  # three steps: most observations are the next ones of the steps before, and wait once
+    _waiting = 6  # four steps: most observations are the next ones of the steps before, and wait once
+    _plain_names: list[str] | None = None  # of arrays, until the first step comes
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
         at = _place(type(self), "optimize_memory_usage")
@@ -85,7 +86,17 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             obscodec.check_assignable(name, value, getattr(self, name))
         if self.handle_timeout_termination and len([info.get("TimeLimit.truncated") for info in infos]) != self.n_envs:
             raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {len(infos)}")
-        super().add(self._step(obs), self._step(next_obs), action, reward, done, infos)
+        obs, next_obs = self._step(obs), self._step(next_obs)
+        self._arrays.reserve(self.pos)
+        pos, full, rows = self.pos, self.full, [array[self.pos].copy() for array in self._plain_arrays]
+        try:
+            super().add(obs, next_obs, action, reward, done, infos)
+        except BaseException:
+            self.pos, self.full = pos, full
+            self._arrays.forget(pos)
+            for array, row in zip(self._plain_arrays, rows, strict=True):
+                array[pos] = row
+            raise
 
     def reset(self) -> None:
         """Forget all transitions."""
@@ -100,6 +111,14 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # where a GPU decodes ahead
             read = partial(self._draw, batch_size)
             return self._ahead.next((batch_size, stream), partial(self._reading, read)).result()
+
+    @property
+    def _plain_arrays(self) -> list[Any]:
+        """The arrays ``[buffer_size, n_envs, ...]`` that are not compressed: actions, rewards and so on."""
+        if self._plain_names is None:
+            shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()
+            self._plain_names = [name for name, x in arrays if isinstance(x, np.ndarray) and x.shape[:2] == shape]
+        return [getattr(self, name) for name in self._plain_names]
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage

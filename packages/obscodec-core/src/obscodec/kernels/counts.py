@@ -1,10 +1,13 @@
 """References to frames: a frame lives while somebody refers to it, a block while one of its frames does.
 
 ``counts`` has, by id, 2 for each reference to a frame, and 1 if it is among the recent frames of its stream. ``live``
-has, by number, how many frames of a block are counted.
+has, by number, how many frames of a block are counted, and one more while it is open; -1 for a block that is unused.
+Whoever calls one of these kernels finds all its changes made, or none.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +16,11 @@ from obscodec.kernels.compiled import compiled, inlined
 from obscodec.segments import Ints
 
 Table = npt.NDArray[np.int32]
+
+# What is counted of the blocks of a store, ``i64[3]``.
+N_USED: Final = 0  # numbers that were ever used; 0 is the block of the frame of zeros
+N_FREE: Final = 1  # numbers in ``free``, to be used again
+N_DEAD: Final = 2  # numbers in ``dead``, of blocks to look at: those without a counted frame become free
 
 
 @inlined
@@ -31,8 +39,13 @@ def count_known(ids: Ints, counts: Table) -> int:
 
 
 @compiled
-def retain_frames(ids: Ints, counts: Table) -> int:
+def retain_frames(ids: Ints, counts: Table, retained: Ints) -> int:
     """Add one reference to each of ``ids``, or to none; 0 among them is left alone.
+
+    Args:
+        ids: ``i64[n]``.
+        counts: changed.
+        retained: ``i64[n]``, filled with ``ids``: they are there when the references are.
 
     Returns:
         How many there are, or i if ``ids[i]`` is of no frame.
@@ -40,49 +53,117 @@ def retain_frames(ids: Ints, counts: Table) -> int:
     for i in range(len(ids)):
         if ids[i] != 0 and not is_frame(ids[i], counts):
             return i
-    for frame_id in ids:
-        counts[frame_id] += 2 * (frame_id != 0)
+    for i in range(len(ids)):
+        counts[ids[i]] += 2 * (ids[i] != 0)
+        retained[i] = ids[i]
     return len(ids)
 
 
 @compiled
-def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dead: Ints) -> int:
-    """Take one reference from each of ``ids``, or from none.
+def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dead: Table, tallies: Ints) -> int:
+    """Take one reference from each of ``ids``, or from none; 0 among them is left alone.
+
+    Args:
+        ids: ``i64[n]``.
+        block_frames: how many frames a block has.
+        counts: changed, as ``live``.
+        live: see above.
+        dead: ``i32[:]``, blocks to look at; those are added that lose their last frame.
+        tallies: see :data:`N_DEAD`.
 
     Returns:
-        How many blocks, put into ``dead``, lost their last one; or -1 - i if ``ids[i]`` is of no frame or
-        has no reference left.
+        ``n``, or i if ``ids[i]`` is of no frame or has no reference left.
     """
     for i in range(len(ids)):
         if ids[i] != 0:
             if not is_frame(ids[i], counts):
                 for k in range(i):
                     counts[ids[k]] += 2 * (ids[k] != 0)
-                return -1 - i
+                return i
             counts[ids[i]] -= 2
-    n_dead = 0
     for frame_id in ids:
         if frame_id != 0 and counts[frame_id] == 0:
             counts[frame_id] = -1  # each frame dies once, however often it is named
-            n_dead += bury(frame_id // block_frames, live, dead, n_dead)
+            bury(frame_id // block_frames, live, dead, tallies)
     for frame_id in ids:
         if counts[frame_id] < 0:
             counts[frame_id] = 0
-    return n_dead
+    return len(ids)
 
 
 @compiled
-def release_last(old: Ints, block_frames: int, counts: Table, live: Table, dead: Ints, n_dead: int) -> tuple[int, int]:
-    """:func:`release_frames` after ``n_dead`` blocks are dead already; how many these are then, and i or -1."""
-    n_more = release_frames(old, block_frames, counts, live, dead[n_dead:])
-    return (n_dead, -1 - n_more) if n_more < 0 else (n_dead + n_more, -1)
+def give_back_frames(held: Ints, block_frames: int, counts: Table, live: Table, dead: Table, tallies: Ints) -> None:
+    """:func:`release_frames` of what somebody holds, who holds nothing afterwards: zeros."""
+    release_frames(held, block_frames, counts, live, dead, tallies)
+    held[:] = 0
 
 
 @compiled
-def bury(block: int, live: Table, dead: Ints, n_dead: int) -> int:
-    """Count a frame of ``block`` less; 1 if that was its last one, which adds it to ``dead``."""
+def bury(block: int, live: Table, dead: Table, tallies: Ints) -> None:
+    """Count a frame of ``block`` less."""
     live[block] -= 1
-    if live[block] > 0:
-        return 0
-    dead[n_dead] = block
-    return 1
+    if live[block] == 0:
+        dead[tallies[N_DEAD]] = block
+        tallies[N_DEAD] += 1
+
+
+@compiled
+def take_number(live: Table, free: Table, tallies: Ints) -> int:
+    """The number of a new block; there must be one that is free, or room in ``live`` for one more."""
+    if tallies[N_FREE]:
+        tallies[N_FREE] -= 1
+        number = int(free[tallies[N_FREE]])
+    else:
+        number = int(tallies[N_USED])
+        tallies[N_USED] += 1
+    live[number] = 0
+    return number
+
+
+@compiled
+def reserve_numbers(numbers: Ints, live: Table, free: Table, dead: Table, tallies: Ints) -> None:
+    """Fill ``numbers`` with those of new blocks; :func:`reclaim` takes back those that get no frames."""
+    for i in range(len(numbers)):
+        numbers[i] = take_number(live, free, tallies)
+        dead[tallies[N_DEAD]] = numbers[i]
+        tallies[N_DEAD] += 1
+
+
+@compiled
+def reclaim(live: Table, free: Table, dead: Table, versions: Table, tallies: Ints) -> None:
+    """Let the numbers of dead blocks be used again."""
+    for k in range(tallies[N_DEAD]):
+        block = dead[k]
+        if live[block] == 0:
+            live[block] = -1
+            versions[block] = 0
+            free[tallies[N_FREE]] = block
+            tallies[N_FREE] += 1
+    tallies[N_DEAD] = 0
+
+
+@compiled
+def adopt_frames(
+    numbers: Ints, starts: Ints, places: Ints, n_each: Ints, block_frames: int, counts: Table, live: Table, ids: Ints
+) -> None:
+    """Refer to frames of blocks that were stored whole.
+
+    Args:
+        numbers: ``i64[n_blocks]``.
+        starts: ``i64[n_blocks + 1]``: of block ``b``, the frames ``starts[b]`` to ``starts[b + 1]`` are wanted.
+        places: ``i64[n]``, the places of these frames in their blocks, different ones in each.
+        n_each: ``i64[n]``, how many references to each.
+        block_frames: how many frames a block has.
+        counts: changed.
+        live: changed.
+        ids: ``i64[n_each.sum()]``, filled with the id of each frame as often as it is referred to.
+    """
+    at = 0
+    for b in range(len(numbers)):
+        live[numbers[b]] = starts[b + 1] - starts[b]
+        for k in range(starts[b], starts[b + 1]):
+            frame_id = numbers[b] * block_frames + places[k]
+            counts[frame_id] = 2 * n_each[k]
+            for _ in range(n_each[k]):
+                ids[at] = frame_id
+                at += 1

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.kernels.compiled import compiled, inlined
-from obscodec.kernels.counts import Table, bury
+from obscodec.kernels.counts import Table, bury, take_number
 from obscodec.segments import Ints
 
 # The columns of the table of frame streams, one row for each environment. Addresses point into arrays that the
@@ -47,6 +47,27 @@ def next_place(stream: Ints, n_ring: int) -> int:
 
 
 @compiled
+def begin_block(stream: Ints, n_begun: Ints, which: int, live: Table, free: Table, dead: Table, tallies: Ints) -> None:
+    """Begin an empty block in place of the open one of a stream, which is stored, or without a frame that counts.
+
+    Args:
+        stream: the row of the stream, changed.
+        n_begun: ``i64[n_streams]``, how many blocks each stream has begun, changed.
+        which: the number of the stream.
+        live: see ``kernels.counts``, changed, as the rest.
+        free: likewise.
+        dead: likewise.
+        tallies: likewise.
+    """
+    if stream[BLOCK]:
+        bury(stream[BLOCK], live, dead, tallies)  # it is not open any more
+    stream[BLOCK] = take_number(live, free, tallies)
+    stream[PLACE] = stream[REFERENCE] = stream[RUNS_NBYTES] = stream[LITERALS_NBYTES] = 0
+    live[stream[BLOCK]] = 1
+    n_begun[which] += 1
+
+
+@compiled
 def add_new(
     stream: Ints,
     place: int,
@@ -57,9 +78,9 @@ def add_new(
     counts: Table,
     live: Table,
     previous: Table,
-    dead: Ints,
-    n_dead: int,
-) -> int:
+    dead: Table,
+    tallies: Ints,
+) -> None:
     """Give the frame that was encoded last its id, and a place in the ring, instead of the oldest one there.
 
     Args:
@@ -72,17 +93,14 @@ def add_new(
         counts: see ``kernels.counts``, changed.
         live: likewise.
         previous: for each frame, by id, the one before it in the observation that it came with first, changed.
-        dead: the numbers of blocks that lost their last reference, and room for one more.
-        n_dead: how many these are.
-
-    Returns:
-        How many these are now.
+        dead: see ``kernels.counts``, changed.
+        tallies: likewise.
     """
     if stream[N_RECENT] == n_ring:
         forgotten = stream[RECENT_IDS + place]
         counts[forgotten] -= 1
         if counts[forgotten] == 0:
-            n_dead += bury(forgotten // block_frames, live, dead, n_dead)
+            bury(forgotten // block_frames, live, dead, tallies)
     else:
         stream[N_RECENT] += 1
     frame_id = stream[BLOCK] * block_frames + stream[PLACE]
@@ -93,7 +111,6 @@ def add_new(
     counts[frame_id] = 1
     previous[frame_id] = before
     live[stream[BLOCK]] += 1
-    return n_dead
 
 
 @compiled

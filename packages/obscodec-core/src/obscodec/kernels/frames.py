@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.kernels.compiled import compiled
-from obscodec.kernels.counts import Table, release_last
+from obscodec.kernels.counts import Table
 from obscodec.kernels.frame_streams import (
     BEGIN,
     LITERALS,
@@ -46,9 +46,10 @@ def append_frames(
     counts: Table,
     live: Table,
     previous: Table,
+    dead: Table,
+    tallies: Ints,
     ids: Ints,
-    dead: Ints,
-) -> tuple[int, int]:
+) -> int:
     """Take frames in, from ``first`` on, until one needs a new block.
 
     Args:
@@ -63,80 +64,34 @@ def append_frames(
         counts: see ``kernels.counts``, changed.
         live: likewise.
         previous: for each frame, by id, the one before it in the observation that it came with first, changed.
-        ids: ``i64[n]``, filled.
-        dead: room for the numbers of blocks that lost their last reference.
+        dead: see ``kernels.counts``, changed.
+        tallies: likewise.
+        ids: ``i64[n]``, zeros from ``first`` on, filled: a reference is counted for each.
 
     Returns:
-        The frame that needs a new block in its stream, or a new stream, or ``n``; how many ``dead`` there are.
+        The frame that needs a new block in its stream, or a new stream, or ``n``.
     """
     nbytes = frames.shape[1]
     n_ring = ring_size(streams)
-    n_dead = 0
     for i in range(first, len(of_streams)):
         if not 0 <= of_streams[i] < len(streams):
-            return i, n_dead
+            return i
         stream = streams[of_streams[i]]
         frame = address(frames) + i * nbytes
         if first_difference(frame, address(references), 0, nbytes) == nbytes:
-            ids[i] = 0  # the frame of zeros
-            continue
+            continue  # the frame of zeros, whose id is 0
         begins = i % stack == 0
         place, fingerprint = _find(frame, nbytes, stream, n_ring, begins)
         if place < 0:
             if needs_block(stream, block_frames):
-                return i, n_dead
+                return i
             _encode(frame, nbytes, stream, references, n_references)
             place = next_place(stream, n_ring)
             copy(stream[RECENT] + place * nbytes, frame, nbytes)
             before = 0 if begins else ids[i - 1]
-            n_dead = add_new(
-                stream, place, n_ring, fingerprint, block_frames, before, counts, live, previous, dead, n_dead
-            )
+            add_new(stream, place, n_ring, fingerprint, block_frames, before, counts, live, previous, dead, tallies)
         ids[i] = give_id(stream, place, begins, counts)
-    return len(of_streams), n_dead
-
-
-@compiled
-def replace_frames(
-    old: Ints,
-    frames: Rows,
-    first: int,
-    of_streams: Ints,
-    streams: npt.NDArray[np.int64],
-    block_frames: int,
-    stack: int,
-    references: Rows,
-    n_references: Ints,
-    counts: Table,
-    live: Table,
-    previous: Table,
-    ids: Ints,
-    dead: Ints,
-) -> tuple[int, int, int]:
-    """:func:`append_frames`, and when all are taken in, :func:`release_last` of the ids ``old``.
-
-    Returns:
-        What ``append_frames`` gives; and i if all are taken in and ``old[i]`` can't be released, else -1.
-    """
-    done, n_dead = append_frames(
-        frames,
-        first,
-        of_streams,
-        streams,
-        block_frames,
-        stack,
-        references,
-        n_references,
-        counts,
-        live,
-        previous,
-        ids,
-        dead,
-    )
-    refused = -1
-    if done == len(of_streams):
-        n_dead, refused = release_last(old, block_frames, counts, live, dead, n_dead)
-    return done, n_dead, refused
+    return len(of_streams)
 
 
 @compiled

@@ -1,0 +1,57 @@
+"""Allocations that fail, one after the other, in a process of its own that is started by :func:`run_with`."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+def run_with(script: Path, *arguments: str, folder: Path) -> str:
+    """What a Python script prints in a process whose allocator can fail; its errors are ours."""
+    library = folder / "failing_allocator.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)
+    paths = [str(SOURCE.parent), *sys.path]
+    env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run([sys.executable, script, *arguments], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    return done.stdout
+
+
+def at_every_allocation(prepare: Callable[[], Callable[[], object]], step: int = 1) -> Iterator[str]:
+    """Have the first allocation of a call fail, then the second one, and so on to its end.
+
+    Args:
+        prepare: gives the call, anew for each allocation.
+        step: how many allocations to go on each time.
+
+    Yields:
+        The error that the call raised, after that; ``""`` if it could do without.
+
+    Raises:
+        AssertionError: it raised something else than ``MemoryError``.
+    """
+    fail = ctypes.CDLL(None).fail_allocation
+    fail.restype, fail.argtypes = ctypes.c_long, [ctypes.c_long]
+    at = 0
+    while True:
+        call, error = prepare(), None
+        fail(at)
+        try:
+            call()
+        except BaseException as raised:
+            left = fail(-1)
+            error = raised
+        else:
+            left = fail(-1)
+        if left >= 0:  # it had fewer allocations
+            if error is not None:
+                raise error
+            return
+        if error is not None and not isinstance(error, MemoryError):
+            raise AssertionError(f"allocation {at}: {error!r}") from error
+        yield "" if error is None else repr(error)
+        at += step

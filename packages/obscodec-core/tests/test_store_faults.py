@@ -1,0 +1,266 @@
+"""Stores and arrays hold what they held, or what they were given, whatever ends a call of theirs, at any line."""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from faults import at_every_line
+from obscodec import (
+    AutoStore,
+    Field,
+    FrameStack,
+    FrameStore,
+    Layout,
+    PinnedStore,
+    RingBuffer,
+    StackStore,
+    Staging,
+    Store,
+    TensorArray,
+    TensorStore,
+    codec,
+)
+
+STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every line
+N_STEPS, N_ENVS, DEPTH = 10, 2, 3
+STACK = Layout((DEPTH, 6, 6), np.uint8)
+
+
+def frames() -> FrameStore:
+    return FrameStore(FrameStack(DEPTH).frame_layout(STACK), block_frames=4, stack=DEPTH)
+
+
+def compressed_frames() -> FrameStore:
+    """With a codec that learns, and one version for a few blocks."""
+    return FrameStore(Layout((DEPTH, 6, 6), np.uint8), codec="zstd:1", block_frames=1)
+
+
+STORES: dict[str, Callable[[], Store]] = {
+    "frames": lambda: FrameStore(STACK, block_frames=4),
+    "compressed frames": compressed_frames,
+    "patches, compressed": lambda: FrameStore(STACK, codec="delta-rle|zstd:3", block_frames=4),
+    "stacks": lambda: StackStore(frames(), STACK, FrameStack(DEPTH)),
+    "undecided": lambda: AutoStore(STACK),
+    "early": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
+    "pinned": lambda: PinnedStore(AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8)),
+    "tensors": lambda: TensorStore(codec("zstd:1", STACK), 100),
+}
+
+
+def floats() -> AutoStore:
+    return AutoStore(Layout((DEPTH, 6, 6), np.float32), codec="delta-rle", block_frames=4, decide_after=8)
+
+
+class Player:
+    """Observations of environments that are stacks of frames, now and then of a new episode."""
+
+    def __init__(self, seed: int, dtype: str = "u1") -> None:
+        self.rng, self.dtype = np.random.default_rng(seed), np.dtype(dtype)
+        self.stacks = np.zeros((N_ENVS, DEPTH, 6, 6), np.uint8)
+
+    def step(self) -> np.ndarray:
+        """``[n_envs, depth, 6, 6]``"""
+        if self.rng.random() < 0.1:  # a stack that does not follow from the frames before
+            self.stacks = self.rng.integers(256, size=self.stacks.shape, dtype=np.uint8)
+        else:
+            new = self.stacks[:, -1:].copy()
+            new[:, 0, self.rng.integers(6), self.rng.integers(6)] += 1
+            self.stacks = np.concatenate([self.stacks[:, 1:], new], axis=1)
+        if self.dtype == np.uint8:
+            return self.stacks.copy()
+        off = self.rng.random() < 0.2  # which do not fit any narrow type
+        return self.stacks.astype(self.dtype) / 255 + np.float32(0.1234) * off
+
+
+def n_references(array: TensorArray) -> int:
+    """How many tensors an array refers to."""
+    return int(np.count_nonzero(array.ids))
+
+
+def check_count(store: Store, arrays: list[TensorArray], place: str) -> None:
+    """The store holds what arrays refer to, and nothing else."""
+    if isinstance(store, FrameStore):
+        n = len(np.unique(np.concatenate([array.ids[array.ids != 0] for array in arrays])))
+    else:
+        n = sum(map(n_references, arrays))
+    assert store.stats().n_tensors == n, place
+
+
+@pytest.mark.parametrize("kind", [*STORES, "narrow"])
+def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
+    store = floats() if kind == "narrow" else STORES[kind]()
+    player = Player(0, "f4" if kind == "narrow" else "u1")
+    array, model = TensorArray.zeros((N_STEPS, N_ENVS), store), np.zeros((N_STEPS, N_ENVS, *STACK.shape), player.dtype)
+    place, given, n_interrupts = [0], [model[0]], 0
+
+    def prepare():
+        place[0], given[0] = int(player.rng.integers(N_STEPS)), player.step()
+        return lambda: array.__setitem__(place[0], given[0])
+
+    for _ in range(60):
+        array[place[0]] = given[0]  # so that most of the array is filled, and blocks with it
+        model[place[0]] = given[0]
+        prepare()
+    array[place[0]] = model[place[0]] = given[0]
+    for _ in range(2):
+        for where in at_every_line(prepare, STEP):
+            n_interrupts += 1
+            found = array[:]
+            if (found[place[0]] == given[0]).all():
+                model[place[0]] = given[0]
+            np.testing.assert_array_equal(found, model, err_msg=where)
+            array[0] = model[0]  # the buffer goes on, and what the call left is gone
+            check_count(store, [array], where)
+    assert n_interrupts > 60
+    array.clear()
+    assert store.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early", "tensors"])
+def test_rows_that_wait_are_stored_all_in_the_end(kind):
+    store = STORES[kind]()
+    player = Player(1)
+    staging = Staging(store, N_ENVS, min_rows=4)
+    names = ("obs", "next_obs")
+    arrays = {name: TensorArray.zeros((N_STEPS, N_ENVS), store, staging) for name in names}
+    models = {name: np.zeros((N_STEPS, N_ENVS, *STACK.shape), np.uint8) for name in names}
+    obs, at = player.step(), 0
+
+    def add():
+        nonlocal obs, at
+        next_obs = player.step()
+        for name, value in zip(names, (obs, next_obs), strict=True):
+            arrays[name][at] = value
+            models[name][at] = value
+        obs, at = next_obs, (at + 1) % N_STEPS
+
+    for _ in range(40):
+        add()
+
+    def prepare():
+        add()
+        add()
+        return staging.flush
+
+    for _ in range(2):
+        for where in at_every_line(prepare, STEP):
+            for name in names:
+                np.testing.assert_array_equal(arrays[name][:], models[name], err_msg=where)
+            check_count(store, list(arrays.values()), where)
+
+
+@pytest.mark.parametrize("fields", ["decided", "undecided", "floats"])
+def test_a_step_that_is_interrupted_is_appended_or_not(fields):
+    dtype = "f4" if fields == "floats" else "u1"
+    options = {} if fields == "undecided" else {"codec": "delta-rle", "decide_after": 8, "block_frames": 4}
+    stack = Field(STACK.shape, dtype, **({"codec": "zstd:1"} | options))
+    buffer = RingBuffer(
+        N_STEPS,
+        {"obs": stack, "next_obs": Field(STACK.shape, dtype, shares="obs"), "action": Field((), np.int64)},
+        n_envs=N_ENVS,
+    )
+    player, steps = Player(2, dtype), []
+    obs, given, n_interrupts = player.step(), {}, 0
+
+    def prepare():
+        nonlocal obs
+        given.update(obs=obs, next_obs=player.step(), action=player.rng.integers(100, size=N_ENVS))
+        obs = given["next_obs"]
+        return lambda: buffer.append(**given)
+
+    for _ in range(2):
+        for where in at_every_line(prepare, STEP):
+            n_interrupts += 1
+            if buffer._n_appended > len(steps):
+                steps.append(dict(given))
+            assert buffer._n_appended == len(steps), where
+            found = buffer[:]
+            for name in given:
+                expected = [step[name] for step in steps[-N_STEPS:]]
+                assert len(found[name]) == len(expected), where
+                for one, other in zip(found[name], expected, strict=True):
+                    np.testing.assert_array_equal(one, other, err_msg=where)
+            if n_interrupts % 5 == 0:
+                prepare()()
+                steps.append(dict(given))
+    assert n_interrupts > 400 // STEP
+
+
+@pytest.mark.parametrize("kind", ["frames", "compressed frames", "stacks", "undecided", "early", "tensors"])
+def test_what_is_released_is_gone_or_not(kind):
+    store, player = STORES[kind](), Player(3)
+    kept = store.append(np.concatenate([player.step() for _ in range(6)]))
+    expected = store.read(kept)
+    ids = [kept]
+
+    def prepare():
+        ids[0] = store.append(np.concatenate([player.step() for _ in range(4)]))
+        return lambda: store.give_back(ids[0])
+
+    before = store.stats().n_tensors
+    for where in at_every_line(prepare, STEP):
+        left = ids[0][ids[0] != 0]
+        assert len(left) in (0, len(ids[0])), where
+        store.give_back(ids[0])
+        np.testing.assert_array_equal(store.read(kept), expected, err_msg=where)
+        assert store.stats().n_tensors == before, where
+
+
+@pytest.mark.parametrize("kind", ["frames", "compressed frames", "patches, compressed", "stacks", "early", "tensors"])
+def test_what_is_appended_is_there_or_not(kind):
+    store, player = STORES[kind](), Player(4)
+    kept = store.append(np.concatenate([player.step() for _ in range(12)]))
+    expected, before = store.read(kept), store.stats().n_tensors
+    tensors = [expected]
+
+    def prepare():
+        tensors[0] = np.concatenate([player.step() for _ in range(10)])
+        return lambda: appended.append(store.append(tensors[0]))
+
+    appended: list[np.ndarray] = []
+    for where in at_every_line(prepare, STEP):
+        for ids in appended:
+            np.testing.assert_array_equal(store.read(ids), tensors[0], err_msg=where)
+            store.release(ids)
+        appended.clear()
+        np.testing.assert_array_equal(store.read(kept), expected, err_msg=where)
+        store.release(store.append(tensors[0][:1]))  # the store goes on, and what the call left is gone
+        assert store.stats().n_tensors == before, where
+
+
+def test_slots_are_written_all_or_none():
+    store, rng = TensorStore(codec("zstd:1", STACK), 20), np.random.default_rng(0)
+    model = rng.integers(3, size=(20, *STACK.shape), dtype=np.uint8)
+    store.write(np.arange(1, 21), model)
+    slots, given = np.zeros(7, int), [model]
+
+    def prepare():
+        slots[:] = rng.choice(20, 7, replace=False)
+        given[0] = rng.integers(3, size=(7, *STACK.shape), dtype=np.uint8)
+        return lambda: store.write(slots + 1, given[0])
+
+    for where in at_every_line(prepare, STEP):
+        found = store.read(np.arange(1, 21))
+        if (found[slots] == given[0]).all():
+            model[slots] = given[0]
+        np.testing.assert_array_equal(found, model, err_msg=where)
+        assert store.stats().n_tensors == 20, where
+
+
+def test_frames_of_another_store_are_taken_over_all_or_none():
+    source, target, player = STORES["stacks"](), STORES["stacks"](), Player(5)
+    stacks = np.concatenate([player.step() for _ in range(30)])
+    ids = source.append(stacks)
+    adopted: list[np.ndarray] = []
+
+    def prepare():
+        return lambda: adopted.append(target.adopt(source, ids[None])[0])
+
+    for where in at_every_line(prepare, STEP):
+        for mine in adopted:
+            np.testing.assert_array_equal(target.read(mine), stacks, err_msg=where)
+            target.release(mine)
+        adopted.clear()
+        target.release(target.append(stacks[:2]))
+        assert target.stats().n_tensors == 0, where
