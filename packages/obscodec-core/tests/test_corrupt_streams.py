@@ -28,6 +28,9 @@ CASES = [
     ("rle", b"\1" + b"\xff" * 8 + b"\x7fa", "a run is empty, or reaches beyond the end of the item"),
     ("rle", b"\1\3a", "its runs end before the item does"),
     ("rle", b"\1\4aa", "bytes are missing or left over between its run lengths and its values"),
+    ("rle", b"\0", "it has no runs, and more or fewer bytes behind their number than the item"),
+    ("rle", b"\0abc", "it has no runs, and more or fewer bytes behind their number than the item"),
+    ("rle", b"\0abcde", "it has no runs, and more or fewer bytes behind their number than the item"),
     ("zstd", b"", "not enough data for frame parameters; need 5 bytes"),
     ("zstd", b"no zstd frame", "cannot get frame parameters: Unknown frame descriptor"),
     ("zstd", ZSTD[:-1], "decompression error: did not decompress full frame"),
@@ -65,7 +68,7 @@ CASES = [
     ("rle|zstd:3", b"\x90", "it ends inside a varint"),
     ("rle|zstd:3", b"\x20" + ZSTD, "its inner stream has 32 bytes, at most 9 are possible"),
     ("rle|zstd:3", b"\5" + ZSTD, "its frame says 4 bytes, expected 5"),
-    ("rle|zstd:3", b"\4" + ZSTD, "its runs end before the item does"),
+    ("rle|zstd:3", b"\4" + ZSTD, "it has no runs, and more or fewer bytes behind their number than the item"),
 ]
 
 

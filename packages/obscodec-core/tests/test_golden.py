@@ -13,6 +13,7 @@ from obscodec import EncodedTensor, codec_from_config, decode, encode
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.obsc"))
 DETERMINED = ("raw", "rle", "shuffle|raw", "bitpack|raw", "delta|raw")  # formats that leave an encoder no choice
+OLDER = ("rle_bools", "rle_complex", "rle_ramp-of-uint16", "rle_scalar")  # rle@1, where rle@2 has less
 
 
 def checksums() -> dict[str, list[str]]:
@@ -21,7 +22,7 @@ def checksums() -> dict[str, list[str]]:
 
 
 def test_there_are_golden_files() -> None:
-    assert len(FILES) == 43
+    assert len(FILES) == 49
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -33,7 +34,7 @@ def test_a_golden_file_decodes(path: Path) -> None:
     assert [x.dtype.name, shape, f"{zlib.crc32(x.tobytes()):08x}"] == checksums()[path.stem.split("_")[1]]
     assert encoded.to_bytes() == path.read_bytes()
     if encoded.spec in DETERMINED:
-        assert encode(x, encoded.spec).to_bytes() == path.read_bytes()
+        assert (encode(x, encoded.spec).to_bytes() == path.read_bytes()) == (path.stem not in OLDER)
 
 
 def test_the_bytes_of_rle_are_those_of_its_document() -> None:

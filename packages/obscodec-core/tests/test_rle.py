@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from atari_frames import frames
-from obscodec import CorruptStream, Layout, Segments, codec, decode, encode
+from obscodec import CorruptStream, EncodedTensor, Layout, Segments, codec, decode, encode
 from obscodec.codecs.rle import Rle
+from obscodec.varint import encode_varint
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,72 @@ def test_the_bound_is_reached_when_every_element_is_a_run(dtype: str, size: int)
     tested = Rle(Layout((size,), dtype))
     assert tested.encode(x).stream.nbytes == tested.bound()
     assert np.array_equal(tested.decode(tested.encode(x)), x)
+
+
+def as_runs(x: np.ndarray) -> bytes:
+    """What ``rle@1`` wrote of any item, by its document."""
+    begins = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
+    lengths = np.diff(begins, append=len(x)).tolist()
+    return encode_varint(len(begins)) + b"".join(map(encode_varint, lengths)) + x[begins].tobytes()
+
+
+def by_document(x: np.ndarray) -> bytes:
+    runs = as_runs(x)
+    return runs if len(runs) <= 1 + x.nbytes else b"\0" + x.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_the_shorter_of_runs_and_the_item_is_written(dtype: str) -> None:
+    """Items of one batch whose runs are from 2 bytes to far more than they are, in any order."""
+    rng, n = np.random.default_rng(0), 600
+    items = [np.resize(np.repeat(np.arange(n) % 200, length), n) for length in range(1, 300)]
+    items += [np.resize(np.repeat(rng.integers(0, 200, n), rng.integers(1, length, n)), n) for length in range(2, 30)]
+    x = np.stack(items).astype(dtype)
+    rng.shuffle(x)
+    tested = Rle(Layout((n,), dtype))
+    streams = tested.encode_batch(tested.layout.rows(x), np.empty(len(x) * tested.bound(), np.uint8))
+    assert list(map(bytes, streams)) == list(map(by_document, x))
+    assert {stream[0] == 0 for stream in streams} == {False, True}
+    decoded = np.empty((len(x), tested.layout.nbytes), np.uint8)
+    tested.decode_batch(streams, decoded)
+    assert np.array_equal(decoded, tested.layout.rows(x))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "nbytes"),
+    [
+        ([2, 2], 5),  # as long as the item and a byte
+        ([2, 1, 1], 5),
+        ([2] * 127, 255),
+        ([2] * 128, 257),  # the count takes two bytes
+        ([128, *[1] * 40, 200], 1 + 44 + 42),
+        ([*[1] * 100, *[200] * 3], 1 + 106 + 103),
+        ([*[1] * 100, 99], 200),  # 203 as runs
+    ],
+)
+def test_where_runs_are_as_long_as_the_item(lengths: list[int], nbytes: int) -> None:
+    x = np.repeat(np.arange(len(lengths)) % 250, lengths).astype(np.uint8)
+    encoded = encode(x, "rle")
+    assert bytes(encoded.stream) == by_document(x)
+    assert encoded.stream.nbytes == nbytes
+    assert np.array_equal(decode(encoded), x)
+
+
+@pytest.mark.parametrize("spec", ["rle", "rle|zstd:1", "shuffle|rle|lz4|gzip"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_runs_that_are_longer_than_the_item_are_read(spec: str, dtype: str) -> None:
+    """Streams of ``rle@1``, which had no other form."""
+    x = np.random.default_rng(0).integers(0, 256, 8000, np.uint8).view(dtype)
+    tested = codec(spec, Layout.of(x))
+    shuffled = np.ascontiguousarray(x.view(np.uint8).reshape(len(x), -1).T).reshape(-1)
+    stream = as_runs(shuffled if "shuffle" in spec else x)
+    assert len(stream) > tested.layout.nbytes + 900
+    for stage in spec.split("|")[1 + ("shuffle" in spec) :]:
+        tail = codec(stage, Layout((len(stream),), np.uint8))
+        stream = encode_varint(len(stream)) + bytes(tail.encode(np.frombuffer(stream, np.uint8)).stream)
+    encoded = EncodedTensor(np.frombuffer(stream, np.uint8), tested.layout, tested.spec)
+    assert len(stream) <= tested.read_bound()
+    assert np.array_equal(decode(encoded), x)
 
 
 def test_a_huge_constant_item_is_a_few_bytes() -> None:

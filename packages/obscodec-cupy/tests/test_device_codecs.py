@@ -126,6 +126,20 @@ def test_runs_of_more_than_two_megabytes(device: Device) -> None:
     Pair(device, "delta-rle", Layout(x.shape, "uint8")).check(x)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("shift", [0, 1, 4])
+def test_items_whose_runs_are_as_long_as_they_are(device: Device, dtype: str, shift: int) -> None:
+    """A byte less, as long, a byte more, and a count of two bytes: such with runs and such without, side by side."""
+    n = 258
+    lengths = [[2] * k + [1] * (n - 2 * k - m) + ([m] if m else []) for k in (0, 1, 126, 128) for m in (0, 1, 2)]
+    lengths += [[1] * k + [n - k] for k in range(1, n)]  # through every size
+    items = np.stack([np.repeat(np.arange(len(run)) % 250, run) for run in lengths]).astype(dtype)
+    pair = Pair(device, "rle", Layout((n,), dtype))
+    rows = items.view(np.uint8)
+    assert {stream[0] == 0 for stream in pair.encode_on_cpu(rows)} == {False, True}
+    pair.check(rows, shift)
+
+
 def test_a_batch_of_more_streams_than_threads(device: Device) -> None:
     rows = np.random.default_rng(0).integers(0, 2, (1500, 6), np.uint8)
     Pair(device, "rle", Layout((6,), "uint8")).check(rows)

@@ -209,6 +209,10 @@ def test_blocks_of_rle_that_are_altered(device: Device) -> None:
     for at in range(1, len(stream)):
         for byte in {0, 1, 2, 127, 128, 255, stream[at] ^ 1, stream[at] ^ 128}:
             compare(stream[:at] + bytes([byte]) + stream[at + 1 :])
+    without_runs = b"\1\0" + store.layout.rows(on_cpu(stream)[1]).tobytes()
+    assert compare(without_runs)
+    assert not any(compare(without_runs[:end]) for end in range(2, len(without_runs)))
+    assert not compare(without_runs + b"\0")
     plain = b"\0" + store.layout.rows(on_cpu(stream)[1]).tobytes()
     assert compare(plain)
     assert on_device(plain[:-1])[0] == "it has fewer frames than are wanted of it"

@@ -105,7 +105,9 @@ RUNS = [
     (b"\1\4aa", "bytes are missing or left over between its run lengths and its values"),
     (b"\1\4\1\1a", "bytes are missing or left over between its run lengths and its values"),
     (b"\1\4\x81a", "bytes are missing or left over between its run lengths and its values"),
-    (b"\0", "its runs end before the item does"),
+    (b"\0", "it has no runs, and more or fewer bytes behind their number than the item"),
+    (b"\0abc", "it has no runs, and more or fewer bytes behind their number than the item"),
+    (b"\0abcde", "it has no runs, and more or fewer bytes behind their number than the item"),
 ]
 
 

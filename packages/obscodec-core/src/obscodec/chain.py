@@ -47,6 +47,10 @@ class FilteredCodec(Codec):
         """The most bytes that the stream of one item can have."""
         return self.inner.bound()
 
+    def read_bound(self) -> int:
+        """The most bytes that a stream can have which this chain reads."""
+        return self.inner.read_bound()
+
     def encode_rows(self, rows: Rows, out: Bytes) -> npt.NDArray[np.int64]:
         """Apply the filter, then encode."""
         return np.asarray(self.inner.encode_rows(self._apply(rows), out), np.int64)
@@ -95,6 +99,10 @@ class TailedCodec(Codec):
         """The most bytes that the stream of one item can have."""
         return MAX_VARINT_NBYTES + self.tail.max_compressed(self.inner.bound())
 
+    def read_bound(self) -> int:
+        """The most bytes that a stream can have which this chain reads."""
+        return MAX_VARINT_NBYTES + self.tail.max_compressed(self.inner.read_bound())
+
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
         """Encode the rows, then compress each stream."""
         lengths = []
@@ -116,6 +124,6 @@ class TailedCodec(Codec):
 
     def _decompress(self, stream: Bytes) -> bytes:
         nbytes, start = decode_varint(stream)
-        if nbytes > self.inner.bound():
-            raise CorruptStream(f"its inner stream has {nbytes} bytes, at most {self.inner.bound()} are possible")
+        if nbytes > (most := self.inner.read_bound()):
+            raise CorruptStream(f"its inner stream has {nbytes} bytes, at most {most} are possible")
         return self.tail.decompress_exactly(stream[start:].data, nbytes)

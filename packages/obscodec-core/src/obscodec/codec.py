@@ -32,6 +32,10 @@ class Codec(Stage):
     def bound(self) -> int:
         """The most bytes that the stream of one item can have."""
 
+    def read_bound(self) -> int:
+        """The most bytes that a stream can have which this codec reads; one of an older format may be longer."""
+        return self.bound()
+
     @abstractmethod
     def encode_rows(self, rows: Rows, out: Bytes) -> Sequence[int] | Ints:
         """Write the streams of ``rows`` into ``out``, one behind the other.

@@ -40,7 +40,7 @@ class Stage:
 
     Attributes:
         name: the name in a spec.
-        format: the bytes that it writes, with a version: ``rle@1``.
+        format: the bytes that it writes, with a version: ``rle@2``.
         levels: the levels it offers, None if its spec takes no argument.
         layout: the layout of the items that it takes.
         level: the level from the spec, None for the mode without one.

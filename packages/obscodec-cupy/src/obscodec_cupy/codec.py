@@ -47,10 +47,10 @@ class CudaCodec(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "device", self.on.name)
-        if self.cpu.bound() > MOST_BLOCKS:
+        if self.cpu.read_bound() > MOST_BLOCKS:
             raise ShapeError(
                 f"a stream on a device has less than 2 GiB, one of {self.spec} of {self.layout} can have "
-                f"{self.cpu.bound():,} bytes: use smaller items"
+                f"{self.cpu.read_bound():,} bytes: use smaller items"
             )
 
     @property
@@ -60,7 +60,7 @@ class CudaCodec(ABC):
 
     @property
     def format(self) -> str:
-        """The bytes that it writes, with a version: ``rle@1``."""
+        """The bytes that it writes, with a version: ``rle@2``."""
         return self.cpu.format
 
     @property

@@ -28,6 +28,7 @@ EXPLANATIONS: Final = {
     5: "a run is empty, or reaches beyond the end of the item",
     6: "its runs end before the item does",
     7: "bytes are missing or left over between its run lengths and its values",
+    8: "it has no runs, and more or fewer bytes behind their number than the item",
 }
 
 

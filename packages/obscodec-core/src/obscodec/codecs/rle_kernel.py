@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.kernels.compiled import compiled
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
 Items = npt.NDArray[np.unsignedinteger]
@@ -20,6 +21,7 @@ WRONG_COUNT: Final = 4
 WRONG_LENGTH: Final = 5
 WRONG_SUM: Final = 6
 WRONG_SECTION: Final = 7
+WRONG_SIZE: Final = 8
 
 EXPLANATIONS: Final = {
     OUTSIDE: "it lies outside of its buffer",
@@ -29,6 +31,7 @@ EXPLANATIONS: Final = {
     WRONG_LENGTH: "a run is empty, or reaches beyond the end of the item",
     WRONG_SUM: "its runs end before the item does",
     WRONG_SECTION: "bytes are missing or left over between its run lengths and its values",
+    WRONG_SIZE: "it has no runs, and more or fewer bytes behind their number than the item",
 }
 
 _WIDE: Final = np.uintp(16)  # elements
@@ -50,8 +53,8 @@ def read_varint(buffer: Bytes, at: np.uintp, end: np.uintp) -> tuple[int, np.uin
 
 
 @compiled
-def decode_item(buffer: Bytes, at: np.uintp, end: np.uintp, item: Items) -> int:
-    """Fill ``item`` from the stream ``buffer[at:end]``; returns a status. Each position is checked before use.
+def decode_runs(buffer: Bytes, at: np.uintp, end: np.uintp, item: Items) -> int:
+    """Fill ``item`` from the runs in ``buffer[at:end]``; returns a status. Each position is checked before use.
 
     All numbers are unsigned: numba checks signed indices for being negative.
     """
@@ -93,13 +96,22 @@ def decode_item(buffer: Bytes, at: np.uintp, end: np.uintp, item: Items) -> int:
 
 
 @compiled
-def decode_runs(buffer: Bytes, offsets: Ints, lengths: Ints, items: Items, rows: Ints) -> int:
-    """Fill ``items[rows[i]]`` from stream ``i``; returns the first status that is not OK."""
+def decode_items(buffer: Bytes, offsets: Ints, lengths: Ints, items: Items, item_bytes: Rows, rows: Ints) -> int:
+    """Fill ``items[rows[i]]``, whose bytes are ``item_bytes[rows[i]]``, from stream ``i``.
+
+    Returns:
+        The first status that is not OK.
+    """
     for i in range(len(rows)):
         offset, length = offsets[i], lengths[i]
         if offset < 0 or length < 0 or offset > buffer.size - length:
             return OUTSIDE
-        status = decode_item(buffer, np.uintp(offset), np.uintp(offset + length), items[rows[i]])
+        if length > 0 and buffer[offset] == 0:  # no runs, the item as it is
+            if length - 1 != item_bytes.shape[1]:
+                return WRONG_SIZE
+            item_bytes[rows[i]] = buffer[offset + 1 : offset + length]
+            continue
+        status = decode_runs(buffer, np.uintp(offset), np.uintp(offset + length), items[rows[i]])
         if status != OK:
             return status
     return OK

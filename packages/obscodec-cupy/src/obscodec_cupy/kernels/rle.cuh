@@ -5,13 +5,14 @@
 // the item lie in, so that all threads have the same to do, whether runs are long or short.
 #pragma once
 #include "block_scan.cuh"
+#include "copy.cuh"
 #include "types.cuh"
 #include "words.cuh"
 
 namespace rle {
 
 // As in obscodec/codecs/rle_kernel.py.
-enum Status : u32 { OK, OUTSIDE, SHORT, LONG_VARINT, WRONG_COUNT, WRONG_LENGTH, WRONG_SUM, WRONG_SECTION };
+enum Status : u32 { OK, OUTSIDE, SHORT, LONG_VARINT, WRONG_COUNT, WRONG_LENGTH, WRONG_SUM, WRONG_SECTION, WRONG_SIZE };
 
 constexpr u32 N_THREADS = 256;  // of a block
 constexpr u32 THREAD_NBYTES = 4;
@@ -173,11 +174,19 @@ __device__ __forceinline__ Status verdict(const Runs& runs, Done done, u64 read)
     return complete ? OK : WRONG_SECTION;
 }
 
+// Fill an item from a stream without runs, which holds it as it is.
+__device__ __forceinline__ Status copy_item(const u8* stream, u64 nbytes, u8* item, u64 item_nbytes) {
+    if (nbytes != item_nbytes) return WRONG_SIZE;
+    copy_bytes(item, stream, nbytes);
+    return OK;
+}
+
 // Decode one item, by all threads of the block; thread 0 gets the status that counts.
 __device__ __forceinline__ Status decode_item(const u8* stream, u64 nbytes, u8* item, u32 size, Tile& tile) {
     u64 count, at;
     const Status status = read_count(stream, nbytes, count, at);
     if (status != OK) return status;
+    if (count == 0) return copy_item(stream + at, nbytes - at, item, static_cast<u64>(size) * ELEMENT_NBYTES);
     if (count > size || count * ELEMENT_NBYTES > nbytes - at) return WRONG_COUNT;
     const u64 lengths_nbytes = nbytes - at - count * ELEMENT_NBYTES;
     const Runs runs = {stream + at, lengths_nbytes, stream + at + lengths_nbytes, static_cast<u32>(count), size};

@@ -1,5 +1,7 @@
-// Items to streams of rle: find where runs end and measure the streams, write them behind each other.
+// Items to streams of rle: find where runs end and measure the streams, write them behind each other. An item of which
+// runs would take more bytes than itself has no runs: it is copied.
 // WIDTH: bytes of an element, 1, 2, 4 or 8. The edges are the ends of the runs, at the position behind the last byte.
+#include "copy.cuh"
 #include "edges.cuh"
 #include "words.cuh"
 
@@ -43,7 +45,7 @@ __device__ __forceinline__ u32 edges_of(const u8* row, u32 word, u32 nbytes) {
     return any_of_each_element(changes) | end;
 }
 
-// One thread block for each item. edges: u32[n, edge_words(nbytes)].
+// One thread block for each item. edges: u32[n, edge_words(nbytes)]; run_counts: u32[n], 0 for an item that is copied.
 extern "C" __global__ void __launch_bounds__(256, 4) rle_measure(
     const u8* rows, u32 nbytes, u32* edges, u32* run_counts, i64* lengths) {
     const u64 item = blockIdx.x;
@@ -60,8 +62,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) rle_measure(
     sizes = scan_block<Sum>(sizes).total;
     const u32 n_runs = static_cast<u32>(sizes);
     if (threadIdx.x > 0) return;
-    run_counts[item] = n_runs;
-    lengths[item] = varint_nbytes(n_runs) + (sizes >> 32) + static_cast<u64>(n_runs) * WIDTH;
+    const u64 as_runs = varint_nbytes(n_runs) + (sizes >> 32) + static_cast<u64>(n_runs) * WIDTH;
+    const u64 as_it_is = 1 + static_cast<u64>(nbytes);
+    run_counts[item] = as_runs <= as_it_is ? n_runs : 0;
+    lengths[item] = as_runs <= as_it_is ? as_runs : as_it_is;
 }
 
 // One thread block for each item.
@@ -74,6 +78,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) rle_write(
     u8* run_lengths = out + offsets[item] + varint_nbytes(n_runs);
     u8* values = out + offsets[item] + lengths[item] - static_cast<u64>(n_runs) * WIDTH;
     if (threadIdx.x == 0) write_varint(out + offsets[item], n_runs);
+    if (n_runs == 0) {
+        copy_bytes(out + offsets[item] + 1, row, nbytes);
+        return;
+    }
     u32 last = 0, n_done = 0;
     for (u32 first = 0; first < n_words; first += blockDim.x) {
         const u32 word = first + threadIdx.x;
