@@ -12,7 +12,6 @@ import numpy as np
 import obscodec
 
 _SOURCES = str(Path(obscodec.__file__).parents[3])  # of all packages of the workspace
-_SWALLOWED = {"__del__"}  # Python itself drops an exception that is raised in here
 
 
 class Interrupt(BaseException):
@@ -31,6 +30,15 @@ def _is_between(code: CodeType, at: int) -> bool:
     return leaves_with or instructions[0].opname == "NOP"
 
 
+def _is_swallowed(frame: FrameType | None) -> bool:
+    """Whether Python itself drops an exception that is raised here: in what a destructor calls."""
+    while frame is not None and frame.f_code.co_filename.startswith(_SOURCES):
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class _Tracer:
     """Counts the lines of our sources that run, and raises before the one with the number ``at``."""
 
@@ -42,7 +50,7 @@ class _Tracer:
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
         ours = code.co_filename.startswith(_SOURCES) and "/src/" in code.co_filename
-        return self._line if ours and code.co_name not in _SWALLOWED else None
+        return self._line if ours and not _is_swallowed(frame) else None
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "line" and not _is_between(frame.f_code, frame.f_lasti):
@@ -54,35 +62,39 @@ class _Tracer:
         return self._line
 
 
-def interrupted(call: Callable[[], object], at: int) -> str | None:
-    """Run ``call``, with an :class:`Interrupt` before the line ``at`` of our code that it runs.
+def interrupted(call: Callable[[], object], at: int, raised: type[BaseException] = Interrupt) -> str | None:
+    """Run ``call``, and raise something before the line ``at`` of our code that it runs.
 
     Returns:
         Where that was, None if the call ran fewer lines and ended as usual.
     """
-    tracer, before = _Tracer(at, Interrupt()), sys.gettrace()
+    tracer, before = _Tracer(at, raised("by a test")), sys.gettrace()
     sys.settrace(tracer)
     try:
         call()
-    except Interrupt:
-        assert tracer.place, "it was raised"
+    except raised:
+        if not tracer.place:
+            raise
     finally:
         sys.settrace(before)
     return tracer.place or None
 
 
-def at_every_line(prepare: Callable[[], Callable[[], object]], step: int = 1) -> Iterator[str]:
+def at_every_line(
+    prepare: Callable[[], Callable[[], object]], step: int = 1, raised: type[BaseException] = Interrupt
+) -> Iterator[str]:
     """Interrupt a call at its first line, at its second one, and so on to its end.
 
     Args:
         prepare: gives the call, anew for each line; what it prepares is not interrupted.
         step: how many lines to go on each time, from one of the first ones.
+        raised: what is raised there.
 
     Yields:
         Where the call was interrupted, after that; at the end ``""``, when it ran to its end.
     """
     at = np.random.default_rng(step).integers(step)
-    while place := interrupted(prepare(), at):
+    while place := interrupted(prepare(), at, raised):
         yield place
         at += step
     yield ""

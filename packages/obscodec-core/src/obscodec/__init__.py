@@ -39,6 +39,7 @@ from obscodec.layout import Layout
 from obscodec.lent import Lent
 from obscodec.narrow import Narrow, find_narrow
 from obscodec.new_array import NewArray
+from obscodec.out_of_memory import says_memory_error
 from obscodec.packing import pack, unpack
 from obscodec.packing_together import note_of, pack_together, unpack_together
 from obscodec.part_array import PartArray
@@ -177,6 +178,7 @@ __all__ = [
     "pack",
     "pack_together",
     "read_together",
+    "says_memory_error",
     "shared_stores",
     "stats_of",
     "steps_of",

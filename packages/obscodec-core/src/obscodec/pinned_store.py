@@ -36,7 +36,7 @@ class Pin:
     def _taken(self) -> Callable[[], None] | None:
         try:
             return self._unpin.pop()  # of several threads, one gets it
-        except IndexError:
+        except (IndexError, AttributeError):  # taken before, or never made
             return None
 
     def __del__(self) -> None:

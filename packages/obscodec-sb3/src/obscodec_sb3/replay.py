@@ -73,6 +73,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
+    @obscodec.says_memory_error
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
 
@@ -103,6 +104,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         super().reset()
         self._ahead.clear()
 
+    @obscodec.says_memory_error
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out."""
         with self._arrays.sampling():

@@ -1,0 +1,22 @@
+"""Run by ``test_faults.py``: a replay buffer whose allocations fail; prints how many did.
+
+Not those of ``sample``: torch ends the process if one of its own fails while it makes a tensor. What decodes is that of
+the core, whose tests have them fail.
+"""
+
+import sys
+
+from failing_allocator import at_every_allocation
+from replay_in_parallel import Play
+
+if __name__ == "__main__":
+    play, n_failed = Play(codec=sys.argv[1], decide_after=int(sys.argv[2])), 0
+    for _ in range(30):
+        play.prepare()()
+        play.stored()
+    for _ in range(2):
+        for error in at_every_allocation(play.prepare):
+            n_failed += bool(error)
+            play.check(error)
+        play.check("at the end")
+    print(n_failed)
