@@ -478,6 +478,27 @@ def test_decoding_takes_no_memory_for_each_frame(n_items: int) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("nbytes", [1, 2, 3, 5, 6, 7, 127, 128, 129, 400, 16_383, 16_384, 16_389])
+def test_no_stream_of_small_frames_exceeds_its_bound(nbytes: int) -> None:
+    """Frames that change everywhere, or in runs with the shortest gaps in front of them that are kept."""
+    changes = [np.ones(nbytes, np.bool_)]
+    for gap in (4, 5, 127, 128, 129):
+        for length in (1, 127, 128, 129):
+            for shift in (0, 1, gap):
+                changes.append(np.roll(np.resize([False] * gap + [True] * length, nbytes), shift))
+    block = np.cumsum([change for change in changes for _ in range(4)], axis=0, dtype=np.uint8)
+    for tested in (DeltaRle(Layout(block.shape, "uint8")), DeltaRle(Layout((4, nbytes), "uint8"))):
+        for item in block.reshape(-1, *tested.layout.shape):
+            assert tested.encode(item).stream.nbytes <= tested.bound()
+
+
+def test_the_bound_of_frames_of_a_byte_is_four_times_these() -> None:
+    """What a chain makes room for: a count, a skip, a length and a literal for each."""
+    block = np.resize(np.array([1, 2], np.uint8), (100_000, 1))
+    tested = DeltaRle(Layout(block.shape, "uint8"))
+    assert tested.encode(block).stream.nbytes == tested.bound() - 14 == 400_004
+
+
 def test_items_in_a_batch_with_all_their_frames() -> None:
     rng = np.random.default_rng(0)
     for n_frames, nbytes in ((1, 3), (3, 1), (5, 7), (40, 70_000)):  # the last one is written past the caches

@@ -78,10 +78,10 @@ class DeltaRle(Codec):
         """The most bytes that the stream of one item can have.
 
         A run takes no more than the gap in front of it saves, apart from the first one of each frame, and from one byte
-        for every run of 2 MiB.
+        for every run of 2 MiB. The count of runs, and the skip and the length of the first one, are at most the frame.
         """
-        nbytes = self.layout.nbytes
-        return nbytes + (nbytes >> 21) + self.n_frames * 3 * MAX_VARINT_NBYTES + 2 * MAX_VARINT_NBYTES
+        nbytes, of_frame = self.layout.nbytes, 3 * len(encode_varint(self.frame_nbytes))
+        return nbytes + (nbytes >> 21) + self.n_frames * of_frame + 2 * MAX_VARINT_NBYTES
 
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
         """Patch by patch."""
