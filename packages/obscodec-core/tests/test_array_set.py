@@ -152,8 +152,8 @@ def test_options_are_taken_from_the_arguments_of_a_buffer():
     options = BufferOptions.taken_from(arguments, "codec", "max_bytes", "heap", "budget")
     assert options == BufferOptions("raw", max_bytes=5000)
     assert arguments == {"capacity": 10}
-    text = "decide_after must be an integer of 1 or more, or None, got '8'"
-    with pytest.raises(ShapeError, match=f"^{text}$"):
+    text = "decide_after must be a whole number, 1 or more, or None, got '8'"
+    with pytest.raises(DTypeError, match=f"^{text}$"):
         BufferOptions(decide_after="8")
     (field,) = options.fields_of({"image": Layout((40, 40), np.uint8)}).values()
     assert field == Field((40, 40), np.uint8, "raw", max_bytes=5000)

@@ -323,9 +323,9 @@ def test_threads_append_and_read_through_the_move():
             ShapeError,
             "axis 0 of shape (4, 84, 84) does not divide into 3 frames",
         ),
-        ({"decide_after": 0}, ShapeError, "decide_after must be an integer of 1 or more, or None, got 0"),
-        ({"block_frames": -4}, ShapeError, "block_frames must be an integer of 1 or more, or None, got -4"),
-        ({"block_frames": "4"}, ShapeError, "block_frames must be an integer of 1 or more, or None, got '4'"),
+        ({"decide_after": 0}, ShapeError, "decide_after must be 1 or more, or None, got 0"),
+        ({"block_frames": -4}, ShapeError, "block_frames must be 1 or more, or None, got -4"),
+        ({"block_frames": "4"}, DTypeError, "block_frames must be a whole number, 1 or more, or None, got '4'"),
     ],
 )
 def test_options_that_can_not_be(options, error, text):

@@ -297,9 +297,9 @@ def test_an_id_without_references_is_unknown_even_if_its_frame_is_a_recent_one()
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"block_frames": 0}, "block_frames, stack and recent are 1 or more, got 0, 1, None"),
-        ({"stack": 0}, "block_frames, stack and recent are 1 or more, got 16, 0, None"),
-        ({"recent": 0}, "block_frames, stack and recent are 1 or more, got 16, 1, 0"),
+        ({"block_frames": 0}, "block_frames must be 1 or more, got 0"),
+        ({"stack": 0}, "stack must be 1 or more, got 0"),
+        ({"recent": 0}, "recent must be 1 or more, or None, got 0"),
     ],
 )
 def test_options_that_can_not_be(options, text):

@@ -332,9 +332,6 @@ REFUSED_BUFFERS = [
     ({"episode_end": None}, FieldError,
      "stacks need episode_end, the boolean field that is true in the last step of an episode"),
     ({"episode_end": "action"}, DTypeError, "episode_end takes a field bool[], 'action' is int64[]"),
-    ({"fields": {**FIELDS, "x": Field((), object)}}, DTypeError,
-     "dtype object can't be stored; allowed are bool, integers, floats, complex, datetime64, timedelta64, bfloat16 and "
-     "float8: convert the array, or leave it uncompressed"),
 ]  # fmt: skip
 
 
@@ -358,7 +355,7 @@ def test_an_empty_buffer_has_no_samples():
 
 
 def test_a_batch_of_less_than_nothing_is_refused():
-    with pytest.raises(ShapeError, match=r"^a batch has 0 steps or more, got -1$"):
+    with pytest.raises(ShapeError, match=r"^batch must be 0 or more, got -1$"):
         RingBuffer(5, FIELDS).sample(-1)
 
 
@@ -381,10 +378,10 @@ def test_a_buffer_of_a_million_frames_is_made_without_memory():
         ({"codec": "raw", "budget": "1 ms/batch"}, SpecError, "a budget is for the codec 'auto', got it for 'raw'"),
         ({"budget": "fast"}, SpecError,
          "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
-        ({"max_bytes": 0}, ShapeError, "max_bytes must be 1 or more, got 0"),
-        ({"min_nbytes": -1}, ShapeError, "min_nbytes must be an integer of 0 or more, or None, got -1"),
-        ({"decide_after": 0}, ShapeError, "decide_after must be an integer of 1 or more, or None, got 0"),
-        ({"block_frames": 1.5}, ShapeError, "block_frames must be an integer of 1 or more, or None, got 1.5"),
+        ({"max_bytes": 0}, ShapeError, "max_bytes must be 1 or more, or None, got 0"),
+        ({"min_nbytes": -1}, ShapeError, "min_nbytes must be 0 or more, or None, got -1"),
+        ({"decide_after": 0}, ShapeError, "decide_after must be 1 or more, or None, got 0"),
+        ({"block_frames": 1.5}, ShapeError, "block_frames must be a whole number, 1 or more, or None, got 1.5"),
         ({"shares": "obs", "codec": "raw"}, FieldError,
          "a field that shares a store has its options, got some: leave out codec"),
         ({"shares": "obs", "block_frames": 4, "decide_after": 4, "max_bytes": 5}, FieldError,

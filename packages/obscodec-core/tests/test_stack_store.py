@@ -374,10 +374,8 @@ def test_two_threads_read_while_one_appends_and_releases():
 @pytest.mark.parametrize(
     ("frame_stack", "shape", "text"),
     [
-        (FrameStack(4, 1), (4, 84, 84), "frames are stacked along axis 0 or -1, got axis 1 of shape (4, 84, 84)"),
-        (FrameStack(4), (), "frames are stacked along axis 0 or -1, got axis 0 of shape ()"),
+        (FrameStack(4), (), "frames are stacked along axis 0, an observation of shape () has none"),
         (FrameStack(3), (4, 84, 84), "axis 0 of shape (4, 84, 84) does not divide into 3 frames"),
-        (FrameStack(0, -1), (84, 84, 4), "axis -1 of shape (84, 84, 4) does not divide into 0 frames"),
     ],
 )
 def test_a_frame_stack_that_does_not_fit(frame_stack, shape, text):

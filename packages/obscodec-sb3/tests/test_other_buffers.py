@@ -400,7 +400,7 @@ def test_what_is_no_buffer_is_refused():
     [
         ({"codec": {"imag": "raw"}}, obscodec.FieldError,
          "codec is given for 'imag', which is none of the fields 'image', 'vector', 'choice'"),
-        ({"decide_after": 0}, obscodec.ShapeError, "decide_after must be an integer of 1 or more, or None, got 0"),
+        ({"decide_after": 0}, obscodec.ShapeError, "decide_after must be 1 or more, or None, got 0"),
         ({"compression_method": "rle"}, TypeError,
          "compression_method= is an argument of sb3-extra-buffers: name the codec instead, as in codec='zstd:3', or "
          "leave it out for the best one"),

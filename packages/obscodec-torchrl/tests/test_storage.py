@@ -290,7 +290,7 @@ def test_leaves_are_compressed_from_a_size_on(codec: str) -> None:
 
 @pytest.mark.parametrize("name", ["decide_after", "block_frames"])
 def test_numbers_that_can_not_be_are_refused(name: str) -> None:
-    with pytest.raises(obscodec.ShapeError, match=rf"^{name} must be an integer of 1 or more, or None, got 0$"):
+    with pytest.raises(obscodec.ShapeError, match=rf"^{name} must be 1 or more, or None, got 0$"):
         CompressedStorage(N, **{name: 0})
 
 

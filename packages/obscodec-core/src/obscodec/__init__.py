@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from obscodec.arguments import as_count, as_flag, check_elements, check_kind
 from obscodec.array_stats import ArrayStats
 from obscodec.arrays import as_array, check_assignable
 from obscodec.backends import Backend
@@ -161,10 +162,14 @@ __all__ = [
     "Trial",
     "append_together",
     "as_array",
+    "as_count",
+    "as_flag",
     "available",
     "by_store",
     "check_assignable",
+    "check_elements",
     "check_items",
+    "check_kind",
     "codec",
     "codec_from_config",
     "decode",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -10,9 +10,10 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.array_stats import ArrayStats
 from obscodec.arrays import ArrayLike
-from obscodec.errors import LayoutError
+from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError
 from obscodec.field import MIN_COMPRESSED_NBYTES, Array, Field
 from obscodec.lent import Lent
 from obscodec.staging import Staging
@@ -55,8 +56,10 @@ class ArraySet:
 
     Raises:
         SpecError: a spec names no codec.
-        ShapeError: a field does not divide into such a frame stack.
-        DTypeError: a dtype can't be stored.
+        ShapeError: a field does not divide into such a frame stack, or a number is out of range; or fields that share
+            a store differ in shape or dtype.
+        DTypeError: an argument is something else than is asked for.
+        FieldError: a field shares the store of one that is not there, or has none of its own.
 
     Example:
         >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)}, n_envs=2)
@@ -66,8 +69,10 @@ class ArraySet:
     """
 
     def __init__(self, fields: Mapping[str, Field], n_envs: int = 1, threads: int | None = None) -> None:
+        _check_fields(fields)
         self.fields = dict(fields)
-        self.n_envs = n_envs
+        self.n_envs = n_envs = as_count("n_envs", n_envs)
+        threads = as_option("threads", threads)
         own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
         self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
         large = {name for name, field in fields.items() if field.layout.nbytes >= MIN_COMPRESSED_NBYTES}
@@ -86,7 +91,16 @@ class ArraySet:
             n_steps: how many steps it has.
             waiting: how many steps that are assigned may wait to be stored together, however large they are; more if
                 they are small, and 0 for none. Arrays of a field have it in common.
+
+        Raises:
+            FieldError: there is no such field.
+            DTypeError: a number is none.
+            ShapeError: a number is out of range.
         """
+        check_kind("array", array, str, "a name")
+        if not _is_among(field, self.fields):
+            raise FieldError(f"no field is named {field!r}, there are {listed(self.fields)}")
+        n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
             former.store.wait_for_readings()
@@ -112,11 +126,11 @@ class ArraySet:
             waiting: see :meth:`zeros`.
 
         Raises:
-            TypeError: it has another shape or dtype.
+            DTypeError: it has another shape or dtype.
         """
         (n_envs, *shape), dtype = self._rows[field]
         if (hollow.shape[1:], hollow.dtype) != ((n_envs, 0, *shape), dtype):
-            raise TypeError(f"{array} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
+            raise DTypeError(f"{array} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
         return self.zeros(array, field, len(hollow), waiting=waiting)
 
     def step(self, field: str, value: ArrayLike | npt.ArrayLike, *, lend: bool = False) -> Array | Lent:
@@ -133,7 +147,7 @@ class ArraySet:
             DTypeError: it would be changed by the dtype.
         """
         shape, dtype = self._rows[field]
-        if isinstance(value, np.ndarray) and value.shape == shape and value.dtype == dtype:
+        if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
             row: Array = value
         else:
             row = self._fitted(field, value)
@@ -182,3 +196,35 @@ class ArraySet:
         total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
         total += sum(staging.memory_bytes for staging in self._stagings.values())
         return RingStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names, for an error."""
+    return ", ".join(map(str, names)) or "none"
+
+
+def _is_among(name: object, fields: Mapping[str, Field]) -> bool:
+    try:
+        return name in fields
+    except TypeError:  # it is of no kind that names are of: a list
+        return False
+
+
+def _check_fields(fields: Mapping[str, Field]) -> None:
+    """Refuse what are no fields, and fields that can't share a store."""
+    check_kind("fields", fields, Mapping, "a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}")
+    for name, field in fields.items():
+        check_kind(f"field {name!r}", field, Field, "a Field, such as Field((84, 84), 'uint8')")
+    for name, field in fields.items():
+        if field.shares is None:
+            continue
+        if not _is_among(field.shares, fields):
+            raise FieldError(f"no field is named {field.shares!r}, there are {listed(fields)}")
+        shared = fields[field.shares]
+        if field.shares == name or shared.shares is not None:
+            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.shares!r}")
+        if shared.layout != field.layout:
+            raise ShapeError(
+                f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "
+                f"{field.shares!r} is {shared.layout}"
+            )

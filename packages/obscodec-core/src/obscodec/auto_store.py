@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_nbytes, as_option, check_kind
 from obscodec.backends import check_place, decoding_device
 from obscodec.choice import Choice, parse_budget
 from obscodec.chunk import give_back_free_memory, new_chunk
@@ -22,23 +22,13 @@ from obscodec.packing import pack, unpack
 from obscodec.plan import Plan, find_plan, frames_of_block
 from obscodec.registry import codec as build_codec
 from obscodec.segments import Ints
+from obscodec.spec import check_spec
 from obscodec.store import NO_TENSOR, Store, StoreStats
 
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
 _FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
-
-
-def check_counts(least: int = 1, **counts: int | None) -> None:
-    """Make sure that each option is None or a number of ``least`` or more.
-
-    Raises:
-        ShapeError: one is neither; the text has its name.
-    """
-    for name, n in counts.items():
-        if n is not None and (not isinstance(n, Integral) or n < least):
-            raise ShapeError(f"{name} must be an integer of {least} or more, or None, got {n!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,7 @@ class AutoStore(Store):
     Args:
         layout: shape and dtype of one tensor.
         codec: a spec, or ``"auto"`` for the smallest codec that is fast enough.
-        frame_stack: how tensors are made of frames, None to find out.
+        frame_stack: how tensors are made of frames, None to find out; a number for so many along axis 0.
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
             Without it, the same tensors always give the same choice.
         decide_after: how many tensors to look at, None for the number above. It decides earlier if ``max_bytes`` has
@@ -80,8 +70,8 @@ class AutoStore(Store):
     Raises:
         SpecError: the codec or the budget is malformed, or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
-        ShapeError: the tensors don't divide into such a frame stack, or ``decide_after`` or ``block_frames`` is no
-            integer of 1 or more.
+        ShapeError: the tensors don't divide into such a frame stack, or a number is out of range.
+        DTypeError: an argument is something else than is asked for.
 
     Example:
         >>> store = AutoStore(Layout((84, 84), np.uint8))
@@ -95,7 +85,7 @@ class AutoStore(Store):
         layout: Layout,
         *,
         codec: str = "auto",
-        frame_stack: FrameStack | None = None,
+        frame_stack: FrameStack | int | None = None,
         budget: str | None = None,
         decide_after: int | None = None,
         block_frames: int | None = None,
@@ -104,31 +94,32 @@ class AutoStore(Store):
         device: str = "cpu",
         heap: str = "device",
     ) -> None:
+        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
         check_place(device, heap)
-        check_counts(decide_after=decide_after, block_frames=block_frames)
+        self.block_frames = block_frames = as_option("block_frames", block_frames)
+        decide_after = as_option("decide_after", decide_after)
         self.layout = layout
-        self.codec = codec if codec == "auto" else build_codec(codec, layout).spec
+        self.codec = codec if check_spec(codec) == "auto" else build_codec(codec, layout).spec
         self.device = device
         self.heap = heap
         self._decoding = device
-        if codec != "auto":
+        if self.codec != "auto":
             what = f"tensors of the codec {self.codec!r}"
             self._decoding = decoding_device(device, self.codec, frames_of_block(self.codec, block_frames), what)
-        self.frame_stack = frame_stack
+        self.frame_stack = FrameStack.of(frame_stack)
         self.budget = budget
-        self.block_frames = block_frames
-        self.max_bytes = max_bytes
-        self.threads = threads
+        self.max_bytes = as_nbytes("max_bytes", max_bytes)
+        self.threads = as_option("threads", threads)
         self._plan: Plan | None = None
         if budget is not None:
             parse_budget(budget)
-        if frame_stack is not None:
-            frame_stack.frame_layout(layout)
+        if self.frame_stack is not None:
+            self.frame_stack.frame_layout(layout)
         self._store: Store | None = None
         by_size = np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST)
         self._n_first = int(by_size if decide_after is None else decide_after)
-        if max_bytes is not None:
-            self._n_first = int(np.clip(max_bytes // max(1, layout.nbytes), 1, self._n_first))
+        if self.max_bytes is not None:
+            self._n_first = int(np.clip(self.max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
         self._streams = np.zeros(self._n_first, np.int64)
         self._n_taken = 0  # how many of the first tensors there were

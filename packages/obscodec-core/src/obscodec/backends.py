@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import kind_of
 from obscodec.codec import Codec
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.frame_reader import FrameForm, FrameReader
@@ -157,6 +158,8 @@ def backend(device: str) -> Backend:
         BackendUnavailable: the package that it needs is not installed.
         SpecError: there is no such kind of device.
     """
+    if not isinstance(device, str):
+        raise SpecError(f"a device is a text such as 'cpu' or 'cuda:1', got {kind_of(device)}")
     return _made(device.partition(":")[0])
 
 
@@ -177,9 +180,9 @@ def check_place(device: str, heap: str, new_batch: Callable[[], object] | None =
     Example:
         >>> check_place("cpu", "device")
     """
-    if heap not in HEAPS:
+    if not isinstance(heap, str) or heap not in HEAPS:
         raise SpecError(f"heap is 'device' or 'pinned', got {heap!r}")
-    if device != "cpu":
+    if not isinstance(device, str) or device != "cpu":
         made = backend(device)
         made.check(device)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
-from obscodec.auto_store import check_counts
+from obscodec.arguments import check_kind
 from obscodec.backends import check_place
 from obscodec.errors import FieldError
 from obscodec.field import MIN_COMPRESSED_NBYTES, Field
@@ -35,8 +35,9 @@ class BufferOptions(Generic[K]):
         heap: see :class:`Field`; for all fields.
 
     Raises:
-        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more, or ``min_nbytes`` none of 0 or
-            more.
+        SpecError: a spec or a budget is malformed.
+        ShapeError: a number is out of range.
+        DTypeError: an argument is something else than is asked for.
 
     Example:
         >>> options = BufferOptions(codec={"image": "delta-rle"})
@@ -47,7 +48,7 @@ class BufferOptions(Generic[K]):
 
     codec: str | Mapping[K, str | None] | None = "auto"
     min_nbytes: int | None = None
-    frame_stack: FrameStack | Mapping[K, FrameStack | None] | None = None
+    frame_stack: FrameStack | int | Mapping[K, FrameStack | int | None] | None = None
     budget: str | Mapping[K, str | None] | None = None
     decide_after: int | None = None
     block_frames: int | None = None
@@ -57,8 +58,12 @@ class BufferOptions(Generic[K]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "buffer_device", str(self.buffer_device))
-        check_counts(decide_after=self.decide_after, block_frames=self.block_frames)
-        check_counts(0, min_nbytes=self.min_nbytes)
+        for name in ("codec", "frame_stack", "budget", "min_nbytes", "decide_after", "block_frames", "max_bytes"):
+            value = getattr(self, name)
+            of_fields = name in ("codec", "frame_stack", "budget") and isinstance(value, Mapping)
+            for given in value.values() if of_fields else [value]:
+                options: dict[str, Any] = {name: given}
+                Field((), "uint8", **options)  # which refuses what can't be
 
     @property
     def large_nbytes(self) -> int | None:
@@ -97,6 +102,9 @@ class BufferOptions(Generic[K]):
             BackendUnavailable: the device can't be used; the text names what is missing.
             DTypeError: a dtype can't be stored.
         """
+        check_kind("layouts", layouts, Mapping, "a mapping from names to Layouts")
+        for name, layout in layouts.items():
+            check_kind(f"the layout of {name!r}", layout, Layout, "a Layout")
         for what, value in {"codec": self.codec, "frame_stack": self.frame_stack, "budget": self.budget}.items():
             if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys(), key=str)):
                 there = ", ".join(map(repr, layouts))

@@ -93,7 +93,7 @@ def parse_budget(budget: str) -> float:
     Raises:
         SpecError: the text is not of that form.
     """
-    match = _BUDGET.fullmatch(budget)
+    match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
         raise SpecError(f"a budget is a time for each batch of {_BATCH} such as '1 ms/batch', got {budget!r}")
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obscodec.errors import SpecError
 from obscodec.formulas import Formula
 from obscodec.layout import Rows
-from obscodec.parallel import default_threads, over_ranges
+from obscodec.parallel import as_threads, over_ranges
 from obscodec.segments import Ints
 
 Codes = npt.NDArray[np.unsignedinteger]
@@ -113,4 +113,4 @@ def pattern_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.unsignedinteger]:
 
 
 def _n_threads(threads: int | None, nbytes: int) -> int:
-    return min(default_threads() if threads is None else threads, nbytes // _MIN_BYTES_PER_THREAD)
+    return min(as_threads(threads), nbytes // _MIN_BYTES_PER_THREAD)

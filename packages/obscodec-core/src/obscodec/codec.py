@@ -12,8 +12,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import check_elements, check_kind
 from obscodec.arrays import ArrayLike, as_array, as_writable
-from obscodec.encoded import EncodedTensor
+from obscodec.encoded import EncodedTensor, check_encoded
 from obscodec.errors import CorruptStream, DictionaryMissing, DTypeError, ShapeError, SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
@@ -97,9 +98,10 @@ class Codec(Stage):
 
         Raises:
             ShapeError: ``rows`` or ``out`` has the wrong size.
-            DTypeError: ``out`` is read-only.
+            DTypeError: ``out`` is read-only, or one of them is no array.
         """
         self._check_rows(rows)
+        check_kind("out", out, np.ndarray, "a numpy array u8[:]")
         if out.dtype != np.uint8 or out.ndim != 1:
             raise ShapeError(f"out is u8[:], got {out.dtype}{list(out.shape)}")
         _check_writable("out", out)
@@ -114,12 +116,13 @@ class Codec(Stage):
 
         Raises:
             ShapeError: ``rows`` has the wrong size.
-            DTypeError: ``rows`` is read-only.
+            DTypeError: ``rows`` is read-only or no array, or ``src`` are no streams.
             DictionaryMissing: a stream names another dictionary than the one of this codec.
             CorruptStream: a stream is truncated, altered or of another format; ``rows`` may be partly written.
         """
         self._check_rows(rows)
         _check_writable("rows", rows)
+        check_kind("src", src, Segments, "Segments, such as Segments.of([b'abc'])")
         if len(src) != len(rows):
             raise ShapeError(f"{len(src)} streams decode into {len(src)} rows, got {len(rows)}")
         try:
@@ -150,10 +153,12 @@ class Codec(Stage):
 
         Raises:
             ShapeError: ``encoded`` or ``out`` has another shape.
-            DTypeError: ``encoded`` or ``out`` has another dtype, or ``out`` is read-only.
+            DTypeError: ``encoded`` or ``out`` has another dtype, or ``out`` is read-only; or ``encoded`` is something
+                else.
             DictionaryMissing: the stream was encoded with a dictionary that this codec does not have.
             CorruptStream: the stream is truncated, altered or of another format.
         """
+        check_encoded(encoded)
         if encoded.dictionary_id != self.dictionary_id:
             raise DictionaryMissing(
                 f"stream needs dictionary {encoded.dictionary_id:#x}, this codec has {self.dictionary_id:#x}: "
@@ -180,6 +185,9 @@ class Codec(Stage):
         return config
 
     def _check_rows(self, rows: Rows) -> None:
+        if type(rows) is not np.ndarray:
+            check_kind("rows", rows, np.ndarray, f"a numpy array u8[n, {self.layout.nbytes}]")
+            check_elements(rows)
         if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != self.layout.nbytes:
             raise ShapeError(f"rows are u8[n, {self.layout.nbytes}], got {rows.dtype}{list(rows.shape)}")
         if not rows.flags.c_contiguous:

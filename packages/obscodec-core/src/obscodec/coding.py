@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from obscodec.arrays import ArrayLike, as_array
 from obscodec.codec import Codec
-from obscodec.encoded import EncodedTensor
-from obscodec.errors import CorruptStream, DTypeError, LayoutError, SpecError
+from obscodec.encoded import EncodedTensor, check_encoded
+from obscodec.errors import CorruptStream, LayoutError, SpecError
 from obscodec.layout import Layout
 from obscodec.registry import codec
+from obscodec.spec import check_spec
 
 
 @lru_cache(maxsize=64)
@@ -33,7 +34,8 @@ def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
 
     Raises:
         SpecError: the spec names no codec, or one that does not take this tensor.
-        DTypeError: the tensor can't be stored: it is no array, holds objects or fields, or is on another device.
+        DTypeError: the tensor can't be stored: it is no array, holds objects or fields, has a mask or a unit, or is on
+            another device.
         MissingPackage: the codec needs a package that is not installed.
 
     Example:
@@ -43,7 +45,7 @@ def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
         True
     """
     array = as_array(tensor)
-    return _cached_codec(spec, Layout.of(array)).encode(array)
+    return _cached_codec(check_spec(spec), Layout.of(array)).encode(array)
 
 
 def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[np.generic]:
@@ -71,10 +73,7 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
         >>> decode(encode(np.array([1.5, -0.0]), "raw"))
         array([ 1.5, -0. ])
     """
-    if not isinstance(encoded, EncodedTensor):
-        raise DTypeError(
-            f"decode takes an EncodedTensor, got {type(encoded).__name__}: bytes become one by EncodedTensor.from_bytes"
-        )
+    check_encoded(encoded)
     try:
         decoder = _cached_codec(encoded.spec, encoded.layout)
     except (SpecError, LayoutError) as error:

@@ -101,7 +101,9 @@ def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
         if int(device) not in _CPU_DEVICES:
             raise DTypeError(f"array lies in the memory of DLPack device type {int(device)}, copy it to the CPU first")
         capsule = _capsule(x)
-    except (BufferError, ValueError) as error:
+    except DTypeError:
+        raise
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
     read_only = False
     if _is_valid(capsule, b"dltensor_versioned"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from obscodec.errors import DTypeError
 
@@ -64,6 +66,24 @@ def is_common(dtype: np.dtype[np.generic]) -> bool:
 def dtype_name(dtype: np.dtype[np.generic]) -> str:
     """The name that a stream, a config or a file records: ``<f4``, ``|u1``, ``<M8[ns]``, ``bfloat16``."""
     return dtype.name if dtype.name in _EXTENDED else dtype.str
+
+
+def storable_of(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
+    """What numpy takes for a dtype, or a name that :func:`dtype_name` wrote, as a storable dtype.
+
+    Raises:
+        DTypeError: it is neither, or can't be stored; or None, which numpy takes for float64.
+    """
+    if isinstance(dtype, str):
+        return dtype_from_name(dtype)
+    try:
+        if dtype is not None:
+            return storable(np.dtype(dtype))
+    except DTypeError:
+        raise
+    except (TypeError, ValueError):
+        pass
+    raise DTypeError(f"a dtype is one of numpy, or its name, such as 'uint8', got {reprlib.repr(dtype)}") from None
 
 
 def dtype_from_name(name: str) -> np.dtype[np.generic]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from obscodec.arguments import as_nbytes, check_kind
 from obscodec.errors import CorruptStream, LayoutError, SpecError
 from obscodec.layout import Layout
 from obscodec.segments import Bytes
@@ -85,7 +86,8 @@ class EncodedTensor:
                 "the bytes are truncated or altered"
             )
         found = cls._from_checked(body, header_nbytes)
-        most = max(_SMALL_NBYTES, _MOST_EXPANSION * len(encoded)) if max_bytes is None else max_bytes
+        limit = as_nbytes("max_bytes", max_bytes, 0)
+        most = max(_SMALL_NBYTES, _MOST_EXPANSION * len(encoded)) if limit is None else limit
         if found.layout.nbytes > most:
             raise CorruptStream(
                 f"an encoded tensor of {len(encoded):,} bytes announces an item of {found.layout.nbytes:,}, at most "
@@ -127,3 +129,13 @@ def _fields(header: bytes) -> dict[str, Any]:
     if not 0 <= fields["dictionary_id"] < 1 << 32:
         raise CorruptStream(f"dictionary_id is in 0..{(1 << 32) - 1}, got {fields['dictionary_id']}")
     return fields
+
+
+def check_encoded(encoded: object) -> None:
+    """Make sure that ``encoded`` is an :class:`EncodedTensor`.
+
+    Raises:
+        DTypeError: it is something else.
+    """
+    described = "an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes"
+    check_kind("encoded", encoded, EncodedTensor, described)

@@ -3,8 +3,8 @@
     ObscodecError
     ├── SpecError         (ValueError)    fix the spec
     │   └── LevelError                    fix the level in it
-    ├── LayoutError                       fix the array
-    │   ├── ShapeError    (ValueError)    its shape
+    ├── LayoutError                       fix the array, or another argument
+    │   ├── ShapeError    (ValueError)    its shape, or a number that is out of range
     │   └── DTypeError    (TypeError)     its dtype, or what it is at all
     ├── FieldError        (LookupError)   fix the names of the fields
     ├── SlotError         (IndexError)    fix the slot
@@ -35,11 +35,14 @@ class LayoutError(ObscodecError):
 
 
 class ShapeError(LayoutError, ValueError):
-    """An array has another shape than the one that is asked for."""
+    """An array has another shape than the one that is asked for, or a number is out of range."""
 
 
 class DTypeError(LayoutError, TypeError):
-    """An array has another dtype than the one that is asked for, or one that can't be stored."""
+    """An array has another dtype than the one that is asked for, or one that can't be stored.
+
+    Or an argument is something else: no array, no number, no codec.
+    """
 
 
 class FieldError(ObscodecError, LookupError):

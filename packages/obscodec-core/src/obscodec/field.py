@@ -10,15 +10,16 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arrays import ArrayLike, as_array, as_dtype
-from obscodec.auto_store import AutoStore, check_counts
+from obscodec.arguments import as_nbytes, as_option
+from obscodec.arrays import ArrayLike, as_dtype, as_numbers
+from obscodec.auto_store import AutoStore
 from obscodec.backends import check_place
 from obscodec.choice import parse_budget
-from obscodec.dlpack import SupportsDLPack
 from obscodec.dtypes import is_common
 from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.frame_stack import FrameStack
 from obscodec.layout import Layout
+from obscodec.spec import check_spec, parse
 from obscodec.store import Store
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
@@ -36,7 +37,7 @@ class Field:
         codec: the spec of the codec that compresses it, such as ``"delta-rle"``; ``"auto"`` to find the best one, if
             the field has ``min_nbytes`` or more; None for a plain numpy array.
         min_nbytes: for ``"auto"``: a step of fewer bytes is kept in a plain numpy array; None for 1 KiB.
-        frame_stack: how its steps are made of frames, None to find out.
+        frame_stack: how its steps are made of frames, None to find out; a number for so many along axis 0.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
         decide_after: how many tensors are looked at before its store decides; see ``AutoStore``.
         block_frames: how many frames are encoded together, None for what suits the codec; see ``AutoStore``.
@@ -50,8 +51,8 @@ class Field:
     Raises:
         SpecError: the budget is malformed, or is for a codec that is given; or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
-        ShapeError: ``max_bytes`` is below 1, ``decide_after`` or ``block_frames`` no integer of 1 or more, or
-            ``min_nbytes`` none of 0 or more.
+        ShapeError: a shape or a number is out of range.
+        DTypeError: the dtype can't be stored, or an argument is something else than is asked for.
         FieldError: a field that shares a store names what that one has.
 
     Example:
@@ -63,7 +64,7 @@ class Field:
     dtype: npt.DTypeLike
     codec: str | None = "auto"
     min_nbytes: int | None = None
-    frame_stack: FrameStack | None = None
+    frame_stack: FrameStack | int | None = None
     budget: str | None = None
     decide_after: int | None = None
     block_frames: int | None = None
@@ -73,14 +74,18 @@ class Field:
     heap: str = "device"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.layout.shape)
+        if self.codec is not None and check_spec(self.codec) != "auto":
+            parse(self.codec)
+        object.__setattr__(self, "frame_stack", FrameStack.of(self.frame_stack))
+        object.__setattr__(self, "max_bytes", as_nbytes("max_bytes", self.max_bytes))
+        for name in ("decide_after", "block_frames"):
+            object.__setattr__(self, name, as_option(name, getattr(self, name)))
+        object.__setattr__(self, "min_nbytes", as_option("min_nbytes", self.min_nbytes, 0))
         if self.budget is not None:
             parse_budget(self.budget)
             if self.codec != "auto":
                 raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
-        if self.max_bytes is not None and self.max_bytes < 1:
-            raise ShapeError(f"max_bytes must be 1 or more, got {self.max_bytes}")
-        check_counts(decide_after=self.decide_after, block_frames=self.block_frames)
-        check_counts(0, min_nbytes=self.min_nbytes)
         check_place(self.device, self.heap)
         if self.shares is not None:
             options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares")]
@@ -134,11 +139,7 @@ class Field:
             ShapeError: it has another shape.
             DTypeError: it would be changed by the dtype.
         """
-        array: Array
-        if isinstance(value, np.ndarray):
-            array = value
-        else:
-            array = as_array(value) if isinstance(value, SupportsDLPack) else np.asarray(value)
+        array: Array = as_numbers(value)
         found, layout = array.shape, self.layout
         shape = (n_envs, *layout.shape)
         missing = (n_envs == 1 and found == layout.shape) or (layout.shape == (1,) and found in ((), (n_envs,)))

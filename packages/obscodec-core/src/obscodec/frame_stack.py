@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import ShapeError
+from obscodec.arguments import as_count, kind_of
+from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout import Layout
 
 _MIN_SHIFTS = 4
@@ -21,10 +22,37 @@ class FrameStack:
     Attributes:
         depth: how many frames there are.
         axis: the axis that they lie along, oldest first: 0 or -1. Its length is ``depth`` times the channels of each.
+
+    Raises:
+        DTypeError: ``depth`` is no number.
+        ShapeError: it is less than 1, or ``axis`` is another one.
     """
 
     depth: int
     axis: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", as_count("depth", self.depth))
+        axis = self.axis
+        if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool) or axis not in (0, -1):
+            raise ShapeError(f"axis must be 0 or -1, got {axis!r}")
+        object.__setattr__(self, "axis", int(axis))
+
+    @classmethod
+    def of(cls, frame_stack: FrameStack | int | None) -> FrameStack | None:
+        """``frame_stack`` as it is; of a number, so many frames along axis 0.
+
+        Raises:
+            DTypeError: it is something else.
+            ShapeError: it is less than 1.
+        """
+        if frame_stack is None or isinstance(frame_stack, FrameStack):
+            return frame_stack
+        try:
+            return cls(as_count("frame_stack", frame_stack))
+        except DTypeError:
+            described = "a FrameStack, such as FrameStack(4, axis=-1), or a whole number"
+            raise DTypeError(f"frame_stack must be {described}, got {kind_of(frame_stack)}") from None
 
     def frame_layout(self, layout: Layout) -> Layout:
         """The layout of one frame of observations of ``layout``, the channels of the frame in front.
@@ -32,10 +60,10 @@ class FrameStack:
         Raises:
             ShapeError: the axis does not divide into so many frames.
         """
-        if self.axis not in (0, -1) or not layout.shape:
-            raise ShapeError(f"frames are stacked along axis 0 or -1, got axis {self.axis} of shape {layout.shape}")
+        if not layout.shape:
+            raise ShapeError(f"frames are stacked along axis {self.axis}, an observation of shape () has none")
         length = layout.shape[self.axis]
-        if self.depth < 1 or length % self.depth:
+        if length % self.depth:
             raise ShapeError(f"axis {self.axis} of shape {layout.shape} does not divide into {self.depth} frames")
         rest = layout.shape[1:] if self.axis == 0 else layout.shape[:-1]
         return Layout((length // self.depth, *rest), layout.dtype)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.adoption import adopt
+from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.backends import backend, check_place, decoding_device
 from obscodec.blocks import MIN_BLOCKS, Blocks
 from obscodec.device_frames import DeviceFrames
@@ -18,9 +19,9 @@ from obscodec.kernels.first_use import announce
 from obscodec.layout import Layout, Rows
 from obscodec.listed_stacks import ListedStacks
 from obscodec.open_blocks import OpenBlocks
-from obscodec.parallel import default_threads
+from obscodec.parallel import as_threads
 from obscodec.segments import Ints
-from obscodec.store import Store, StoreStats
+from obscodec.store import Store, StoreStats, as_ids
 
 DEFAULT_BLOCK_FRAMES = 16
 
@@ -51,6 +52,7 @@ class FrameStore(Store):
 
     Raises:
         ShapeError: frames have no bytes, or a number is out of range.
+        DTypeError: an argument is something else than is asked for.
         SpecError: the spec names no codec, or one that can't encode blocks; or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
 
@@ -81,22 +83,24 @@ class FrameStore(Store):
         device: str = "cpu",
         heap: str = "device",
     ) -> None:
+        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
         if layout.nbytes == 0:
             raise ShapeError(f"a frame has at least one byte, got {layout}")
-        if min(block_frames, stack, 1 if recent is None else recent) < 1:
-            raise ShapeError(f"block_frames, stack and recent are 1 or more, got {block_frames}, {stack}, {recent}")
+        block_frames, stack = as_count("block_frames", block_frames), as_count("stack", stack)
+        n_recent = as_option("recent", recent) or stack + 2
+        first_id = as_count("first_id", first_id)
         check_place(device, heap)
         announce()
         self.layout = layout
         self.device = device
         self.block_frames = block_frames
-        self.threads = default_threads() if threads is None else threads
+        self.threads = as_threads(threads)
         coder = block_coder(codec, layout, block_frames)
         open_blocks = OpenBlocks(
             layout.nbytes,
             block_frames=block_frames,
             stack=stack,
-            n_recent=stack + 2 if recent is None else recent,
+            n_recent=n_recent,
             patches=coder.patches,
         )
         decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
@@ -200,7 +204,7 @@ class FrameStore(Store):
         Raises:
             SlotError: an id is of no frame.
         """
-        retained = np.atleast_1d(np.asarray(ids, np.int64))
+        retained = as_ids(ids)
         self._blocks.retain(retained, np.empty_like(retained))
 
     def give_back(self, ids: Ints) -> None:

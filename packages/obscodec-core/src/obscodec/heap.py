@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_count, as_nbytes, check_kind, kind_of
 from obscodec.chunk_log import MIN_CHUNK_NBYTES, Chunk, ChunkLog
-from obscodec.errors import HeapFull, ShapeError, SlotError
+from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.heap_memory import HOST, HeapMemory, Places, Streams
 from obscodec.segments import Ints, Segments
 from obscodec.slot_table import SlotTable
@@ -58,6 +59,10 @@ class SlotHeap:
         memory: that.
         lock: held while a stream comes, goes or moves; reentrant.
 
+    Raises:
+        DTypeError: an argument is something else than is asked for.
+        ShapeError: a number is out of range.
+
     Example:
         >>> heap = SlotHeap(10)
         >>> heap.put([3, 7], Segments.of([b"abc", b"de"]))
@@ -66,10 +71,12 @@ class SlotHeap:
     """
 
     def __init__(self, n_slots: int, *, max_bytes: int | None = None, memory: HeapMemory[Any] = HOST) -> None:
+        check_kind("memory", memory, HeapMemory, "a HeapMemory, such as obscodec.HOST")
         self.memory = memory
         self.lock = threading.RLock()
-        self._log = ChunkLog(max_bytes, memory)
-        self._table = SlotTable(n_slots)  # says what is stored; what the log counts follows from it
+        self._log = ChunkLog(as_nbytes("max_bytes", max_bytes), memory)
+        # It says what is stored; what the log counts follows from it.
+        self._table = SlotTable(as_count("n_slots", n_slots, 0))
         self._is_counted = True  # whether it does so at the moment
 
     @property
@@ -94,9 +101,12 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
             ShapeError: there are not as many streams as slots, or a stream has 4 GiB or more.
+            DTypeError: the streams are something else.
             HeapFull: there is not enough room below ``max_bytes``, even before what is overwritten is dropped; or the
                 memory of the heap has no room.
         """
+        if not hasattr(streams, "lengths"):
+            raise DTypeError(f"streams must be Segments, such as Segments.of([b'abc']), got {kind_of(streams)}")
         slots = self._table.checked(slots)
         if len(slots) != len(streams):
             raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(streams)}")
@@ -195,7 +205,13 @@ class SlotHeap:
         return self._table.holds(self._table.checked(slots))
 
     def grow(self, n_slots: int) -> None:
-        """Make room for more slots; there are never fewer than before."""
+        """Make room for more slots; there are never fewer than before.
+
+        Raises:
+            DTypeError: ``n_slots`` is no number.
+            ShapeError: it is out of range.
+        """
+        n_slots = as_count("n_slots", n_slots, 0)
         with self.lock:
             if n_slots > self.n_slots:
                 self._table.grow(n_slots)

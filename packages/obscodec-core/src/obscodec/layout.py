@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.dtypes import dtype_from_name, dtype_name, storable, written_dtype
+from obscodec.arguments import check_elements, check_kind, kind_of
+from obscodec.dtypes import dtype_name, storable_of, written_dtype
 from obscodec.errors import DTypeError, ShapeError
 
 Rows = npt.NDArray[np.uint8]
@@ -38,7 +39,10 @@ class Layout:
 
     def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         try:
-            shape = tuple(operator.index(n) for n in shape)
+            lengths = tuple(shape)
+            if bool in map(type, lengths):
+                raise TypeError
+            shape = tuple(map(operator.index, lengths))
         except TypeError:
             raise ShapeError(f"a shape is a tuple of whole numbers, got {shape!r}") from None
         if any(n < 0 for n in shape):
@@ -46,7 +50,7 @@ class Layout:
         if len(shape) > _MAX_AXES:
             raise ShapeError(f"a shape has at most {_MAX_AXES} axes, got {len(shape)}")
         object.__setattr__(self, "shape", shape)
-        named = dtype_from_name(dtype) if isinstance(dtype, str) else storable(np.dtype(dtype))
+        named = storable_of(dtype)
         object.__setattr__(self, "dtype", named)
         object.__setattr__(self, "nbytes", math.prod(shape) * named.itemsize)
         if math.prod(n or 1 for n in shape) * named.itemsize > _MAX_NBYTES:
@@ -54,7 +58,13 @@ class Layout:
 
     @classmethod
     def of(cls, x: npt.NDArray[np.generic]) -> Layout:
-        """The layout of the array ``x`` itself, all of its axes included."""
+        """The layout of the array ``x`` itself, all of its axes included.
+
+        Raises:
+            DTypeError: its dtype can't be stored, or it is no array.
+        """
+        if type(x) is not np.ndarray:
+            check_kind("x", x, (np.ndarray, np.generic), "a numpy array")
         return cls(x.shape, x.dtype)
 
     def check(self, x: npt.NDArray[np.generic]) -> None:
@@ -62,8 +72,12 @@ class Layout:
 
         Raises:
             ShapeError: the axes after the first are not this shape.
-            DTypeError: the dtype is another one.
+            DTypeError: the dtype is another one, it is no array, or has a mask or a unit, which would be lost.
         """
+        if type(x) is not np.ndarray:
+            if not isinstance(getattr(x, "dtype", None), np.dtype):
+                raise DTypeError(f"items are a numpy array, got {kind_of(x)}: convert it, as in numpy.asarray(x)")
+            check_elements(x)
         self.check_shape(x.shape)
         if x.dtype != self.dtype and x.dtype.newbyteorder("<") != self.dtype:
             raise DTypeError(f"items have dtype {self.dtype}, got {x.dtype}: convert the array, nothing is cast here")
@@ -115,6 +129,7 @@ class Layout:
             ShapeError: the shape is not a list of whole numbers, or there can be no such one.
             DTypeError: the dtype is not as :meth:`config` writes it.
         """
+        check_kind("a layout config", config, Mapping, "a mapping, such as Layout.config() gives")
         shape = config.get("shape")
         if not isinstance(shape, (list, tuple)) or not all(type(n) is int for n in shape):
             raise ShapeError(f"a shape is a list of whole numbers, got {shape!r}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_count, check_kind
 from obscodec.arrays import as_writable
 from obscodec.code_table import CODE_DTYPES, Codes, CodeTable, Patterns, code_table, formula_numbers, pattern_dtype
 from obscodec.dtypes import storable
@@ -50,6 +51,7 @@ class Narrow:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", storable(np.dtype(self.dtype)))
+        object.__setattr__(self, "bits", as_count("bits", self.bits))
         if self.bits not in CODE_DTYPES:
             raise SpecError(f"codes have 8 or 16 bits, got {self.bits}")
         if not _narrowable(self.dtype) or self.bits >= 8 * self.dtype.itemsize:
@@ -136,6 +138,9 @@ def find_narrow(samples: Array) -> Narrow | None:
         None if there is no formula for all elements, if the dtype has 8 bits already or is neither float nor integer,
         or if all elements are the same: one number, such as the zeros of a fresh buffer, tells nothing of the others.
 
+    Raises:
+        DTypeError: ``samples`` is no array, or its dtype can't be stored.
+
     Example:
         >>> pixels = np.arange(200, dtype=np.uint8)
         >>> print(find_narrow((pixels / 255).astype(np.float32)).formula)
@@ -143,6 +148,7 @@ def find_narrow(samples: Array) -> Narrow | None:
         >>> find_narrow(np.random.default_rng(0).random(200)) is None
         True
     """
+    check_kind("samples", samples, np.ndarray, "a numpy array [n, *shape]")
     dtype = storable(samples.dtype)
     patterns = _distinct(samples, dtype) if _narrowable(dtype) else None
     if patterns is None or len(patterns) < 2:

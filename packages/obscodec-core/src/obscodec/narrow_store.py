@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.kernels.ids import part_narrow
 from obscodec.narrow import Narrow
 from obscodec.picklable_lock import PicklableLock
 from obscodec.segments import Ints
-from obscodec.store import NO_TENSOR, Store, StoreStats
+from obscodec.store import NO_TENSOR, Store, StoreStats, as_ids
 
 _ALL_CODE_0 = 1  # the tensor whose codes are all 0, where that is not the zero tensor
 
@@ -50,6 +51,9 @@ class NarrowStore(Store):
     """
 
     def __init__(self, narrow: Narrow, codes: Store, wide: Store, *, threads: int | None = None) -> None:
+        check_kind("narrow", narrow, Narrow, "a Narrow")
+        check_kind("codes", codes, Store, "a Store")
+        check_kind("wide", wide, Store, "a Store")
         if codes.layout.shape != wide.layout.shape:
             raise ShapeError(f"codes of shape {codes.layout.shape} can't stand for tensors of {wide.layout.shape}")
         if (codes.layout.dtype, wide.layout.dtype) != (narrow.code_dtype, narrow.dtype):
@@ -62,7 +66,7 @@ class NarrowStore(Store):
         self.wide = wide
         self.layout = wide.layout
         self.device = codes.device
-        self.threads = threads
+        self.threads = as_option("threads", threads)
         self._parting = PicklableLock()
         self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that are about to be given back
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
@@ -143,7 +147,7 @@ class NarrowStore(Store):
         Raises:
             SlotError: an id is of no tensor.
         """
-        released = np.array(ids, np.int64, ndmin=1)
+        released = as_ids(ids).copy()
         narrow = self._are_narrow(released)
         if narrow.any() and not narrow.all():
             with _wide_ids():

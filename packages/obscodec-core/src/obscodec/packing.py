@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import check_kind
+from obscodec.arrays import as_array
 from obscodec.coding import decode, encode
 from obscodec.encoded import EncodedTensor
-from obscodec.errors import CorruptStream
+from obscodec.errors import CorruptStream, ShapeError
 
 _HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
 _SPEC = "delta-rle|zstd:3"
@@ -26,7 +28,8 @@ def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
         batches: ``[n, *shape]`` each, in the order of time. Each is encoded on its own: the larger, the smaller.
 
     Raises:
-        DTypeError: a dtype can't be stored.
+        DTypeError: a dtype can't be stored, or a batch is no array.
+        ShapeError: a batch is a single number.
 
     Example:
         >>> stacks = np.zeros((100, 4, 84, 84), np.uint8)
@@ -36,6 +39,7 @@ def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
         >>> [batch.shape for batch in unpack(packed)]
         [(100, 4, 84, 84), (30, 4, 84, 84)]
     """
+    check_kind("batches", batches, Iterable, "some arrays [n, *shape]")
     return b"".join(_packed(batch) for batch in batches)
 
 
@@ -73,6 +77,9 @@ def _unpacked(shape: tuple[int, ...], message: EncodedTensor) -> npt.NDArray[np.
 
 
 def _packed(batch: npt.NDArray[np.generic]) -> bytes:
+    batch = as_array(batch)
+    if not batch.ndim:
+        raise ShapeError("a batch is an array [n, *shape], got a single number")
     frames = np.ascontiguousarray(batch.transpose(_order(batch.shape))).reshape(_frames(batch.shape))
     message = encode(frames, _SPEC).to_bytes()
     return _HEAD.pack(len(message), batch.ndim) + struct.pack(f"<{batch.ndim}Q", *batch.shape) + message

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 
+from obscodec.arguments import as_option
+
 MAX_THREADS = 8
 
 
@@ -17,6 +19,17 @@ def default_threads() -> int:
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(1, usable // 2), MAX_THREADS)
+
+
+def as_threads(threads: int | None) -> int:
+    """How many threads a store uses that is told ``threads``.
+
+    Raises:
+        DTypeError: that is no number.
+        ShapeError: it is less than 1.
+    """
+    given = as_option("threads", threads)
+    return default_threads() if given is None else given
 
 
 @cache

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import check_kind
 from obscodec.errors import SlotError
 from obscodec.segments import Ints
 from obscodec.store import Store, StoreStats
@@ -67,6 +68,7 @@ class PinnedStore(Store):
     """
 
     def __init__(self, store: Store) -> None:
+        check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
         self.store = store
         self.layout, self.device = store.layout, store.device
         self._n_pins = 0  # that were ever made

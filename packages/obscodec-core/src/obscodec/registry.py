@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Literal, overload
 
+from obscodec.arguments import check_kind
 from obscodec.backends import backend
 from obscodec.bytes_codec import BytesCodec
 from obscodec.chain import FilteredCodec, TailedCodec
@@ -116,7 +117,7 @@ def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
     Raises:
         SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
         LevelError: a level is out of range.
-        LayoutError: a filter does not take items of this layout.
+        LayoutError: a filter does not take items of this layout, or it is no layout.
         MissingPackage: a codec needs a package that is not installed.
         BackendUnavailable: the device can't be used.
 
@@ -124,7 +125,8 @@ def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
         >>> codec("zstd", Layout((84, 84), "uint8")).spec
         'zstd:3'
     """
-    if device != "cpu":
+    check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+    if not isinstance(device, str) or device != "cpu":
         return backend(device).codec(spec, layout, device)
     stages = [(stage, _load(stage, spec)) for stage in parse(spec)]
     filters = 0
@@ -168,6 +170,7 @@ def codec_from_config(config: Mapping[str, object]) -> Codec:
         SpecError: the config has no spec, or one that can't be built.
         LayoutError: the config has no layout that can be built.
     """
+    check_kind("a codec config", config, Mapping, "a mapping, such as Codec.config() gives")
     layout = config.get("layout")
     if not isinstance(layout, Mapping):
         raise LayoutError(f"a codec config has a layout, got {layout!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar, cast, overload
@@ -9,9 +10,10 @@ from typing import TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.array_set import ArraySet, RingStats
+from obscodec.arguments import as_count, check_kind, kind_of
+from obscodec.array_set import ArraySet, RingStats, listed
 from obscodec.arrays import ArrayLike
-from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
+from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.field import Array, Field
 from obscodec.indexing import Index
 from obscodec.layout import Layout
@@ -42,8 +44,8 @@ class RingBuffer:
 
     Raises:
         FieldError: there are no fields, or ``stack`` or ``episode_end`` names none of them.
-        ShapeError: a number is below 1.
-        DTypeError: a dtype can't be stored, or that of ``episode_end`` is not bool.
+        ShapeError: a number is out of range.
+        DTypeError: an argument is something else than is asked for, or the dtype of ``episode_end`` is not bool.
         SpecError: a spec names no codec.
 
     Example:
@@ -67,15 +69,16 @@ class RingBuffer:
         episode_end: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self.capacity = capacity
-        self.fields = dict(fields)
-        self.n_envs = n_envs
-        self.stack = dict(stack or {})
+        self._set = ArraySet(fields, n_envs, threads)
+        self.fields, self.n_envs = self._set.fields, self._set.n_envs
+        self.capacity = as_count("capacity", capacity)
+        if stack is not None:
+            check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
+        self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
         self.episode_end = episode_end
-        self._check_arguments()
-        self._set = ArraySet(self.fields, n_envs, threads)
+        self._check_names()
         # A step is written where none is, and is there when it is counted, as the oldest one is gone then.
-        self._n_rows = capacity + 1
+        self._n_rows = self.capacity + 1
         self._arrays = {name: self._set.zeros(name, name, self._n_rows) for name in self.fields}
         self._n_appended = 0
 
@@ -125,12 +128,20 @@ class RingBuffer:
         Raises:
             SlotError: no step is stored.
             ShapeError: ``batch`` is negative.
+            DTypeError: it is no number, ``rng`` no seed, or ``convert`` can't be called.
         """
-        if batch < 0:
-            raise ShapeError(f"a batch has 0 steps or more, got {batch}")
+        batch = as_count("batch", batch, 0)
+        if convert is not None and not callable(convert):
+            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
         if not len(self):
             raise SlotError("the buffer is empty: append a step before you sample")
-        rng = np.random.default_rng(rng)
+        try:
+            rng = np.random.default_rng(rng)
+        except (TypeError, ValueError):
+            found = reprlib.repr(rng)
+            raise DTypeError(
+                f"rng must be a numpy.random.Generator, a seed of 0 or more, or None, got {found}"
+            ) from None
         with self._set.sampling():
             arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
             return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
@@ -232,35 +243,20 @@ class RingBuffer:
 
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():
-            raise FieldError(f"a step has the fields {_listed(self.fields)}, got {_listed(values)}")
+            raise FieldError(f"a step has the fields {listed(self.fields)}, got {listed(values)}")
         return {name: cast("Array", self._set.step(name, value)) for name, value in values.items()}
 
-    def _check_arguments(self) -> None:
-        stacks = {f"stack of {name!r}": n for name, n in self.stack.items()}
-        for what, size in {"capacity": self.capacity, "n_envs": self.n_envs, **stacks}.items():
-            if size < 1:
-                raise ShapeError(f"{what} must be 1 or more, got {size}")
+    def _check_names(self) -> None:
+        for name in self.fields:
+            check_kind("the name of a field", name, str, "a text, such as 'frame'")
         if not self.fields:
             raise FieldError("a buffer has one field or more, got none")
         if self.stack and self.episode_end is None:
             raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
         ends = [] if self.episode_end is None else [self.episode_end]
-        shared = [field.shares for field in self.fields.values() if field.shares is not None]
-        for name in [*self.stack, *ends, *shared]:
-            if name not in self.fields:
-                raise FieldError(f"no field is named {name!r}, there are {_listed(self.fields)}")
-        for name, field in self.fields.items():
-            if field.shares is not None and (field.shares == name or self.fields[field.shares].shares is not None):
-                raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.shares!r}")
-            if field.shares is not None and self.fields[field.shares].layout != field.layout:
-                raise ShapeError(
-                    f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "
-                    f"{field.shares!r} is {self.fields[field.shares].layout}"
-                )
+        for name in [*self.stack, *ends]:
+            if not isinstance(name, str) or name not in self.fields:
+                raise FieldError(f"no field is named {name!r}, there are {listed(self.fields)}")
         for name in ends:
             if self.fields[name].layout != Layout((), np.bool_):
                 raise DTypeError(f"episode_end takes a field bool[], {name!r} is {self.fields[name].layout}")
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(names) or "none"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
+from obscodec.errors import DTypeError
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -54,8 +57,15 @@ class Segments:
 
     @classmethod
     def of(cls, streams: Sequence[bytes | bytearray | memoryview | Bytes]) -> Segments:
-        """Streams given one by one, copied into one buffer."""
-        views = [np.frombuffer(s, np.uint8).data for s in streams]
+        """Streams given one by one, copied into one buffer.
+
+        Raises:
+            DTypeError: they are no bytes.
+        """
+        try:
+            views = [np.frombuffer(s, np.uint8).data for s in streams]
+        except TypeError:
+            raise DTypeError(f"streams are a list of bytes, or of arrays u8[:], got {reprlib.repr(streams)}") from None
         return cls.packed(np.frombuffer(b"".join(views), np.uint8), np.array([len(v) for v in views], np.int64))
 
     @classmethod

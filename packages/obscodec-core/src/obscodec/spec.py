@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from obscodec.arguments import kind_of
 from obscodec.errors import SpecError
 
 MAX_STAGES = 8  # the longest chains that make sense have five
@@ -31,11 +32,20 @@ def parse(spec: str) -> tuple[StageSpec, ...]:
         >>> [stage.name for stage in parse("shuffle|zstd:3")]
         ['shuffle', 'zstd']
     """
-    if not isinstance(spec, str):
-        raise SpecError(f"a spec is text such as 'zstd:3', got {type(spec).__name__}")
-    if (n := spec.count("|") + 1) > MAX_STAGES:
+    if (n := check_spec(spec).count("|") + 1) > MAX_STAGES:
         raise SpecError(f"a spec has at most {MAX_STAGES} stages, got {n}: leave some out")
     return tuple(_parse_stage(stage, spec) for stage in spec.split("|"))
+
+
+def check_spec(spec: object) -> str:
+    """``spec``, if it is a text.
+
+    Raises:
+        SpecError: it is none.
+    """
+    if not isinstance(spec, str):
+        raise SpecError(f"a spec is text such as 'zstd:3', got {kind_of(spec)}")
+    return spec
 
 
 def _parse_stage(stage: str, spec: str) -> StageSpec:

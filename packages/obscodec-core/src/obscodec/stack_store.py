@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import check_kind
 from obscodec.batch_memory import BATCH_MEMORY
 from obscodec.device_frames import DeviceFrames
 from obscodec.errors import ShapeError, SlotError
@@ -35,6 +36,10 @@ class StackStore(Store):
         layout: shape and dtype of one observation.
         frame_stack: how it is made of frames.
 
+    Raises:
+        ShapeError: the store of the frames is for other ones.
+        DTypeError: an argument is something else than is asked for, or the frames have another dtype.
+
     Example:
         >>> stack, layout = FrameStack(depth=4), Layout((4, 84, 84), np.uint8)
         >>> store = StackStore(FrameStore(stack.frame_layout(layout), stack=4), layout, stack)
@@ -45,6 +50,9 @@ class StackStore(Store):
     """
 
     def __init__(self, frames: FrameStore, layout: Layout, frame_stack: FrameStack) -> None:
+        check_kind("frames", frames, FrameStore, "a FrameStore")
+        check_kind("layout", layout, Layout, "a Layout, such as Layout((4, 84, 84), 'uint8')")
+        check_kind("frame_stack", frame_stack, FrameStack, "a FrameStack, such as FrameStack(4)")
         if frames.layout != frame_stack.frame_layout(layout):
             raise ShapeError(f"the frames are {frame_stack.frame_layout(layout)}, the store is for {frames.layout}")
         self._stacks_on_device = frames.on_device is not None and frames.on_device.reader.takes(frame_stack)

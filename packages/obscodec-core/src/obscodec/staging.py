@@ -8,6 +8,7 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_count, check_kind
 from obscodec.id_watch import IdWatch, note
 from obscodec.kernels.rows import same
 from obscodec.store import Place, Store
@@ -56,6 +57,8 @@ class Staging:
     """
 
     def __init__(self, store: Store, n_envs: int, min_rows: int = 4) -> None:
+        check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
+        n_envs, min_rows = as_count("n_envs", n_envs), as_count("min_rows", min_rows)
         self.store = store
         self.n_envs = n_envs
         self.min_rows = min_rows

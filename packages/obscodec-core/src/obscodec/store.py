@@ -15,7 +15,7 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arrays import as_writable
+from obscodec.arrays import as_array, as_writable
 from obscodec.backends import backend
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError, SpecError
 from obscodec.frame_reader import FrameReader
@@ -66,16 +66,36 @@ def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
 
     Raises:
         ShapeError: there are neither one nor ``n``.
+        DTypeError: they are no integers.
     """
     given = np.asarray(streams)
     if given.shape == (n,) and given.dtype == np.int64:
         return given
+    if given.size and given.dtype.kind not in "iu":
+        raise DTypeError(f"streams are integers, got {given.dtype}")
     given = given.astype(np.int64)
     if given.shape == (n,):
         return given
     if given.size != 1:
         raise ShapeError(f"{n} tensors have {n} streams or one for all, got {given.shape}")
     return np.full(n, given.item())
+
+
+def as_ids(ids: npt.ArrayLike) -> Ints:
+    """``ids`` as ``i64[n]``.
+
+    Raises:
+        SlotError: they are no integers.
+        ShapeError: they have more than one axis.
+    """
+    if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1:
+        return ids
+    given = np.asarray(ids)
+    if given.size and given.dtype.kind not in "iu":
+        raise SlotError(f"ids are integers, got {given.dtype}")
+    if given.ndim > 1:
+        raise ShapeError(f"ids have shape (n,), got {given.shape}")
+    return np.atleast_1d(given.astype(np.int64))
 
 
 class Place(NamedTuple):
@@ -224,7 +244,9 @@ class Store(ABC):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room; nothing was stored.
         """
-        n = len(tensors)
+        if not hasattr(tensors, "shape"):
+            tensors = self.on_cpu(tensors)  # which complains
+        n = (*tensors.shape, 0)[0]
         ids, of_streams = np.zeros(n, np.int64), each_stream(streams, n)
         try:
             self.take_in(tensors, np.arange(n), of_streams, ids)
@@ -240,7 +262,7 @@ class Store(ABC):
         Raises:
             SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
         """
-        self.give_back(np.array(ids, np.int64, ndmin=1))
+        self.give_back(as_ids(ids).copy())
 
     def has_on_device(self, x: object) -> bool:
         """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""
@@ -256,10 +278,10 @@ class Store(ABC):
         """A numpy array as it is; a copy of one on the device of this store.
 
         Raises:
-            DTypeError: ``x`` is neither.
+            DTypeError: ``x`` is neither, or has a mask or a unit, which would be lost.
         """
         if isinstance(x, np.ndarray):
-            return x
+            return as_array(x)
         if self.device == "cpu":
             raise DTypeError(f"tensors are a numpy array, for a store on the CPU, got {type(x).__name__}")
         return backend(self.device).download(self.device, x)
@@ -284,7 +306,7 @@ class Store(ABC):
             HeapFull: there is not enough room; nothing was stored.
         """
         n_arrays = len(arrays)
-        if n_arrays > 1:  # to be put side by side; one alone goes as it is
+        if n_arrays > 1 or not self.has_on_device(arrays[0]):  # to be put side by side; one alone goes as it is
             arrays = [self.on_cpu(array) for array in arrays]
         batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
         n = math.prod(batch)
@@ -480,12 +502,7 @@ class Store(ABC):
             ShapeError: ``ids`` or ``out`` has another shape.
             DTypeError: ``out`` has another dtype, or is read-only.
         """
-        given = np.asarray(ids)
-        if given.size and given.dtype.kind not in "iu":
-            raise SlotError(f"ids are integers, got {given.dtype}")
-        wanted = np.atleast_1d(given.astype(np.int64))
-        if wanted.ndim > 1:
-            raise ShapeError(f"ids have shape (n,), got {wanted.shape}")
+        wanted = as_ids(ids)
         if out is None:
             tensors = np.empty((len(wanted), *self.layout.shape), self.layout.dtype)
             self.read_into(wanted, tensors)

@@ -8,7 +8,8 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arrays import as_dtype
+from obscodec.arguments import check_kind, kind_of
+from obscodec.arrays import as_dtype, as_numbers
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.id_watch import IdWatch, note
 from obscodec.indexing import Index, Part, n_axes, split_index, winners
@@ -38,6 +39,10 @@ class TensorArray:
         staging: where assigned steps wait to be stored together, for an array ``[n_steps, n_envs, *shape]`` that is
             filled step by step; None to store at once.
 
+    Raises:
+        DTypeError: an argument is something else than is asked for, or ids have another dtype.
+        ShapeError: the staging is for other ids.
+
     Example:
         >>> import numpy as np, obscodec
         >>> store = obscodec.TensorStore(obscodec.codec("zstd:1", obscodec.Layout((84, 84), np.uint8)), 1000)
@@ -50,8 +55,12 @@ class TensorArray:
     """
 
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, staging: Staging | None = None) -> None:
-        if ids.dtype not in (np.int32, np.int64):
-            raise DTypeError(f"ids are int32 or int64, got {ids.dtype}")
+        if not isinstance(ids, np.ndarray) or ids.dtype not in (np.int32, np.int64):
+            found = ids.dtype if isinstance(ids, np.ndarray) else kind_of(ids)
+            raise DTypeError(f"ids are int32 or int64, got {found}")
+        check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
+        if staging is not None and not hasattr(staging, "row_shape"):  # to import the class would take numba
+            raise DTypeError(f"staging must be a Staging, such as Staging(store, n_envs), got {kind_of(staging)}")
         if staging is not None and not ids.flags.writeable:
             raise DTypeError("ids are read-only, and a staging writes them: pass a copy")
         if staging is not None and (staging.store is not store or ids.shape[1:] != (staging.n_envs,)):
@@ -67,8 +76,14 @@ class TensorArray:
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
-        """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written."""
-        return cls(np.zeros(shape, np.int32), store, staging)
+        """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written.
+
+        Raises:
+            ShapeError: ``shape`` is no tuple of whole numbers, 0 or more.
+            DTypeError: ``store`` is no store.
+        """
+        of_ids = Layout((shape,) if isinstance(shape, (int, np.integer)) else shape, np.int32)  # which checks it
+        return cls(np.zeros(of_ids.shape, np.int32), store, staging)
 
     @property
     def ids(self) -> npt.NDArray[np.signedinteger]:
@@ -289,7 +304,7 @@ class TensorArray:
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
         """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""
-        array = as_dtype(np.asarray(value), self.dtype)
+        array = as_dtype(as_numbers(value), self.dtype)
         if array.shape == shape:
             return array
         surplus = max(0, array.ndim - len(shape)) if shape else 0
@@ -301,6 +316,7 @@ class TensorArray:
             raise ShapeError(f"an array of shape {array.shape} can't be assigned to shape {shape}") from None
 
     def _leading_axis(self, axis: int) -> int:
+        check_kind("axis", axis, (int, np.integer), "a whole number")
         leading = axis + self.ndim if axis < 0 else axis
         if not 0 <= leading < self._ids.ndim:
             raise ShapeError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import as_count, check_kind
 from obscodec.backends import backend, check_place, decoding_device
 from obscodec.codec import Codec
 from obscodec.errors import ShapeError, SlotError
@@ -16,7 +17,7 @@ from obscodec.free_slots import FreeSlots
 from obscodec.heap import SlotHeap
 from obscodec.heap_memory import HOST, Streams
 from obscodec.layout import Layout, Rows
-from obscodec.parallel import default_threads, over_ranges
+from obscodec.parallel import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
 from obscodec.store import NO_TENSOR, Place, Store, StoreStats
 from obscodec.tensor_coder import TensorCoder
@@ -43,6 +44,8 @@ class TensorStore(Store):
 
     Raises:
         SpecError: there is no such device or heap.
+        ShapeError: a number is out of range.
+        DTypeError: an argument is something else than is asked for.
         BackendUnavailable: the device can't be used; the text names what is missing.
 
     Example:
@@ -63,17 +66,18 @@ class TensorStore(Store):
         device: str = "cpu",
         heap: str = "device",
     ) -> None:
+        check_kind("codec", codec, Codec, "a Codec, such as obscodec.codec('zstd:1', layout)")
         check_place(device, heap)
         self.codec = codec
         self.layout: Layout = codec.layout
-        self.n_slots = n_slots
-        self.threads = default_threads() if threads is None else threads
+        self.n_slots = as_count("n_slots", n_slots, 0)
+        self.threads = as_threads(threads)
         self.device = device
         decoding = decoding_device(device, codec.spec, 1, f"tensors of the codec {codec.spec!r}")
         memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
-        self._heap = SlotHeap(n_slots + 1, max_bytes=max_bytes, memory=memory)
+        self._heap = SlotHeap(self.n_slots + 1, max_bytes=max_bytes, memory=memory)
         self._coder = self._new_coder()
-        self._free = FreeSlots(n_slots, self._heap.holds)
+        self._free = FreeSlots(self.n_slots, self._heap.holds)
         self._taken: tuple[Ints, Ints] | None = None  # slots for tensors that come in, and the ids that get them
 
     def write(self, slots: npt.ArrayLike, tensors: Any) -> None:

@@ -1,0 +1,134 @@
+"""Arguments: what callers give, looked at where it comes in, so that a mistake is not found in the depths or never."""
+
+from __future__ import annotations
+
+import operator
+import re
+import reprlib
+import sys
+
+import numpy as np
+
+from obscodec.errors import DTypeError, ShapeError
+
+_MOST = 1 << 47  # bytes that a process can address; nothing that takes memory has more pieces
+_NBYTES = re.compile(r"(?P<number>\d[\d_]*(?:\.\d+)?) ?(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
+_LOST = {
+    "mask": "mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays",
+    "unit": "unit: convert it to the one that you want, and take its numbers, as in numpy.asarray(x)",
+    "units": "unit: convert it to the one that you want, and take its numbers, as in numpy.asarray(x)",
+}
+_PLAIN = {bool, int, float, np.ndarray}
+_LOST_OF_OTHERS = (("units", _LOST["units"]),)  # of arrays that are none of numpy; a mask is a method of pandas
+
+
+def as_count(what: str, value: object, least: int = 1) -> int:
+    """``value`` as an int: an integer of any library, or a float that is a whole number, as ``1e6`` is.
+
+    Args:
+        what: its name, for the error.
+        value: what was given.
+        least: the least number that is allowed.
+
+    Raises:
+        DTypeError: it is no number, or a truth value.
+        ShapeError: it is not whole, less than ``least``, or more than any memory has room for.
+
+    Example:
+        >>> as_count("capacity", 1e6)
+        1000000
+    """
+    return value if type(value) is int and least <= value <= _MOST else _counted(what, value, least, _MOST, "")
+
+
+def as_option(what: str, value: object, least: int = 1) -> int | None:
+    """:meth:`as_count` of a number that can be left out; None as it is."""
+    return None if value is None else _counted(what, value, least, _MOST, ", or None")
+
+
+def as_nbytes(what: str, value: object, least: int = 1) -> int | None:
+    """A limit in bytes as an int, see :func:`as_count`; None, which is no limit, as it is.
+
+    Raises:
+        DTypeError: it is no number. Of a text such as ``"1GB"`` the error has the number.
+        ShapeError: it is not whole, or less than ``least``.
+
+    Example:
+        >>> as_nbytes("max_bytes", 2e9)
+        2000000000
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and (match := _NBYTES.fullmatch(value.strip())):
+        base = 1024 if match["binary"] else 1000
+        nbytes = round(float(match["number"]) * base ** " kmgt".index(match["prefix"].lower() or " "))
+        raise DTypeError(f"{what} must be a number of bytes, or None, got {value!r}: write {nbytes:_}")
+    return _counted(what, value, least, sys.maxsize, ", or None")
+
+
+def _counted(what: str, value: object, least: int, most: int, or_none: str) -> int:
+    given = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    is_float = isinstance(given, (float, np.floating))
+    try:
+        number = int(given) if is_float and float(given).is_integer() else operator.index(given)  # type: ignore[arg-type,call-overload]
+    except TypeError:
+        number = None
+    if number is None or isinstance(given, (bool, np.bool_)):
+        error = ShapeError if is_float else DTypeError
+        raise error(f"{what} must be a whole number, {least} or more{or_none}, got {reprlib.repr(given)}")
+    if not least <= number <= most:
+        bound = f"{least} or more" if number < least else f"{most} or less"
+        raise ShapeError(f"{what} must be {bound}{or_none}, got {number}")
+    return int(number)
+
+
+def as_flag(what: str, value: object) -> bool:
+    """``value`` as a bool: a truth value of any library, or 0 or 1.
+
+    Raises:
+        DTypeError: it is none; a text such as ``"False"`` would be true.
+    """
+    if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
+        raise DTypeError(f"{what} must be True or False, got {reprlib.repr(value)}")
+    return bool(value)
+
+
+def kind_of(value: object) -> str:
+    """What ``value`` is, for an error."""
+    return "None" if value is None else type(value).__name__
+
+
+def check_kind(what: str, value: object, kind: type | tuple[type, ...], described: str) -> None:
+    """Make sure that ``value`` is a ``kind``, which the error calls ``described``.
+
+    Raises:
+        DTypeError: it is not.
+
+    Example:
+        >>> check_kind("done", [True, False], list, "a list of truth values")
+    """
+    if not isinstance(value, kind):
+        raise DTypeError(f"{what} must be {described}, got {kind_of(value)}")
+
+
+def check_elements(value: object) -> None:
+    """Make sure that ``value`` is nothing more than its elements, if it is an array, or a list that has arrays.
+
+    numpy drops the mask of a masked array and the unit of a quantity (astropy, pint, unyt) in silence. Other classes of
+    arrays, such as ``numpy.memmap`` and ``numpy.matrix``, have the same elements as a plain array.
+
+    Raises:
+        DTypeError: it has a mask or a unit.
+
+    Example:
+        >>> check_elements([np.zeros(3), np.zeros(3)])
+    """
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value)) - _PLAIN
+        if any(issubclass(kind, (np.ndarray, list, tuple)) for kind in kinds):
+            for item in value:
+                check_elements(item)
+    elif type(value) not in _PLAIN:
+        for attribute, lost in _LOST.items() if isinstance(value, np.ndarray) else _LOST_OF_OTHERS:
+            if hasattr(value, attribute):
+                raise DTypeError(f"a {type(value).__name__} would lose its {lost}")

@@ -1,0 +1,493 @@
+"""What users get wrong: every argument of the public surface says what was found, and what is allowed."""
+
+import re
+import reprlib
+
+import ml_dtypes
+import numpy as np
+import obscodec
+import pytest
+import torch
+from obscodec import (
+    ArraySet,
+    AutoStore,
+    BufferOptions,
+    DTypeError,
+    EncodedTensor,
+    Field,
+    FieldError,
+    FrameStack,
+    FrameStore,
+    Layout,
+    LayoutError,
+    Narrow,
+    NarrowStore,
+    PinnedStore,
+    RingBuffer,
+    Segments,
+    ShapeError,
+    SlotError,
+    SlotHeap,
+    SpecError,
+    StackStore,
+    Staging,
+    TensorArray,
+    TensorStore,
+)
+from obscodec.formulas import Formula
+
+LAYOUT = Layout((4, 3), np.uint8)
+FRAMES = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)
+FIELDS = {"frame": Field((4, 3), np.uint8, "zstd:1"), "done": Field((), np.bool_)}
+NUMBER = obscodec.encode(np.uint8(4), "raw").to_bytes()
+CODEC = obscodec.codec("zstd:1", LAYOUT)
+FIELD = "field 'frame': "
+STACKS = {"episode_end": "done", "fields": FIELDS}
+
+
+def refused(error, text, call, *arguments, **options):
+    with pytest.raises(error, match=f"^{re.escape(text)}$") as caught:
+        call(*arguments, **options)
+    assert type(caught.value) is error
+
+
+# Where a number is asked for: its name, the least that is allowed, whether None is, and what becomes of it.
+COUNTS = {
+    "RingBuffer(capacity)": ("capacity", 1, False, lambda n: RingBuffer(n, FIELDS).capacity),
+    "RingBuffer(n_envs)": ("n_envs", 1, False, lambda n: RingBuffer(5, FIELDS, n_envs=n).n_envs),
+    "RingBuffer(stack)": (
+        "stack of 'frame'", 1, False, lambda n: RingBuffer(5, stack={"frame": n}, **STACKS).stack["frame"]),
+    "RingBuffer(threads)": ("threads", 1, True, lambda n: (RingBuffer(5, FIELDS, threads=n), n)[1]),
+    "RingBuffer.sample": ("batch", 0, False, lambda n: len(ring().sample(n)["done"])),
+    "Field(max_bytes)": ("max_bytes", 1, True, lambda n: Field((4,), np.uint8, max_bytes=n).max_bytes),
+    "Field(decide_after)": ("decide_after", 1, True, lambda n: Field((4,), np.uint8, decide_after=n).decide_after),
+    "Field(block_frames)": ("block_frames", 1, True, lambda n: Field((4,), np.uint8, block_frames=n).block_frames),
+    "Field(min_nbytes)": ("min_nbytes", 0, True, lambda n: Field((4,), np.uint8, min_nbytes=n).min_nbytes),
+    "FrameStack(depth)": ("depth", 1, False, lambda n: FrameStack(n).depth),
+    "BufferOptions(max_bytes)": ("max_bytes", 1, True, lambda n: of_options(max_bytes=n).max_bytes),
+    "BufferOptions(decide_after)": ("decide_after", 1, True, lambda n: of_options(decide_after=n).decide_after),
+    "BufferOptions(block_frames)": ("block_frames", 1, True, lambda n: of_options(block_frames=n).block_frames),
+    "BufferOptions(min_nbytes)": ("min_nbytes", 0, True, lambda n: of_options(min_nbytes=n).min_nbytes),
+    "ArraySet(n_envs)": ("n_envs", 1, False, lambda n: ArraySet(FIELDS, n).n_envs),
+    "ArraySet(threads)": ("threads", 1, True, lambda n: ArraySet(FIELDS, threads=n) and n),
+    "ArraySet.zeros(n_steps)": ("n_steps", 0, False, lambda n: len(ArraySet(FIELDS).zeros("obs", "frame", n))),
+    "ArraySet.zeros(waiting)": (
+        "waiting", 0, False, lambda n: ArraySet(FIELDS).zeros("obs", "frame", 5, waiting=n) is not None and n),
+    "AutoStore(max_bytes)": ("max_bytes", 1, True, lambda n: AutoStore(LAYOUT, max_bytes=n).max_bytes),
+    "AutoStore(threads)": ("threads", 1, True, lambda n: AutoStore(LAYOUT, threads=n).threads),
+    "AutoStore(block_frames)": ("block_frames", 1, True, lambda n: AutoStore(LAYOUT, block_frames=n).block_frames),
+    "AutoStore(decide_after)": ("decide_after", 1, True, lambda n: AutoStore(LAYOUT, decide_after=n) and n),
+    "FrameStore(block_frames)": ("block_frames", 1, False, lambda n: FrameStore(LAYOUT, block_frames=n).block_frames),
+    "FrameStore(stack)": ("stack", 1, False, lambda n: FrameStore(LAYOUT, stack=n) and n),
+    "FrameStore(recent)": ("recent", 1, True, lambda n: FrameStore(LAYOUT, recent=n) and n),
+    "FrameStore(first_id)": ("first_id", 1, False, lambda n: FrameStore(LAYOUT, first_id=n) and n),
+    "FrameStore(max_bytes)": ("max_bytes", 1, True, lambda n: FrameStore(LAYOUT, max_bytes=n) and n),
+    "FrameStore(threads)": ("threads", 1, True, lambda n: FrameStore(LAYOUT, threads=n) and n),
+    "TensorStore(n_slots)": ("n_slots", 0, False, lambda n: TensorStore(CODEC, n).n_slots),
+    "TensorStore(max_bytes)": ("max_bytes", 1, True, lambda n: TensorStore(CODEC, 5, max_bytes=n) and n),
+    "TensorStore(threads)": ("threads", 1, True, lambda n: TensorStore(CODEC, 5, threads=n) and n),
+    "NarrowStore(threads)": ("threads", 1, True, lambda n: narrow_store(threads=n).threads),
+    "SlotHeap(n_slots)": ("n_slots", 0, False, lambda n: SlotHeap(n).n_slots),
+    "SlotHeap(max_bytes)": ("max_bytes", 1, True, lambda n: SlotHeap(5, max_bytes=n).max_bytes),
+    "SlotHeap.grow": ("n_slots", 0, False, lambda n: SlotHeap(0).grow(n) or n),
+    "EncodedTensor.from_bytes": (
+        "max_bytes", 0, True, lambda n: (EncodedTensor.from_bytes(NUMBER, max_bytes=n), n)[1]),
+    "unpack": ("max_bytes", 0, True, lambda n: ([*obscodec.unpack(obscodec.pack([np.uint8([4])]), max_bytes=n)], n)[1]),
+    "Staging(n_envs)": ("n_envs", 1, False, lambda n: Staging(FrameStore(LAYOUT), n).n_envs),
+    "Staging(min_rows)": ("min_rows", 1, False, lambda n: Staging(FrameStore(LAYOUT), 1, n).min_rows),
+}  # fmt: skip
+
+NO_NUMBERS = [None, "10", "a", b"x", [4], (4,), {"a": 4}, True, np.True_, np.zeros(3, int), 1j, torch.ones(())]
+NOT_WHOLE = [1.5, float("nan"), float("inf"), np.float32(0.5), np.array(2.5)]
+WHOLE = [4, 4.0, np.int64(4), np.uint8(4), np.float32(4), np.array(4), np.array(4.0), torch.tensor(4)]
+
+
+def zeros(shape):
+    return TensorArray.zeros(shape, FrameStore(LAYOUT))
+
+
+def ring(n_steps=1, **options):
+    buffer = RingBuffer(5, FIELDS, **options)
+    for step in range(n_steps):
+        buffer.append(frame=FRAMES[step % 3], done=False)
+    return buffer
+
+
+def of_options(**options):
+    return BufferOptions(**options).fields_of({"x": LAYOUT})["x"]
+
+
+def narrow_store(**options):
+    narrow = Narrow(np.dtype(np.float32), 8, Formula((("/", 2),)))
+    codes, wide = FrameStore(LAYOUT), FrameStore(Layout((4, 3), np.float32))
+    return NarrowStore(**{"narrow": narrow, "codes": codes, "wide": wide} | options)
+
+
+@pytest.mark.parametrize("where", COUNTS)
+def test_a_count_is_a_whole_number(where):
+    what, least, optional, use = COUNTS[where]
+    or_none = ", or None" if optional else ""
+    for value in NO_NUMBERS + NOT_WHOLE:
+        if value is None and optional:
+            use(None)
+            continue
+        if isinstance(value, str) and value == "10" and what == "max_bytes":
+            continue  # see below
+        found = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+        text = f"{what} must be a whole number, {least} or more{or_none}, got {reprlib.repr(found)}"
+        refused(ShapeError if any(value is x for x in NOT_WHOLE) else DTypeError, text, use, value)
+    for number in (least - 1, -5, -(10**20)):
+        refused(ShapeError, f"{what} must be {least} or more{or_none}, got {number}", use, number)
+    most = 2**63 - 1 if what == "max_bytes" else 2**47
+    refused(ShapeError, f"{what} must be {most} or less{or_none}, got {10**20}", use, 10**20)
+
+
+@pytest.mark.parametrize("where", COUNTS)
+def test_a_whole_number_of_any_kind_is_taken(where):
+    use = COUNTS[where][-1]
+    for value in WHOLE:
+        assert use(value) == 4
+
+
+def test_a_million_as_people_write_it():
+    assert RingBuffer(1e6, {"reward": Field((), np.float32)}).capacity == 1_000_000
+    assert type(Field((84, 84), np.uint8, max_bytes=1e9).max_bytes) is int
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("10", "10"), ("1GB", "1_000_000_000"), ("1 GB", "1_000_000_000"), ("2gb", "2_000_000_000"),
+        ("1GiB", "1_073_741_824"), ("1.5 MB", "1_500_000"), ("64k", "64_000"), ("0.1TB", "100_000_000_000"),
+        ("5B", "5"), ("1_000", "1_000"),
+    ],
+)  # fmt: skip
+def test_a_limit_as_a_text_is_refused_with_its_number(text, nbytes):
+    told = f"max_bytes must be a number of bytes, or None, got {text!r}: write {nbytes}"
+    for what, *_, use in COUNTS.values():
+        if what == "max_bytes":
+            refused(DTypeError, told, use, text)
+
+
+# Where a thing of one class is asked for: what the error calls it, and what takes it.
+KINDS = {
+    "AutoStore(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", AutoStore),
+    "FrameStore(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", FrameStore),
+    "codec(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", lambda x: obscodec.codec("raw", x)),
+    "TensorStore(codec)": ("codec must be a Codec, such as obscodec.codec('zstd:1', layout)",
+                           lambda x: TensorStore(x, 5)),
+    "StackStore(frames)": ("frames must be a FrameStore", lambda x: StackStore(x, LAYOUT, FrameStack(4))),
+    "StackStore(layout)": ("layout must be a Layout, such as Layout((4, 84, 84), 'uint8')",
+                           lambda x: StackStore(FrameStore(LAYOUT), x, FrameStack(4))),
+    "StackStore(frame_stack)": ("frame_stack must be a FrameStack, such as FrameStack(4)",
+                                lambda x: StackStore(FrameStore(LAYOUT), LAYOUT, x)),
+    "NarrowStore(narrow)": ("narrow must be a Narrow", lambda x: narrow_store(narrow=x)),
+    "NarrowStore(codes)": ("codes must be a Store", lambda x: narrow_store(codes=x)),
+    "NarrowStore(wide)": ("wide must be a Store", lambda x: narrow_store(wide=x)),
+    "PinnedStore(store)": ("store must be a Store, such as FrameStore(layout)", PinnedStore),
+    "Staging(store)": ("store must be a Store, such as FrameStore(layout)", lambda x: Staging(x, 1)),
+    "TensorArray(store)": ("store must be a Store, such as FrameStore(layout)",
+                           lambda x: TensorArray(np.zeros(3, np.int32), x)),
+    "TensorArray.zeros(store)": ("store must be a Store, such as FrameStore(layout)",
+                                 lambda x: TensorArray.zeros((3,), x)),
+    "TensorArray(ids)": ("ids are int32 or int64", lambda x: TensorArray(x, FrameStore(LAYOUT))),
+    "SlotHeap(memory)": ("memory must be a HeapMemory, such as obscodec.HOST", lambda x: SlotHeap(5, memory=x)),
+    "SlotHeap.put": ("streams must be Segments, such as Segments.of([b'abc'])", lambda x: SlotHeap(5).put([1], x)),
+    "RingBuffer(fields)": (
+        "fields must be a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}",
+        lambda x: RingBuffer(5, x)),
+    "RingBuffer(fields[])": ("field 'frame' must be a Field, such as Field((84, 84), 'uint8')",
+                             lambda x: RingBuffer(5, {"frame": x})),
+    "ArraySet(fields)": ("fields must be a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}",
+                         ArraySet),
+    "RingBuffer.sample(convert)": ("convert must be a function, such as torch.from_numpy",
+                                   lambda x: ring().sample(2, convert=x)),
+    "BufferOptions.fields_of": ("the layout of 'x' must be a Layout", lambda x: BufferOptions().fields_of({"x": x})),
+    "Layout.of": ("x must be a numpy array", Layout.of),
+    "Layout.from_config": ("a layout config must be a mapping, such as Layout.config() gives", Layout.from_config),
+    "codec_from_config": ("a codec config must be a mapping, such as Codec.config() gives", obscodec.codec_from_config),
+    "decode": ("encoded must be an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes",
+               obscodec.decode),
+    "Codec.decode": ("encoded must be an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes",
+                     CODEC.decode),
+    "Codec.encode_batch(rows)": ("rows must be a numpy array u8[n, 12]",
+                                 lambda x: CODEC.encode_batch(x, np.empty(99, np.uint8))),
+    "Codec.encode_batch(out)": ("out must be a numpy array u8[:]",
+                                lambda x: CODEC.encode_batch(np.zeros((0, 12), np.uint8), x)),
+    "Codec.decode_batch(rows)": ("rows must be a numpy array u8[n, 12]",
+                                 lambda x: CODEC.decode_batch(Segments.of([]), x)),
+    "Codec.decode_batch(src)": ("src must be Segments, such as Segments.of([b'abc'])",
+                                lambda x: CODEC.decode_batch(x, np.zeros((0, 12), np.uint8))),
+    "find_narrow": ("samples must be a numpy array [n, *shape]", obscodec.find_narrow),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", KINDS)
+def test_a_thing_of_another_kind_is_refused(where):
+    expected, use = KINDS[where]
+    for value in (None, "10", 1.5, True, 0, [4], (4, 3), object()):
+        found = "None" if value is None else type(value).__name__
+        if not (where == "RingBuffer.sample(convert)" and value is None):
+            refused(DTypeError, f"{expected}, got {found}", use, value)
+
+
+def test_pack_takes_arrays():
+    refused(DTypeError, "batches must be some arrays [n, *shape], got int", obscodec.pack, 4)
+    refused(ShapeError, "a batch is an array [n, *shape], got a single number", obscodec.pack, [np.uint8(4)])
+
+
+A_SHAPE = "a shape is a tuple of whole numbers, got {value}"
+A_DTYPE = "a dtype is one of numpy, or its name, such as 'uint8', got {value}"
+A_SPEC = "a spec is text such as 'zstd:3', got {kind}"
+A_BUDGET = "a budget is a time for each batch of 256 such as '1 ms/batch', got {value}"
+A_DEVICE = "a device is a text such as 'cpu' or 'cuda:1', got {kind}"
+A_HEAP = "heap is 'device' or 'pinned', got {value}"
+A_STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
+STACKED = "stack must be a mapping from fields to numbers of steps, such as {{'frame': 4}}, got {kind}"
+A_FIELD = "no field is named {value}, there are frame, done"
+A_SEED = "rng must be a numpy.random.Generator, a seed of 0 or more, or None, got {value}"
+A_STAGE = "a stage is name[:arg,...] as in 'zstd:3', got {value} in spec {value}"
+STREAMS = "streams are a list of bytes, or of arrays u8[:], got {value}"
+CHANGED = (
+    "values of dtype object would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
+)
+NO_DTYPE = (
+    "dtype object can't be stored; allowed are bool, integers, floats, complex, datetime64, timedelta64, bfloat16 and "
+    "float8: convert the array, or leave it uncompressed"
+)
+ARRAYS = "items are a numpy array, got {kind}: convert it, as in numpy.asarray(x)"
+TEXTS = [4, 1.5, True, ["raw"], np.array(["auto", "auto"])]
+DEVICES = [None, 0, np.zeros(2), torch.device("cpu")]
+BUDGETS = [1.5, 0, True, [4], "fast"]
+HEAPS = [None, 0, ["device"]]
+DEPTHS = ["10", True, (4, -1), [4]]
+# Where something else is asked for: what is raised for which values.
+OTHERS = {
+    "Layout(shape)": (ShapeError, A_SHAPE, [None, "10", 1.5, 4, True, ("4",)], lambda x: Layout(x, "u1")),
+    "Field(shape)": (ShapeError, A_SHAPE, [None, "10", 4, (1.5,), (True, 4)], lambda x: Field(x, "u1")),
+    "TensorArray.zeros(shape)": (ShapeError, A_SHAPE, [None, "10", 1.5, (1.5,)], lambda x: zeros(x)),
+    "TensorArray.zeros(-1)": (ShapeError, "shape ({value},) has a negative axis, every axis must be 0 or more", [-1],
+                              lambda x: zeros(x)),
+    "Layout(dtype)": (DTypeError, A_DTYPE, [None, 1.5, 4, True, [4], {"a": 4}, torch.uint8], lambda x: Layout((4,), x)),
+    "Field(dtype)": (DTypeError, A_DTYPE, [None, 4], lambda x: Field((4,), x, None)),
+    "Field(dtype), a name": (DTypeError, "no dtype is named {value}; examples are '|u1', '<f4', 'bfloat16'", ["image"],
+                             lambda x: Field((4,), x)),
+    "Field(dtype), an object": (DTypeError, NO_DTYPE, [object], lambda x: Field((4,), x)),
+    "Field(codec)": (SpecError, A_SPEC, TEXTS, lambda x: Field((4,), "u1", x)),
+    "Field(codec), a name": (SpecError, A_STAGE, ["ZSTD"], lambda x: Field((4,), "u1", x)),
+    "BufferOptions(codec)": (SpecError, A_SPEC, TEXTS, lambda x: BufferOptions(codec=x)),
+    "BufferOptions(codec{})": (SpecError, A_SPEC, TEXTS, lambda x: BufferOptions(codec={"x": x})),
+    "AutoStore(codec)": (SpecError, A_SPEC, [*TEXTS, {}], lambda x: AutoStore(LAYOUT, codec=x)),
+    "FrameStore(codec)": (SpecError, A_SPEC, [*TEXTS, {}], lambda x: FrameStore(LAYOUT, codec=x)),
+    "codec(spec)": (SpecError, A_SPEC, [*TEXTS, {}], lambda x: obscodec.codec(x, LAYOUT)),
+    "encode(spec)": (SpecError, A_SPEC, [*TEXTS, {}], lambda x: obscodec.encode(FRAMES, x)),
+    "Field(budget)": (SpecError, A_BUDGET, BUDGETS, lambda x: Field((4,), "u1", budget=x)),
+    "AutoStore(budget)": (SpecError, A_BUDGET, BUDGETS, lambda x: AutoStore(LAYOUT, budget=x)),
+    "BufferOptions(budget)": (SpecError, A_BUDGET, BUDGETS, lambda x: BufferOptions(budget=x)),
+    "BufferOptions(budget{})": (SpecError, A_BUDGET, BUDGETS, lambda x: BufferOptions(budget={"x": x})),
+    "Field(device)": (SpecError, A_DEVICE, DEVICES, lambda x: Field((4,), "u1", device=x)),
+    "AutoStore(device)": (SpecError, A_DEVICE, DEVICES, lambda x: AutoStore(LAYOUT, device=x)),
+    "FrameStore(device)": (SpecError, A_DEVICE, DEVICES, lambda x: FrameStore(LAYOUT, device=x)),
+    "TensorStore(device)": (SpecError, A_DEVICE, DEVICES, lambda x: TensorStore(CODEC, 5, device=x)),
+    "codec(device)": (SpecError, A_DEVICE, DEVICES, lambda x: obscodec.codec("raw", LAYOUT, x)),
+    "Field(heap)": (SpecError, A_HEAP, HEAPS, lambda x: Field((4,), "u1", heap=x)),
+    "AutoStore(heap)": (SpecError, A_HEAP, HEAPS, lambda x: AutoStore(LAYOUT, heap=x)),
+    "FrameStore(heap)": (SpecError, A_HEAP, HEAPS, lambda x: FrameStore(LAYOUT, heap=x)),
+    "TensorStore(heap)": (SpecError, A_HEAP, HEAPS, lambda x: TensorStore(CODEC, 5, heap=x)),
+    "Field(frame_stack)": (DTypeError, A_STACK, DEPTHS, lambda x: Field((4,), "u1", frame_stack=x)),
+    "AutoStore(frame_stack)": (DTypeError, A_STACK, DEPTHS, lambda x: AutoStore(LAYOUT, frame_stack=x)),
+    "BufferOptions(frame_stack)": (DTypeError, A_STACK, DEPTHS, lambda x: BufferOptions(frame_stack=x)),
+    "BufferOptions(frame_stack{})": (DTypeError, A_STACK, DEPTHS, lambda x: BufferOptions(frame_stack={"x": x})),
+    "Field(frame_stack=0)": (ShapeError, "frame_stack must be 1 or more, got {value}", [0],
+                             lambda x: Field((4,), "u1", frame_stack=x)),
+    "Field(frame_stack=1.5)": (ShapeError, "frame_stack must be a whole number, 1 or more, got {value}", [1.5],
+                               lambda x: Field((4,), "u1", frame_stack=x)),
+    "FrameStack(axis)": (ShapeError, "axis must be 0 or -1, got {value}", [1, -2, None, "0", True, [0], 0.5],
+                         lambda x: FrameStack(4, x)),
+    "RingBuffer({name})": (DTypeError, "the name of a field must be a text, such as 'frame', got {kind}", [4, (4,)],
+                           lambda x: RingBuffer(5, {x: Field((), "u1")})),
+    "RingBuffer(stack)": (DTypeError, STACKED, [4, 0, "frame", ["frame"], FrameStack(4)],
+                          lambda x: RingBuffer(5, stack=x, **STACKS)),
+    "RingBuffer(episode_end)": (FieldError, A_FIELD, [1.5, True, ["done"], {"done": 1}, "end"],
+                                lambda x: RingBuffer(5, FIELDS, episode_end=x)),
+    "Field(shares)": (FieldError, A_FIELD + ", x", [1.5, ["frame"], "obs"],
+                      lambda x: ArraySet(FIELDS | {"x": Field((4, 3), "u1", shares=x)})),
+    "ArraySet.zeros(field)": (FieldError, A_FIELD, [None, 4, ["frame"], "obs"],
+                              lambda x: ArraySet(FIELDS).zeros("obs", x, 5)),
+    "ArraySet.zeros(array)": (DTypeError, "array must be a name, got {kind}", [None, 4, ["obs"]],
+                              lambda x: ArraySet(FIELDS).zeros(x, "frame", 5)),
+    "RingBuffer.sample(rng)": (DTypeError, A_SEED, ["3", 1.5, -1, {"a": 4}], lambda x: ring().sample(2, x)),
+    "fields_of": (DTypeError, "layouts must be a mapping from names to Layouts, got {kind}", [None, 4, [LAYOUT]],
+                  lambda x: BufferOptions().fields_of(x)),
+    "TensorArray(staging)": (DTypeError, "staging must be a Staging, such as Staging(store, n_envs), got {kind}",
+                             [4, "10", [4]], lambda x: TensorArray.zeros((3, 1), FrameStore(LAYOUT), x)),
+    "swapaxes": (DTypeError, "axis must be a whole number, got {kind}", [None, "0", 1.5, [0]],
+                 lambda x: zeros((3, 1)).swapaxes(x, 0)),
+    "Segments.of": (DTypeError, STREAMS, [["a"], [4], None, 4, "a"], lambda x: Segments.of(x)),
+    "Layout.rows": (DTypeError, ARRAYS, [4, [4], "10", torch.zeros(3, 4, 3)], lambda x: LAYOUT.rows(x)),
+    "Layout.check": (DTypeError, ARRAYS, [4, [4], "10", torch.zeros(3, 4, 3)], lambda x: LAYOUT.check(x)),
+    "Codec.fit": (DTypeError, ARRAYS, [4, [4], "10", torch.zeros(3, 4, 3)], lambda x: CODEC.fit(x)),
+    "append(ragged)": (DTypeError, FIELD + "expected an array, or numbers in lists of equal lengths, got {value}",
+                       [[[1], [2, 3]]], lambda x: ring().append(frame=x, done=False)),
+    "append(too large)": (DTypeError, FIELD + CHANGED, [np.full((4, 3), 10**20)],
+                          lambda x: ring().append(frame=x, done=False)),
+    "Narrow(bits)": (DTypeError, "bits must be a whole number, 1 or more, got {value}", [[8], "8", None, True],
+                     lambda x: Narrow(np.dtype("f4"), x, Formula((("/", 2),)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", OTHERS)
+def test_what_else_users_get_wrong(where):
+    error, text, values, use = OTHERS[where]
+    for value in values:
+        kind = "None" if value is None else type(value).__name__
+        refused(error, text.format(value=reprlib.repr(value), kind=kind), use, value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: FrameStore(LAYOUT), lambda: AutoStore(LAYOUT), lambda: TensorStore(CODEC, 50),
+     lambda: PinnedStore(FrameStore(LAYOUT))],
+    ids=["FrameStore", "AutoStore", "TensorStore", "PinnedStore"],
+)  # fmt: skip
+def test_ids_and_streams_are_integers(make):
+    store = make()
+    ids = store.append(FRAMES)
+    for call in (store.read, store.release, *([store.retain] if isinstance(store, FrameStore) else [])):
+        for given, dtype in ((None, "object"), ("1", "<U1"), (1.0, "float64"), ([True], "bool"), (10**20, "object")):
+            refused(SlotError, f"ids are integers, got {dtype}", call, given)
+        refused(ShapeError, "ids have shape (n,), got (1, 3)", call, ids[None])
+    for given, dtype in ((None, "object"), ("1", "<U1"), (1.5, "float64"), ([True] * 3, "bool"), (10**20, "object")):
+        refused(DTypeError, f"streams are integers, got {dtype}", store.append, FRAMES, given)
+    text = "tensors are a numpy array, for a store on the CPU, got "
+    for given, kind in ((None, "NoneType"), ([FRAMES], "list"), (4, "int"), ({}, "dict")):
+        refused(DTypeError, text + kind, store.append, given)
+    np.testing.assert_array_equal(store.read(ids), FRAMES)
+    np.testing.assert_array_equal(store.read(np.uint8(ids[0])), FRAMES[:1])
+    store.release(ids.tolist())
+    assert store.stats().n_tensors == 0
+
+
+def test_a_number_is_a_frame_stack():
+    assert Field((4, 9, 9), np.uint8, frame_stack=4) == Field((4, 9, 9), np.uint8, frame_stack=FrameStack(4))
+    assert of_options(frame_stack=np.int64(4)).frame_stack == FrameStack(4)
+    assert of_options(frame_stack={"x": 4}).frame_stack == FrameStack(4)
+    assert AutoStore(LAYOUT, frame_stack=4).frame_stack == FrameStack(4)
+
+
+def test_a_field_keeps_what_it_was_given_in_one_form():
+    assert Field([84, np.int64(84)], "u1", max_bytes=1e6) == Field((84, 84), "u1", max_bytes=1_000_000)
+    assert {Field([84, 84], "u1"): 1}[Field((84, 84), "u1")] == 1
+
+
+class Length(np.ndarray):
+    """An array with a unit, as in astropy and unyt."""
+
+    unit = "m"
+
+
+def masked(x):
+    return np.ma.masked_array(x, np.zeros(x.shape, bool))
+
+
+MASK = "a MaskedArray would lose its mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays"
+UNIT = "a Length would lose its unit: convert it to the one that you want, and take its numbers, as in numpy.asarray(x)"
+ENTRANCES = {
+    "encode": ("", lambda x: obscodec.encode(x[0], "raw")),
+    "Codec.encode": ("", lambda x: CODEC.encode(x[0])),
+    "Codec.encode_batch": ("", lambda x: CODEC.encode_batch(x.reshape(3, 12), np.empty(999, np.uint8))),
+    "Codec.fit": ("", obscodec.codec("delta-rle", LAYOUT).fit),
+    "decode(out)": ("", lambda x: obscodec.decode(obscodec.encode(FRAMES, "raw"), x)),
+    "pack": ("", lambda x: obscodec.pack([x])),
+    "RingBuffer.append": (FIELD, lambda x: ring().append(frame=x[0], done=False)),
+    "RingBuffer.append(n_envs=3)": (FIELD, lambda x: RingBuffer(5, FIELDS, 3).append(frame=x, done=np.zeros(3, bool))),
+    "RingBuffer.append, plain": (
+        FIELD, lambda x: RingBuffer(5, {"frame": Field((4, 3), np.uint8, None)}).append(frame=x[0])),
+    "RingBuffer.append of a list": (FIELD, lambda x: RingBuffer(5, FIELDS, 3).append(frame=list(x), done=[False] * 3)),
+    "RingBuffer.append of lists": (FIELD, lambda x: ring().append(frame=[tuple(x[0])], done=False)),
+    "ArraySet.step": (FIELD, lambda x: ArraySet(FIELDS).step("frame", x[:1])),
+    "TensorArray, a row": ("", lambda x: TensorArray.zeros((5,), FrameStore(LAYOUT)).__setitem__(0, x[0])),
+    "TensorArray, a part": ("", lambda x: TensorArray.zeros((5,), FrameStore(LAYOUT)).__setitem__((0, 0), x[0, 0])),
+    "TensorArray, staged": ("", lambda x: staged().__setitem__(0, x[:1])),
+    "FrameStore.append": ("", FrameStore(LAYOUT).append),
+    "FrameStore.replace": ("", lambda x: FrameStore(LAYOUT).replace(np.zeros(3, np.int64), x)),
+    "AutoStore.append": ("", AutoStore(LAYOUT).append),
+    "TensorStore.append": ("", TensorStore(CODEC, 50).append),
+    "TensorStore.write": ("", lambda x: TensorStore(CODEC, 50).write([1, 2, 3], x)),
+    "StackStore.append": ("", lambda x: stack_store().append(x)),
+    "NarrowStore.append": ("", lambda x: narrow_store().append(x.astype(np.float32))),
+    "PinnedStore.append": ("", lambda x: PinnedStore(FrameStore(LAYOUT)).append(x)),
+    "Store.append_together": ("", lambda x: FrameStore(LAYOUT).append_together([x, x])),
+    "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
+    "check_assignable": ("", lambda x: obscodec.check_assignable("obs", x[0], np.zeros((5, 4, 3)))),
+}  # fmt: skip
+
+
+def staged():
+    store = FrameStore(LAYOUT)
+    return TensorArray.zeros((5, 1), store, Staging(store, 1))
+
+
+def stack_store():
+    return StackStore(FrameStore(Layout((1, 3), np.uint8)), LAYOUT, FrameStack(4))
+
+
+@pytest.mark.parametrize("where", ENTRANCES)
+def test_an_array_that_would_lose_its_mask_or_its_unit_is_refused(where):
+    prefix, use = ENTRANCES[where]
+    refused(DTypeError, prefix + MASK, use, masked(FRAMES.copy()))
+    refused(DTypeError, prefix + UNIT, use, FRAMES.copy().view(Length))
+    use(FRAMES.copy())
+
+
+def test_an_array_of_another_library_that_would_lose_its_unit_is_refused():
+    class Quantity:
+        units = "m"
+
+        def __array__(self, dtype=None, copy=None):
+            return FRAMES[0]
+
+    text = "a Quantity would lose its unit: convert it to the one that you want, and take its numbers, as in "
+    refused(DTypeError, f"{text}numpy.asarray(x)", obscodec.encode, Quantity(), "raw")
+    refused(DTypeError, f"{FIELD}{text}numpy.asarray(x)", ring().append, frame=Quantity(), done=False)
+
+
+@pytest.mark.parametrize("kind", ["memmap", "matrix", "recarray"])
+def test_arrays_that_are_nothing_but_their_elements_are_taken(kind, tmp_path):
+    frame, layout = FRAMES[0], Layout((3,), np.uint8)
+    if kind == "memmap":
+        given = np.memmap(tmp_path / "frame", np.uint8, "w+", shape=frame.shape)
+        given[...] = frame
+    else:
+        given = frame.view(getattr(np, kind))
+    buffer = ring(0)
+    buffer.append(frame=given, done=False)
+    np.testing.assert_array_equal(buffer[-1]["frame"][0], frame)
+    np.testing.assert_array_equal(obscodec.decode(obscodec.encode(given, "rle")), frame)
+    for store in (FrameStore(layout), AutoStore(layout), TensorStore(obscodec.codec("raw", layout), 50)):
+        np.testing.assert_array_equal(store.read(store.append(given)), frame)
+        np.testing.assert_array_equal(store.read(store.append_together([given, given])[1]), frame)
+    array = TensorArray.zeros((5,), FrameStore(LAYOUT))
+    array[0] = given
+    np.testing.assert_array_equal(array[0], frame)
+    np.testing.assert_array_equal(next(obscodec.unpack(obscodec.pack([given]))), frame)
+
+
+def test_a_refused_step_changes_nothing():
+    buffer = ring(3)
+    before = buffer[:]
+    for wrong in (masked(FRAMES[0]), None, "a", [[1], [2, 3]], FRAMES[0].view(Length)):
+        with pytest.raises(LayoutError):
+            buffer.append(frame=wrong, done=True)
+    for name, values in buffer[:].items():
+        np.testing.assert_array_equal(values, before[name])
+
+
+def test_small_floats_are_no_numbers_of_steps():
+    text = f"capacity must be a whole number, 1 or more, got {reprlib.repr(ml_dtypes.bfloat16(4))}"
+    refused(DTypeError, text, RingBuffer, ml_dtypes.bfloat16(4), FIELDS)
+
+
+def test_what_was_encoded_can_not_be_made_of_a_text():
+    with pytest.raises(TypeError, match=r"^memoryview: a bytes-like object is required, not 'str'$"):
+        EncodedTensor.from_bytes("10")
