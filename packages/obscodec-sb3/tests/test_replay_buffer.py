@@ -215,16 +215,38 @@ def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
 GOOD = random_steps(SPACES["channel-first images"], ACTIONS["discrete"], 2, 1, seed=1)[0]
 IMAGES = "expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
 CAST = "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
+MASK = "a MaskedArray would lose its mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays"
+INFOS = "infos must be a list of a dict for each environment, got "
 REFUSED = {
     "shape of obs": (0, GOOD[0][:, 1:], obscodec.ShapeError, IMAGES),
     "shape of next_obs": (1, GOOD[1][:, 1:], obscodec.ShapeError, IMAGES),
     "dtype of obs": (0, GOOD[0] / 255, obscodec.DTypeError, CAST),
     "dtype of next_obs": (1, GOOD[1] / 255, obscodec.DTypeError, CAST),
-    "action": (2, np.zeros(3), ValueError, "cannot reshape array of size 3 into shape (2,1)"),
+    "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1), got (3,)"),
     "reward": (3, np.zeros(3), obscodec.ShapeError, "expected rewards of shape (2,), got (3,)"),
     "done": (4, np.zeros(3), obscodec.ShapeError, "expected dones of shape (2,), got (3,)"),
     "number of infos": (5, [{}], obscodec.ShapeError, "expected infos of 2 environments, got 1"),
-    "infos": (5, [None, None], AttributeError, "'NoneType' object has no attribute 'get'"),
+    "infos": (5, [None, None], obscodec.DTypeError, f"{INFOS}[None, None]"),
+    "no infos": (5, None, obscodec.DTypeError, f"{INFOS}None"),
+    "actions of other lengths": (
+        2,
+        [[0], [1, 2]],
+        obscodec.DTypeError,
+        "expected an array, or numbers in lists of equal lengths, got [[0], [1, 2]]",
+    ),
+    "masked obs": (0, np.ma.masked_array(GOOD[0]), obscodec.DTypeError, MASK),
+    "masked next_obs": (1, np.ma.masked_array(GOOD[1]), obscodec.DTypeError, MASK),
+    "masked actions": (2, np.ma.masked_array([0, 1]), obscodec.DTypeError, MASK),
+    "masked rewards": (3, np.ma.masked_array([0.0, 1.0]), obscodec.DTypeError, MASK),
+    "masked dones": (4, [np.ma.masked_array(0), 1], obscodec.DTypeError, MASK),
+    "text for obs": (0, "10", obscodec.ShapeError, "expected shape (2, 4, 12, 12), got ()"),
+    "text for rewards": (
+        3,
+        ["1", "2"],
+        obscodec.DTypeError,
+        "rewards must be numbers that float32 can hold, got ['1', '2']",
+    ),
+    "None for dones": (4, [None, 0], obscodec.DTypeError, "dones must be numbers that float32 can hold, got [None, 0]"),
 }
 
 

@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from obscodec.arguments import as_count, as_flag, check_elements, check_kind
+from obscodec.arguments import as_count, as_flag, check_kind
 from obscodec.array_stats import ArrayStats
-from obscodec.arrays import as_array, check_assignable
+from obscodec.arrays import as_array, as_numbers, check_assignable
 from obscodec.backends import Backend
 from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
@@ -164,10 +164,10 @@ __all__ = [
     "as_array",
     "as_count",
     "as_flag",
+    "as_numbers",
     "available",
     "by_store",
     "check_assignable",
-    "check_elements",
     "check_items",
     "check_kind",
     "codec",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,19 @@ _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
 
 
+class _Count:
+    """An attribute that is a whole number, 1 or more; SB3 sets it before it makes arrays of so many.
+
+    It has no ``__get__``, so that Python reads it from the buffer itself, as fast as any other.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __set__(self, buffer: object, value: object) -> None:
+        vars(buffer)[self._name] = obscodec.as_count(self._name, value)
+
+
 class CompressedBuffer(buffers.BaseBuffer):
     """What all compressed buffers have in common; comes before a buffer of SB3 among the bases of a class.
 
@@ -33,6 +47,8 @@ class CompressedBuffer(buffers.BaseBuffer):
     have in common is stored once.
     """
 
+    buffer_size: int = _Count()  # type: ignore[assignment]
+    n_envs: int = _Count()  # type: ignore[assignment]
     _is_hollow = False
     _waiting = 3  # observations that wait to be stored together, of a step each
     _looks_at: tuple[str, ...] = ()  # the keys of observations that SB3's code for samples computes with
@@ -60,9 +76,19 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
-        if isinstance(shape, dict) and not isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer)):
-            what = f"{type(self).__name__} takes observations that are one array, got a dictionary space"
+        name, takes_dict = type(self).__name__, isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer))
+        if isinstance(shape, dict) and not takes_dict:
+            what = f"{name} takes observations that are one array, got a dictionary space"
             raise obscodec.DTypeError(f"{what}: use a class for dictionaries, such as CompressedDictReplayBuffer")
+        if takes_dict and not isinstance(shape, dict):
+            what = f"{name} takes observations that are a dictionary of arrays, got a space of one array"
+            raise obscodec.DTypeError(f"{what}: use a class without Dict in its name, such as CompressedReplayBuffer")
+        for key in [key for key, of_key in shape.items() if isinstance(of_key, dict)] if takes_dict else []:
+            raise obscodec.DTypeError(
+                f"{name} takes observations that are a dictionary of arrays, got a dictionary under {key!r}, which "
+                "Stable-Baselines3 does not support: wrap the environment in gymnasium.wrappers.FlattenObservation, or "
+                "in an ObservationWrapper that gives one dictionary"
+            )
         self._obs_shape = shape
 
     @property
@@ -93,7 +119,14 @@ class CompressedBuffer(buffers.BaseBuffer):
     def _step(self, obs: Any) -> Any:
         """Observations of one step as SB3's ``add`` takes them, checked."""
         if isinstance(self._obs_shape, dict):
-            return {key: self._arrays.step(key, obs[key], lend=self._lends) for key in self._obs_shape}
+            try:
+                given = {key: obs[key] for key in self._obs_shape}
+            except (IndexError, KeyError, TypeError):
+                keys, found = ", ".join(map(str, self._obs_shape)), [*obs] if isinstance(obs, dict) else obs
+                raise obscodec.FieldError(
+                    f"observations are a dictionary with the keys {keys}, got {reprlib.repr(found)}"
+                ) from None
+            return {key: self._arrays.step(key, value, lend=self._lends) for key, value in given.items()}
         return self._arrays.step("", obs, lend=self._lends)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:

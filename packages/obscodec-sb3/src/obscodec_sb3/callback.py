@@ -1,5 +1,6 @@
 """CompressionCallback: what the buffer holds, in the log of a training."""
 
+import obscodec
 from stable_baselines3.common.callbacks import BaseCallback
 
 from obscodec_sb3.base import CompressedBuffer
@@ -13,6 +14,8 @@ class CompressionCallback(BaseCallback):
 
     Raises:
         TypeError: the algorithm has no compressed buffer; when training starts.
+        DTypeError: ``every`` is no number.
+        ShapeError: it is less than 1.
 
     Example:
         >>> from stable_baselines3 import DQN
@@ -24,7 +27,7 @@ class CompressionCallback(BaseCallback):
 
     def __init__(self, every: int = 1000) -> None:
         super().__init__()
-        self._every = every
+        self._every = obscodec.as_count("every", every)
 
     def _on_training_start(self) -> None:
         buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)

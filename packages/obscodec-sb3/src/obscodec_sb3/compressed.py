@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import obscodec
 from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer, RolloutBuffer
 
 from obscodec_sb3.base import COMPRESSED, CompressedBuffer
@@ -24,18 +25,20 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
         The subclass, the same one at each call.
 
     Raises:
-        TypeError: it is a class of neither.
+        DTypeError: it is a class of neither.
 
     Example:
         >>> from stable_baselines3.common.buffers import ReplayBuffer
         >>> compressed(ReplayBuffer).__name__
         'CompressedReplayBuffer'
     """
+    known = (CompressedBuffer, ReplayBuffer, RolloutBuffer)
+    if not (isinstance(buffer_class, type) and issubclass(buffer_class, known)):
+        what = "compressed() takes a subclass of ReplayBuffer or RolloutBuffer"
+        raise obscodec.DTypeError(f"{what}, got {buffer_class!r}")
     if issubclass(buffer_class, CompressedBuffer):
         return buffer_class
     if buffer_class not in COMPRESSED:
-        if not issubclass(buffer_class, (ReplayBuffer, RolloutBuffer)):
-            raise TypeError(f"compressed() takes a subclass of ReplayBuffer or RolloutBuffer, got {buffer_class!r}")
         ours = CompressedReplayBuffer if issubclass(buffer_class, ReplayBuffer) else CompressedRolloutBuffer
 
         def reduce(self: CompressedBuffer, protocol: Any) -> Any:

@@ -1,6 +1,7 @@
 """The compressed replay buffers."""
 
 import inspect
+import reprlib
 from functools import partial
 from typing import Any
 
@@ -48,10 +49,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     Raises:
         SpecError: ``codec`` names no codec, ``budget`` is malformed, or there is no such device or heap.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
-        ShapeError: observations don't divide into such a frame stack, or ``decide_after`` or ``block_frames`` is no
-            integer of 1 or more.
+        ShapeError: observations don't divide into such a frame stack, or a number is out of range.
         HeapFull: when steps are added or sampled, if the GPU has no more room for them; they go on waiting on the CPU.
-        DTypeError: the observation space is a dictionary, or ``buffer_device`` is another GPU than ``device``.
+        DTypeError: the observation space is a dictionary, or one in another; ``buffer_device`` is another GPU than
+            ``device``; or an argument is something else than is asked for.
         ValueError: ``prefetch`` for a class that samples in its own way, such as ``HerReplayBuffer``.
 
     Example:
@@ -68,7 +69,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
-        self._prefetch, self._ahead = prefetch, obscodec.ReadAhead()
+        self._prefetch, self._ahead = obscodec.as_flag("prefetch", prefetch), obscodec.ReadAhead()
         samples = {stock.sample.__module__, type(self).sample.__module__}
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
@@ -79,14 +80,26 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
         Raises:
             ShapeError: an observation has another shape than the space.
-            DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
+            DTypeError: an observation would be changed by the dtype of the space; floats are rounded. Or something is
+                no array of numbers, or has a mask or a unit, which would be lost.
+            FieldError: an observation lacks a key of the space.
         """
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
-        action = np.asarray(action).reshape((self.n_envs, self.action_dim))
+        action = obscodec.as_numbers(action)
+        shape = (self.n_envs, self.action_dim)
+        if action.size != self.n_envs * self.action_dim:
+            raise obscodec.ShapeError(f"expected actions of shape {shape}, got {action.shape}")
+        action = action.reshape(shape)
         for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
             obscodec.check_assignable(name, value, getattr(self, name))
-        if self.handle_timeout_termination and len([info.get("TimeLimit.truncated") for info in infos]) != self.n_envs:
-            raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {len(infos)}")
+        if self.handle_timeout_termination:
+            try:
+                n_infos = len([info.get("TimeLimit.truncated") for info in infos])
+            except (AttributeError, TypeError):
+                found = reprlib.repr(infos)
+                raise obscodec.DTypeError(f"infos must be a list of a dict for each environment, got {found}") from None
+            if n_infos != self.n_envs:
+                raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {n_infos}")
         obs, next_obs = self._step(obs), self._step(next_obs)
         self._arrays.reserve(self.pos)
         pos, full, rows = self.pos, self.full, [array[self.pos].copy() for array in self._plain_arrays]
@@ -106,7 +119,15 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     @obscodec.says_memory_error
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
-        """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out."""
+        """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out.
+
+        Raises:
+            DTypeError: ``batch_size`` is no number, or ``env`` can't normalize.
+            ShapeError: ``batch_size`` is negative.
+        """
+        batch_size = obscodec.as_count("batch_size", batch_size, 0)
+        if env is not None and not hasattr(env, "normalize_obs"):
+            raise obscodec.DTypeError(f"env must be a VecNormalize or None, got {type(env).__name__}")
         with self._arrays.sampling():
             if not self._prefetch or env is not None:
                 return self._draw(batch_size, env)

@@ -1,0 +1,216 @@
+"""What users get wrong with the buffers: each argument says what was found, and what is allowed."""
+
+import re
+import reprlib
+
+import numpy as np
+import obscodec
+import pytest
+import torch
+from gymnasium import spaces
+from obscodec_sb3 import (
+    CompressedDictReplayBuffer,
+    CompressedDictRolloutBuffer,
+    CompressedNStepReplayBuffer,
+    CompressedReplayBuffer,
+    CompressedRolloutBuffer,
+    CompressionCallback,
+    compressed,
+)
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import ReplayBuffer
+
+IMAGES = spaces.Box(0, 255, (4, 40, 40), np.uint8)
+DICT = spaces.Dict(image=IMAGES, vector=spaces.Box(-1, 1, (3,)))
+ACTIONS = spaces.Discrete(3)
+NO_NUMBERS = [None, "10", [4], (4,), {"a": 4}, True, np.zeros(2, int)]
+WHOLE = [4, 4.0, np.int64(4), np.uint8(4), np.array(4)]
+
+
+def replay(buffer_class=CompressedReplayBuffer, space=IMAGES, **options):
+    return buffer_class(**{"buffer_size": 20, "observation_space": space, "action_space": ACTIONS} | options)
+
+
+def filled(**options):
+    buffer = replay(device="cpu", **options)
+    obs = np.zeros((1, 4, 40, 40), np.uint8)
+    for _ in range(3):
+        buffer.add(obs, obs, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+    return buffer
+
+
+def refused(error, text, call, *arguments, **options):
+    with pytest.raises(error, match=f"^{re.escape(text)}$") as caught:
+        call(*arguments, **options)
+    assert type(caught.value) is error
+
+
+class Longer(ReplayBuffer):
+    """A buffer whose constructor takes its arguments in another order."""
+
+    def __init__(self, name, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.name = name
+
+
+# Where a number is asked for: its name, the least that is allowed, whether None is, and what becomes of it.
+COUNTS = {
+    "replay, buffer_size": ("buffer_size", 1, False, lambda n: replay(buffer_size=n).buffer_size),
+    "replay, n_envs": ("n_envs", 1, False, lambda n: replay(n_envs=n).n_envs),
+    "replay, in order": ("buffer_size", 1, False, lambda n: CompressedReplayBuffer(n, IMAGES, ACTIONS).buffer_size),
+    "replay, threads": ("threads", 1, True, lambda n: (replay(threads=n), n)[1]),
+    "replay, decide_after": ("decide_after", 1, True, lambda n: (replay(decide_after=n), n)[1]),
+    "replay, block_frames": ("block_frames", 1, True, lambda n: replay(block_frames=n).observation_store.block_frames),
+    "replay, min_nbytes": ("min_nbytes", 0, True, lambda n: (replay(min_nbytes=n), n)[1]),
+    "replay, sample": ("batch_size", 0, False, lambda n: len(filled().sample(n).rewards)),
+    "prefetch, sample": ("batch_size", 0, False, lambda n: len(filled(prefetch=True).sample(n).rewards)),
+    "dict, buffer_size": (
+        "buffer_size", 1, False, lambda n: replay(CompressedDictReplayBuffer, DICT, buffer_size=n).buffer_size),
+    "n-step, n_envs": ("n_envs", 1, False, lambda n: replay(CompressedNStepReplayBuffer, n_envs=n).n_envs),
+    "rollout, buffer_size": (
+        "buffer_size", 1, False, lambda n: replay(CompressedRolloutBuffer, buffer_size=n).buffer_size),
+    "rollout, n_envs": ("n_envs", 1, False, lambda n: replay(CompressedRolloutBuffer, n_envs=n).n_envs),
+    "one's own, buffer_size": (
+        "buffer_size", 1, False, lambda n: compressed(Longer)("name", n, IMAGES, ACTIONS).buffer_size),
+    "CompressionCallback": ("every", 1, False, lambda n: CompressionCallback(n)._every),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", COUNTS)
+def test_a_count_is_a_whole_number(where):
+    what, least, optional, use = COUNTS[where]
+    or_none = ", or None" if optional else ""
+    for value in NO_NUMBERS:
+        text = f"{what} must be a whole number, {least} or more{or_none}, got {reprlib.repr(value)}"
+        if value is not None or not optional:
+            refused(obscodec.DTypeError, text, use, value)
+    for value in (1.5, float("nan")):
+        text = f"{what} must be a whole number, {least} or more{or_none}, got {value}"
+        refused(obscodec.ShapeError, text, use, value)
+    refused(obscodec.ShapeError, f"{what} must be {least} or more{or_none}, got -1", use, -1)
+    refused(obscodec.ShapeError, f"{what} must be {2**47} or less{or_none}, got {10**20}", use, 10**20)
+    assert [use(value) for value in WHOLE] == [4] * len(WHOLE)
+
+
+@pytest.mark.parametrize("buffer_class", [CompressedReplayBuffer, CompressedRolloutBuffer])
+def test_no_environments_are_refused(buffer_class):
+    refused(obscodec.ShapeError, "n_envs must be 1 or more, got 0", replay, buffer_class, n_envs=0)
+
+
+def test_the_options_of_an_algorithm_reach_the_buffer():
+    options = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"threads": -1}}
+    refused(
+        obscodec.ShapeError, "threads must be 1 or more, or None, got -1", DQN, "MlpPolicy", "CartPole-v1", **options
+    )
+    options["replay_buffer_kwargs"] = {"codec": "zstd:3"}
+    model = DQN("MlpPolicy", "CartPole-v1", buffer_size=1e3, **options)
+    assert model.replay_buffer.buffer_size == 1000
+
+
+SPEC = "a spec is text such as 'zstd:3', got {kind}"
+STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
+BUDGET = "a budget is a time for each batch of 256 such as '1 ms/batch', got {value}"
+OTHERS = {
+    "codec": (obscodec.SpecError, SPEC, [4, 1.5, True, ["raw"], np.zeros(2)], lambda x: replay(codec=x)),
+    "codec{}": (obscodec.SpecError, SPEC, [4, ["raw"]],
+                lambda x: replay(CompressedDictReplayBuffer, DICT, codec={"image": x})),
+    "codec{} without keys": (obscodec.FieldError, "codec is given for 'image', which is none of the fields ''",
+                             [{"image": "raw"}], lambda x: replay(codec=x)),
+    "frame_stack": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)], lambda x: replay(frame_stack=x)),
+    "frame_stack{}": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)],
+                      lambda x: replay(CompressedDictReplayBuffer, DICT, frame_stack={"image": x})),
+    "budget": (obscodec.SpecError, BUDGET, [4, "fast", ["1 ms/batch"]], lambda x: replay(budget=x)),
+    "buffer_device": (obscodec.SpecError, "no backend is named {value}, there are cpu, cuda", ["10"],
+                      lambda x: replay(buffer_device=x)),
+    "heap": (obscodec.SpecError, "heap is 'device' or 'pinned', got {value}", [None, 4, ["device"]],
+             lambda x: replay(heap=x)),
+    "prefetch": (obscodec.DTypeError, "prefetch must be True or False, got {value}", [None, "False", 2, 0.5, [True]],
+                 lambda x: replay(prefetch=x)),
+    "sample(env)": (obscodec.DTypeError, "env must be a VecNormalize or None, got {kind}", ["CartPole-v1", 4],
+                    lambda x: filled().sample(2, x)),
+    "compressed": (obscodec.DTypeError, "compressed() takes a subclass of ReplayBuffer or RolloutBuffer, got {value}",
+                   [None, "ReplayBuffer", 4], compressed),
+    "like": (obscodec.DTypeError, "buffer must be a RolloutBuffer, such as model.rollout_buffer, got {kind}",
+             [None, 4, "buffer"], CompressedRolloutBuffer.like),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", OTHERS)
+def test_what_else_users_get_wrong(where):
+    error, text, values, use = OTHERS[where]
+    for value in values:
+        kind = "None" if value is None else type(value).__name__
+        refused(error, text.format(value=reprlib.repr(value), kind=kind), use, value)
+
+
+def test_a_number_is_a_frame_stack():
+    assert replay(frame_stack=4).observation_store.frame_stack == obscodec.FrameStack(4)
+    stores = replay(CompressedDictReplayBuffer, DICT, frame_stack={"image": 4}).observation_store
+    assert stores["image"].frame_stack == obscodec.FrameStack(4)
+
+
+def test_a_switch_can_be_a_number():
+    assert replay(prefetch=np.True_)._prefetch is True
+    assert replay(prefetch=0)._prefetch is False
+
+
+NESTED = (
+    "{name} takes observations that are a dictionary of arrays, got a dictionary under 'agent', which "
+    "Stable-Baselines3 does not support: wrap the environment in gymnasium.wrappers.FlattenObservation, or in an "
+    "ObservationWrapper that gives one dictionary"
+)
+NO_DICT = (
+    "{name} takes observations that are a dictionary of arrays, got a space of one array: use a class without Dict in "
+    "its name, such as CompressedReplayBuffer"
+)
+
+
+@pytest.mark.parametrize("buffer_class", [CompressedDictReplayBuffer, CompressedDictRolloutBuffer])
+def test_spaces_that_a_class_for_dictionaries_does_not_take(buffer_class):
+    name = buffer_class.__name__
+    nested = spaces.Dict(image=IMAGES, agent=spaces.Dict(position=spaces.Box(-1, 1, (2,))))
+    refused(obscodec.DTypeError, NESTED.format(name=name), replay, buffer_class, nested)
+    refused(obscodec.DTypeError, NO_DICT.format(name=name), replay, buffer_class, IMAGES)
+
+
+def zeros_of(space):
+    return {key: np.zeros((1, *of_key.shape), of_key.dtype) for key, of_key in space.items()}
+
+
+KEYS = "observations are a dictionary with the keys image, vector, got "
+
+
+@pytest.mark.parametrize(
+    ("obs", "text"),
+    [
+        ({"image": zeros_of(DICT)["image"]}, f"{KEYS}['image']"),
+        ({}, f"{KEYS}[]"),
+        (None, f"{KEYS}None"),
+        ([1, 2], f"{KEYS}[1, 2]"),
+    ],
+)
+def test_observations_without_a_key_change_nothing(obs, text):
+    buffer = replay(CompressedDictReplayBuffer, DICT, device="cpu")
+    good, rest = zeros_of(DICT), (np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+    refused(obscodec.FieldError, text, buffer.add, obs, good, *rest)
+    refused(obscodec.FieldError, text, buffer.add, good, obs, *rest)
+    assert buffer.size() == 0
+    rollouts = replay(CompressedDictRolloutBuffer, DICT, device="cpu")
+    refused(obscodec.FieldError, text, rollouts.add, obs, *rest[:3], torch.zeros(1), torch.zeros(1))
+    assert rollouts.size() == 0
+
+
+MASK = "a MaskedArray would lose its mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays"
+
+
+def test_masked_observations_of_a_rollout_are_refused():
+    rollouts = replay(CompressedRolloutBuffer, device="cpu")
+    obs = np.ma.masked_array(np.zeros((1, 4, 40, 40), np.uint8))
+    refused(obscodec.DTypeError, MASK, rollouts.add, obs, *[np.zeros(1)] * 3, torch.zeros(1), torch.zeros(1))
+    buffer = replay(CompressedDictReplayBuffer, DICT, device="cpu")
+    good = zeros_of(DICT)
+    for key in good:
+        bad = good | {key: np.ma.masked_array(good[key])}
+        text = f"field {key!r}: {MASK}"
+        refused(obscodec.DTypeError, text, buffer.add, good, bad, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
+    assert rollouts.size() == buffer.size() == 0
