@@ -418,11 +418,16 @@ class Store(ABC):
 
         Args:
             places: where they go, none of them twice.
-            ids: ``i64[n]``, of which the caller owns one reference to each; those that are put are set to 0.
+            ids: ``i64[n]``, of which the caller owns one reference to each; set to 0.
         """
+        from obscodec.kernels.ids import hand_over  # which loads numba
+
+        new = np.zeros_like(ids)
         with self.changing:
             try:
-                self._begin_exchange(places, ids).put()
+                exchange = self._begin_exchange(places, new)
+                hand_over(ids, new)
+                exchange.put()
             finally:
                 self._settle_exchange()
 
