@@ -119,14 +119,15 @@ def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
     assert not list((tmp_path / "buffer" / "storage").glob("*.tmp"))
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
-    storage = filled(CompressedStorage(400), 400).storage
-    storage.dumps(tmp_path)
-    messages = bytearray((tmp_path / "packed.memmap").read_bytes())
-    messages[len(messages) // 2] ^= 1
-    (tmp_path / "packed.memmap").write_bytes(messages)
+def test_a_damaged_state_is_refused() -> None:
+    state = filled(CompressedStorage(400), 400).storage.state_dict()
+    packed = state["_storage"]["packed"]
+    packed[len(packed) // 2] ^= 1
+    storage = filled(CompressedStorage(400), 100).storage
+    before = storage[torch.arange(100)]
     with pytest.raises(CorruptStream):
-        CompressedStorage(400).loads(tmp_path)
+        storage.load_state_dict(state)
+    assert (storage[torch.arange(100)] == before).all()
 
 
 def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path) -> None:
@@ -136,9 +137,9 @@ def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path)
 
 
 def spoiled(folder: Path) -> None:
-    packed = bytearray((folder / "packed.memmap").read_bytes())
-    packed[-100] ^= 1
-    (folder / "packed.memmap").write_bytes(packed)
+    written = bytearray((folder / "checkpoint.zip").read_bytes())
+    written[len(written) // 2] ^= 1
+    (folder / "checkpoint.zip").write_bytes(written)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Compressed storage for TorchRL's replay buffers."""
 
-from obscodec_torchrl.saving import CompressedStorageCheckpointer
+from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
 from obscodec_torchrl.storage import CompressedStorage
 
 __all__ = ["CompressedStorage", "CompressedStorageCheckpointer"]

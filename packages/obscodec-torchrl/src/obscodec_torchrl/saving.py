@@ -1,25 +1,52 @@
-"""All that a CompressedStorage holds as plain tensors, to be saved and restored, and copies between storages."""
+"""All that a CompressedStorage holds as bytes, to be saved and restored."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import obscodec
 import torch
 from tensordict import TensorDict, is_tensor_collection
 from torchrl.data import LazyTensorStorage
-from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 
 from obscodec_torchrl.compressed_tensor import as_tensor, stored_array
-from obscodec_torchrl.leaves import Key, leaves, with_leaves
-
-_STOCK = "storage_metadata.json"
+from obscodec_torchrl.leaves import leaves, with_leaves
 
 
-def contents_of(storage: LazyTensorStorage) -> TensorDict:
+class Contents(NamedTuple):
+    """All that a storage holds.
+
+    Attributes:
+        packed: the leaves, see ``obscodec.pack_together``, with a note of these names: ``paths``, of the leaves;
+            ``length``, how many items there are; ``is_tree``, whether something else than tensordicts is stored;
+            ``is_full``, whether there was no more room; ``last_row``, the one that was written last, where episodes
+            that go on break off.
+        rest: ``[n, ...]``, what is in no packed leaf; there may be room for more than ``length`` items.
+    """
+
+    packed: bytes | memoryview
+    rest: TensorDict
+
+    def as_tensordict(self) -> TensorDict:
+        """The same, of tensors only where ``rest`` is."""
+        return TensorDict(rest=self.rest, packed=torch.frombuffer(bytearray(self.packed), dtype=torch.uint8))
+
+    @staticmethod
+    def of_tensordict(saved: TensorDict, length: int | None, ndim: int) -> Contents:
+        """What :meth:`as_tensordict` gave, or the tensordict that a storage of TorchRL held.
+
+        Args:
+            saved: one of these.
+            length: how many items TorchRL's has, which may have room for more.
+            ndim: how many axes of it are counted.
+        """
+        if saved.keys() == {"packed", "rest"}:
+            return Contents(saved["packed"].numpy().data, saved["rest"])
+        is_full = saved.batch_size[:ndim].numel() == length
+        return Contents(obscodec.pack_together([], {"paths": [], "length": length, "is_full": is_full}), saved)
+
+
+def contents_of(storage: LazyTensorStorage) -> Contents:
     """All that ``storage`` holds, for :func:`restore`.
 
     Raises:
@@ -28,34 +55,24 @@ def contents_of(storage: LazyTensorStorage) -> TensorDict:
     """
     with storage.lock:
         written, is_tree = storage[:], not is_tensor_collection(storage._storage)
-        packed, rest = leaves(written), TensorDict() if is_tree else written.exclude(*leaves(written))
-        return contents(
-            rest, len(storage), packed, is_tree=is_tree, is_full=storage._is_full, last_row=storage._last_cursor_index
-        )
+        packed = leaves(written)
+        note = {
+            "paths": [*packed],
+            "length": len(storage),
+            "is_tree": is_tree,
+            "is_full": storage._is_full,
+            "last_row": storage._last_cursor_index,
+        }
+        message = obscodec.pack_together([*map(stored_array, packed.values())], note)
+        return Contents(message, TensorDict() if is_tree else written.exclude(*packed))
 
 
-def contents(rest: TensorDict, length: int | None, packed: Mapping[Key, torch.Tensor], **about: Any) -> TensorDict:
-    """What a storage holds as a tensordict of plain tensors.
-
-    Args:
-        rest: ``[n, ...]``, what is not packed; there may be room for more than ``length`` items.
-        length: how many items there are.
-        packed: ``[n, ...]`` each, the leaves that are.
-        **about: ``is_tree``, whether something else than tensordicts is stored; ``is_full``, whether there was no more
-            room; ``last_row``, the one that was written last, where episodes that go on break off.
-    """
-    about |= {"length": length, "paths": [*packed]}
-    message = bytearray(obscodec.pack_together([*map(stored_array, packed.values())], about))
-    return TensorDict(rest=rest, packed=torch.frombuffer(message, dtype=torch.uint8))
-
-
-def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new_tensor: bool) -> None:
+def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool) -> None:
     """Put what was saved into ``storage``. What it held is dropped when all of them are in memory.
 
     Args:
         storage: has room for them.
-        saved: :func:`contents`, or the tensordict that a storage of TorchRL held.
-        n: how many items that has, which may have room for more.
+        contents: the items.
         new_tensor: whether a single tensor may be put into a storage that nothing was ever written to. In TorchRL that
             of a state dict may, that of a checkpoint may not.
 
@@ -67,9 +84,7 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
         CorruptStream: packed leaves are damaged.
         HeapFull: there is not enough room below ``max_bytes``.
     """
-    if set(saved.keys()) != {"packed", "rest"}:
-        saved = contents(saved, n, {}, is_full=saved.batch_size[: storage.ndim].numel() == n)
-    packed, rest, own = saved["packed"].numpy().data, saved["rest"].to("cpu"), storage._storage
+    packed, rest, own = contents.packed, contents.rest.to("cpu"), storage._storage
     about, per_row = obscodec.note_of(packed), rest.batch_size[1 : storage.ndim].numel()
     n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
     if n_rows > room or (about["is_full"] and n_rows < room):
@@ -88,45 +103,20 @@ def restore(storage: LazyTensorStorage, saved: TensorDict, n: int | None, *, new
     with storage.lock:
         if storage.initialized and fresh.initialized:
             storage._check(slice(1), fresh[:1])
-        storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
-        storage._len, storage.device = about["length"], fresh.device
-        storage._set_last_cursor(about.get("last_row"))
-        storage._bump_mutation_revision()
+        replace(storage, fresh, about["length"], about.get("last_row"))
 
 
-class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
-    """Writes compressed leaves as messages with checksums, and the others as TorchRL does.
+def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, last_row: int | None) -> None:
+    """Have ``storage`` hold what ``fresh`` holds, which is of no use after that, at once for other threads.
 
-    It reads what it wrote, and what TorchRL's ``TensorStorageCheckpointer`` wrote of a ``LazyTensorStorage`` or a
-    ``LazyMemmapStorage`` with tensordicts. With save or load hooks it does what that one does.
+    Args:
+        storage: any.
+        fresh: of the same size, with items such as those of ``storage``.
+        length: how many items there are.
+        last_row: the one that was written last, if that is known.
     """
-
-    def dumps(self, storage: LazyTensorStorage, path: Path | str) -> None:
-        """Write all that ``storage`` holds into a folder, which may exist.
-
-        Raises:
-            RuntimeError: nothing was ever written to the storage.
-        """
-        if self._save_hooks:
-            super().dumps(storage, path)
-            return
-        saved, folder = contents_of(storage), Path(path)
-        for name in (_STOCK, "meta.json"):  # until the folder is complete
-            (folder / name).unlink(missing_ok=True)
-        saved.memmap(folder)
-
-    def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
-        """Fill ``storage`` with what is in a folder.
-
-        Raises:
-            FileNotFoundError: there is no checkpoint in the folder.
-            RuntimeError: nothing was ever written to the storage, and what is to be loaded are no tensordicts.
-            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items; see :func:`restore`.
-            CorruptStream: the checkpoint is damaged.
-        """
-        folder = Path(path)
-        stock = json.loads((folder / _STOCK).read_text(encoding="utf-8")) if (folder / _STOCK).exists() else {}
-        if self._load_hooks or stock.get("is_pytree"):
-            super().loads(storage, folder)
-        else:
-            restore(storage, TensorDict.load_memmap(folder), stock.get("len"), new_tensor=False)
+    with storage.lock:
+        storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
+        storage._len, storage.device = length, fresh.device
+        storage._set_last_cursor(last_row)
+        storage._bump_mutation_revision()

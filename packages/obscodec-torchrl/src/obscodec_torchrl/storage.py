@@ -14,9 +14,10 @@ from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
+from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, with_leaves
-from obscodec_torchrl.saving import CompressedStorageCheckpointer, contents_of, restore
+from obscodec_torchrl.saving import Contents, contents_of, restore
 
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -198,7 +199,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """All that is stored, compressed leaves as messages in tensors of bytes; tensors, numbers and strings only."""
-        saved = contents_of(self).state_dict() if self.initialized else {}
+        saved = contents_of(self).as_tensordict().state_dict() if self.initialized else {}
         return {"_storage": saved, "initialized": self.initialized, "_len": len(self)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -212,7 +213,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if not state_dict["initialized"]:
             self._empty()
         elif isinstance(stored := state_dict["_storage"], Mapping):
-            restore(self, TensorDict().load_state_dict(stored, strict=False), state_dict["_len"], new_tensor=True)
+            saved = TensorDict().load_state_dict(stored, strict=False)
+            restore(self, Contents.of_tensordict(saved, state_dict["_len"], self.ndim), new_tensor=True)
         else:
             super().load_state_dict(state_dict)
 

@@ -1,0 +1,321 @@
+"""A checkpoint is the old one or the new one, whatever happens to who writes it, and a damaged one is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+import torch
+from obscodec import CorruptStream
+from obscodec_torchrl import CompressedStorage
+from tensordict import NonTensorStack, TensorDict
+from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
+
+N = 40
+GOLDEN = Path(__file__).parent / "golden" / "earlier-checkpoint"
+
+
+def steps(seed: int) -> TensorDict:
+    pixels = torch.randint(0, 9, (N, 2, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    names = NonTensorStack(*(f"{seed} {i}" for i in range(N)))
+    return TensorDict({"pixels": pixels, "number": torch.arange(N) + seed, "name": names}, [N])
+
+
+def filled(seed: int, storage: type[LazyTensorStorage] = CompressedStorage) -> LazyTensorStorage:
+    made = storage(2 * N)
+    made.set(range(N), steps(seed))
+    return made
+
+
+def loaded(folder: Path) -> TensorDict:
+    storage = CompressedStorage(2 * N)
+    storage.loads(folder)
+    return storage[torch.arange(len(storage))]
+
+
+def assert_equal(given: TensorDict, expected: TensorDict) -> None:
+    assert list(given["name"]) == list(expected["name"])
+    assert (given.exclude("name") == expected.exclude("name")).all()
+
+
+def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> None:
+    """At lines of a writer over a checkpoint of ours, TorchRL's or an earlier version's, and at random times."""
+    script = Path(__file__).parent / "killed_dumps.py"
+    done = subprocess.run([sys.executable, script, "12"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(re.findall(r"over .*: {.*'old': \d+", done.stdout)) == 3
+    assert "at random times: " in done.stdout
+
+
+@contextmanager
+def files_of_at_most(nbytes: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("storage", [CompressedStorage, LazyTensorStorage])
+def test_a_disk_that_is_full_leaves_the_old_checkpoint(tmp_path: Path, storage: type[LazyTensorStorage]) -> None:
+    filled(1, storage).dumps(tmp_path / "old")
+    before, new = sorted((tmp_path / "old").rglob("*")), filled(2)
+    new.dumps(tmp_path / "new")
+    nbytes = (tmp_path / "new" / "checkpoint.zip").stat().st_size
+    for limit in (0, 50, 1000, nbytes // 2, nbytes - 1):
+        with files_of_at_most(limit), pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            new.dumps(tmp_path / "old")
+        assert_equal(loaded(tmp_path / "old"), steps(1))
+        assert sorted((tmp_path / "old").rglob("*")) == before
+    new.dumps(tmp_path / "old")
+    assert_equal(loaded(tmp_path / "old"), steps(2))
+
+
+@pytest.mark.parametrize("nth", [0, 1], ids=["of the file", "of the folder"])
+def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    fsync, calls = os.fsync, []
+
+    def fail(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == nth + 1:
+            raise OSError(errno.EIO, "the disk is gone")
+        fsync(descriptor)
+
+    new = filled(2)
+    for old in (None, 1):
+        if old:
+            filled(old).dumps(tmp_path)
+        calls.clear()
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="the disk is gone"):
+            new.dumps(tmp_path)
+        monkeypatch.undo()
+        assert len(calls) == nth + 1
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.zip"] * bool(old)
+    assert_equal(loaded(tmp_path), steps(1))
+
+
+def test_what_an_earlier_version_wrote_is_loaded(tmp_path: Path) -> None:
+    """The files were written by a version that wrote folders, and never change."""
+    shutil.copytree(GOLDEN, tmp_path / "storage")
+    pixels = torch.arange(13)[:, None, None].add(torch.arange(1600).view(40, 40)).remainder(251).to(torch.uint8)
+    given = loaded(tmp_path / "storage")
+    assert torch.equal(given["pixels"], pixels[:-1])
+    assert torch.equal(given["next", "pixels"], pixels[1:])
+    assert given["next", "reward"].tolist() == [[i] for i in range(12)]
+    assert list(given["name"]) == list(map(str, range(12)))
+    filled(1).dumps(tmp_path / "storage")
+    assert_equal(loaded(tmp_path / "storage"), steps(1))
+    assert [path.name for path in (tmp_path / "storage").iterdir()] == ["checkpoint.zip"]
+
+
+def write_as_before(folder: Path) -> None:
+    for name in ("storage_metadata.json", "meta.json"):
+        (folder / name).unlink(missing_ok=True)
+    shutil.copytree(GOLDEN, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def write_as_stock(folder: Path) -> None:
+    filled(7, LazyTensorStorage).dumps(folder)
+
+
+def write_as_stock_pytree(folder: Path) -> None:
+    storage = LazyTensorStorage(2 * N)
+    storage.set(range(N), {"number": torch.arange(N)})
+    storage.dumps(folder)
+
+
+@pytest.mark.parametrize("write_other", [write_as_before, write_as_stock])
+def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path, write_other) -> None:
+    write_other(tmp_path / "other")
+    other = loaded(tmp_path / "other")
+    shutil.copytree(tmp_path / "other", tmp_path / "both")
+    filled(1).dumps(tmp_path / "both")
+    assert_equal(loaded(tmp_path / "both"), steps(1))
+    write_other(tmp_path / "both")
+    assert_equal(loaded(tmp_path / "both"), other)
+    filled(2).dumps(tmp_path / "both")
+    assert_equal(loaded(tmp_path / "both"), steps(2))
+
+
+def test_a_pytree_of_torchrl_is_loaded_in_place_of_an_older_checkpoint(tmp_path: Path) -> None:
+    filled(1).dumps(tmp_path)
+    write_as_stock_pytree(tmp_path)
+    storage = CompressedStorage(2 * N)
+    storage.set(range(3), {"number": torch.zeros(3, dtype=torch.int64)})
+    storage.loads(tmp_path)
+    assert torch.equal(storage[torch.arange(N)]["number"], torch.arange(N))
+
+
+def altered(folder: Path) -> Iterator[None]:
+    """What is cut off at some places, or has one byte that is another, in turn."""
+    file, drawn = folder / "checkpoint.zip", random.Random(0)
+    data = file.read_bytes()
+    for at in (0, 1, 30, *drawn.sample(range(len(data)), 10), len(data) - 1):
+        file.write_bytes(data[:at])
+        yield
+    for at in (*range(20), *drawn.sample(range(len(data)), 20), *drawn.sample(range(len(data) - 500, len(data)), 60)):
+        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << drawn.randrange(8)]) + data[at + 1 :])
+        yield
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_storage_keeps_what_it_has(tmp_path: Path) -> None:
+    filled(1).dumps(tmp_path)
+    storage, texts = filled(2), []
+    for _ in altered(tmp_path):
+        try:
+            storage.loads(tmp_path)
+        except CorruptStream as error:
+            texts.append(str(error))
+        else:  # the byte is of a time stamp, or so
+            texts.append("")
+            assert_equal(storage[torch.arange(N)], steps(1))
+            storage = filled(2)
+        assert_equal(storage[torch.arange(N)], steps(2))
+        assert len(storage) == N
+    refused = [text for text in texts if text]
+    assert all(text.startswith(f"{tmp_path / 'checkpoint.zip'} is damaged: ") for text in refused)
+    assert len(refused) > 0.7 * len(texts)
+
+
+DAMAGES = {
+    "storage_metadata.json": "the checkpoint in {} was not finished: there is no storage_metadata.json, which TorchRL",
+    "meta.json": "the checkpoint in {} is damaged: ",
+    "pixels.memmap": "the checkpoint is damaged: {}/pixels.memmap has 0 of 256000 bytes",
+    "number.memmap": "the checkpoint is damaged: {}/number.memmap has 0 of 640 bytes",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_torchrl_did_not_finish_is_refused(tmp_path: Path, name: str) -> None:
+    filled(1, LazyTensorStorage).dumps(tmp_path / "whole")
+    storage = filled(2)
+    shutil.copytree(tmp_path / "whole", tmp_path / "missing")
+    (tmp_path / "missing" / name).unlink()
+    with pytest.raises(CorruptStream) as error:
+        storage.loads(tmp_path / "missing")
+    assert str(error.value).startswith(DAMAGES[name].format(tmp_path / "missing"))
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    nbytes = (tmp_path / "whole" / name).stat().st_size
+    os.truncate(tmp_path / "cut" / name, nbytes // 2)
+    for _ in range(2):  # nothing was written into the file
+        with pytest.raises(CorruptStream, match="the checkpoint is damaged: "):
+            storage.loads(tmp_path / "cut")
+    assert (tmp_path / "cut" / name).stat().st_size == nbytes // 2
+    assert_equal(storage[torch.arange(N)], steps(2))
+    storage.loads(tmp_path / "whole")
+    assert_equal(storage[torch.arange(N)], steps(1))
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_pytree_that_torchrl_did_not_finish_is_refused(tmp_path: Path, damage: str) -> None:
+    data = {"image": steps(1)["pixels"], "numbers": (torch.arange(N), torch.ones(N))}
+    source, target = LazyTensorStorage(2 * N), CompressedStorage(2 * N)
+    source.set(range(N), data)
+    target.set(range(N), {"image": steps(2)["pixels"], "numbers": (torch.zeros(N, dtype=torch.int64), torch.zeros(N))})
+    source.dumps(tmp_path)
+    file = tmp_path / "numbers" / "1.memmap"
+    content = file.read_bytes()
+    file.unlink()
+    if damage == "cut":
+        file.write_bytes(content[:-1])
+    n_left = len(content) - 1 if damage == "cut" else 0
+    with pytest.raises(CorruptStream) as error:
+        target.loads(tmp_path)
+    assert str(error.value) == f"the checkpoint is damaged: {file} has {n_left} of {len(content)} bytes"
+    kept = target[torch.arange(N)]
+    assert torch.equal(kept["image"], steps(2)["pixels"])
+    assert kept["numbers"][1].sum() == 0
+    file.write_bytes(content)
+    target.loads(tmp_path)
+    given = target[torch.arange(N)]
+    assert torch.equal(given["image"], data["image"])
+    assert torch.equal(given["numbers"][0], data["numbers"][0])
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path, *, there: bool) -> None:
+    storage = filled(2)
+    if there:
+        (tmp_path / "storage" / ".unfinished-left").mkdir(parents=True)
+        (tmp_path / "storage" / ".unfinished-left" / "checkpoint.zip").write_bytes(b"left")
+    with pytest.raises(FileNotFoundError) as error:
+        storage.loads(tmp_path / "storage")
+    assert (
+        str(error.value)
+        == f"there is no checkpoint in {tmp_path / 'storage'}: neither checkpoint.zip nor storage_metadata.json"
+    )
+    assert_equal(storage[torch.arange(N)], steps(2))
+
+
+@pytest.mark.parametrize("through_buffer", [False, True])
+def test_what_is_dumped_while_threads_extend_and_sample_is_of_one_moment(
+    tmp_path: Path, *, through_buffer: bool
+) -> None:
+    storage = CompressedStorage(100, decide_after=16)
+    buffer = TensorDictReplayBuffer(storage=storage, batch_size=16, prefetch=2)
+    done = Event()
+
+    def numbered(number: int) -> TensorDict:
+        numbers = torch.full((20,), number % 251, dtype=torch.uint8)
+        pixels = numbers.view(20, 1, 1, 1).expand(20, 2, 32, 32).clone()
+        return TensorDict({"pixels": pixels, "number": numbers, "next": TensorDict({"pixels": pixels}, [20])}, [20])
+
+    def check(batch: TensorDict) -> None:
+        for pixels in (batch["pixels"], batch["next", "pixels"]):
+            assert (pixels == batch["number"].view(-1, 1, 1, 1)).all()
+
+    def extend() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            buffer.extend(numbered(number))
+
+    def sample() -> None:
+        while not done.is_set():
+            check(buffer.sample())
+
+    buffer.extend(numbered(0))
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(extend), pool.submit(sample)]
+        try:
+            for i in range(6):
+                folder = tmp_path / f"{i % 2}"
+                (buffer if through_buffer else storage).dumps(folder)
+                copy = CompressedStorage(100)
+                copy.loads(folder / "storage" if through_buffer else folder)
+                check(copy[torch.arange(len(copy))])
+                numbers = copy[torch.arange(len(copy))]["number"]
+                assert (numbers.view(-1, 20) == numbers[::20, None]).all()  # whole batches
+        finally:
+            done.set()
+        for other in others:
+            other.result()
+
+
+def test_a_buffer_is_saved_into_a_new_folder_each_time(tmp_path: Path) -> None:
+    """As the README says: what TorchRL writes beside the storage is not replaced at once."""
+    buffer = ReplayBuffer(storage=CompressedStorage(2 * N), batch_size=4)
+    for seed in range(2):
+        buffer.extend(steps(seed))
+        buffer.dumps(tmp_path / f"{seed}.unfinished")
+        (tmp_path / f"{seed}.unfinished").rename(tmp_path / f"{seed}")
+    copy = ReplayBuffer(storage=CompressedStorage(2 * N), batch_size=4)
+    copy.loads(tmp_path / "1")
+    assert len(copy) == 2 * N
+    assert_equal(copy[torch.arange(N, 2 * N)], steps(1))
