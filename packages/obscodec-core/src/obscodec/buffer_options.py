@@ -23,10 +23,10 @@ class BufferOptions(Generic[K]):
 
     Attributes:
         codec: see :class:`Field`; for all fields, or a mapping with those of some.
-        min_nbytes: smaller fields are not compressed, unless ``codec`` is a mapping that names a codec for them. None
-            for 1 KiB, or less if the buffer says so.
         frame_stack: see :class:`Field`; for all fields, or a mapping.
         budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
+        min_nbytes: smaller fields are not compressed, unless ``codec`` is a mapping that names a codec for them. None
+            for 1 KiB, or less if the buffer says so.
         decide_after: see :class:`Field`; for all fields.
         block_frames: likewise.
         max_bytes: see :class:`Field`; for each field.
@@ -47,9 +47,9 @@ class BufferOptions(Generic[K]):
     """
 
     codec: str | Mapping[K, str | None] | None = "auto"
-    min_nbytes: int | None = None
     frame_stack: FrameStack | int | Mapping[K, FrameStack | int | None] | None = None
     budget: str | Mapping[K, str | None] | None = None
+    min_nbytes: int | None = None
     decide_after: int | None = None
     block_frames: int | None = None
     max_bytes: int | None = None
@@ -119,9 +119,9 @@ class BufferOptions(Generic[K]):
             layout.shape,
             layout.dtype,
             spec,
-            self.min_nbytes,
             frame_stack=_of(self.frame_stack, name, None),
             budget=_of(self.budget, name, None) if limits else None,
+            min_nbytes=self.min_nbytes,
             decide_after=self.decide_after,
             block_frames=self.block_frames,
             max_bytes=self.max_bytes,

@@ -36,9 +36,9 @@ class Field:
         dtype: its dtype.
         codec: the spec of the codec that compresses it, such as ``"delta-rle"``; ``"auto"`` to find the best one, if
             the field has ``min_nbytes`` or more; None for a plain numpy array.
-        min_nbytes: for ``"auto"``: a step of fewer bytes is kept in a plain numpy array; None for 1 KiB.
         frame_stack: how its steps are made of frames, None to find out; a number for so many along axis 0.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
+        min_nbytes: for ``"auto"``: a step of fewer bytes is kept in a plain numpy array; None for 1 KiB.
         decide_after: how many tensors are looked at before its store decides; see ``AutoStore``.
         block_frames: how many frames are encoded together, None for what suits the codec; see ``AutoStore``.
         max_bytes: the most bytes to reserve for its streams, None for no limit.
@@ -63,9 +63,9 @@ class Field:
     shape: tuple[int, ...]
     dtype: npt.DTypeLike
     codec: str | None = "auto"
-    min_nbytes: int | None = None
     frame_stack: FrameStack | int | None = None
     budget: str | None = None
+    min_nbytes: int | None = None
     decide_after: int | None = None
     block_frames: int | None = None
     max_bytes: int | None = None

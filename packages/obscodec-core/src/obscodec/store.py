@@ -244,9 +244,7 @@ class Store(ABC):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room; nothing was stored.
         """
-        if not hasattr(tensors, "shape"):
-            tensors = self.on_cpu(tensors)  # which complains
-        n = (*tensors.shape, 0)[0]
+        n = self.number_of(tensors)
         ids, of_streams = np.zeros(n, np.int64), each_stream(streams, n)
         try:
             self.take_in(tensors, np.arange(n), of_streams, ids)
@@ -263,6 +261,15 @@ class Store(ABC):
             SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
         """
         self.give_back(as_ids(ids).copy())
+
+    def number_of(self, tensors: Any) -> int:
+        """How many tensors there are in an array, 0 if it has no axes.
+
+        Raises:
+            DTypeError: it is no array.
+        """
+        shape: tuple[int, ...] = tensors.shape if hasattr(tensors, "shape") else self.on_cpu(tensors).shape
+        return int(shape[0]) if len(shape) else 0
 
     def has_on_device(self, x: object) -> bool:
         """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""

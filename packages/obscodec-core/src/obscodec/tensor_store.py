@@ -19,7 +19,7 @@ from obscodec.heap_memory import HOST, Streams
 from obscodec.layout import Layout, Rows
 from obscodec.parallel import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
-from obscodec.store import NO_TENSOR, Place, Store, StoreStats
+from obscodec.store import NO_TENSOR, Place, Store, StoreStats, as_ids
 from obscodec.tensor_coder import TensorCoder
 
 _SCRATCH_NBYTES = 1 << 22
@@ -126,10 +126,11 @@ class TensorStore(Store):
 
     def replace(self, old: Ints, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
         """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
-        if len(old) == len(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
+        old = as_ids(old)
+        if len(old) == self.number_of(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
             self._check_held(old)
             self.write(old, tensors)
-            return np.array(old, np.int64)
+            return old.copy()
         return super().replace(old, tensors, streams)
 
     def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, streams: Ints) -> None:
