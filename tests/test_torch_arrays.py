@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from obscodec import DTypeError, ShapeError, decode, encode
+from obscodec import DTypeError, Field, Layout, RingBuffer, ShapeError, SpecError, codec, decode, encode
 
 INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
@@ -85,3 +85,28 @@ def test_a_tensor_that_needs_gradients() -> None:
     assert str(caught.value) == (
         "Parameter can't be read by DLPack: Can't export tensors that require gradient, use tensor.detach()"
     )
+
+
+def test_a_whole_number_may_be_a_tensor() -> None:
+    assert RingBuffer(torch.tensor(4), {"reward": Field((), np.float32)}).capacity == 4
+    with pytest.raises(DTypeError, match=r"^capacity must be a whole number, 1 or more, got tensor\(4\.\)$"):
+        RingBuffer(torch.tensor(4.0), {"reward": Field((), np.float32)})
+
+
+def test_what_torch_has_of_its_own_is_no_argument() -> None:
+    with pytest.raises(SpecError, match=r"^a device is a text such as 'cpu' or 'cuda:1', got device$"):
+        Field((84, 84), np.uint8, device=torch.device("cpu"))  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match=r"^a dtype is one of numpy, or its name, such as 'uint8', got torch\.uint8$"):
+        Layout((84, 84), torch.uint8)  # type: ignore[arg-type]
+    layout = Layout((4,), np.float32)
+    text = r"^items are a numpy array, got Tensor: convert it, as in numpy\.asarray\(x\)$"
+    for call in (layout.check, layout.rows, codec("zstd", layout).fit):
+        with pytest.raises(DTypeError, match=text):
+            call(torch.zeros(3, 4))
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch may change them
+def test_masked_tensors_are_refused() -> None:
+    masked = torch.masked.masked_tensor(torch.ones(3), torch.tensor([True, False, True]))
+    with pytest.raises(DTypeError, match=r"^MaskedTensor can't be read by DLPack: "):
+        encode(masked, "raw")
