@@ -66,5 +66,6 @@ upstream:
     uv run pytest -m upstream tests
 
 # TorchRL's own tests with CompressedStorage; the checkout is of its repository at the installed version.
-torchrl-suite checkout:
-    uv run --package obscodec-torchrl --group suite python packages/obscodec-torchrl/tests/torchrl_suite.py {{ checkout }}
+torchrl-suite checkout *options:
+    uv run --package obscodec-torchrl --group suite python packages/obscodec-torchrl/tests/torchrl_suite.py {{ checkout }} \
+        {{ options }}
