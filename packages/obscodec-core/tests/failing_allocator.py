@@ -58,4 +58,4 @@ def at_every_allocation(prepare: Callable[[], Callable[[], object]], step: int =
         if error is not None and not isinstance(error, MemoryError):
             raise AssertionError(f"allocation {at}: {error!r}") from error
         yield "" if error is None else repr(error)
-        at += step
+        at, n_short = at + step, 0

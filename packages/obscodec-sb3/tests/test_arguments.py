@@ -120,8 +120,6 @@ OTHERS = {
     "frame_stack{}": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)],
                       lambda x: replay(CompressedDictReplayBuffer, DICT, frame_stack={"image": x})),
     "budget": (obscodec.SpecError, BUDGET, [4, "fast", ["1 ms/batch"]], lambda x: replay(budget=x)),
-    "buffer_device": (obscodec.SpecError, "no backend is named {value}, there are cpu, cuda", ["10"],
-                      lambda x: replay(buffer_device=x)),
     "heap": (obscodec.SpecError, "heap is 'device' or 'pinned', got {value}", [None, 4, ["device"]],
              lambda x: replay(heap=x)),
     "prefetch": (obscodec.DTypeError, "prefetch must be True or False, got {value}", [None, "False", 2, 0.5, [True]],

@@ -28,4 +28,4 @@ def test_a_step_that_is_interrupted_is_added_or_not(codec, decide_after):
 @pytest.mark.parametrize(("codec", "decide_after"), OPTIONS)
 def test_each_allocation_of_a_step_may_fail(codec, decide_after, tmp_path):
     script = Path(__file__).with_name("allocation_faults_sb3.py")
-    assert int(run_with(script, codec, str(decide_after), folder=tmp_path)) > 30
+    assert int(run_with(script, codec, str(decide_after), folder=tmp_path)) > 1  # a step takes few
