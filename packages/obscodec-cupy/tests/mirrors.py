@@ -39,7 +39,7 @@ class Mirror:
         frames = store.frames if isinstance(store, StackStore) else store
         blocks = frames._blocks
         if streams is None:
-            live = np.flatnonzero(blocks.tables.live[: blocks.n])
+            live = np.flatnonzero(blocks.tables.live[: blocks.n] > 0)
             streams = [b""] * blocks.n
             for number, stream in zip(live.tolist(), blocks._snapshot(live), strict=True):
                 streams[number] = bytes(stream)

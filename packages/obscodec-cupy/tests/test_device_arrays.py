@@ -23,7 +23,7 @@ from obscodec import (
     append_together,
 )
 from obscodec.reference_frames import MAX_REFERENCES
-from stores_in_pairs import NOTHING, SMALL, Pair, walk, without
+from stores_in_pairs import NOTHING, SMALL, Pair, taken_in, walk, without
 
 LAYOUTS = [
     Layout((84, 84), np.uint8),
@@ -134,9 +134,9 @@ def test_stacks_of_frames(cuda, layout, stack):
             tensors[1] = 0
         ids = pair.replace(held[:2], tensors, np.arange(3), uploaded=step != 3)
         held = np.append(held[2:], ids)
-        repeated = np.array([0, 1, 2, 1, int(rng.integers(3))])
+        repeated = [0, 1, 2, 1, int(rng.integers(3))]
         one, other = (
-            store.replace_repeated(NOTHING, given, repeated, np.arange(3))
+            taken_in(store, given, repeated, np.arange(3))
             for store, given in zip(pair.stores, (tensors, pair.there.upload(tensors)), strict=True)
         )
         np.testing.assert_array_equal(one, other)
@@ -268,9 +268,9 @@ def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
         one, other = (store.replace(ids[which], some) for store, some in zip(stores, given, strict=True))
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(stores[0].read(one), stores[1].read(other))
-    some, which = tensors[:3], np.array([0, 1, 2, 1])
+    some, which = tensors[:3], [0, 1, 2, 1]
     for store, given in zip(stores, (some, there.upload(some)), strict=True):
-        again = store.replace_repeated(NOTHING, given, which, np.zeros(3, np.int64))
+        again = taken_in(store, given, which, np.zeros(3, np.int64))
         np.testing.assert_array_equal(store.read(again), some[which])
 
 
