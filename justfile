@@ -47,6 +47,10 @@ gpu:
 barriers:
     uv run pytest packages/obscodec-cupy/tests/test_barriers.py -rPx
 
+# Break chosen lines one by one, all or those whose names have such a part, and see which test notices: half an hour.
+mutants *parts:
+    uv run tests/mutants.py {{ parts }}
+
 # The adapter with the oldest Stable-Baselines3 that it supports.
 oldest:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core \

@@ -24,6 +24,7 @@ CASES = [
     ("rle", b"\5\1\1\1\1\1abcde", "it says that it has more runs than elements or bytes"),
     ("rle", b"\xff" * 8 + b"\x7f", "it says that it has more runs than elements or bytes"),
     ("rle", b"\2\0\4ab", "a run is empty, or reaches beyond the end of the item"),
+    ("rle", b"\2\3\2ab", "a run is empty, or reaches beyond the end of the item"),
     ("rle", b"\1\5a", "a run is empty, or reaches beyond the end of the item"),
     ("rle", b"\1" + b"\xff" * 8 + b"\x7fa", "a run is empty, or reaches beyond the end of the item"),
     ("rle", b"\1\3a", "its runs end before the item does"),

@@ -1,0 +1,36 @@
+"""The mutants of ``just mutants`` are up to date: each line still stands where the list says, and can be broken."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+KINDS = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text(encoding="utf-8"))
+MUTANTS = {name: mutant for named in KINDS.values() for name, mutant in named.items()}
+
+
+def test_each_kind_has_a_mutant() -> None:
+    assert set(KINDS) == {"bounds", "fingerprints", "crc", "pins"}
+    assert sum(map(len, KINDS.values())) == len(MUTANTS)  # a name is given once
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_a_mutant_breaks_a_line_that_is_there(mutant: dict) -> None:
+    text = (ROOT / mutant["file"]).read_text(encoding="utf-8")
+    assert text.count(mutant["line"]) == 1
+    broken = text.replace(mutant["line"], mutant["change"])
+    assert broken != text
+    if mutant["file"].endswith(".py"):
+        compile(broken, mutant["file"], "exec")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_the_tests_of_a_mutant_are_there(mutant: dict) -> None:
+    assert mutant["tests"]
+    for test in mutant["tests"]:
+        file, *names = test.partition("[")[0].split("::")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert all(f"class {name}(" in text or f"def {name}(" in text for name in names)
