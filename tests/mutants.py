@@ -152,8 +152,6 @@ def main(parts: list[str]) -> int:
             noticed = noticed_by(status, said)
             survived += [] if noticed else [mutant.name]
             print(f"| {mutant.name} | {noticed or 'SURVIVED'} | {time.monotonic() - began:.0f} |", flush=True)
-            if os.environ.get("MUTANTS_SAID"):
-                print(said[-int(os.environ["MUTANTS_SAID"]) :], file=sys.stderr, flush=True)
     print(f"\n{len(chosen) - len(survived)} of {len(chosen)} mutants were noticed")
     return 1 if survived else 0
 
