@@ -25,8 +25,9 @@ def _is_between(code: CodeType, at: int) -> bool:
     So it is with the regular end of a ``with`` block, before its ``__exit__``, and with what stands for ``try:`` alone:
     an exception there would not find its handler.
     """
-    instructions = [i for i in dis.get_instructions(code) if i.offset >= at][:3]
-    leaves_with = [(i.opname, i.argval) for i in instructions] == [("LOAD_CONST", None)] * 3
+    instructions = [i for i in dis.get_instructions(code) if i.offset >= at][:4]
+    begin = instructions[0].opname == "SWAP"  # below it is what is returned
+    leaves_with = [(i.opname, i.argval) for i in instructions[begin : begin + 3]] == [("LOAD_CONST", None)] * 3
     return leaves_with or instructions[0].opname == "NOP"
 
 

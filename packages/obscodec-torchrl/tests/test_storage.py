@@ -20,6 +20,7 @@ from torchrl.data import (
     ReplayBufferEnsemble,
     SliceSampler,
     TensorDictReplayBuffer,
+    TensorDictRoundRobinWriter,
 )
 
 N = 40
@@ -397,6 +398,62 @@ def test_threads_write_views_while_a_storage_is_written() -> None:
     assert ((pixels == 5) | (pixels == steps(40, seed=1)["pixels"])).all()
     storage.set(rows, steps(40, seed=2))
     assert (storage[torch.arange(40)] == steps(40, seed=2)).all()
+
+
+def test_what_reads_several_leaves_of_a_slice_reads_them_at_one_moment() -> None:
+    """Writes of a storage, and conditional ones of a buffer, change all leaves at once for who compares them."""
+    writer = TensorDictRoundRobinWriter(track_generations=True)
+    buffer = TensorDictReplayBuffer(storage=early(20), writer=writer, batch_size=20)
+
+    def numbered(number: int) -> TensorDict:
+        pixels = torch.full((20, 2, 32, 32), number, dtype=torch.uint8)
+        return TensorDict(
+            {"pixels": pixels, "next": TensorDict({"pixels": pixels}, [20]), "seen": pixels.float()}, [20]
+        )
+
+    buffer.extend(numbered(0))
+    done, rows = threading.Event(), torch.arange(20)
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            number = (number + 1) % 250
+            if number % 2:
+                buffer.storage.set(rows, numbered(number))
+            else:
+                patch = dict(numbered(number).items(include_nested=True, leaves_only=True))
+                buffer.update_if_present(index=rows, generation=writer.generations_of(rows), patch=patch)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            for _ in range(100):
+                items, copy = buffer[:], early(20)
+                assert torch.equal(items["pixels"], items["next", "pixels"])
+                assert (items["seen"] == items["pixels"]).all()
+                copy.set(rows, items)
+                assert (copy[rows]["seen"] == copy[rows]["pixels"]).all()
+                assert (copy[rows]["pixels"] == copy[rows]["next", "pixels"]).all()
+        finally:
+            done.set()
+        writing.result()
+
+
+def test_slices_of_two_storages_are_compared_and_written_in_threads() -> None:
+    """Each thread reads one under its lock, and writes the other."""
+    storages = [early(20), early(20)]
+    for storage in storages:
+        storage.set(range(20), steps(20))
+
+    def copy(which: int) -> None:
+        for _ in range(20):
+            mine, other = storages[which], storages[1 - which]
+            assert (mine[:]["pixels"] == other[:]["pixels"]).shape == (20, *steps(1)["pixels"].shape[1:])
+            other.set(range(20), mine[:])
+            other.set(range(2), [mine[0], mine[1]])
+            other[:]["pixels"].copy_(mine[:]["pixels"])
+
+    run_together(copy, (0, 1))
 
 
 def run_together(write: Callable[[int], object], arguments: tuple[int, ...]) -> None:

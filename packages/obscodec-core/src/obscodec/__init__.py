@@ -11,7 +11,7 @@ from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
 from obscodec.bytes_codec import BytesCodec
 from obscodec.codec import Codec
 from obscodec.coding import decode, encode
-from obscodec.drawn_array import DrawnArray, drawn
+from obscodec.drawn_array import DrawnArray, drawn, drawn_together
 from obscodec.encoded import EncodedTensor
 from obscodec.errors import (
     BackendUnavailable,
@@ -174,6 +174,7 @@ __all__ = [
     "codec_from_config",
     "decode",
     "drawn",
+    "drawn_together",
     "encode",
     "find_narrow",
     "hollow_layouts",

@@ -273,8 +273,9 @@ class AutoStore(Store):
         )
         n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
         kept = np.flatnonzero(~self._gone[:n])
-        some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
-        moved[kept] = store.append(self._first[some], self._streams[some])
+        if len(kept):
+            some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
+            moved[kept] = store.append(self._first[some], self._streams[some])
         rest = {"_first": self._first[:0].copy(), "_streams": self._streams[:0], "_moved": moved}
         vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
         del rest

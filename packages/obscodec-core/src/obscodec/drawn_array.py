@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from obscodec.indexing import Index
 from obscodec.part_array import PartArray
+from obscodec.picklable_lock import PicklableLock
 from obscodec.pinned_store import PinnedStore
 from obscodec.segments import Ints
 from obscodec.tensor_array import TensorArray
@@ -59,3 +61,21 @@ class DrawnArray(TensorArray):
 def drawn(array: TensorArray | PartArray, index: Index) -> DrawnArray | PartArray:
     """What an index selects, as it is now; see :class:`DrawnArray`."""
     return PartArray(array[index]) if isinstance(array, PartArray) else DrawnArray(array, index)
+
+
+def drawn_together(arrays: Sequence[TensorArray | PartArray]) -> list[DrawnArray | PartArray]:
+    """All of several arrays, as they are at one time: nobody changes ids of their stores meanwhile.
+
+    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever.
+    """
+    locks = {id(x.store.changing): x.store.changing for x in arrays if isinstance(x, TensorArray)}
+    return _drawn_under([locks[key] for key in sorted(locks)], arrays)
+
+
+def _drawn_under(
+    locks: Sequence[PicklableLock], arrays: Sequence[TensorArray | PartArray]
+) -> list[DrawnArray | PartArray]:
+    if not locks:
+        return [drawn(array, ...) for array in arrays]
+    with locks[0]:
+        return _drawn_under(locks[1:], arrays)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
 from obscodec.indexing import Index
 from obscodec.pinned_store import Pin, PinnedStore
+from obscodec.segments import Ints
 from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
@@ -20,7 +18,8 @@ class NewArray(TensorArray):
     several arrays seem to be moved at once, nearly, if all of them are kept until the last is moved.
 
     Args:
-        ids: of the tensors, an integer array; this array owns one reference for each.
+        ids: of the tensors, contiguous ``i64``; this array owns one reference for each, also to those that are filled
+            in later, where zeros are.
         store: where they are.
 
     Example:
@@ -33,14 +32,13 @@ class NewArray(TensorArray):
         array([0., 1., 1., 0.])
     """
 
-    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store) -> None:
-        own = np.array(ids, np.int64, order="C")
-        super().__init__(own, store)
+    def __init__(self, ids: Ints, store: Store) -> None:
+        super().__init__(ids, store)
         self._is_moved = False
         if isinstance(store, PinnedStore):
-            self._owner, self._pin = Pin(partial(store.drop, own.reshape(-1))), store.pin()
+            self._owner, self._pin = Pin(partial(store.drop, ids.reshape(-1))), store.pin()
         else:
-            self._owner = Pin(partial(store.give_back, own.reshape(-1)))
+            self._owner = Pin(partial(store.give_back, ids.reshape(-1)))
 
     def move(self, array: TensorArray, index: Index) -> bool:
         """Put these tensors where an index of ``array`` selects, without decoding them.

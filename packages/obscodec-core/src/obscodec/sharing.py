@@ -14,6 +14,7 @@ from obscodec.field import Field
 from obscodec.new_array import NewArray
 from obscodec.part_array import PartArray
 from obscodec.pinned_store import PinnedStore, pinned
+from obscodec.segments import Ints
 from obscodec.store import Store
 from obscodec.tensor_array import TensorArray
 
@@ -72,18 +73,21 @@ def append_together(arrays: Mapping[K, Array | TensorArray], stores: Mapping[K, 
     """
     stored: dict[K, NewArray] = {}
     for store, names in by_store({name: stores[name] for name in arrays}).items():
-        for name, ids in zip(names, _store_together([arrays[name] for name in names], store), strict=True):
-            stored[name] = NewArray(np.asarray(ids), store)
+        given = [arrays[name] for name in names]
+        ids = np.zeros((len(names), *given[0].shape[: given[0].ndim - len(store.layout.shape)]), np.int64)
+        stored |= {name: NewArray(ids[k, ...], store) for k, name in enumerate(names)}
+        _store_together(given, store, ids)  # in arrays that own them: an exception leaves no tensor to nobody
     return stored
 
 
-def _store_together(arrays: Sequence[Array | TensorArray], store: Store) -> npt.NDArray[np.int64]:
+def _store_together(arrays: Sequence[Array | TensorArray], store: Store, ids: Ints) -> None:
     compressed = [array for array in arrays if isinstance(array, TensorArray)]
     if len({(array.store, array.shape) for array in compressed}) == 1 and len(compressed) == len(arrays):
         other = compressed[0].store
         with pinned(other):
-            return store.adopt(other, np.stack([array.ids for array in compressed]))
-    return store.append_together([array[...] for array in arrays])
+            store.adopt(other, np.stack([array.ids for array in compressed]), ids)
+    else:
+        store.append_together([array[...] for array in arrays], ids)
 
 
 def read_together(

@@ -169,9 +169,13 @@ class Store(ABC):
 
     @property
     def changing(self) -> PicklableLock:
-        """Held while an array of ids of this store is changed."""
+        """Held while an array of ids of this store is changed; stores whose arrays change together have one."""
         lock: PicklableLock | None = vars(self).get("_changing")
         return vars(self).setdefault("_changing", PicklableLock()) if lock is None else lock
+
+    @changing.setter
+    def changing(self, lock: PicklableLock) -> None:
+        vars(self)["_changing"] = lock
 
     @cached_property
     def stagings(self) -> WeakSet[Any]:
@@ -293,7 +297,8 @@ class Store(ABC):
             raise DTypeError(f"tensors are a numpy array, for a store on the CPU, got {type(x).__name__}")
         return backend(self.device).download(self.device, x)
 
-    def append_together(self, arrays: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.int64]:
+    @says_memory_error
+    def append_together(self, arrays: Sequence[npt.NDArray[np.generic]], out: Ints | None = None) -> Ints:
         """Store several arrays in the order of time: the first tensor of each, then the second of each.
 
         So the next observation of a step, which is the observation of the following one, comes right before it.
@@ -303,38 +308,49 @@ class Store(ABC):
                 what is at one place of the others, an environment or one of its agents, is a stream of its own. Along
                 the first axis environments may take turns, too; that shows where the last array has what is in the
                 first one some steps later.
+            out: contiguous ``i64[n_arrays, *batch]`` of zeros, filled; a new array if None. Whatever ends this call,
+                wherever: those that are not 0 then are the caller's.
 
         Returns:
-            ``i64[n_arrays, *batch]``, the ids. The caller owns one reference to each.
+            ``out``, the ids. The caller owns one reference to each.
 
         Raises:
             ShapeError: an array has another shape.
             DTypeError: an array has another dtype.
             HeapFull: there is not enough room; nothing was stored.
         """
+        from obscodec.kernels.ids import deal  # which loads numba
+
         n_arrays = len(arrays)
         if n_arrays > 1 or not self.has_on_device(arrays[0]):  # to be put side by side; one alone goes as it is
             arrays = [self.on_cpu(array) for array in arrays]
         batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
         n = math.prod(batch)
         rows = [array.reshape((n, *array.shape[len(batch) :])) for array in arrays]
+        self.layout.check_shape(tuple(rows[0].shape))
         n_each = max(1, math.prod(batch[1:]))  # tensors of each step
         n_turns = turns(rows[0][::n_each], rows[-1][::n_each]) if n_arrays > 1 else 1
         streams = np.resize(np.arange(n_turns * n_each), n)
-        if n_arrays == 1:
-            return self.append(rows[0], streams).reshape(1, *batch)
-        ids = np.zeros((n, n_arrays), np.int64)
+        out = np.zeros((n_arrays, *batch), np.int64) if out is None else out
+        taken, ids = np.empty(0, np.int64), out.reshape(n_arrays, n)
         try:
+            if n_arrays == 1:
+                self.take_in(rows[0], np.arange(n), streams, ids[0])
+                return out
             for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
                 tensors = np.stack([array[start:stop] for array in rows], axis=1)
                 each, of_each = np.arange(tensors.shape[0] * n_arrays), streams[start:stop].repeat(n_arrays)
-                self.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, ids[start:stop].reshape(-1))
-            return np.ascontiguousarray(ids.T).reshape(n_arrays, *batch)
+                taken = np.zeros(len(each), np.int64)
+                self.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, taken)
+                deal(taken, ids, start)
+            return out
         except BaseException:
-            self.give_back(ids.reshape(-1))
+            self.give_back(taken)
+            self.give_back(out.reshape(-1))
             raise
 
-    def adopt(self, other: Store, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    @says_memory_error
+    def adopt(self, other: Store, ids: npt.NDArray[np.integer], out: Ints | None = None) -> Ints:
         """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
 
         A tensor that is in this store already may be stored a second time; those that are one there are one here.
@@ -342,10 +358,11 @@ class Store(ABC):
         Args:
             other: where they are; it may be damaged.
             ids: ``[n_arrays, *batch]``, their ids there, as :meth:`append_together` takes the tensors.
+            out: see :meth:`append_together`.
 
         Returns:
-            ``i64[n_arrays, *batch]``, the ids here. The caller owns one reference to each, and still those that it had
-            in the other store.
+            ``out``, ``i64[n_arrays, *batch]``, the ids here. The caller owns one reference to each, and still those
+            that it had in the other store.
 
         Raises:
             SlotError: an id is of no tensor there.
@@ -355,14 +372,15 @@ class Store(ABC):
                 may come up later, when such a tensor is read.
             HeapFull: there is not enough room; nothing was stored.
         """
-        adopted = np.zeros(ids.size, np.int64)
+        out = np.zeros(ids.shape, np.int64) if out is None else out
         try:
-            if self.adopt_alike(other, ids.reshape(-1).astype(np.int64), adopted):
-                return adopted.reshape(ids.shape)
+            if self.adopt_alike(other, ids.reshape(-1).astype(np.int64), out.reshape(-1)):
+                return out
         except BaseException:
-            self.give_back(adopted)
+            self.give_back(out.reshape(-1))
             raise
-        return self.append_together([other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids])
+        tensors = [other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids]
+        return self.append_together(tensors, out)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """:meth:`adopt` for ``i64[n]`` of a store that encodes alike.

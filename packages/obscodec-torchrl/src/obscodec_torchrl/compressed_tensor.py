@@ -116,6 +116,12 @@ def stored_array(tensor: torch.Tensor) -> Any:
     return tensor.array if isinstance(tensor, CompressedTensor) else obscodec.as_array(tensor.detach().cpu())
 
 
+def drawn_together(tensors: Mapping[Any, CompressedTensor]) -> dict[Any, CompressedTensor]:
+    """Compressed tensors as they are at one time, whatever is written later; see ``obscodec.drawn_together``."""
+    arrays = obscodec.drawn_together([x.array for x in tensors.values()])
+    return {key: CompressedTensor(array, tensors[key].device) for key, array in zip(tensors, arrays, strict=True)}
+
+
 def decode(drawn: Mapping[Any, CompressedTensor]) -> dict[Any, torch.Tensor]:
     """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
     arrays = {key: x.array for key, x in drawn.items()}
@@ -133,8 +139,8 @@ def as_tensor(array: np.ndarray) -> torch.Tensor:
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
     """``func`` of the decoded tensors; those that it changes are stored again."""
-    drawn = {id(x): x.drawn(...) for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)}
-    known = {key: x.decoded() for key, x in drawn.items()}  # all as they were at one time
+    tensors = {id(x): x for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)}
+    known = {key: x.decoded() for key, x in drawn_together(tensors).items()}
     plain = tree_map_only(CompressedTensor, lambda x: known[id(x)], (args, kwargs))
     result, arguments = func(*plain[0], **plain[1]), func._schema.arguments
     given = dict(zip([argument.name for argument in arguments], args, strict=False)) | kwargs

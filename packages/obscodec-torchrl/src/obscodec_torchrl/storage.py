@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 
 import obscodec
 import torch
-from tensordict import TensorDict, is_tensor_collection
+from tensordict import LazyStackedTensorDict, TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
-from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, stored_array
+from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, drawn_together, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, with_leaves
 from obscodec_torchrl.saving import Contents, contents_of, restore
 
@@ -162,7 +162,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
 
     @_not_compiled
-    @obscodec.locked
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
 
@@ -176,12 +175,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             HeapFull: there is not enough room below ``max_bytes``.
         """
         try:
-            data = _flip_list(data) if isinstance(data, list) else data
-            if not self.initialized:
-                one = isinstance(cursor, Integral)
-                self._init(data if one else data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data))
-            self._check(cursor, data)
-            super().set(cursor, self._encoded(data), set_cursor=set_cursor)
+            # Before the lock is held: what is of another storage is read under that of it.
+            data = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
+            with self.lock:
+                if not self.initialized:
+                    first = data
+                    if not isinstance(cursor, Integral):
+                        first = data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data)
+                    self._init(first)
+                self._check(cursor, data)
+                super().set(cursor, self._encoded(data), set_cursor=set_cursor)
         except Exception as error:
             for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
@@ -191,6 +194,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             if isinstance(data, list):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
+
+    _apply_conditional_patch = obscodec.locked(LazyTensorStorage._apply_conditional_patch)  # all leaves of it, or none
 
     def stats(self) -> obscodec.ArrayStats:
         """What the storage holds, for each leaf; see ``obscodec.ArrayStats``."""
@@ -240,6 +245,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         stores = obscodec.shared_stores(
             fields, group=lambda path: (batches[path], *(name for name in path if name != "next"))
         )
+        for store in stores.values():
+            store.changing = self.lock
         super()._init_standard(
             with_leaves(data, {path: torch.zeros(batches[path], dtype=torch.int32) for path in stores})
         )
@@ -271,6 +278,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
         encoded = {path: CompressedTensor(array, compressed[path].device) for path, array in stored.items()}
         return with_leaves(data, plain | encoded)
+
+
+def _of_one_moment(data: Any) -> Any:
+    """``data``, stacked if it is so lazily, with those of its leaves that are compressed as they are at one time."""
+    data = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data
+    compressed = {path: leaf for path, leaf in leaves(data).items() if isinstance(leaf, CompressedTensor)}
+    return with_leaves(data, drawn_together(compressed)) if compressed else data
 
 
 @_not_compiled
