@@ -21,12 +21,15 @@ def run_with(script: Path, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
-def at_every_allocation(prepare: Callable[[], Callable[[], object]], step: int = 1) -> Iterator[str]:
+def at_every_allocation(
+    prepare: Callable[[], Callable[[], object]], step: int = 1, *, spare_torch: bool = False
+) -> Iterator[str]:
     """Have the first allocation of a call fail, then the second one, and so on to its end.
 
     Args:
         prepare: gives the call, anew for each allocation.
         step: how many allocations to go on each time.
+        spare_torch: leave out those of torch, which ends the process if one fails.
 
     Yields:
         The error that the call raised, after that; ``""`` if it raised none.
@@ -34,7 +37,10 @@ def at_every_allocation(prepare: Callable[[], Callable[[], object]], step: int =
     Raises:
         AssertionError: it raised something else than ``MemoryError``.
     """
-    fail = ctypes.CDLL(None).fail_allocation
+    library = ctypes.CDLL(None)
+    if spare_torch:
+        library.spare_torch()
+    fail = library.fail_allocation
     fail.restype, fail.argtypes = ctypes.c_long, [ctypes.c_long]
     at = n_short = 0
     while True:

@@ -1,8 +1,4 @@
-"""Run by ``test_faults.py``: a replay buffer whose allocations fail; prints how many did.
-
-Not those of ``sample``: torch ends the process if one of its own fails while it makes a tensor. What decodes is that of
-the core, whose tests have them fail.
-"""
+"""Run by ``test_faults.py``: a replay buffer whose allocations fail; prints how many did."""
 
 import sys
 
@@ -19,4 +15,8 @@ if __name__ == "__main__":
             n_failed += bool(error)
             play.check(error)
         play.check("at the end")
+    play.buffer.sample(64)
+    for error in at_every_allocation(lambda: lambda: play.buffer.sample(64), spare_torch=True):
+        n_failed += bool(error)
+        play.check(error)
     print(n_failed)

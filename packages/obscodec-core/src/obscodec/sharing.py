@@ -12,6 +12,7 @@ from obscodec.array_stats import ArrayStats
 from obscodec.batch_memory import new_batch
 from obscodec.field import Field
 from obscodec.new_array import NewArray
+from obscodec.out_of_memory import says_memory_error
 from obscodec.part_array import PartArray
 from obscodec.pinned_store import PinnedStore, pinned
 from obscodec.segments import Ints
@@ -90,6 +91,7 @@ def _store_together(arrays: Sequence[Array | TensorArray], store: Store, ids: In
         store.append_together([array[...] for array in arrays], ids)
 
 
+@says_memory_error
 def read_together(
     arrays: Mapping[K, TensorArray | PartArray], new_array: Callable[[Store, int], Any] = new_batch
 ) -> dict[K, Any]:

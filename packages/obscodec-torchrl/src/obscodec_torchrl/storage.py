@@ -148,6 +148,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             buffer._init_collate_fn = decoded
 
     @_not_compiled
+    @obscodec.says_memory_error
     def get(self, index: Any) -> Any:
         """The items that ``index`` selects; views, which write through, if that is an integer or a slice.
 
@@ -162,6 +163,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
 
     @_not_compiled
+    @obscodec.says_memory_error
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
 
