@@ -48,6 +48,19 @@ def test_the_device_of_a_tensor() -> None:
     assert torch.equal(storage[torch.arange(N)], steps()["image"])
 
 
+@pytest.mark.parametrize(("name", "value"), [("max_size", "10"), ("ndim", "1"), ("max_size", None)])
+def test_numbers_that_are_none(name: str, value: object) -> None:
+    with pytest.raises(obscodec.DTypeError, match=f"^{name} must be "):
+        CompressedStorage(**{"max_size": N, name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_size", 1.5), ("max_size", -1), ("max_size", 0), ("ndim", 0)])
+def test_numbers_that_are_out_of_range(name: str, value: float) -> None:
+    with pytest.raises(obscodec.ShapeError, match=f"^{name} must be .*{value}"):
+        CompressedStorage(**{"max_size": N, name: value})
+    assert CompressedStorage(1e3, ndim=2).max_size == 1000
+
+
 def test_a_storage_without_a_device_is_sampled_saved_and_restored(tmp_path: Path) -> None:
     source, target = (
         TensorDictReplayBuffer(storage=CompressedStorage(N, device="auto"), batch_size=8) for _ in range(2)

@@ -125,7 +125,8 @@ def run(checkout: Path, codec: str, folder: Path, options: list[str]) -> dict[st
     """What each test did that made a storage, with a codec or with the stock class; in a process of its own."""
     with tempfile.NamedTemporaryFile() as made:
         command = [sys.executable, __file__, str(checkout), "--results", str(folder), "--only", codec, *options]
-        done = subprocess.run(command, env={**os.environ, MADE: made.name, CODEC: codec}, check=False)
+        env = {MADE: made.name, CODEC: codec, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}  # Ray would start with uv, too
+        done = subprocess.run(command, env=os.environ | env, check=False)
     if done.returncode:
         sys.exit(
             f"the tests with {codec} broke off with status {done.returncode}: run them again, {folder} has the first"

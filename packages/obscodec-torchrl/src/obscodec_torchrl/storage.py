@@ -67,10 +67,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     Raises:
         SpecError: there is no such device or heap, or an option of ``LazyTensorStorage`` asks for what is not there.
-        ShapeError: ``decide_after`` or ``block_frames`` is no integer of 1 or more, or ``min_nbytes`` none of 0 or
-            more.
+        DTypeError: a number is none, or ``buffer_device`` is another GPU than ``device``.
+        ShapeError: ``max_size``, ``ndim``, ``decide_after`` or ``block_frames`` is no whole number of 1 or more, or
+            ``min_nbytes`` none of 0 or more.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
-        DTypeError: it is another GPU than ``device``.
         TypeError: there is no such option.
 
     Example:
@@ -112,6 +112,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             raise obscodec.SpecError(
                 "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out"
             )
+        max_size, ndim = obscodec.as_count("max_size", max_size), obscodec.as_count("ndim", ndim)
         super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
