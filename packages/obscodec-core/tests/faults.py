@@ -22,13 +22,14 @@ class Interrupt(BaseException):
 def _is_between(code: CodeType, at: int) -> bool:
     """Whether no signal handler is called before the instruction at an offset, though a trace function is.
 
-    So it is with the regular end of a ``with`` block, before its ``__exit__``, and with what stands for ``try:`` alone:
-    an exception there would not find its handler.
+    So it is with the end of a ``with`` block, regular or by an exception, before its ``__exit__``, and with what stands
+    for ``try:`` alone: an exception there would not find its handler.
     """
     instructions = [i for i in dis.get_instructions(code) if i.offset >= at][:4]
     begin = instructions[0].opname == "SWAP"  # below it is what is returned
     leaves_with = [(i.opname, i.argval) for i in instructions[begin : begin + 3]] == [("LOAD_CONST", None)] * 3
-    return leaves_with or instructions[0].opname == "NOP"
+    is_thrown_out = [i.opname for i in instructions[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
+    return leaves_with or is_thrown_out or instructions[0].opname == "NOP"
 
 
 def _is_swallowed(frame: FrameType | None) -> bool:

@@ -355,6 +355,15 @@ def test_truncated_blocks_are_refused():
     assert target.stats().n_tensors == 0
 
 
+def test_a_block_of_more_frames_than_a_block_has_is_refused():
+    source, target = frame_store(), frame_store()
+    ids = source.append(frames("MsPacman", 320, 0)[:64])
+    source._blocks.heap.put([int(ids[20] // 16)], Segments.of([bytes([0, 0, 17, *[0] * 17])]))  # patches without runs
+    with pytest.raises(CorruptStream, match=NOT_TAKEN + "it holds more than its frames need$"):
+        target.adopt(source, ids[None])
+    assert target.stats().n_tensors == 0
+
+
 def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
     source = stack_store()
     source.append(stacks("Pong", 50))

@@ -259,6 +259,18 @@ def test_a_reader_of_the_first_frames_does_not_look_behind_them() -> None:
     assert rows.tolist() == [[5, 0, 0, 0]]
 
 
+def test_frames_are_decoded_within_the_room_that_is_asked_for() -> None:
+    """Short runs at the end of a frame are written eight bytes at a time, into the padding behind it."""
+    block = np.zeros((12, 9), np.uint8)
+    block[:, -1] = np.arange(1, 13)
+    stream = codec("delta-rle", Layout.of(block)).encode(block).stream
+    rows, all_frames = np.zeros_like(block), np.empty(0, np.int64)
+    where = np.array([stream.ctypes.data]), np.array([len(stream)]), np.zeros((1, 9), np.uint8)
+    room = fenced(len(frame_room(9)))
+    check(read_blocks(np.array([0, 12]), all_frames, all_frames, rows, *where, 12, 0, room))
+    assert np.array_equal(rows, block)
+
+
 @pytest.mark.parametrize("nbytes", [1 << 24, 1 << 40, 1 << 60])
 def test_frames_that_are_not_there_take_no_memory(nbytes: int) -> None:
     layout = Layout((0, nbytes), np.uint8)

@@ -15,7 +15,7 @@ from atari_frames import frames
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError, blocks
+from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, Segments, ShapeError, SlotError, blocks
 
 FRAME = Layout((84, 84), np.uint8)
 CODECS = [("delta-rle", 16), ("delta-rle|zstd:3", 16), ("zstd:3", 4), ("lz4", 1), ("raw", 16), ("delta-rle", 1)]
@@ -534,6 +534,17 @@ def test_what_is_said_of_an_altered_block(codec, bytes_of_block, why):
         store.read(ids)
     why = why or "it has fewer frames than are wanted of it"
     assert str(caught.value) == f"a stored block of {codec} can't be decoded: {why}"
+
+
+def test_a_block_that_lacks_its_last_byte_lacks_its_last_frame():
+    store = FrameStore(Layout((4,), np.uint8), codec="raw", block_frames=2)
+    ids = store.append(np.arange(1, 13, dtype=np.uint8).reshape(3, 4))
+    stream = store._blocks.heap.get(ids[:1] // 2)[0]
+    store._blocks.heap.put(ids[:1] // 2, Segments.of([stream[:-1]]))
+    assert store.read(ids[:1]).tolist() == [[1, 2, 3, 4]]
+    with pytest.raises(CorruptStream) as caught:
+        store.read(ids[1:2])
+    assert str(caught.value) == "a stored block of raw can't be decoded: it has fewer frames than are wanted of it"
 
 
 @pytest.mark.parametrize(

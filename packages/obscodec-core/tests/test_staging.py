@@ -113,6 +113,17 @@ def test_threads_that_read_at_once_store_what_waits_once():
     assert store.stats().n_tensors == 800
 
 
+def test_a_row_that_its_dtype_would_change_is_refused():
+    _, (array, _) = staged()
+    array[3] = np.full((2, 3, 8, 8), 7.0)
+    text = (
+        "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
+    )
+    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
+        array[3] = np.full((2, 3, 8, 8), 7.5)
+    assert (array[3] == 7).all()
+
+
 @pytest.mark.parametrize(
     ("ids", "text"),
     [

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from obscodec import (
     Field,
     FrameStack,
     FrameStore,
+    HeapFull,
     Layout,
     PinnedStore,
     RingBuffer,
@@ -227,6 +229,42 @@ def test_what_is_appended_is_there_or_not(kind):
         np.testing.assert_array_equal(store.read(kept), expected, err_msg=where)
         store.release(store.append(tensors[0][:1]))  # the store goes on, and what the call left is gone
         assert store.stats().n_tensors == before, where
+
+
+def test_what_a_full_store_had_taken_in_is_given_back_once():
+    store = FrameStore(Layout((2000,), np.uint8), codec="raw", block_frames=4, recent=4, max_bytes=4096)
+    played = np.random.default_rng(0).integers(256, size=(5, 2000), dtype=np.uint8)
+    kept = store.append(played[:4])  # the open block, which does not fit into max_bytes
+
+    def prepare():
+        def call():
+            with suppress(HeapFull):
+                store.append(played)  # the four that are there, and one that needs another block
+
+        return call
+
+    for where in at_every_line(prepare):
+        store.release(store.append(played[:1]))  # the store goes on, and what the call left is gone
+        np.testing.assert_array_equal(store.read(kept), played[:4], err_msg=where)
+    store.release(kept)
+    assert store.stats().n_tensors == 0
+
+
+def test_a_slot_that_is_given_back_with_interrupts_is_given_out_once():
+    store, tensors = TensorStore(codec("zstd:1", STACK), 10), np.ones((2, *STACK.shape), np.uint8)
+    tensors[1] = 2
+    ids = [np.zeros(1, np.int64)]
+
+    def prepare():
+        ids[0] = store.append(tensors[:1])
+        return lambda: store.give_back(ids[0])
+
+    for where in at_every_line(prepare):
+        store.give_back(ids[0])
+        again = np.concatenate([store.append(tensors[:1]), store.append(tensors[1:])])
+        np.testing.assert_array_equal(store.read(again), tensors, err_msg=where)
+        store.release(again)
+        assert store.stats().n_tensors == 0, where
 
 
 def test_slots_are_written_all_or_none():

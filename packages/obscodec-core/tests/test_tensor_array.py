@@ -293,6 +293,30 @@ def test_a_full_store_changes_nothing():
     assert_no_leak(array)
 
 
+class Far(TensorStore):
+    """A store whose ids do not fit into 32 bits."""
+
+    def take_in(self, tensors, which, streams, ids):
+        super().take_in(tensors, which, streams, ids)
+        ids += 1 << 31
+
+    def give_back(self, ids):
+        super().give_back(np.where(ids == 0, 0, ids - (1 << 31)))
+        ids[:] = 0
+
+
+def test_an_id_that_does_not_fit_is_not_cut_off():
+    store = Far(codec("raw", Layout((4,), np.uint8)), 10)
+    narrow, wide = TensorArray.zeros((3,), store), TensorArray(np.zeros(3, np.int64), store)
+    text = f"the store has given out an id over {2**31 - 1}: use an array of ids of a wider dtype"
+    with pytest.raises(HeapFull, match=f"^{text}$"):
+        narrow[1] = np.ones(4, np.uint8)
+    assert (narrow.ids == 0).all()
+    assert store.stats().n_tensors == 0
+    wide[1] = np.ones(4, np.uint8)
+    assert wide.ids.tolist() == [0, 2**31 + 1, 0]
+
+
 @given(st.lists(st.integers(-4, 3), min_size=1, max_size=20))
 @settings(deadline=None)
 def test_of_two_values_for_one_item_the_last_stays(where):
