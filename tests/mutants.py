@@ -125,7 +125,7 @@ def noticed_by(status: int | None, said: str) -> str:
         return ""
     if status == FAILED:
         return next(iter(re.findall(r"^(?:FAILED|ERROR) \S*/(.+?)(?: - .*)?$", said, re.MULTILINE)))
-    at = re.findall(r"^\S*/(\S+?::.+?)(?: [A-Z]+ .*)?$", said, re.MULTILINE)
+    at = re.findall(r"^\S*/(\S+?::.+?) *(?: [A-Z]+ .*)?$", said, re.MULTILINE)
     if at and status is None:
         return f"{at[-1]}, by no end in {TIMEOUT_S} s"
     if at and status is not None and status < 0:
