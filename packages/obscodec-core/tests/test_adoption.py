@@ -226,6 +226,15 @@ def test_a_dictionary_stays_in_its_store(spec):
     assert np.array_equal(target.read(adopted[:50]), played[:50])
 
 
+def test_what_is_appended_later_leaves_blocks_of_one_frame():
+    source, target = frame_store("raw", 1), frame_store("raw", 1)
+    ids = source.append(frames("MsPacman", 320, 0)[:40])
+    adopted = target.adopt(source, ids[None])[0]
+    later = target.append(frames("Pong", 320, 0)[:40])
+    assert np.array_equal(target.read(adopted), frames("MsPacman", 320, 0)[:40])
+    assert np.array_equal(target.read(later), frames("Pong", 320, 0)[:40])
+
+
 def test_few_frames_of_a_block_are_decoded_and_many_are_taken_with_the_rest():
     played = frames("MsPacman", 320, 0)
     source = frame_store()
