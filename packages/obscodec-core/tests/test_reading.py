@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import AutoStore, HeapFull, Layout, ReadAhead, Reading, SlotError, TensorArray, open_reading
+from obscodec import AutoStore, FrameStore, HeapFull, Layout, ReadAhead, Reading, SlotError, TensorArray, open_reading
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -88,6 +88,33 @@ def test_it_reads_what_was_there_when_it_was_made():
     reading = Reading(lambda: array[3])
     array[4] = 0  # other items may change
     assert_equal(reading.result(), expected)
+
+
+class Late(FrameStore):
+    """In the background it decodes when something has been given back, or half a second later."""
+
+    def __init__(self) -> None:
+        super().__init__(LAYOUT)
+        self.given_back = threading.Event()
+
+    def read_into(self, ids, out):
+        if threading.current_thread() is not threading.main_thread():
+            self.given_back.wait(0.5)
+        super().read_into(ids, out)
+
+    def give_back(self, ids):
+        super().give_back(ids)
+        self.given_back.set()
+
+
+def test_nothing_is_given_back_while_it_is_decoded_in_the_background():
+    array, before = TensorArray.zeros((8,), Late()), RNG.integers(1, 256, size=(8, 6, 5), dtype=np.uint8)
+    array[:] = before
+    array.store.given_back.clear()
+    reading = Reading(lambda: array[:])
+    reading.start()
+    array[:] = 0
+    np.testing.assert_array_equal(reading.result(), before)
 
 
 def test_all_tensors_of_a_store_are_converted_at_once():
