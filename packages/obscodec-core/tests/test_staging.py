@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from obscodec import (
     FrameStack,
     FrameStore,
     Layout,
+    PicklableLock,
     ShapeError,
     StackStore,
     Staging,
@@ -111,6 +113,31 @@ def test_threads_that_read_at_once_store_what_waits_once():
         for reader in readers:
             reader.join()
     assert store.stats().n_tensors == 800
+
+
+class Announced(PicklableLock):
+    """A lock that tells when another thread than the main one is about to take it."""
+
+    def __init__(self):
+        self.wanted = threading.Event()
+
+    def __enter__(self):
+        if threading.current_thread() is not threading.main_thread():
+            self.wanted.set()
+        return super().__enter__()
+
+
+def test_what_another_thread_stored_meanwhile_is_not_stored_again():
+    store, (array, _) = staged(make=STORES["frames"])
+    store.changing = lock = Announced()
+    array[3] = np.arange(1, 3, dtype=np.uint8)[:, None, None, None].repeat(3, 1).repeat(8, 2).repeat(8, 3)
+    with ThreadPoolExecutor(1) as pool:
+        with lock:
+            ids = pool.submit(lambda: array.ids.copy())
+            lock.wanted.wait()  # it has seen that something waits
+            stored = array.ids.copy()
+        assert np.array_equal(ids.result(), stored)
+    assert store.stats().n_tensors == 2
 
 
 def test_a_row_that_its_dtype_would_change_is_refused():
