@@ -17,8 +17,10 @@ from obscodec import CorruptStream, DTypeError, FieldError, HeapFull, ShapeError
 from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import (
+    FlatStorageCheckpointer,
     LazyMemmapStorage,
     LazyTensorStorage,
+    NestedStorageCheckpointer,
     PrioritizedSampler,
     ReplayBuffer,
     TensorDictReplayBuffer,
@@ -265,6 +267,21 @@ def test_pytrees_and_tensors_are_restored_into_a_storage_that_has_some(tmp_path:
         assert (given["image"] == images).all()
         assert (given["others"][0] == torch.arange(30)).all()
         assert (given["others"][1] == images + 1).all()
+
+
+@pytest.mark.parametrize("checkpointer", [FlatStorageCheckpointer, NestedStorageCheckpointer])
+def test_checkpointers_of_torchrl_that_keep_trajectories_apart(tmp_path: Path, checkpointer: type) -> None:
+    """What they load is a lazy stack of trajectories."""
+    pixels = torch.randint(9, (3, 21, 2, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    done = (torch.arange(20) == 19).expand(3, 20)[..., None].clone()
+    following = TensorDict({"pixels": pixels[:, 1:], "done": done, "terminated": done}, [3, 20])
+    source, target = (ReplayBuffer(storage=CompressedStorage(120, ndim=2)) for _ in range(2))
+    for buffer in (source, target):
+        buffer.storage.checkpointer = checkpointer()
+    source.extend(TensorDict({"pixels": pixels[:, :-1], "next": following}, [3, 20]))
+    through_dumps(source, target, tmp_path)
+    assert torch.equal(target[:]["pixels"].clone(), pixels[:, :-1])
+    assert torch.equal(target[:]["next", "pixels"].clone(), pixels[:, 1:])
 
 
 def test_an_empty_storage_is_not_saved(tmp_path: Path) -> None:

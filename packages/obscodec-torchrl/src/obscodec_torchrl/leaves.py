@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import is_tensor_collection
+from tensordict import LazyStackedTensorDict, is_tensor_collection
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map_with_path
 
 Key = tuple[str, ...]
@@ -20,7 +20,7 @@ def leaves(data: Any) -> dict[Key, Any]:
 
 
 def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: bool = False) -> Any:
-    """``data`` with other tensors at some paths.
+    """``data`` with other tensors at some paths; what is stacked lazily, is stacked.
 
     Args:
         data: see :func:`leaves`.
@@ -29,10 +29,16 @@ def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: boo
     """
     if not is_tensor_collection(data):
         return tree_map_with_path(lambda keys, leaf: changed.get(_tree_key(keys), leaf), data)
+    data = stacked(data)
     copy = data if in_place else data.copy()
     for path, leaf in changed.items():
         copy.set(path, leaf)
     return copy
+
+
+def stacked(data: Any) -> Any:
+    """``data``, stacked if it is so lazily, which takes long for each of its leaves when they are asked for."""
+    return data.contiguous() if isinstance(data, LazyStackedTensorDict) else data
 
 
 def n_batch_axes(data: Any, path: Key, otherwise: int) -> int:

@@ -9,14 +9,14 @@ from typing import Any, TypeVar, cast
 
 import obscodec
 import torch
-from tensordict import LazyStackedTensorDict, TensorDict, is_tensor_collection
+from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
 from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, drawn_together, stored_array
-from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, with_leaves
+from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
 from obscodec_torchrl.saving import Contents, contents_of, restore
 
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
@@ -285,7 +285,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
 def _of_one_moment(data: Any) -> Any:
     """``data``, stacked if it is so lazily, with those of its leaves that are compressed as they are at one time."""
-    data = data.contiguous() if isinstance(data, LazyStackedTensorDict) else data
+    data = stacked(data)
     compressed = {path: leaf for path, leaf in leaves(data).items() if isinstance(leaf, CompressedTensor)}
     return with_leaves(data, drawn_together(compressed)) if compressed else data
 
