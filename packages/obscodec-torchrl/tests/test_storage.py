@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -437,6 +439,55 @@ def test_what_reads_several_leaves_of_a_slice_reads_them_at_one_moment() -> None
         finally:
             done.set()
         writing.result()
+
+
+def loaded(storage: CompressedStorage) -> CompressedStorage:
+    other = early(20)
+    other.load_state_dict(storage.state_dict())
+    return other
+
+
+@pytest.mark.parametrize("rebuild", [lambda x: x, lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy, loaded])
+def test_who_reads_several_leaves_waits_for_who_writes(
+    rebuild: Callable[[CompressedStorage], CompressedStorage],
+) -> None:
+    """Also in a storage that was copied, sent or loaded, whose leaves are in several stores."""
+    storage = early(20)
+    storage.set(range(20), TensorDict({"pixels": images(20), "depth": images(20, seed=1)}, 20))
+    storage = rebuild(storage)
+    assert len({leaf.array.store for leaf in storage.compressed().values()}) == 2
+    items = storage[:]
+    with ThreadPoolExecutor(1) as pool:
+        with storage.lock:
+            reading = pool.submit(lambda: torch.equal(items["pixels"], items["depth"]))
+            with pytest.raises(TimeoutError):
+                reading.result(0.5)
+        assert not reading.result(60)
+
+
+def test_a_deep_copy_is_compressed() -> None:
+    storage = early(20)
+    storage.set(range(20), steps(20))
+    copied = copy.deepcopy({"storage": storage, "again": storage})["again"]
+    assert copied.compressed().keys() == storage.compressed().keys() != set()
+    assert copied.stats() == storage.stats()
+    before = storage[torch.arange(20)]
+    assert (copied[torch.arange(20)] == before).all()
+    copied.set(range(20), steps(20, seed=1))
+    assert (storage[torch.arange(20)] == before).all()
+    assert copy.deepcopy(early(20))._storage is None
+
+
+def test_what_one_storage_compresses_and_the_other_does_not_goes_both_ways_in_threads() -> None:
+    """Who holds the lock of one storage decodes leaves of the other one there, and waits for nobody."""
+    a, b = early(20, codec={"a": "raw"}, min_nbytes=1 << 20), early(20, codec={"b": "raw"}, min_nbytes=1 << 20)
+    for storage in (a, b):
+        storage.set(range(20), TensorDict({"a": images(20), "b": images(20)}, 20))
+    items = obscodec.drawn_together([leaf.array for leaf in b.compressed().values()])
+    drawn = TensorDict({"a": images(20), "b": CompressedTensor(items[0])}, 20)
+    with ThreadPoolExecutor(1) as pool, b.lock:
+        pool.submit(a.set, range(20), drawn).result(60)
+    assert (a[torch.arange(20)]["b"] == images(20)).all()
 
 
 def test_slices_of_two_storages_are_compared_and_written_in_threads() -> None:

@@ -66,9 +66,11 @@ def drawn(array: TensorArray | PartArray, index: Index) -> DrawnArray | PartArra
 def drawn_together(arrays: Sequence[TensorArray | PartArray]) -> list[DrawnArray | PartArray]:
     """All of several arrays, as they are at one time: nobody changes ids of their stores meanwhile.
 
-    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever.
+    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever, unless all of
+    them are drawn already: these don't change.
     """
-    locks = {id(x.store.changing): x.store.changing for x in arrays if isinstance(x, TensorArray)}
+    changing = [x.store.changing for x in arrays if isinstance(x, TensorArray) and not isinstance(x, DrawnArray)]
+    locks = {id(lock): lock for lock in changing}
     return _drawn_under([locks[key] for key in sorted(locks)], arrays)
 
 

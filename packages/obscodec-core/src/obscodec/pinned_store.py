@@ -147,10 +147,11 @@ class PinnedStore(Store):
     def __getstate__(self) -> dict[str, object]:
         self._catch_up()
         with self._lock:
-            return {"store": self.store, "_waiting": list(self._waiting)}
+            return {"store": self.store, "_waiting": list(self._waiting), "changing": self.changing}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(state["store"])  # type: ignore[misc]
+        vars(self)["_changing"] = state["changing"]  # which it may have in common with other stores
         for _, released in state["_waiting"]:  # type: ignore[attr-defined]
             self.store.give_back(released)
 

@@ -116,6 +116,8 @@ def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, l
         last_row: the one that was written last, if that is known.
     """
     with storage.lock:
+        for leaf in fresh.compressed().values():
+            leaf.array.store.changing = storage.lock
         storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
         storage._len, storage.device = length, fresh.device
         storage._set_last_cursor(last_row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from copy import deepcopy
 from numbers import Integral
 from typing import Any, TypeVar, cast
 
@@ -131,6 +132,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     def __reduce_ex__(self, protocol: Any) -> Any:
         sent = obscodec.Calls.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
         return sent or super().__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompressedStorage:
+        made = memo[id(self)] = self.__new__(type(self))
+        with self.lock:
+            copied = {path: deepcopy(leaf, memo) for path, leaf in leaves(self._storage).items()}
+            memo[id(self._storage)] = with_leaves(self._storage, copied)  # deepcopy of a tensordict would decode
+            made.__setstate__(deepcopy(self.__getstate__(), memo))
+        return made
 
     def _make_init_directory(self) -> None:
         """Make none: a collector's workers would share there what one initializes, and ours call this process."""
