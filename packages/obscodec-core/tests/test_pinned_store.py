@@ -1,11 +1,14 @@
 """A pinned store drops what was released when the last pin from before is closed, and not sooner."""
 
+import contextlib
 import gc
 import pickle
+import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from obscodec import AutoStore, FrameStore, Layout, NewArray, PinnedStore, SlotError
+from obscodec import AutoStore, DTypeError, FrameStore, Layout, NewArray, PinnedStore, SlotError
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -87,3 +90,21 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
     store = AutoStore(Layout((), np.float32), codec="raw")
     ids = store.append(np.array([1, 2], np.float32))
     assert store.read([*ids, 0]).tolist() == [1, 2, 0]
+
+
+def test_what_was_dropped_before_a_pin_does_not_wait_for_it(store: PinnedStore) -> None:
+    """So a write of which the arrays own their ids, and pin the store, gets the room of one that was given up."""
+    NewArray(store.append(frames(1, 2)), store)
+    with contextlib.closing(store.pin()):
+        assert store.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("change", [np.transpose, lambda ids: ids.astype(np.int32)], ids=["strided", "int32"])
+def test_new_arrays_refuse_ids_that_they_would_have_to_copy(
+    store: PinnedStore, change: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    ids = store.append(frames(1, 2, 3, 4)).reshape(2, 2)
+    text = "ids of new tensors are contiguous int64: pass np.ascontiguousarray(ids, np.int64)"
+    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
+        NewArray(change(ids), store)
+    assert store.stats().n_tensors == 4

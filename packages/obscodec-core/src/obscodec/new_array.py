@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
+from obscodec.errors import DTypeError
 from obscodec.indexing import Index
 from obscodec.pinned_store import Pin, PinnedStore
 from obscodec.segments import Ints
@@ -22,6 +25,9 @@ class NewArray(TensorArray):
             in later, where zeros are.
         store: where they are.
 
+    Raises:
+        DTypeError: ids have another dtype, or are not contiguous: a copy of them would be released a second time.
+
     Example:
         >>> from obscodec import FrameStore, Layout
         >>> store = FrameStore(Layout((84, 84), np.uint8))
@@ -34,6 +40,8 @@ class NewArray(TensorArray):
 
     def __init__(self, ids: Ints, store: Store) -> None:
         super().__init__(ids, store)
+        if ids.dtype != np.int64 or not ids.flags.c_contiguous:
+            raise DTypeError("ids of new tensors are contiguous int64: pass np.ascontiguousarray(ids, np.int64)")
         self._is_moved = False
         if isinstance(store, PinnedStore):
             self._owner, self._pin = Pin(partial(store.drop, ids.reshape(-1))), store.pin()

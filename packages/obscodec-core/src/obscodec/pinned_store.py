@@ -75,7 +75,7 @@ class PinnedStore(Store):
         self._pins: set[int] = set()
         self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many pins there were then
         self._closed: deque[int] = deque()  # pins that were closed since the last call
-        self._dropped: deque[Ints] = deque()  # ids that were given to drop since the last call
+        self._dropped: deque[tuple[int, Ints]] = deque()  # what was given to drop since the last call, as in _waiting
         self._lock = threading.Lock()
 
     def pin(self) -> Pin:
@@ -88,7 +88,7 @@ class PinnedStore(Store):
 
     def drop(self, ids: Ints) -> None:
         """:meth:`give_back`, at the next call of this store. It takes no lock, for use while garbage is collected."""
-        self._dropped.append(ids)
+        self._dropped.append((self._n_pins, ids))
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -130,7 +130,7 @@ class PinnedStore(Store):
         """Drop what nobody reads any more."""
         with self._lock:
             while self._dropped:
-                self._waiting.append((self._n_pins, self._dropped[0]))
+                self._waiting.append(self._dropped[0])
                 self._dropped.popleft()
             while self._closed:
                 self._pins.discard(self._closed[0])
