@@ -15,12 +15,10 @@ import torch
 from atari_steps import atari_steps
 from obscodec import CorruptStream, DTypeError, FieldError, HeapFull, ShapeError
 from obscodec_torchrl import CompressedStorage
-from tensordict import NonTensorStack, TensorDict
+from tensordict import LazyStackedTensorDict, NonTensorStack, TensorDict
 from torchrl.data import (
-    FlatStorageCheckpointer,
     LazyMemmapStorage,
     LazyTensorStorage,
-    NestedStorageCheckpointer,
     PrioritizedSampler,
     ReplayBuffer,
     TensorDictReplayBuffer,
@@ -269,19 +267,13 @@ def test_pytrees_and_tensors_are_restored_into_a_storage_that_has_some(tmp_path:
         assert (given["others"][1] == images + 1).all()
 
 
-@pytest.mark.parametrize("checkpointer", [FlatStorageCheckpointer, NestedStorageCheckpointer])
-def test_checkpointers_of_torchrl_that_keep_trajectories_apart(tmp_path: Path, checkpointer: type) -> None:
-    """What they load is a lazy stack of trajectories."""
-    pixels = torch.randint(9, (3, 21, 2, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    done = (torch.arange(20) == 19).expand(3, 20)[..., None].clone()
-    following = TensorDict({"pixels": pixels[:, 1:], "done": done, "terminated": done}, [3, 20])
-    source, target = (ReplayBuffer(storage=CompressedStorage(120, ndim=2)) for _ in range(2))
-    for buffer in (source, target):
-        buffer.storage.checkpointer = checkpointer()
-    source.extend(TensorDict({"pixels": pixels[:, :-1], "next": following}, [3, 20]))
-    through_dumps(source, target, tmp_path)
-    assert torch.equal(target[:]["pixels"].clone(), pixels[:, :-1])
-    assert torch.equal(target[:]["next", "pixels"].clone(), pixels[:, 1:])
+def test_a_lazy_stack_of_trajectories_is_what_a_checkpointer_of_torchrl_begins_with() -> None:
+    """Of parts of a tensordict, in which nothing can be replaced."""
+    saved = TensorDict({"pixels": torch.zeros(3, 2, 40, 40, dtype=torch.uint8), "number": torch.zeros(3)}, [3])
+    storage = CompressedStorage(120, ndim=2)
+    storage._init(LazyStackedTensorDict(*(saved._get_sub_tensordict(i) for i in range(3))))
+    assert storage._storage.shape == (40, 3)
+    assert storage.compressed().keys() == {("pixels",)}
 
 
 def test_an_empty_storage_is_not_saved(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import obscodec
 import pytest
@@ -488,6 +489,54 @@ def test_what_one_storage_compresses_and_the_other_does_not_goes_both_ways_in_th
     with ThreadPoolExecutor(1) as pool, b.lock:
         pool.submit(a.set, range(20), drawn).result(60)
     assert (a[torch.arange(20)]["b"] == images(20)).all()
+
+
+def test_a_conditional_write_for_which_there_is_no_room_changes_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    writer = TensorDictRoundRobinWriter(track_generations=True)
+    storage = CompressedStorage(20, codec="raw", decide_after=1, block_frames=1, max_bytes=200_000)
+    buffer = TensorDictReplayBuffer(storage=storage, writer=writer, batch_size=4)
+    zeros = {"a": torch.zeros(20, 16, 1024, dtype=torch.uint8), "b": torch.zeros(20, 32, 1024, dtype=torch.uint8)}
+    buffer.extend(TensorDict(zeros | {"number": torch.zeros(20)}, [20]))
+    rows = torch.arange(10)
+    patch = {
+        key: torch.randint(255, (10, *zeros[key].shape[1:]), dtype=torch.uint8, generator=generator) for key in "ab"
+    }
+    with pytest.raises(obscodec.HeapFull):
+        buffer.update_if_present(
+            index=rows, generation=writer.generations_of(rows), patch={"number": torch.ones(10)} | patch
+        )
+    assert not any(storage[rows][key].any() for key in ("a", "b", "number"))
+    buffer.update_if_present(
+        index=rows, generation=writer.generations_of(rows), patch={"a": patch["a"][:1].expand(10, -1, -1)}
+    )
+    assert (storage[rows]["a"] == patch["a"][0]).all()
+
+
+@pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt])
+def test_a_buffer_that_is_interrupted_between_two_leaves_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    buffer = TensorDictReplayBuffer(storage=early(2 * N), batch_size=8)
+    for seed in (0, 1):
+        buffer.extend(steps(N, seed=seed))
+    move, n_moved = obscodec.NewArray.move, 0
+
+    def interrupted(self: obscodec.NewArray, *args: Any) -> bool:
+        nonlocal n_moved
+        n_moved += 1
+        if n_moved == 2:
+            raise raised("of a signal handler")
+        return move(self, *args)
+
+    new = steps(N, seed=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(obscodec.NewArray, "move", interrupted)
+        with pytest.raises(raised, match="of a signal handler"):
+            buffer.extend(new)
+    assert (buffer[EVERYTHING].exclude("index") == steps(N)).all()
+    buffer.extend(steps(N, seed=3))
+    assert (buffer[EVERYTHING].exclude("index") == steps(N, seed=3)).all()
 
 
 def test_slices_of_two_storages_are_compared_and_written_in_threads() -> None:

@@ -75,7 +75,7 @@ class CompressedTensor(torch.Tensor):
     share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # what torch would crash in
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        *steps, at = obscodec.steps_of(_as_index(index), self.array.ids.ndim, self.ndim)
+        *steps, at = obscodec.steps_of(as_index(index), self.array.ids.ndim, self.ndim)
         if steps:
             return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]
         if any(np.ndim(part) for part in at) and self.array.selects_items(at):
@@ -83,7 +83,7 @@ class CompressedTensor(torch.Tensor):
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        *views, at = obscodec.steps_of(_as_index(index), self.array.ids.ndim, self.ndim, writing=True)
+        *views, at = obscodec.steps_of(as_index(index), self.array.ids.ndim, self.ndim, writing=True)
         if views:
             self[views[0]][at] = value
         elif not isinstance(new := getattr(value, "array", None), obscodec.NewArray) or not new.move(self.array, at):
@@ -152,7 +152,7 @@ def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def _as_index(index: Any) -> tuple[Any, ...]:
+def as_index(index: Any) -> tuple[Any, ...]:
     """An index of a tensor as that of an array."""
     parts = index if isinstance(index, tuple) else (index,)
     return tuple(part.cpu().numpy() if isinstance(part, torch.Tensor) else part for part in parts)

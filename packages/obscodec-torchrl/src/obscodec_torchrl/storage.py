@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import copy_context
 from copy import deepcopy
 from numbers import Integral
@@ -16,7 +17,15 @@ from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
-from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, decode, drawn_together, stored_array
+from obscodec_torchrl.compressed_tensor import (
+    DRAWING,
+    CompressedTensor,
+    Device,
+    as_index,
+    decode,
+    drawn_together,
+    stored_array,
+)
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
 from obscodec_torchrl.saving import Contents, contents_of, restore
 
@@ -196,18 +205,25 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                         first = data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data)
                     self._init(first)
                 self._check(cursor, data)
-                super().set(cursor, self._encoded(data), set_cursor=set_cursor)
-        except Exception as error:
+                encoded = self._encoded(data)
+                with self._all_or_none(leaves(self._storage), cursor):
+                    super().set(cursor, encoded, set_cursor=set_cursor)
+        except BaseException as error:
             for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
                 # it moves before it writes: back to where it was
                 if isinstance(writer, RoundRobinWriter) and (not size or writer._cursor == (rows[-1] + 1) % size[0]):
                     writer._cursor, writer._write_count = int(rows[0]), writer._write_count - len(rows)
-            if isinstance(data, list):
+            if isinstance(data, list) and isinstance(error, Exception):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
 
-    _apply_conditional_patch = obscodec.locked(LazyTensorStorage._apply_conditional_patch)  # all leaves of it, or none
+    def _apply_conditional_patch(self, index: torch.Tensor, patch: Mapping[Any, torch.Tensor]) -> None:
+        # Before the lock is held, as in `set`.
+        patch = {key: x.decoded() if isinstance(x, CompressedTensor) else x for key, x in patch.items()}
+        changed = {key: self._conditional_patch_leaf(key) for key in patch}
+        with self.lock, self._all_or_none(changed, tuple(index.unbind(-1)) if index.ndim > 1 else (index,)):
+            super()._apply_conditional_patch(index, patch)
 
     def stats(self) -> obscodec.ArrayStats:
         """What the storage holds, for each leaf; see ``obscodec.ArrayStats``."""
@@ -273,6 +289,23 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if given:  # else it is a number for all leaves
             rows, large = torch.empty(()).expand(self._total_shape)[index].shape, self.options.large_nbytes
             obscodec.check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], large)
+
+    @contextmanager
+    def _all_or_none(self, changed: Mapping[Any, torch.Tensor], index: Any) -> Iterator[None]:
+        """Put back what is in some rows of some leaves if an exception ends what is done meanwhile."""
+        drawn = {key: x.drawn(as_index(index)) for key, x in changed.items() if isinstance(x, CompressedTensor)}
+        plain = {key: x[index].clone() for key, x in changed.items() if key not in drawn}
+        length, last = len(self), self._last_cursor_index
+        try:
+            yield
+        except BaseException:
+            arrays = {key: x.array for key, x in drawn.items()}
+            again = obscodec.append_together(arrays, {key: array.store for key, array in arrays.items()})
+            for key, leaf in changed.items():
+                leaf[index] = CompressedTensor(again[key], leaf.device) if key in again else plain[key]
+            self._len = length
+            self._set_last_cursor(last)
+            raise
 
     def _buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""

@@ -23,8 +23,8 @@ def deal(ids: Ints, hands: Ints, begin: int) -> None:
 
     Args:
         ids: ``i64[n * n_hands]``.
-        hands: ``i64[n_hands, m]``, of which the columns from ``begin`` to ``begin + n`` are filled.
-        begin: that.
+        hands: ``i64[n_hands, m]``, of which ``n`` columns are filled.
+        begin: the first of these columns.
     """
     n_hands = len(hands)
     for i in range(len(ids)):
