@@ -65,9 +65,9 @@ oldest-torchrl:
         --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
         {{ without_workers }}
 
-# The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs.
+# The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs; says what they coded.
 upstream:
-    uv run pytest -m upstream tests
+    uv run pytest -m upstream tests -rP
 
 # TorchRL's own tests with CompressedStorage; the checkout is of its repository at the installed version.
 torchrl-suite checkout *options:

@@ -1,21 +1,37 @@
-"""A pytest plugin that puts compressed buffers in the places of the stock ones, before any test is imported."""
+"""A pytest plugin that puts compressed buffers in the places of the stock ones, before any test is imported.
+
+The environment says which codec they have, ``OBSCODEC_UPSTREAM_CODEC``, and to which file the counts go of what each
+test encodes and decodes, ``OBSCODEC_UPSTREAM_COUNTS``.
+"""
 
 import inspect
+import json
+import os
 import sys
+from collections.abc import Generator
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from coding_counts import CodingCounts
 from obscodec_sb3 import compressed
 from obscodec_sb3.base import CompressedBuffer
 from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.utils import set_random_seed
 
 PACKAGES = ("stable_baselines3", "sb3_contrib")
-MADE: set[str] = set()  # the compressed buffers that were made
-CODEC = "zstd:1"  # small vectors, too; most of these tests have no images
+# Stores decide on the first steps, and fill blocks in some more; vectors are compressed, too: few tests have images.
+OPTIONS = {
+    "codec": os.environ["OBSCODEC_UPSTREAM_CODEC"],
+    "min_nbytes": 0,
+    "decide_after": 8,
+    "block_frames": 4,
+}
+COUNTS = CodingCounts(decide_after=8, block_frames=4)
+OF_TESTS: dict[str, dict[str, int]] = {}  # the counts of each test
 
 
 def is_stock(value: object) -> bool:
@@ -54,23 +70,24 @@ def pytest_runtest_setup() -> None:
     set_random_seed(1)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    COUNTS.taken()
+    result = yield
+    OF_TESTS[item.nodeid] = COUNTS.taken()
+    return result
+
+
 def pytest_configure() -> None:
-    CompressedBuffer.__init__.__kwdefaults__["codec"] = CODEC
-    count_made()
-    replace_all()
-
-
-def count_made() -> None:
     stock = CompressedBuffer.__init__
 
     @wraps(stock)
-    def counted(self: CompressedBuffer, *args: Any, **kwargs: Any) -> None:
-        MADE.add(type(self).__name__)
-        stock(self, *args, **kwargs)
+    def with_options(self: CompressedBuffer, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **OPTIONS, **kwargs)
 
-    CompressedBuffer.__init__ = counted  # type: ignore[method-assign]
+    CompressedBuffer.__init__ = with_options  # type: ignore[method-assign]
+    replace_all()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if not MADE:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED  # nothing was replaced
+def pytest_sessionfinish() -> None:
+    Path(os.environ["OBSCODEC_UPSTREAM_COUNTS"]).write_text(json.dumps(OF_TESTS), encoding="utf-8")

@@ -80,10 +80,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         if isinstance(shape, dict) and not takes_dict:
             what = f"{name} takes observations that are one array, got a dictionary space"
             raise obscodec.DTypeError(f"{what}: use a class for dictionaries, such as CompressedDictReplayBuffer")
-        if takes_dict and not isinstance(shape, dict):
-            what = f"{name} takes observations that are a dictionary of arrays, got a space of one array"
-            raise obscodec.DTypeError(f"{what}: use a class without Dict in its name, such as CompressedReplayBuffer")
-        for key in [key for key, of_key in shape.items() if isinstance(of_key, dict)] if takes_dict else []:
+        keys = shape if isinstance(shape, dict) else {}
+        for key in [key for key, of_key in keys.items() if isinstance(of_key, dict)]:
             raise obscodec.DTypeError(
                 f"{name} takes observations that are a dictionary of arrays, got a dictionary under {key!r}, which "
                 "Stable-Baselines3 does not support: wrap the environment in gymnasium.wrappers.FlattenObservation, or "
