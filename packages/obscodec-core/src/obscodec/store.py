@@ -143,7 +143,8 @@ class Exchange(NamedTuple):
             if largest > most:
                 raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
         for (ids, index), begin, end in zip(self.places, [0, *self.ends], self.ends, strict=False):
-            ids[index] = self.new[begin:end].reshape(np.shape(ids[index]))
+            new = self.new[begin:end].astype(ids.dtype)  # numpy may crash if it casts while it assigns, without memory
+            ids[index] = new.reshape(np.shape(ids[index]))
 
     def settle(self, store: Store) -> None:
         """Give back the old ids of the places that have the new ones, and the new ones of the others."""
