@@ -24,14 +24,7 @@ from stable_baselines3.common.utils import set_random_seed
 
 PACKAGES = ("stable_baselines3", "sb3_contrib")
 # Stores decide on the first steps, and fill blocks in some more; vectors are compressed, too: few tests have images.
-OPTIONS = {
-    "codec": os.environ["OBSCODEC_UPSTREAM_CODEC"],
-    "min_nbytes": 0,
-    "decide_after": 8,
-    "block_frames": 4,
-}
-COUNTS = CodingCounts(decide_after=8, block_frames=4)
-OF_TESTS: dict[str, dict[str, int]] = {}  # the counts of each test
+DECIDING = {"decide_after": 8, "block_frames": 4}
 
 
 def is_stock(value: object) -> bool:
@@ -70,24 +63,31 @@ def pytest_runtest_setup() -> None:
     set_random_seed(1)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    COUNTS.taken()
-    result = yield
-    OF_TESTS[item.nodeid] = COUNTS.taken()
-    return result
+class Counter:
+    """A plugin that counts what each test encodes and decodes."""
+
+    def __init__(self) -> None:
+        self.counts = CodingCounts(**DECIDING)
+        self.of_tests: dict[str, dict[str, int]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self.counts.taken()
+        result = yield
+        self.of_tests[item.nodeid] = self.counts.taken()
+        return result
+
+    def pytest_sessionfinish(self) -> None:
+        Path(os.environ["OBSCODEC_UPSTREAM_COUNTS"]).write_text(json.dumps(self.of_tests), encoding="utf-8")
 
 
-def pytest_configure() -> None:
-    stock = CompressedBuffer.__init__
+def pytest_configure(config: pytest.Config) -> None:
+    stock, codec = CompressedBuffer.__init__, os.environ["OBSCODEC_UPSTREAM_CODEC"]
 
     @wraps(stock)
     def with_options(self: CompressedBuffer, *args: Any, **kwargs: Any) -> None:
-        stock(self, *args, **OPTIONS, **kwargs)
+        stock(self, *args, codec=codec, min_nbytes=0, **DECIDING, **kwargs)
 
     CompressedBuffer.__init__ = with_options  # type: ignore[method-assign]
     replace_all()
-
-
-def pytest_sessionfinish() -> None:
-    Path(os.environ["OBSCODEC_UPSTREAM_COUNTS"]).write_text(json.dumps(OF_TESTS), encoding="utf-8")
+    config.pluginmanager.register(Counter())
