@@ -107,15 +107,20 @@ def run(distribution: str, codec: str, folder: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Future[Run]]]:
-    """All runs, the longest first."""
-    for distribution in FILES:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[str, str], Future[Run]]]:
+    """The runs that are asked for, the longest first."""
+    asked = [vars(item)["callspec"].params for item in request.session.items if "runs" in vars(item)["fixturenames"]]
+    wanted = {(of["distribution"], of["codec"]) for of in asked}
+    for distribution, _ in wanted:
         upstream_folder(distribution)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {
             (distribution, codec): pool.submit(run, distribution, codec, tmp_path_factory.mktemp(distribution))
             for distribution in FILES
             for codec in CODECS
+            if (distribution, codec) in wanted
         }
 
 
