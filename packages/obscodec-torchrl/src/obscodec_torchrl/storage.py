@@ -222,8 +222,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         # Before the lock is held, as in `set`.
         patch = {key: x.decoded() if isinstance(x, CompressedTensor) else x for key, x in patch.items()}
         changed = {key: self._conditional_patch_leaf(key) for key in patch}
-        with self.lock, self._all_or_none(changed, tuple(index.unbind(-1)) if index.ndim > 1 else (index,)):
-            super()._apply_conditional_patch(index, patch)
+        with self.lock:
+            compressed = {key: x for key, x in changed.items() if isinstance(x, CompressedTensor)}
+            arrays = {key: stored_array(patch[key].to(leaf.dtype)) for key, leaf in compressed.items()}
+            stored = obscodec.append_together(arrays, {key: leaf.array.store for key, leaf in compressed.items()})
+            patch |= {key: CompressedTensor(array, compressed[key].device) for key, array in stored.items()}
+            with self._all_or_none(changed, tuple(index.unbind(-1)) if index.ndim > 1 else (index,)):
+                super()._apply_conditional_patch(index, patch)
 
     def stats(self) -> obscodec.ArrayStats:
         """What the storage holds, for each leaf; see ``obscodec.ArrayStats``."""
