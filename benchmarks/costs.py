@@ -2,9 +2,9 @@
 
 uv run benchmarks/costs.py
 
-Prints the table of costs in ``obscodec/choice.py``. Batches of 256 stacks of four frames are read from stores that hold
-the same frames, one store after the other in random order, with one thread. A cost is the median over all rounds of the
-ratio to the gather in the same round, and the median of three games.
+Prints the table of costs in ``obscodec/stores/auto/choice.py``. Batches of 256 stacks of four frames are read from
+stores that hold the same frames, one store after the other in random order, with one thread. A cost is the median over
+all rounds of the ratio to the gather in the same round, and the median of three games.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import islice
 import numpy as np
 import typer
 from obscodec import FrameStack, Layout
-from obscodec.choice import _CANDIDATES
-from obscodec.frame_store import FrameStore
 from obscodec.segments import Ints
-from obscodec.stack_store import StackStore
+from obscodec.stores.auto.choice import _CANDIDATES
+from obscodec.stores.frame_store import FrameStore
+from obscodec.stores.stack_store import StackStore
 from recorded_steps import STACK, read_steps, record
 
 _GAMES = ("MsPacman", "Pong", "Breakout")

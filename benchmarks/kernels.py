@@ -13,12 +13,12 @@ import numpy as np
 from atari_frames import frames
 from numba import njit
 from obscodec import Layout
-from obscodec.codecs.delta_rle import DeltaRle
-from obscodec.kernels.blocks import read_blocks
-from obscodec.kernels.frames import _fingerprint
+from obscodec.codecs.formats.delta_rle.blocks import read_blocks
+from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
+from obscodec.codecs.formats.delta_rle.patch import encode_patch, first_difference, frame_room, runs_bound
+from obscodec.frames.kernels.append import _fingerprint
 from obscodec.kernels.memory import address, copy
-from obscodec.kernels.patch import encode_patch, first_difference, frame_room, runs_bound
-from obscodec.layout import Rows
+from obscodec.layout.layout import Rows
 from obscodec.segments import Bytes
 
 GAMES = ("MsPacman", "Pong", "Breakout")

@@ -18,7 +18,7 @@ import numpy as np
 import zstandard
 from atari_frames import Frames, frames
 from obscodec import Codec, Layout, codec
-from obscodec.chain import TailedCodec
+from obscodec.codecs.chain import TailedCodec
 
 GAMES = ("MsPacman", "Pong", "Breakout")
 SPECS = (

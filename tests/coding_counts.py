@@ -12,10 +12,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from obscodec import auto_store
-from obscodec.auto_store import AutoStore
-from obscodec.block_coder import BlockCoder
-from obscodec.blocks import Blocks
+from obscodec.frames.block_coder import BlockCoder
+from obscodec.frames.frame_log import Blocks
+from obscodec.stores.auto import auto_store
+from obscodec.stores.auto.auto_store import AutoStore
 
 
 class CodingCounts:

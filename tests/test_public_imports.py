@@ -31,11 +31,11 @@ def test_adapters_import_only_public_names(path: Path) -> None:
     ("source", "found"),
     [
         ("from obscodec import codec, Layout", []),
-        ("import obscodec; obscodec.codec", []),
-        ("import obscodec.codec", ["obscodec.codec"]),
-        ("from obscodec.codec import Codec", ["obscodec.codec"]),
-        ("from obscodec import chain", ["obscodec.chain"]),
-        ("import obscodec; obscodec.registry.Entry", ["obscodec.registry"]),
+        ("import obscodec; obscodec.codecs.codec", []),
+        ("import obscodec.codecs.codec", ["obscodec.codecs.codec"]),
+        ("from obscodec.codecs.codec import Codec", ["obscodec.codecs.codec"]),
+        ("from obscodec import chain", ["obscodec.codecs.chain"]),
+        ("import obscodec; obscodec.registry.Entry", ["obscodec.codecs.registry"]),
     ],
 )
 def test_private_imports_are_found(source: str, found: list[str]) -> None:

@@ -37,8 +37,8 @@ from obscodec import (
     unpack,
     unpack_together,
 )
-from obscodec.chain import FilteredCodec, TailedCodec
-from obscodec.varint import decode_varint, encode_varint
+from obscodec.codecs.chain import FilteredCodec, TailedCodec
+from obscodec.codecs.varint import decode_varint, encode_varint
 
 ROOM = 4 << 30
 SLOW_S = 5.0

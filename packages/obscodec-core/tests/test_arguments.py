@@ -33,7 +33,7 @@ from obscodec import (
     TensorArray,
     TensorStore,
 )
-from obscodec.formulas import Formula
+from obscodec.stores.narrow.formulas import Formula
 
 LAYOUT = Layout((4, 3), np.uint8)
 FRAMES = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)

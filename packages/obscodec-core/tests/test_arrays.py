@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from obscodec import DTypeError, ShapeError, check_assignable, decode, encode
-from obscodec.arrays import as_array, as_writable
-from obscodec.dlpack import from_dlpack
+from obscodec.layout.as_array import as_array, as_writable
+from obscodec.layout.dlpack import from_dlpack
 
 
 class Exporter(Protocol):

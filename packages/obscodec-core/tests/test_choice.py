@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from obscodec import Layout, SpecError, codec
-from obscodec.choice import choose, parse_budget
+from obscodec.stores.auto.choice import choose, parse_budget
 
 STREAMS = np.zeros(300, np.int64)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import FrameStack, FrameStore, Layout, StackStore, Staging, TensorArray, staging
-from obscodec.kernels.frames import _fingerprint
+from obscodec import FrameStack, FrameStore, Layout, StackStore, Staging, TensorArray
+from obscodec.arrays import write_buffer as staging
+from obscodec.frames.kernels.append import _fingerprint
 
 SIZES = [2, 5, 31, 32, 33, 34, 63, 64, 65, 97, 250, 7056, 7067]
 STEP = 32  # bytes

@@ -24,11 +24,11 @@ from obscodec import (
     codec_from_config,
     decode,
 )
-from obscodec.codecs.delta_rle import DeltaRle
-from obscodec.kernels.blocks import check, read_blocks
-from obscodec.kernels.patch import frame_room
+from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
+from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
+from obscodec.codecs.formats.delta_rle.patch import frame_room
+from obscodec.codecs.varint import decode_varint, encode_varint
 from obscodec.testing import SHAPES, CodecContract
-from obscodec.varint import decode_varint, encode_varint
 
 GUARD = 0xA5
 GAMES = ["MsPacman", "Pong", "Breakout"]

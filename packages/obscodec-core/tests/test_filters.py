@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from obscodec import Filter, Layout
-from obscodec.filters.bitpack import BitPack
-from obscodec.filters.delta import Delta
-from obscodec.filters.shuffle import Shuffle
+from obscodec.codecs.formats.bitpack import BitPack
+from obscodec.codecs.formats.delta import Delta
+from obscodec.codecs.formats.shuffle import Shuffle
 
 
 def applied(tested: Filter, rows: list[list[int]]) -> list[list[int]]:

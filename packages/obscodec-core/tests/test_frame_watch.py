@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import FrameReader, FrameStack, FrameStore, HeapFull, Layout, StackStore
-from obscodec.device_frames import DeviceFrames
+from obscodec.frames.device_frames import DeviceFrames
 
 FRAME = Layout((1, 4, 5), np.uint8)
 N_STREAMS = 3

@@ -47,7 +47,7 @@ def install(folder: Path, entry_points: str) -> None:
         textwrap.dedent(
             """
             from dataclasses import dataclass
-            from obscodec.codecs.raw import Raw
+            from obscodec.codecs.formats.raw import Raw
 
             @dataclass(frozen=True)
             class Inverted(Raw):
@@ -95,7 +95,7 @@ def test_an_entry_point_takes_no_built_in_name(tmp_path: Path) -> None:
         import obscodec
         print(type(obscodec.codec("raw", obscodec.Layout((), "u1"))).__module__)
     """
-    assert run(code, tmp_path) == "obscodec.codecs.raw"
+    assert run(code, tmp_path) == "obscodec.codecs.formats.raw"
 
 
 def test_an_entry_point_that_is_no_codec_is_explained(tmp_path: Path) -> None:

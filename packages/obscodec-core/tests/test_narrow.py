@@ -25,9 +25,9 @@ from obscodec import (
     TensorStore,
     codec,
 )
-from obscodec.formulas import Formula
-from obscodec.narrow import Narrow, find_narrow
-from obscodec.narrow_store import NarrowStore
+from obscodec.stores.narrow.formulas import Formula
+from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.narrow.narrow_store import NarrowStore
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -11,17 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from obscodec import (
-    AutoStore,
-    CorruptStream,
-    EncodedTensor,
-    FrameStore,
-    Layout,
-    encode,
-    encoded,
-    pack,
-    unpack,
-)
+from obscodec import AutoStore, CorruptStream, EncodedTensor, FrameStore, Layout, encode, pack, unpack
+from obscodec.codecs import encoded
 
 SHAPES = [(0,), (5,), (3, 4), (3, 0, 4), (6, 2, 5, 7), (6, 5, 7, 2), (4, 2, 3, 5, 6), (2, 3, 1, 1, 1)]
 

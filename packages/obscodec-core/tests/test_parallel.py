@@ -3,7 +3,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec.parallel import MAX_THREADS, default_threads, over_ranges
+from obscodec.runtime.threads import MAX_THREADS, default_threads, over_ranges
 
 
 @given(n=st.integers(0, 100), threads=st.integers(-1, 20))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from obscodec import CorruptStream, EncodedTensor, Layout, Segments, codec, decode, encode
-from obscodec.codecs.rle import Rle
-from obscodec.varint import encode_varint
+from obscodec.codecs.formats.rle import Rle
+from obscodec.codecs.varint import encode_varint
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SlotError, StackStore
-from obscodec.frame_stack import find_frame_stack
+from obscodec.layout.frame_stack import find_frame_stack
 
 GAMES = ["MsPacman", "Pong", "Breakout"]
 

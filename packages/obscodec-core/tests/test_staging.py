@@ -20,10 +20,10 @@ from obscodec import (
     Staging,
     TensorArray,
     TensorStore,
-    auto_store,
     codec,
-    staging,
 )
+from obscodec.arrays import write_buffer as staging
+from obscodec.stores.auto import auto_store
 
 LAYOUT = Layout((3, 8, 8), np.uint8)
 STACK = FrameStack(3)

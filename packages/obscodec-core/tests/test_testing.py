@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from obscodec import Codec, CorruptStream, Layout, Segments, registry
-from obscodec.codecs.raw import Raw
-from obscodec.layout import Rows
+from obscodec import Codec, CorruptStream, Layout, Segments
+from obscodec.codecs import registry
+from obscodec.codecs.formats.raw import Raw
+from obscodec.layout.layout import Rows
 from obscodec.segments import Bytes, Ints
 from obscodec.testing import CodecContract
 

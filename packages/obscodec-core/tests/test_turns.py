@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from obscodec import FrameStore, Layout
-from obscodec.turns import turns
+from obscodec.stores.turns import turns
 
 FRAME = (20, 20)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from obscodec import CorruptStream, Layout, Segments, codec
-from obscodec_cupy.array import DeviceArray
-from obscodec_cupy.codecs import on_device
-from obscodec_cupy.device import Device
-from obscodec_cupy.segments import DeviceSegments
+from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.segments import DeviceSegments
 
 GUARD = 0xA5
 GUARD_NBYTES = 64

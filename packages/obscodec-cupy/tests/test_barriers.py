@@ -13,8 +13,8 @@ from cuda_on_cpu.build import compiled
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import Mirror
 from obscodec import CorruptStream, FrameStore, Layout
-from obscodec_cupy import sources
-from obscodec_cupy.gather import Gather, Source
+from obscodec_cupy.device import sources
+from obscodec_cupy.frames.gather import Gather, Source
 from side_by_side import Pair
 
 Scenario = Callable[[pytest.MonkeyPatch], None]

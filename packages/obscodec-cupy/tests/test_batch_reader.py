@@ -27,8 +27,8 @@ from obscodec import (
     StackStore,
     Staging,
     TensorArray,
-    blocks,
 )
+from obscodec.frames import frame_log as blocks
 from obscodec_cupy import BatchReader, backend
 
 STACK = Layout((4, 84, 84), np.uint8)

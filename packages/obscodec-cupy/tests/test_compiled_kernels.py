@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import obscodec_cupy
 import pytest
-from obscodec_cupy.device import Kernel
-from obscodec_cupy.sources import options, source
+from obscodec_cupy.device.device import Kernel
+from obscodec_cupy.device.sources import options, source
 
 ARCHITECTURES = (75, 80, 90, 100, 120)
 MOST_REGISTERS = 128  # 512 threads of a block fit into the 65,536 registers of a multiprocessor

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from obscodec_cupy.contiguous import contiguous
-from obscodec_cupy.device import Device
+from obscodec_cupy.device.contiguous import contiguous
+from obscodec_cupy.device.device import Device
 
 WHOLE = np.random.default_rng(0).integers(256, size=(6, 9, 8, 10), dtype=np.uint8)
 PARTS = [

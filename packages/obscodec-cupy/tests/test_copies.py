@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from obscodec_cupy.copies import move, scatter
-from obscodec_cupy.device import Device
+from obscodec_cupy.device.copies import move, scatter
+from obscodec_cupy.device.device import Device
 
 LENGTHS = np.array([0, 1, 3, 4, 15, 16, 17, 64, 1000, 40_000, 0, 5])
 

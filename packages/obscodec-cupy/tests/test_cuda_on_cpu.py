@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu.build import KernelFailed, Size, compiled
 from cuda_on_cpu.device import SimulatedDevice
-from obscodec_cupy.device import Kernel
+from obscodec_cupy.device.device import Kernel
 
 SUM = """#line 1 "sum.cu"
 extern "C" __global__ void sum(const unsigned* in, unsigned* out) {

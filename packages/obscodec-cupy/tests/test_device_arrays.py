@@ -22,7 +22,7 @@ from obscodec import (
     TensorArray,
     append_together,
 )
-from obscodec.reference_frames import MAX_REFERENCES
+from obscodec.codecs.formats.delta_rle.reference_frames import MAX_REFERENCES
 from stores_in_pairs import NOTHING, SMALL, Pair, taken_in, walk, without
 
 LAYOUTS = [

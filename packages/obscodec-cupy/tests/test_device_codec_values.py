@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import CorruptStream, DTypeError, Layout, Segments, ShapeError, SpecError, codec
-from obscodec.codecs import rle_kernel
-from obscodec.kernels import blocks
-from obscodec_cupy import rle
-from obscodec_cupy.codec import CudaCodec
-from obscodec_cupy.codecs import on_device
-from obscodec_cupy.delta_rle import CudaDeltaRle
-from obscodec_cupy.device import Device
-from obscodec_cupy.segments import DeviceSegments
+from obscodec.codecs.formats import rle_kernel
+from obscodec.codecs.formats.delta_rle import blocks
+from obscodec_cupy.codecs import rle
+from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.codecs.codec import CudaCodec
+from obscodec_cupy.codecs.delta_rle import CudaDeltaRle
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.segments import DeviceSegments
 
 FOUR = Layout((2, 2), "uint8")
 

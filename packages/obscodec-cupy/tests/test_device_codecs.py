@@ -9,7 +9,7 @@ from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import Layout
-from obscodec_cupy.device import Device
+from obscodec_cupy.device.device import Device
 from side_by_side import Pair
 
 SPECS = ["rle", "delta-rle"]

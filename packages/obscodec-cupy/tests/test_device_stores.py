@@ -33,11 +33,11 @@ from obscodec import (
     StackStore,
     TensorArray,
     TensorStore,
-    blocks,
     codec,
 )
+from obscodec.frames import frame_log as blocks
 from obscodec_cupy import backend
-from obscodec_cupy.tables import Writes
+from obscodec_cupy.memory.tables import Writes
 
 FRAME = Layout((84, 84), np.uint8)
 SMALL = Layout((6, 5), np.uint8)

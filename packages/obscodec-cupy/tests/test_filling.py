@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import DTypeError
-from obscodec_cupy.filling import Filling
+from obscodec_cupy.memory.filling import Filling
 
 
 def assign(value):

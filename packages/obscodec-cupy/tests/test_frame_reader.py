@@ -14,7 +14,8 @@ from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import FrameStack, FrameStore, Layout, StackStore, blocks
+from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec.frames import frame_log as blocks
 
 FRAME = Layout((1, 5, 7), np.uint8)
 N_STREAMS = 3

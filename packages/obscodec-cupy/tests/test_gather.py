@@ -10,8 +10,8 @@ from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import Mirror
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
-from obscodec_cupy.device import Device
-from obscodec_cupy.gather import Gather, Source
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.frames.gather import Gather, Source
 
 STARTS = {0, 1, 2, 5, 9, 40, 42, 59}
 

@@ -7,11 +7,11 @@ import pytest
 from atari_frames import frames
 from mirrors import Mirror
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout, Segments
-from obscodec.kernels.blocks import check, read_blocks
-from obscodec.kernels.patch import frame_room
-from obscodec.varint import encode_varint
-from obscodec_cupy.device import Device
-from obscodec_cupy.gather import Gather, Source
+from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
+from obscodec.codecs.formats.delta_rle.patch import frame_room
+from obscodec.codecs.varint import encode_varint
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.frames.gather import Gather, Source
 from side_by_side import GUARD, GUARD_NBYTES, fenced
 
 N_FRAMES = 6  # of a block

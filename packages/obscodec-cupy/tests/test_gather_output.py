@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from mirrors import Mirror
 from obscodec import DTypeError, FrameStack, FrameStore, Layout, ShapeError, StackStore
-from obscodec_cupy.device import Device
-from obscodec_cupy.gather import Gather, Source
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.frames.gather import Gather, Source
 
 SCALES = [1.0, 1 / 255, 0.1, -3.7, 1e-7, 2.0**-24, 2.0**-25, 257.3, 300.0, 1e-39, 3e-41, 1e37]
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}

@@ -9,9 +9,9 @@ from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import HeapFull, Segments, SlotError, SlotHeap, SpecError
 from obscodec_cupy.backend import CudaBackend
-from obscodec_cupy.copies import move
-from obscodec_cupy.device import Device
-from obscodec_cupy.heap_memory import DeviceHeapMemory, PinnedHeapMemory, PlacedStreams, heap_memory
+from obscodec_cupy.device.copies import move
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.memory.heap_memory import DeviceHeapMemory, PinnedHeapMemory, PlacedStreams, heap_memory
 
 KINDS = pytest.mark.parametrize("kind", [DeviceHeapMemory, PinnedHeapMemory])
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from obscodec import CorruptStream, Layout, Segments
-from obscodec.varint import encode_varint
-from obscodec_cupy.device import Device
-from obscodec_cupy.segments import DeviceSegments
+from obscodec.codecs.varint import encode_varint
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.segments import DeviceSegments
 from side_by_side import Pair, fenced
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from obscodec_cupy import sources
-from obscodec_cupy.device import Device, Kernel
-from obscodec_cupy.sources import source
+from obscodec_cupy.device import sources
+from obscodec_cupy.device.device import Device, Kernel
+from obscodec_cupy.device.sources import source
 
 N = 64
 KERNEL = """

@@ -13,9 +13,9 @@ from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import FrameStore, Layout, SlotHeap, TensorArray, TensorStore, codec
 from obscodec_cupy import BatchReader
-from obscodec_cupy.array import DeviceArray
-from obscodec_cupy.codecs import on_device
-from obscodec_cupy.copies import move
+from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.copies import move
 
 LAYOUT = Layout((4, 40, 50), np.uint8)
 TENSORS = np.random.default_rng(0).integers(256, size=(8, *LAYOUT.shape), dtype=np.uint8)

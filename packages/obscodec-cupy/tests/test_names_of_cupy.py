@@ -7,7 +7,7 @@ import re
 
 import cupy
 import pytest
-from obscodec_cupy import events, gpu, uploads
+from obscodec_cupy.device import events, gpu, uploads
 
 
 def names(module: object) -> set[str]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from atari_frames import frames
 from gymnasium import spaces
-from obscodec import auto_store
+from obscodec.stores.auto import auto_store
 from obscodec_sb3 import CompressedReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer
 

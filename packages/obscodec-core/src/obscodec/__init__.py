@@ -4,15 +4,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from obscodec.arguments import as_count, as_flag, check_kind
-from obscodec.array_stats import ArrayStats
-from obscodec.arrays import as_array, as_numbers, check_assignable
-from obscodec.backends import Backend
-from obscodec.batch_memory import BATCH_MEMORY, BatchMemory
-from obscodec.bytes_codec import BytesCodec
-from obscodec.codec import Codec
-from obscodec.coding import decode, encode
-from obscodec.drawn_array import DrawnArray, drawn, drawn_together
-from obscodec.encoded import EncodedTensor
+from obscodec.arrays.deferred_read import ReadAhead, Reading, Selected, open_reading
+from obscodec.arrays.drawn_array import DrawnArray, drawn, drawn_together
+from obscodec.arrays.geometry import strided_view, strides_of
+from obscodec.arrays.indexing import steps_of
+from obscodec.arrays.new_array import NewArray
+from obscodec.arrays.packing_together import note_of, pack_together, unpack_together
+from obscodec.arrays.part_array import PartArray
+from obscodec.arrays.tensor_array import TensorArray
+from obscodec.buffers.array_stats import ArrayStats
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.encode import decode, encode
+from obscodec.codecs.encoded import EncodedTensor
+from obscodec.codecs.filter import Filter
+from obscodec.codecs.packing import pack, unpack
+from obscodec.codecs.registry import available, codec, codec_from_config
+from obscodec.codecs.stage import Levels
+from obscodec.devices.backend import Backend
+from obscodec.devices.frame_reader import FrameChanges, FrameForm, FrameReader, ListedChanges
+from obscodec.devices.tensor_coder import TensorCoder
 from obscodec.errors import (
     BackendUnavailable,
     CorruptStream,
@@ -28,70 +39,59 @@ from obscodec.errors import (
     SlotError,
     SpecError,
 )
-from obscodec.filter import Filter
-from obscodec.frame_reader import FrameChanges, FrameForm, FrameReader, ListedChanges
-from obscodec.frame_stack import FrameStack
-from obscodec.geometry import strided_view, strides_of
-from obscodec.heap import HeapStats, SlotHeap
-from obscodec.heap_memory import HOST, HeapMemory, Places, Streams
-from obscodec.hollow import hollow_layouts
-from obscodec.indexing import steps_of
-from obscodec.layout import Layout
-from obscodec.lent import Lent
-from obscodec.narrow import Narrow, find_narrow
-from obscodec.new_array import NewArray
-from obscodec.out_of_memory import says_memory_error
-from obscodec.packing import pack, unpack
-from obscodec.packing_together import note_of, pack_together, unpack_together
-from obscodec.part_array import PartArray
-from obscodec.picklable_lock import PicklableLock, locked
-from obscodec.pinned_store import Pin, PinnedStore
-from obscodec.reading import ReadAhead, Reading, Selected, open_reading
-from obscodec.registry import available, codec, codec_from_config
+from obscodec.heap.memory import HOST, HeapMemory, Places, Streams
+from obscodec.heap.slot_heap import HeapStats, SlotHeap
+from obscodec.layout.as_array import as_array, as_numbers, check_assignable
+from obscodec.layout.frame_stack import FrameStack
+from obscodec.layout.hollow import hollow_layouts
+from obscodec.layout.layout import Layout
+from obscodec.layout.lent import Lent
+from obscodec.runtime.lock import PicklableLock, locked
+from obscodec.runtime.out_of_memory import says_memory_error
 from obscodec.segments import Segments
-from obscodec.stage import Levels
-from obscodec.store import Store, StoreStats
-from obscodec.tensor_array import TensorArray
-from obscodec.tensor_coder import TensorCoder
-from obscodec.tensor_store import TensorStore
+from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory
+from obscodec.stores.guarded_store import Pin, PinnedStore
+from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.store import Store, StoreStats
+from obscodec.stores.tensor_store import TensorStore
 
 if TYPE_CHECKING:
-    from obscodec.array_set import ArraySet, RingStats
-    from obscodec.auto_store import AutoStats, AutoStore
-    from obscodec.buffer_options import BufferOptions
-    from obscodec.calls import Calls
-    from obscodec.checks import check_items
-    from obscodec.choice import Choice, Trial
-    from obscodec.field import Field
-    from obscodec.frame_store import FrameStore
-    from obscodec.narrow_store import NarrowStore
-    from obscodec.ring import RingBuffer
-    from obscodec.sharing import append_together, by_store, read_together, shared_stores, stats_of
-    from obscodec.stack_store import StackStore
-    from obscodec.staging import Staging
+    from obscodec.arrays.write_buffer import Staging
+    from obscodec.buffers.array_set import ArraySet, RingStats
+    from obscodec.buffers.checks import check_items
+    from obscodec.buffers.field import Field
+    from obscodec.buffers.options import BufferOptions
+    from obscodec.buffers.ring import RingBuffer
+    from obscodec.buffers.sharing import append_together, by_store, read_together, shared_stores, stats_of
+    from obscodec.runtime.calls import Calls
+    from obscodec.stores.auto.auto_store import AutoStats, AutoStore
+    from obscodec.stores.auto.choice import Choice, Trial
+    from obscodec.stores.frame_store import FrameStore
+    from obscodec.stores.narrow.narrow_store import NarrowStore
+    from obscodec.stores.stack_store import StackStore
 
 # What needs numba, which takes half a second to import, or multiprocessing: loaded when it is first asked for.
 _LAZY = {
-    "ArraySet": "obscodec.array_set",
-    "AutoStats": "obscodec.auto_store",
-    "AutoStore": "obscodec.auto_store",
-    "BufferOptions": "obscodec.buffer_options",
-    "Calls": "obscodec.calls",
-    "Choice": "obscodec.choice",
-    "Field": "obscodec.field",
-    "FrameStore": "obscodec.frame_store",
-    "NarrowStore": "obscodec.narrow_store",
-    "RingBuffer": "obscodec.ring",
-    "RingStats": "obscodec.array_set",
-    "StackStore": "obscodec.stack_store",
-    "Staging": "obscodec.staging",
-    "Trial": "obscodec.choice",
-    "append_together": "obscodec.sharing",
-    "by_store": "obscodec.sharing",
-    "check_items": "obscodec.checks",
-    "read_together": "obscodec.sharing",
-    "shared_stores": "obscodec.sharing",
-    "stats_of": "obscodec.sharing",
+    "ArraySet": "obscodec.buffers.array_set",
+    "AutoStats": "obscodec.stores.auto.auto_store",
+    "AutoStore": "obscodec.stores.auto.auto_store",
+    "BufferOptions": "obscodec.buffers.options",
+    "Calls": "obscodec.runtime.calls",
+    "Choice": "obscodec.stores.auto.choice",
+    "Field": "obscodec.buffers.field",
+    "FrameStore": "obscodec.stores.frame_store",
+    "NarrowStore": "obscodec.stores.narrow.narrow_store",
+    "RingBuffer": "obscodec.buffers.ring",
+    "RingStats": "obscodec.buffers.array_set",
+    "StackStore": "obscodec.stores.stack_store",
+    "Staging": "obscodec.arrays.write_buffer",
+    "Trial": "obscodec.stores.auto.choice",
+    "append_together": "obscodec.buffers.sharing",
+    "by_store": "obscodec.buffers.sharing",
+    "check_items": "obscodec.buffers.checks",
+    "read_together": "obscodec.buffers.sharing",
+    "shared_stores": "obscodec.buffers.sharing",
+    "stats_of": "obscodec.buffers.sharing",
 }
 
 __all__ = [

@@ -21,11 +21,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codec import Codec
-from obscodec.dtypes import dtype_from_name
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.registry import codec, codec_from_config
 from obscodec.errors import CorruptStream, DictionaryMissing
-from obscodec.layout import Layout, Rows
-from obscodec.registry import codec, codec_from_config
+from obscodec.layout.dtypes import dtype_from_name
+from obscodec.layout.layout import Layout, Rows
 from obscodec.segments import Bytes, Segments
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

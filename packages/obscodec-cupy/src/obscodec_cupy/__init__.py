@@ -1,5 +1,5 @@
 """obscodec on the GPU: codecs and compressed stores in GPU memory, through CuPy."""
 
-from obscodec_cupy.batch_reader import BatchReader
+from obscodec_cupy.frames.batch_reader import BatchReader
 
 __all__ = ["BatchReader"]

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from obscodec import Backend, Codec, FrameForm, FrameReader, HeapMemory, Layout, TensorCoder
 from obscodec import codec as cpu_codec
 
-from obscodec_cupy.array import checked
-from obscodec_cupy.codecs import on_device
-from obscodec_cupy.device import Device
-from obscodec_cupy.filling import Filling
-from obscodec_cupy.probing import device_number
+from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.device.array import checked
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.probing import device_number
+from obscodec_cupy.memory.filling import Filling
 
 
 def device(name: str) -> Device:
@@ -37,7 +37,7 @@ def _named(name: str) -> Device:
 
 @cache
 def _opened(number: int) -> Device:
-    from obscodec_cupy.gpu import Gpu  # not before it is known that CuPy can be imported
+    from obscodec_cupy.device.gpu import Gpu  # not before it is known that CuPy can be imported
 
     return Gpu(number)
 
@@ -64,7 +64,7 @@ class CudaBackend(Backend):
 
     def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
         """See ``Backend.heap_memory``."""
-        from obscodec_cupy.heap_memory import heap_memory
+        from obscodec_cupy.memory.heap_memory import heap_memory
 
         return heap_memory(device, heap)
 
@@ -85,8 +85,8 @@ class CudaBackend(Backend):
         self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
     ) -> FrameReader:
         """See ``Backend.frame_reader``."""
-        from obscodec_cupy.frame_reader import CudaFrameReader
-        from obscodec_cupy.heap_memory import CudaHeapMemory
+        from obscodec_cupy.frames.frame_reader import CudaFrameReader
+        from obscodec_cupy.memory.heap_memory import CudaHeapMemory
 
         assert isinstance(memory, CudaHeapMemory)
         return CudaFrameReader(form, memory, lock)
@@ -99,6 +99,6 @@ class CudaBackend(Backend):
 
     def tensor_coder(self, codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
         """See ``Backend.tensor_coder``."""
-        from obscodec_cupy.tensor_coder import tensor_coder
+        from obscodec_cupy.codecs.tensor_coder import tensor_coder
 
         return tensor_coder(codec, memory)

@@ -13,7 +13,7 @@ class Allocation:
 
 
 class SimulatedArray:
-    """What :class:`obscodec_cupy.array.DeviceArray` asks for, over host memory.
+    """What :class:`obscodec_cupy.device.array.DeviceArray` asks for, over host memory.
 
     Attributes:
         memory: the numpy array behind it.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from obscodec_cupy.device import Kernel, Scalar
-from obscodec_cupy.sources import source
+from obscodec_cupy.device.device import Kernel, Scalar
+from obscodec_cupy.device.sources import source
 
 from cuda_on_cpu.regions import Regions
 

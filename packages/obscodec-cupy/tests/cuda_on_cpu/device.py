@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import DTypeError, HeapFull
-from obscodec_cupy.device import Device, Kernel, Mark, Order, Scalar
+from obscodec_cupy.device.device import Device, Kernel, Mark, Order, Scalar
 
 from cuda_on_cpu.array import Allocation, SimulatedArray
 from cuda_on_cpu.build import KernelFailed, Size, compiled

@@ -8,7 +8,7 @@ from functools import partial
 
 import obscodec_cupy.backend
 import pytest
-from obscodec_cupy.device import Device
+from obscodec_cupy.device.device import Device
 
 from cuda_on_cpu.device import SimulatedDevice
 

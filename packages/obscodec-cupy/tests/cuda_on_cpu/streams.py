@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from obscodec_cupy.device import Mark, Order
+from obscodec_cupy.device.device import Mark, Order
 
 
 class Stream:

@@ -1,1 +1,1 @@
-"""The built-in codecs, one wire format per file."""
+"""Items to streams and back."""

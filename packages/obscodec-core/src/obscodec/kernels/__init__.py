@@ -1,1 +1,1 @@
-"""Compiled kernels. They release the GIL, check what they are given, and report trouble as a status code."""
+"""What compiled kernels are made of: the compiler, and memory by its address."""

@@ -11,7 +11,7 @@
 
 namespace rle {
 
-// As in obscodec/codecs/rle_kernel.py.
+// As in obscodec/codecs/formats/rle_kernel.py.
 enum Status : u32 { OK, OUTSIDE, SHORT, LONG_VARINT, WRONG_COUNT, WRONG_LENGTH, WRONG_SUM, WRONG_SECTION, WRONG_SIZE };
 
 constexpr u32 N_THREADS = 256;  // of a block

@@ -1,0 +1,1 @@
+"""Ids that behave like the ndarray of the tensors."""

@@ -1,0 +1,83 @@
+"""DrawnArray: what was selected from an array, to be decoded later, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arrays.indexing import Index
+from obscodec.arrays.part_array import PartArray
+from obscodec.arrays.tensor_array import TensorArray
+from obscodec.runtime.lock import PicklableLock
+from obscodec.segments import Ints
+from obscodec.stores.guarded_store import PinnedStore
+
+
+class DrawnArray(TensorArray):
+    """The items that an index selects, as they are now. Nothing is decoded before it is read.
+
+    Items that are overwritten meanwhile are dropped when this array and all views of it are gone.
+
+    Args:
+        array: of a :class:`PinnedStore`.
+        index: of the axes before the items.
+
+    Raises:
+        IndexError: the index is out of range.
+
+    Example:
+        >>> from obscodec import FrameStore, Layout
+        >>> frames = TensorArray.zeros((100,), PinnedStore(FrameStore(Layout((84, 84), np.uint8))))
+        >>> drawn = DrawnArray(frames, [3, 5])
+        >>> frames[5] = np.ones((84, 84), np.uint8)
+        >>> int(drawn[...].max()), int(frames[5].max())
+        (0, 1)
+    """
+
+    def __init__(self, array: TensorArray, index: Index) -> None:
+        self._pin = cast("PinnedStore", array.store).pin()  # before the ids are read, or a thread could release them
+        super().__init__(np.array(array.ids[index]), array.store)
+
+    def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
+        raise TypeError("what was drawn from an array can't be assigned to: read it, and change the copy")
+
+    def assign_ids(self, index: Index, ids: Ints) -> None:
+        """Refused: others own the tensors.
+
+        Raises:
+            TypeError: always.
+        """
+        self[index] = ids
+
+    def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
+        view = self.__new__(type(self))
+        vars(view).update(vars(self), _ids=ids)  # with the pin
+        return view
+
+
+def drawn(array: TensorArray | PartArray, index: Index) -> DrawnArray | PartArray:
+    """What an index selects, as it is now; see :class:`DrawnArray`."""
+    return PartArray(array[index]) if isinstance(array, PartArray) else DrawnArray(array, index)
+
+
+def drawn_together(arrays: Sequence[TensorArray | PartArray]) -> list[DrawnArray | PartArray]:
+    """All of several arrays, as they are at one time: nobody changes ids of their stores meanwhile.
+
+    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever, unless all of
+    them are drawn already: these don't change.
+    """
+    changing = [x.store.changing for x in arrays if isinstance(x, TensorArray) and not isinstance(x, DrawnArray)]
+    locks = {id(lock): lock for lock in changing}
+    return _drawn_under([locks[key] for key in sorted(locks)], arrays)
+
+
+def _drawn_under(
+    locks: Sequence[PicklableLock], arrays: Sequence[TensorArray | PartArray]
+) -> list[DrawnArray | PartArray]:
+    if not locks:
+        return [drawn(array, ...) for array in arrays]
+    with locks[0]:
+        return _drawn_under(locks[1:], arrays)

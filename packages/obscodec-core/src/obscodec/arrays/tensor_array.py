@@ -1,0 +1,325 @@
+"""TensorArray: an integer array of ids over a store, which behaves like the ndarray of the tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, cast
+from weakref import ref
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import check_kind, kind_of
+from obscodec.arrays.deferred_read import open_reading
+from obscodec.arrays.dirty_rows import IdWatch, note
+from obscodec.arrays.indexing import Index, Part, n_axes, split_index, winners
+from obscodec.errors import DTypeError, ShapeError
+from obscodec.layout.as_array import as_dtype, as_numbers
+from obscodec.layout.layout import Layout
+from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.segments import Ints
+from obscodec.stores.store import Place, Store
+
+if TYPE_CHECKING:
+    from obscodec.arrays.write_buffer import Staging
+
+MAX_DECODED_NBYTES = 1 << 26  # of np.asarray(array): a rollout of 8 environments and 256 steps of Atari fits
+
+
+class TensorArray:
+    """An array of shape ``[*ids.shape, *layout.shape]`` whose items are compressed.
+
+    Reading decodes what the index selects, into a new numpy array. Assigning encodes. ``reshape``, ``swapaxes`` and
+    ``transpose`` of the axes before the items rearrange integers only, and give views that write through. Items that
+    were never assigned are zeros, as in ``numpy.zeros``. ``numpy.asarray`` decodes all of a small array, up to 64 MiB;
+    a larger one is refused, so that nobody does that by accident.
+
+    Args:
+        ids: an integer array of ids in ``store``; this array owns one reference for each that is not 0.
+        store: where the tensors are.
+        staging: where assigned steps wait to be stored together, for an array ``[n_steps, n_envs, *shape]`` that is
+            filled step by step; None to store at once.
+
+    Raises:
+        DTypeError: an argument is something else than is asked for, or ids have another dtype.
+        ShapeError: the staging is for other ids.
+
+    Example:
+        >>> import numpy as np, obscodec
+        >>> store = obscodec.TensorStore(obscodec.codec("zstd:1", obscodec.Layout((84, 84), np.uint8)), 1000)
+        >>> frames = TensorArray.zeros((100, 2), store)
+        >>> frames.shape
+        (100, 2, 84, 84)
+        >>> frames[3] = np.ones((2, 84, 84), np.uint8)
+        >>> frames[[2, 3], 1].mean(axis=(1, 2))
+        array([0., 1.])
+    """
+
+    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, staging: Staging | None = None) -> None:
+        if not isinstance(ids, np.ndarray) or ids.dtype not in (np.int32, np.int64):
+            found = ids.dtype if isinstance(ids, np.ndarray) else kind_of(ids)
+            raise DTypeError(f"ids are int32 or int64, got {found}")
+        check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
+        if staging is not None and not hasattr(staging, "row_shape"):  # to import the class would take numba
+            raise DTypeError(f"staging must be a Staging, such as Staging(store, n_envs), got {kind_of(staging)}")
+        if staging is not None and not ids.flags.writeable:
+            raise DTypeError("ids are read-only, and a staging writes them: pass a copy")
+        if staging is not None and (staging.store is not store or ids.shape[1:] != (staging.n_envs,)):
+            raise ShapeError(
+                f"a staging is for one store and ids [n_steps, {staging.n_envs}], got ids of shape {ids.shape}"
+                + ("" if staging.store is store else " and another store")
+            )
+        self._ids = ids
+        self.store = store
+        self._staging = staging
+        self._is_view = False
+        self._watches: list[ref[IdWatch]] = []  # of this array and its views
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
+        """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written.
+
+        Raises:
+            ShapeError: ``shape`` is no tuple of whole numbers, 0 or more.
+            DTypeError: ``store`` is no store.
+        """
+        of_ids = Layout((shape,) if isinstance(shape, (int, np.integer)) else shape, np.int32)  # which checks it
+        return cls(np.zeros(of_ids.shape, np.int32), store, staging)
+
+    @property
+    def ids(self) -> npt.NDArray[np.signedinteger]:
+        """The id of each tensor in the store."""
+        if self._staging is not None:
+            self._staging.flush()
+        return self._ids
+
+    @property
+    def layout(self) -> Layout:
+        """Shape and dtype of one item."""
+        return self.store.layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the ndarray that this stands for."""
+        return self._ids.shape + self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The dtype of the ndarray that this stands for."""
+        return self.layout.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are, those of the items included."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """What the ndarray that this stands for would take; see ``store.stats()`` for what is really taken."""
+        return self._ids.size * self.layout.nbytes
+
+    @property
+    def id_nbytes(self) -> int:
+        """What each item takes beside its share of the store."""
+        return self._ids.itemsize
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> TensorArray:
+        """A view with another shape; the axes of the items stay as they are.
+
+        Where an ndarray would give a copy, as after ``swapaxes``, this gives an array that can only be read, and only
+        until the original is assigned to.
+
+        Raises:
+            ShapeError: the last axes are not those of the items, or the shape has not as many items.
+        """
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        n_item_axes = len(self.layout.shape)
+        leading, items = wanted[: len(wanted) - n_item_axes], wanted[len(wanted) - n_item_axes :]
+        if items != self.layout.shape:
+            raise ShapeError(f"the last axes must stay those of an item, {self.layout.shape}, got {wanted}")
+        try:
+            ids = self.ids.reshape(leading)  # type: ignore[arg-type]
+        except ValueError:
+            raise ShapeError(f"{self._ids.size} items of shape {self.layout.shape} don't fit shape {wanted}") from None
+        if ids.size and not np.may_share_memory(ids, self.ids):
+            ids.flags.writeable = False
+        return self._view(ids)
+
+    def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
+        """A view with two of the axes before the items exchanged.
+
+        Raises:
+            ShapeError: an axis is one of an item.
+        """
+        return self._view(self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)))
+
+    def transpose(self, *axes: int) -> TensorArray:
+        """A view with its axes in the order ``axes``; those of the items stay last, in order.
+
+        Raises:
+            ShapeError: an axis of an item would move.
+        """
+        n = self._ids.ndim
+        if axes[n:] != tuple(range(n, self.ndim)):
+            raise ShapeError(f"the axes of the items, {tuple(range(n, self.ndim))}, must stay last, got {axes}")
+        return self._view(self.ids.transpose(axes[:n]))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @says_memory_error
+    def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
+        leading, of_items = split_index(index, self._ids.ndim, self.ndim)
+        ids = np.asarray(self.ids[leading])
+        if not of_items and (reading := open_reading()) is not None and reading.selects(self.store):
+            return cast("npt.NDArray[np.generic]", reading.select(self.store, ids))
+        tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
+        if not of_items:
+            return tensors
+        return tensors[(slice(None),) * ids.ndim + of_items]
+
+    def selects_items(self, index: Index) -> bool:
+        """Whether an index selects whole items."""
+        return sum(map(n_axes, index if isinstance(index, tuple) else (index,))) <= self._ids.ndim
+
+    @says_memory_error
+    def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
+        if type(value) is not np.ndarray and self.store.has_on_device(value):
+            value = self.store.on_cpu(value)
+        staging = self._staging
+        if staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
+            if type(value) is not np.ndarray or not staging.put(self._ids, index, value):
+                staging.put(self._ids, index, self._cast(value, staging.row_shape))
+            return
+        if not self._ids.flags.writeable:
+            raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
+        leading, of_items = split_index(index, self._ids.ndim, self.ndim)
+        with self.store.changing:
+            old = np.array(self.ids[leading], np.int64)
+            shape = old.shape + self.layout.shape
+            if of_items:  # part of each item: decode, assign, encode
+                tensors = self.store.read(old.reshape(-1)).reshape(shape)
+                part = (slice(None),) * old.ndim + of_items
+                tensors[part] = self._cast(value, tensors[part].shape)
+            else:
+                tensors = self._cast(value, shape)
+            tensors, streams = tensors.reshape(-1, *self.layout.shape), self._streams(leading).reshape(-1)
+            place, stay = self._place(leading, old.shape)
+            if stay is not None:
+                tensors, streams = tensors[stay], streams[stay]
+            self.store.exchange([place], tensors, np.arange(len(tensors)), streams)
+
+    def assign_ids(self, index: Index, ids: Ints) -> None:
+        """Put other tensors of the store where an index selects, and release those that were there.
+
+        Args:
+            index: of the axes before the items. Of several places in it for one item, the last stays.
+            ids: contiguous ``i64[...]``, as many as the index selects. The references go from here to this array: all
+                of them are 0 then.
+        """
+        leading, _ = split_index(index, self._ids.ndim, self.ndim)
+        ids = ids.reshape(-1)
+        with self.store.changing:
+            place, stay = self._place(leading, self.ids[leading].shape)
+            if stay is None:
+                self.store.put_ids([place], ids)
+                return
+            kept, others = ids[stay], ids[~stay]
+            ids[:] = 0
+            self.store.give_back(others)
+            self.store.put_ids([place], kept)
+
+    def place_of(self, index: Index) -> Place:
+        """Where the ids of the items are that an index selects, for ``Store.exchange``, while ``changing`` is held.
+
+        Args:
+            index: of the axes before the items, nothing twice.
+        """
+        leading, _ = split_index(index, self._ids.ndim, self.ndim)
+        self._note(leading)
+        return Place(self._ids, leading)
+
+    def watch(self) -> IdWatch:
+        """What notes from now on which rows of :attr:`ids` are assigned to, as long as somebody holds it.
+
+        Raises:
+            ShapeError: this is a view of another array.
+        """
+        if self._is_view:
+            raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
+        watch = IdWatch(len(self._ids))
+        self._watches.append(ref(watch))
+        if self._staging is not None:
+            self._staging.watch(self._ids, self._watches)
+        return watch
+
+    def clear(self) -> None:
+        """Set all items to zero, and release what was there."""
+        self.assign_ids(..., np.zeros(self._ids.size, np.int64))
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+        if self.nbytes > MAX_DECODED_NBYTES:
+            raise TypeError(
+                f"a TensorArray of {self.nbytes} bytes is not decoded as a whole by accident, only up to "
+                f"{MAX_DECODED_NBYTES}: index it, as in array[:100], or array[:] for all"
+            )
+        if copy is False:
+            raise ValueError("a TensorArray can't be read without a copy: it is decoded")
+        decoded = self.store.read(self.ids.reshape(-1)).reshape(self.shape)
+        return decoded if dtype is None else decoded.astype(dtype, copy=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _watches=[])
+
+    def __repr__(self) -> str:
+        return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
+
+    def _place(self, leading: tuple[Part, ...], shape: tuple[int, ...]) -> tuple[Place, npt.NDArray[np.bool_] | None]:
+        """Where ids of ``shape`` go that an index selects; and which of them stay if it selects something twice."""
+        self._note(leading)
+        winner = winners(leading, self._ids.shape, shape)
+        if winner is None or (stay := winner == np.arange(len(winner))).all():
+            return Place(self._ids, leading), None
+        at = np.arange(self._ids.size).reshape(self._ids.shape)[leading].reshape(-1)[stay]
+        return Place(self._ids, np.unravel_index(at, self._ids.shape)), stay
+
+    def _note(self, leading: tuple[Part, ...]) -> None:
+        """Have those know who watch this array that what an index selects is about to change."""
+        if self._watches:
+            note(self._watches, () if self._is_view else leading)
+
+    def _streams(self, leading: tuple[Part, ...]) -> Ints:
+        """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
+        shape = self._ids.shape
+        along_last = np.arange(shape[-1]) if len(shape) > 1 else np.int64(0)
+        return np.asarray(np.broadcast_to(along_last, shape)[leading])
+
+    def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
+        """Other axes before the same items; it sees what waits, but nothing waits for it."""
+        view = TensorArray(ids, self.store)
+        view._staging, view._is_view, view._watches = self._staging, True, self._watches
+        return view
+
+    def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+        """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""
+        array = as_dtype(as_numbers(value), self.dtype)
+        if array.shape == shape:
+            return array
+        surplus = max(0, array.ndim - len(shape)) if shape else 0
+        if array.shape[:surplus] == (1,) * surplus:
+            array = array.reshape(array.shape[surplus:])
+        try:
+            return np.broadcast_to(array, shape)
+        except ValueError:
+            raise ShapeError(f"an array of shape {array.shape} can't be assigned to shape {shape}") from None
+
+    def _leading_axis(self, axis: int) -> int:
+        check_kind("axis", axis, (int, np.integer), "a whole number")
+        leading = axis + self.ndim if axis < 0 else axis
+        if not 0 <= leading < self._ids.ndim:
+            raise ShapeError(
+                f"axis {axis} is not one of the {self._ids.ndim} axes before the items of shape {self.shape}"
+            )
+        return leading

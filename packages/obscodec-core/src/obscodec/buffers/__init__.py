@@ -1,0 +1,1 @@
+"""Buffers for loops of one's own."""

@@ -1,0 +1,230 @@
+"""ArraySet: the arrays of a buffer, some of them in one store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.arrays.tensor_array import TensorArray
+from obscodec.arrays.write_buffer import Staging
+from obscodec.buffers.array_stats import ArrayStats
+from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Array, Field
+from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError
+from obscodec.layout.as_array import ArrayLike
+from obscodec.layout.lent import Lent
+from obscodec.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RingStats(ArrayStats):
+    """What a buffer holds, and how long its samples took.
+
+    Attributes:
+        n_samples: how many batches were given out.
+        sample_s: how many seconds that took.
+    """
+
+    n_samples: int
+    sample_s: float
+
+    def sample_ms_since(self, before: RingStats) -> float | None:
+        """The mean duration of the samples since ``before``, None if there were none."""
+        n = self.n_samples - before.n_samples
+        return 1000 * (self.sample_s - before.sample_s) / n if n else None
+
+
+class ArraySet:
+    """The arrays of a buffer, compressed field by field.
+
+    Arrays of one field, such as observations and next observations, share a store, and so do fields of which one
+    ``shares`` the other's; a frame that they have in common is stored once.
+
+    Args:
+        fields: what a step of one environment has.
+        n_envs: how many environments step together.
+        threads: how many threads decode a batch, None for half of the usable processors.
+
+    Attributes:
+        fields: the fields by name.
+        stores: for each field its store, None if it is not compressed.
+
+    Raises:
+        SpecError: a spec names no codec.
+        ShapeError: a field does not divide into such a frame stack, or a number is out of range; or fields that share
+            a store differ in shape or dtype.
+        DTypeError: an argument is something else than is asked for.
+        FieldError: a field shares the store of one that is not there, or has none of its own.
+
+    Example:
+        >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)}, n_envs=2)
+        >>> obs = {name: arrays.zeros("obs", name, 1000) for name in arrays.fields}
+        >>> type(obs["image"]).__name__, type(obs["vector"]).__name__
+        ('TensorArray', 'ndarray')
+    """
+
+    def __init__(self, fields: Mapping[str, Field], n_envs: int = 1, threads: int | None = None) -> None:
+        _check_fields(fields)
+        self.fields = dict(fields)
+        self.n_envs = n_envs = as_count("n_envs", n_envs)
+        threads = as_option("threads", threads)
+        own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
+        self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
+        large = {name for name, field in fields.items() if field.layout.nbytes >= MIN_COMPRESSED_NBYTES}
+        self._lends = {name for name in large if self.stores[name] is not None}
+        self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
+        self._stagings: dict[str, Staging] = {}
+        self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
+        self._n_samples, self._sample_s = 0, 0.0
+
+    def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0) -> Array | TensorArray:
+        """An array ``[n_steps, n_envs, *field_shape]``; takes no memory until it is written.
+
+        Args:
+            array: a name for it. An array that was made before under this name is emptied, and not to be used any more.
+            field: which field it is of.
+            n_steps: how many steps it has.
+            waiting: how many steps that are assigned may wait to be stored together, however large they are; more if
+                they are small, and 0 for none. Arrays of a field have it in common.
+
+        Raises:
+            FieldError: there is no such field.
+            DTypeError: a number is none.
+            ShapeError: a number is out of range.
+        """
+        check_kind("array", array, str, "a name")
+        if not _is_among(field, self.fields):
+            raise FieldError(f"no field is named {field!r}, there are {listed(self.fields)}")
+        n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
+        former, store = self._arrays.pop((array, field), None), self.stores[field]
+        if isinstance(former, TensorArray):
+            former.store.wait_for_readings()
+            former.store.release(former.ids.reshape(-1))
+        made: Array | TensorArray
+        if store is None:
+            shape, dtype = self._rows[field]
+            made = np.zeros((n_steps, *shape), dtype)
+        else:
+            if waiting and field not in self._stagings:
+                self._stagings[field] = Staging(store, self.n_envs, waiting)
+            made = TensorArray.zeros((n_steps, self.n_envs), store, self._stagings[field] if waiting else None)
+        self._arrays[array, field] = made
+        return made
+
+    def in_place_of(self, array: str, field: str, hollow: Array, *, waiting: int = 0) -> Array | TensorArray:
+        """:meth:`zeros` in the place of an array ``[n_steps, n_envs, 0, *field_shape]``; see ``obscodec.hollow``.
+
+        Args:
+            array: see :meth:`zeros`.
+            field: likewise.
+            hollow: that array.
+            waiting: see :meth:`zeros`.
+
+        Raises:
+            DTypeError: it has another shape or dtype.
+        """
+        (n_envs, *shape), dtype = self._rows[field]
+        if (hollow.shape[1:], hollow.dtype) != ((n_envs, 0, *shape), dtype):
+            raise DTypeError(f"{array} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
+        return self.zeros(array, field, len(hollow), waiting=waiting)
+
+    def step(self, field: str, value: ArrayLike | npt.ArrayLike, *, lend: bool = False) -> Array | Lent:
+        """``value`` as a step of all environments; see ``Field.step``.
+
+        Args:
+            field: the name of the field.
+            value: ``[n_envs, *shape]``; for a compressed field on a GPU also an array there, which is downloaded.
+            lend: whether whoever gets the step copies it before assigning it to one of these arrays. A large one is
+                :class:`Lent` then if the array is compressed, which copies it as well.
+
+        Raises:
+            ShapeError: it has another shape.
+            DTypeError: it would be changed by the dtype.
+        """
+        shape, dtype = self._rows[field]
+        if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
+            row: Array = value
+        else:
+            row = self._fitted(field, value)
+        return Lent(row) if lend and field in self._lends else row
+
+    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
+        store = self.stores[field]
+        if store is not None and store.has_on_device(value):
+            value = store.on_cpu(value)
+        try:
+            return self.fields[field].step(value, self.n_envs)
+        except LayoutError as error:
+            raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
+
+    def reserve(self, row: int) -> None:
+        """Store what waits, if a step in ``row`` of all arrays would not have room beside it; see ``Staging.reserve``.
+
+        Raises:
+            HeapFull: it does not fit into its store; it goes on waiting.
+        """
+        for field, staging in self._stagings.items():
+            staging.reserve(row, sum(of == field for _, of in self._arrays))
+
+    def forget(self, row: int) -> None:
+        """Drop what waits for ``row`` of any array."""
+        for staging in self._stagings.values():
+            staging.forget(row)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Count what runs in it as one sample."""
+        began = perf_counter()
+        yield
+        self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
+
+    def stats(self, n_tensors: int) -> RingStats:
+        """What the arrays hold, if ``n_tensors`` of the items of each were written; what waits is stored before."""
+        for staging in self._stagings.values():
+            staging.flush()
+        plain = dict.fromkeys(self.fields, 0)
+        for _, field in self._arrays:
+            plain[field] += n_tensors * self.fields[field].layout.nbytes
+        stored = {store: store.stats() for store in self.stores.values() if store is not None}
+        fields = {name: plain[name] if store is None else stored[store] for name, store in self.stores.items()}
+        total = sum(of for of in fields.values() if isinstance(of, int)) + sum(s.total_bytes for s in stored.values())
+        total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
+        total += sum(staging.memory_bytes for staging in self._stagings.values())
+        return RingStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names, for an error."""
+    return ", ".join(map(str, names)) or "none"
+
+
+def _is_among(name: object, fields: Mapping[str, Field]) -> bool:
+    try:
+        return name in fields
+    except TypeError:  # it is of no kind that names are of: a list
+        return False
+
+
+def _check_fields(fields: Mapping[str, Field]) -> None:
+    """Refuse what are no fields, and fields that can't share a store."""
+    check_kind("fields", fields, Mapping, "a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}")
+    for name, field in fields.items():
+        check_kind(f"field {name!r}", field, Field, "a Field, such as Field((84, 84), 'uint8')")
+    for name, field in fields.items():
+        if field.shares is None:
+            continue
+        if not _is_among(field.shares, fields):
+            raise FieldError(f"no field is named {field.shares!r}, there are {listed(fields)}")
+        shared = fields[field.shares]
+        if field.shares == name or shared.shares is not None:
+            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.shares!r}")
+        if shared.layout != field.layout:
+            raise ShapeError(
+                f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "
+                f"{field.shares!r} is {shared.layout}"
+            )

@@ -1,0 +1,150 @@
+"""Field: what one step of one environment has under one name, and how it is kept."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_nbytes, as_option
+from obscodec.codecs.spec import check_spec, parse
+from obscodec.devices.backend import check_place
+from obscodec.errors import FieldError, ShapeError, SpecError
+from obscodec.layout.as_array import ArrayLike, as_dtype, as_numbers
+from obscodec.layout.dtypes import is_common
+from obscodec.layout.frame_stack import FrameStack
+from obscodec.layout.layout import Layout
+from obscodec.stores.auto.auto_store import AutoStore
+from obscodec.stores.auto.choice import parse_budget
+from obscodec.stores.store import Store
+
+MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Field:
+    """What one step of one environment has in a field.
+
+    Attributes:
+        shape: its shape, ``()`` for a scalar.
+        dtype: its dtype.
+        codec: the spec of the codec that compresses it, such as ``"delta-rle"``; ``"auto"`` to find the best one, if
+            the field has ``min_nbytes`` or more; None for a plain numpy array.
+        frame_stack: how its steps are made of frames, None to find out; a number for so many along axis 0.
+        budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
+        min_nbytes: for ``"auto"``: a step of fewer bytes is kept in a plain numpy array; None for 1 KiB.
+        decide_after: how many tensors are looked at before its store decides; see ``AutoStore``.
+        block_frames: how many frames are encoded together, None for what suits the codec; see ``AutoStore``.
+        max_bytes: the most bytes to reserve for its streams, None for no limit.
+        shares: the field of the same shape and dtype whose store keeps this one too, with its codec and its limits:
+            ``next_obs`` shares that of ``obs``, and each frame is stored once.
+        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``, which has its streams then. A field that is
+            not compressed is a numpy array all the same, and one of bfloat16, float8 or times stays on the CPU.
+        heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        SpecError: the budget is malformed, or is for a codec that is given; or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
+        ShapeError: a shape or a number is out of range.
+        DTypeError: the dtype can't be stored, or an argument is something else than is asked for.
+        FieldError: a field that shares a store names what that one has.
+
+    Example:
+        >>> Field((84, 84), np.uint8, "zstd:1").codec
+        'zstd:1'
+    """
+
+    shape: tuple[int, ...]
+    dtype: npt.DTypeLike
+    codec: str | None = "auto"
+    frame_stack: FrameStack | int | None = None
+    budget: str | None = None
+    min_nbytes: int | None = None
+    decide_after: int | None = None
+    block_frames: int | None = None
+    max_bytes: int | None = None
+    shares: str | None = None
+    device: str = "cpu"
+    heap: str = "device"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.layout.shape)
+        if self.codec is not None and check_spec(self.codec) != "auto":
+            parse(self.codec)
+        object.__setattr__(self, "frame_stack", FrameStack.of(self.frame_stack))
+        object.__setattr__(self, "max_bytes", as_nbytes("max_bytes", self.max_bytes))
+        for name in ("decide_after", "block_frames"):
+            object.__setattr__(self, name, as_option(name, getattr(self, name)))
+        object.__setattr__(self, "min_nbytes", as_option("min_nbytes", self.min_nbytes, 0))
+        if self.budget is not None:
+            parse_budget(self.budget)
+            if self.codec != "auto":
+                raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
+        check_place(self.device, self.heap)
+        if self.shares is not None:
+            options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares")]
+            if named := [of.name for of in options if getattr(self, of.name) != of.default]:
+                raise FieldError(f"a field that shares a store has its options, got some: leave out {', '.join(named)}")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of one step of one environment."""
+        return Layout(self.shape, self.dtype)
+
+    def new_store(self, threads: int | None = None) -> Store | None:
+        """A store for its tensors, None if they are not compressed.
+
+        Raises:
+            SpecError: the spec names no codec, or the budget is malformed.
+            ShapeError: the field does not divide into such a frame stack.
+            DTypeError: the dtype can't be stored.
+        """
+        layout = self.layout
+        least = MIN_COMPRESSED_NBYTES if self.min_nbytes is None else self.min_nbytes
+        small = self.codec == "auto" and layout.nbytes < least
+        if self.codec is None or small or layout.nbytes == 0:
+            return None
+        place = {"device": self.device, "heap": self.heap}
+        if self.device != "cpu" and not is_common(layout.dtype):
+            warnings.warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it", stacklevel=2)
+            place = {}
+        return AutoStore(
+            layout,
+            codec=self.codec,
+            frame_stack=self.frame_stack,
+            budget=self.budget,
+            decide_after=self.decide_after,
+            block_frames=self.block_frames,
+            max_bytes=self.max_bytes,
+            threads=threads,
+            **place,
+        )
+
+    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
+        """``value`` as ``[n_envs, *shape]`` of the dtype.
+
+        The leading axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
+
+        Args:
+            value: anything that numpy or DLPack can read.
+            n_envs: how many environments there are.
+
+        Raises:
+            ShapeError: it has another shape.
+            DTypeError: it would be changed by the dtype.
+        """
+        array: Array = as_numbers(value)
+        found, layout = array.shape, self.layout
+        shape = (n_envs, *layout.shape)
+        missing = (n_envs == 1 and found == layout.shape) or (layout.shape == (1,) and found in ((), (n_envs,)))
+        if missing and math.prod(found) == math.prod(shape):
+            array = array.reshape(shape)
+        elif found != shape:
+            raise ShapeError(f"expected shape {shape}, got {found}")
+        return as_dtype(array, layout.dtype)

@@ -1,0 +1,262 @@
+"""RingBuffer: the last steps of some environments, named field by named field, compressed where you say so."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count, check_kind, kind_of
+from obscodec.arrays.deferred_read import Reading
+from obscodec.arrays.indexing import Index
+from obscodec.arrays.tensor_array import TensorArray
+from obscodec.buffers.array_set import ArraySet, RingStats, listed
+from obscodec.buffers.field import Array, Field
+from obscodec.errors import DTypeError, FieldError, SlotError
+from obscodec.layout.as_array import ArrayLike
+from obscodec.layout.layout import Layout
+from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.segments import Ints
+from obscodec.stores.store import Store
+
+T = TypeVar("T")
+
+
+class RingBuffer:
+    """The last ``capacity`` steps of each of ``n_envs`` environments.
+
+    Several threads may sample at once, while none appends. The step that went out last is kept until the next one
+    comes, so that an append that does not come to its end changes nothing.
+
+    Args:
+        capacity: how many steps to keep for each environment; then the oldest go first.
+        fields: the fields of a step.
+        n_envs: how many environments step together.
+        stack: the fields that come out as a stack of their last steps, and of how many: ``{"frame": 4}``. One step of
+            each is stored. What lies before the start of the episode, or before the oldest step, is zeros.
+        episode_end: the boolean field that is true in the last step of an episode, terminated or truncated; stacks
+            need it.
+        threads: how many threads decode a batch, None for half of the usable processors.
+
+    Raises:
+        FieldError: there are no fields, or ``stack`` or ``episode_end`` names none of them.
+        ShapeError: a number is out of range.
+        DTypeError: an argument is something else than is asked for, or the dtype of ``episode_end`` is not bool.
+        SpecError: a spec names no codec.
+
+    Example:
+        >>> fields = {"frame": Field((84, 84), np.uint8, "zstd:1"), "reward": Field((), np.float32),
+        ...           "done": Field((), bool)}
+        >>> buffer = RingBuffer(1000, fields, stack={"frame": 4}, episode_end="done")
+        >>> for i in range(10):
+        ...     buffer.append(frame=np.full((84, 84), i, np.uint8), reward=1.0, done=i == 6)
+        >>> buffer[-1]["frame"][0, :, 0, 0]
+        array([0, 7, 8, 9], dtype=uint8)
+        >>> buffer.sample(32, np.random.default_rng(0))["frame"].shape
+        (32, 4, 84, 84)
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        n_envs: int = 1,
+        stack: Mapping[str, int] | None = None,
+        episode_end: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self._set = ArraySet(fields, n_envs, threads)
+        self.fields, self.n_envs = self._set.fields, self._set.n_envs
+        self.capacity = as_count("capacity", capacity)
+        if stack is not None:
+            check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
+        self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
+        self.episode_end = episode_end
+        self._check_names()
+        # A step is written where none is, and is there when it is counted, as the oldest one is gone then.
+        self._n_rows = self.capacity + 1
+        self._arrays = {name: self._set.zeros(name, name, self._n_rows) for name in self.fields}
+        self._n_appended = 0
+
+    @says_memory_error
+    def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Take one step of all environments. A refused call changes nothing.
+
+        Args:
+            **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
+                an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
+                any other change of dtype must keep every value. For a compressed field on a GPU also an array there,
+                which is downloaded to be encoded.
+
+        Raises:
+            FieldError: a field is missing, or unknown.
+            ShapeError: a value has another shape.
+            DTypeError: a value would be changed by the dtype of its field.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field.
+        """
+        self._append(self._checked(values))
+
+    @overload
+    def sample(self, batch: int, rng: np.random.Generator | int | None = None) -> dict[str, Array]: ...
+
+    @overload
+    def sample(
+        self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T]
+    ) -> dict[str, T]: ...
+
+    @says_memory_error
+    def sample(
+        self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T] | None = None
+    ) -> dict[str, Array] | dict[str, T]:
+        """Steps of random environments at random times, uniformly and with replacement.
+
+        Args:
+            batch: how many.
+            rng: where random numbers come from, or a seed; None for a new generator.
+            convert: called with each array, such as ``torch.from_numpy``, which shares its memory. That one does not
+                take bfloat16 or float8: let it take a view as integers, and view the result. If some fields are on a
+                GPU, ``partial(torch.as_tensor, device="cuda")`` shares the memory of these, and copies the others.
+
+        Returns:
+            For each field a new array ``[batch, *shape]``, or what ``convert`` makes of it; ``[batch, n, *shape]`` for
+            a stack of ``n``, the oldest first. Compressed fields that are on a GPU come as arrays there.
+
+        Raises:
+            SlotError: no step is stored.
+            ShapeError: ``batch`` is negative.
+            DTypeError: it is no number, ``rng`` no seed, or ``convert`` can't be called.
+        """
+        batch = as_count("batch", batch, 0)
+        if convert is not None and not callable(convert):
+            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
+        if not len(self):
+            raise SlotError("the buffer is empty: append a step before you sample")
+        try:
+            rng = np.random.default_rng(rng)
+        except (TypeError, ValueError):
+            found = reprlib.repr(rng)
+            raise DTypeError(
+                f"rng must be a numpy.random.Generator, a seed of 0 or more, or None, got {found}"
+            ) from None
+        with self._set.sampling():
+            arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
+            return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+
+    @says_memory_error
+    def __getitem__(self, index: Index) -> dict[str, Array]:
+        """For each field what ``index`` selects of ``[len(self), n_envs, *shape]``; time 0 is the oldest step.
+
+        Raises:
+            SlotError: the index is outside of what is stored.
+        """
+        grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
+        try:
+            steps, envs = (np.asarray(axis[index]) for axis in grid)
+        except IndexError as error:
+            raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
+        return self._read(steps, envs)
+
+    def __len__(self) -> int:
+        return min(self._n_appended, self.capacity)
+
+    def stats(self) -> RingStats:
+        """What the buffer holds now, and how long its samples took."""
+        return self._set.stats(len(self) * self.n_envs)
+
+    def __repr__(self) -> str:
+        return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
+
+    def _append(self, steps: Mapping[str, Array]) -> None:
+        at = self._n_appended % self._n_rows
+        try:
+            self._write(at, steps)
+        except BaseException:
+            for array in self._arrays.values():
+                if isinstance(array, TensorArray):
+                    array.assign_ids(at, np.zeros(self.n_envs, np.int64))  # nobody counts them, but they take memory
+            raise
+        self._n_appended += 1
+
+    def _write(self, at: int, steps: Mapping[str, Array]) -> None:
+        """Write a step into a row, in which nothing is that is counted."""
+        for store, names in self._by_store().items():
+            tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
+            with store.changing:
+                places = [self._compressed(name).place_of(at) for name in names]
+                n = len(names) * self.n_envs
+                store.exchange(places, tensors, np.arange(n), np.tile(np.arange(self.n_envs), len(names)))
+        for name, array in self._arrays.items():
+            if isinstance(array, np.ndarray):
+                array[at] = steps[name]
+
+    def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
+        """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
+        inside = {name: self._inside_episode(steps, envs, n) for name, n in self.stack.items()}
+        arrays: dict[str, Array] = Reading(partial(self._choose, steps, envs, inside)).result()
+        return arrays
+
+    def _choose(self, steps: Ints, envs: Ints, inside: Mapping[str, npt.NDArray[np.bool_]]) -> dict[str, Array]:
+        chosen: dict[str, Array] = {}
+        for name, array in self._arrays.items():
+            items = array.ids if isinstance(array, TensorArray) else array
+            if name in self.stack:
+                n = self.stack[name]
+                window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
+                picked = np.asarray(items[self._positions(window), envs[..., None]])
+                picked[~inside[name]] = 0  # the id of the zero tensor, too
+            else:
+                picked = np.asarray(items[self._positions(steps), envs])
+            chosen[name] = TensorArray(picked, array.store)[...] if isinstance(array, TensorArray) else picked
+        return chosen
+
+    def _by_store(self) -> dict[Store, list[str]]:
+        """The compressed fields, those that share a store together: their frames are found and decoded once."""
+        names: dict[Store, list[str]] = {}
+        for name, array in self._arrays.items():
+            if isinstance(array, TensorArray):
+                names.setdefault(array.store, []).append(name)
+        return names
+
+    def _compressed(self, name: str) -> TensorArray:
+        array = self._arrays[name]
+        assert isinstance(array, TensorArray)
+        return array
+
+    def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
+        """``bool[..., n]``: which of the ``n`` steps up to each are stored, and of its episode."""
+        ends = self._arrays[self.episode_end or ""]
+        inside = np.ones((*steps.shape, n), np.bool_)
+        for back in range(1, n):
+            before = np.maximum(steps - back, 0)
+            ended = ends[self._positions(before), envs].astype(np.bool_)
+            inside[..., n - 1 - back] = inside[..., n - back] & (steps >= back) & ~ended
+        return inside
+
+    def _positions(self, steps: Ints) -> Ints:
+        """Where the steps lie in the arrays."""
+        oldest = max(0, self._n_appended - self.capacity)
+        return (steps + oldest) % self._n_rows
+
+    def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
+        if values.keys() != self.fields.keys():
+            raise FieldError(f"a step has the fields {listed(self.fields)}, got {listed(values)}")
+        return {name: cast("Array", self._set.step(name, value)) for name, value in values.items()}
+
+    def _check_names(self) -> None:
+        for name in self.fields:
+            check_kind("the name of a field", name, str, "a text, such as 'frame'")
+        if not self.fields:
+            raise FieldError("a buffer has one field or more, got none")
+        if self.stack and self.episode_end is None:
+            raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
+        ends = [] if self.episode_end is None else [self.episode_end]
+        for name in [*self.stack, *ends]:
+            if not isinstance(name, str) or name not in self.fields:
+                raise FieldError(f"no field is named {name!r}, there are {listed(self.fields)}")
+        for name in ends:
+            if self.fields[name].layout != Layout((), np.bool_):
+                raise DTypeError(f"episode_end takes a field bool[], {name!r} is {self.fields[name].layout}")

@@ -1,0 +1,129 @@
+"""Chains: what ``|`` means in a spec. Filters, then a codec, then codecs that compress its streams further."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.filter import Filter
+from obscodec.codecs.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint
+from obscodec.errors import CorruptStream
+from obscodec.layout.layout import Rows
+from obscodec.segments import Bytes, Segments
+
+
+@dataclass(frozen=True)
+class FilteredCodec(Codec):
+    """A filter in front of a codec: ``shuffle|zstd:3``."""
+
+    filter: Filter = field(kw_only=True)
+    inner: Codec = field(kw_only=True)
+
+    @property
+    def spec(self) -> str:
+        """The canonical text that builds this chain."""
+        return f"{self.filter.spec}|{self.inner.spec}"
+
+    @property
+    def dictionary(self) -> bytes:
+        """The dictionary of the codec behind the filter."""
+        return self.inner.dictionary
+
+    def with_dictionary(self, dictionary: bytes) -> Self:
+        """This chain with another dictionary in the codec behind the filter."""
+        return replace(self, inner=self.inner.with_dictionary(dictionary))
+
+    def fit(self, samples: npt.NDArray[np.generic]) -> Self:
+        """Train the codec behind the filter on what the filter gives it."""
+        filtered = self._apply(self.layout.rows(samples))
+        return replace(self, inner=self.inner.fit(self.filter.target.tensors(filtered)))
+
+    def bound(self) -> int:
+        """The most bytes that the stream of one item can have."""
+        return self.inner.bound()
+
+    def read_bound(self) -> int:
+        """The most bytes that a stream can have which this chain reads."""
+        return self.inner.read_bound()
+
+    def encode_rows(self, rows: Rows, out: Bytes) -> npt.NDArray[np.int64]:
+        """Apply the filter, then encode."""
+        return np.asarray(self.inner.encode_rows(self._apply(rows), out), np.int64)
+
+    def decode_rows(self, src: Segments, rows: Rows) -> None:
+        """Decode, then undo the filter."""
+        filtered = np.empty((len(rows), self.filter.target.nbytes), np.uint8)
+        self.inner.decode_rows(src, filtered)
+        self.filter.undo(filtered, rows)
+
+    def _apply(self, rows: Rows) -> Rows:
+        filtered = np.empty((len(rows), self.filter.target.nbytes), np.uint8)
+        self.filter.apply(rows, filtered)
+        return filtered
+
+
+@dataclass(frozen=True)
+class TailedCodec(Codec):
+    """A codec that compresses the streams of another one: ``rle|zstd:3``.
+
+    A stream is a varint, the length of the inner stream, and what the tail makes of that.
+    """
+
+    inner: Codec = field(kw_only=True)
+    tail: BytesCodec = field(kw_only=True)
+
+    @property
+    def spec(self) -> str:
+        """The canonical text that builds this chain."""
+        return f"{self.inner.spec}|{self.tail.spec}"
+
+    @property
+    def dictionary(self) -> bytes:
+        """The dictionary of the tail."""
+        return self.tail.dictionary
+
+    def with_dictionary(self, dictionary: bytes) -> Self:
+        """This chain with another dictionary in its tail."""
+        return replace(self, tail=self.tail.with_dictionary(dictionary))
+
+    def fit(self, samples: npt.NDArray[np.generic]) -> Self:
+        """Train the tail on the streams of the codec before it."""
+        return replace(self, tail=self.tail.train(self._inner_streams(self.layout.rows(samples))))
+
+    def bound(self) -> int:
+        """The most bytes that the stream of one item can have."""
+        return MAX_VARINT_NBYTES + self.tail.max_compressed(self.inner.bound())
+
+    def read_bound(self) -> int:
+        """The most bytes that a stream can have which this chain reads."""
+        return MAX_VARINT_NBYTES + self.tail.max_compressed(self.inner.read_bound())
+
+    def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
+        """Encode the rows, then compress each stream."""
+        lengths = []
+        end = 0
+        for inner in self._inner_streams(rows):
+            stream = encode_varint(len(inner)) + self.tail.compress(inner.data)
+            out[end : end + len(stream)] = np.frombuffer(stream, np.uint8)
+            lengths.append(len(stream))
+            end += len(stream)
+        return lengths
+
+    def decode_rows(self, src: Segments, rows: Rows) -> None:
+        """Decompress each stream, then decode the rows."""
+        self.inner.decode_rows(Segments.of([self._decompress(stream) for stream in src]), rows)
+
+    def _inner_streams(self, rows: Rows) -> Segments:
+        scratch = np.empty(len(rows) * self.inner.bound(), np.uint8)
+        return Segments.packed(scratch, np.asarray(self.inner.encode_rows(rows, scratch), np.int64))
+
+    def _decompress(self, stream: Bytes) -> bytes:
+        nbytes, start = decode_varint(stream)
+        if nbytes > (most := self.inner.read_bound()):
+            raise CorruptStream(f"its inner stream has {nbytes} bytes, at most {most} are possible")
+        return self.tail.decompress_exactly(stream[start:].data, nbytes)

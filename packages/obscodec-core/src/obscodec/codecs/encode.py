@@ -1,0 +1,81 @@
+"""``encode`` and ``decode``: one tensor, one call."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.encoded import EncodedTensor, check_encoded
+from obscodec.codecs.registry import codec
+from obscodec.codecs.spec import check_spec
+from obscodec.errors import CorruptStream, LayoutError, SpecError
+from obscodec.layout.as_array import ArrayLike, as_array
+from obscodec.layout.layout import Layout
+
+
+@lru_cache(maxsize=64)
+def _cached_codec(spec: str, layout: Layout) -> Codec:
+    return codec(spec, layout)
+
+
+def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
+    """Encode one tensor without loss.
+
+    Args:
+        tensor: a numpy array of any strides and byte order, or an object with DLPack (a torch CPU tensor) or the buffer
+            protocol. Its dtype is bool, integer, float, complex, datetime64, timedelta64, bfloat16 or float8.
+        spec: the codec, such as ``"zstd:3"`` or ``"shuffle|lz4"``; ``obscodec.available()`` lists the names.
+
+    Returns:
+        The stream with its layout (always little-endian) and its canonical spec.
+
+    Raises:
+        SpecError: the spec names no codec, or one that does not take this tensor.
+        DTypeError: the tensor can't be stored: it is no array, holds objects or fields, has a mask or a unit, or is on
+            another device.
+        MissingPackage: the codec needs a package that is not installed.
+
+    Example:
+        >>> import numpy as np
+        >>> encoded = encode(np.zeros((84, 84), np.uint8), "zstd:3")
+        >>> encoded.stream.nbytes < 30
+        True
+    """
+    array = as_array(tensor)
+    return _cached_codec(check_spec(spec), Layout.of(array)).encode(array)
+
+
+def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[np.generic]:
+    """Decode one tensor, bit for bit as it was encoded.
+
+    Args:
+        encoded: what :func:`encode` gave, or ``EncodedTensor.from_bytes``.
+        out: an array of the same shape and dtype to fill: numpy, or any with DLPack that can be written. If None, a
+            numpy array is allocated.
+
+    Returns:
+        The tensor, in little-endian byte order; a numpy view of ``out`` if that was given.
+
+    Raises:
+        CorruptStream: the stream is truncated, altered or of another format, or its spec and its layout name no codec.
+        ShapeError: ``out`` has another shape.
+        DTypeError: ``out`` has another dtype, or is read-only; or ``encoded`` is something else.
+        DictionaryMissing: the stream needs a dictionary; decode it with the codec that encoded it.
+        MissingPackage: the codec needs a package that is not installed.
+        MemoryError: there is no room for an item of ``encoded.layout.nbytes``; ``EncodedTensor.from_bytes`` limits what
+            somebody else can ask for.
+
+    Example:
+        >>> import numpy as np
+        >>> decode(encode(np.array([1.5, -0.0]), "raw"))
+        array([ 1.5, -0. ])
+    """
+    check_encoded(encoded)
+    try:
+        decoder = _cached_codec(encoded.spec, encoded.layout)
+    except (SpecError, LayoutError) as error:
+        raise CorruptStream(f"an encoded tensor of {encoded.layout} names no codec for it: {error}") from error
+    return decoder.decode(encoded, out)

@@ -1,0 +1,1 @@
+"""One byte format a file."""

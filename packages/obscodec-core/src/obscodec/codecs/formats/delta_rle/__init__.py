@@ -1,0 +1,1 @@
+"""Blocks of frames, each a patch of the one before it."""

@@ -1,0 +1,177 @@
+"""Reading frames out of blocks of ``delta-rle``: each block is walked once, up to the last frame wanted of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from obscodec.codecs.formats.delta_rle import patch
+from obscodec.codecs.formats.delta_rle.patch import OK, apply_patch, read_varint
+from obscodec.errors import CorruptStream
+from obscodec.kernels.compiled import compiled
+from obscodec.kernels.memory import (
+    LINE_NBYTES,
+    address,
+    copy,
+    copy_line_past_caches,
+    fence,
+    fill_zeros,
+    load_u8,
+    prefetch,
+)
+from obscodec.layout.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+NO_SUCH_REFERENCE: Final = 16
+NO_SUCH_SECTION: Final = 17
+LEFT_OVER: Final = 18
+OTHER_VERSION: Final = 19
+FEW_FRAMES: Final = 20
+
+_AHEAD: Final = 2048  # bytes of the next block to ask for; what is behind follows by itself
+_LARGE: Final = 1 << 22  # a batch that the caches next to a processor don't hold; it is written past all of them
+
+_EXPLANATIONS: Final = {
+    **patch.EXPLANATIONS,
+    NO_SUCH_REFERENCE: "it is a patch of a reference frame that does not exist",
+    NO_SUCH_SECTION: "its runs reach beyond its end",
+    LEFT_OVER: "it holds more than its frames need",
+    OTHER_VERSION: "it is of a version that this store does not have",
+    FEW_FRAMES: "it has fewer frames than are wanted of it",
+}
+
+
+def check(status: int) -> None:
+    """Raise what a status code means.
+
+    Raises:
+        CorruptStream: it is not OK.
+    """
+    if status != OK:
+        raise CorruptStream(_EXPLANATIONS[status])
+
+
+@compiled
+def read_blocks(
+    starts: Ints,
+    places: Ints,
+    targets: Ints,
+    rows: Rows,
+    addresses: Ints,
+    lengths: Ints,
+    references: Rows,
+    block_frames: int,
+    version_nbytes: int,
+    room: Bytes,
+) -> int:
+    """Decode the frames that are wanted of each block.
+
+    Args:
+        starts: ``i64[n_blocks + 1]``: what is wanted of block ``b`` are the entries ``starts[b]`` to ``starts[b + 1]``.
+        places: ``i64[n]``, the place of each wanted frame in its block, rising within a block; ``i64[0]`` if these are
+            the first frames of each block, one after the other.
+        targets: ``i64[n]``, the row of ``rows`` that it goes to; ``i64[0]`` likewise, for rows in order.
+        rows: ``u8[m, nbytes]``, contiguous.
+        addresses: ``i64[n_blocks]``, where the stream of each block is; 0 for a block of zeros.
+        lengths: ``i64[n_blocks]``, its bytes.
+        references: ``u8[n_references, nbytes]``, contiguous.
+        block_frames: the streams must hold so many frames and nothing else; -1 if any number will do.
+        version_nbytes: 1 if each stream comes behind a byte that must be 0, the version of a stored block; else 0.
+        room: ``frame_room(nbytes)``, changed; used by this call alone.
+
+    Returns:
+        A status code.
+    """
+    nbytes = rows.shape[1]
+    base, frame = address(rows), address(room)
+    past_caches = rows.size >= _LARGE and nbytes >= LINE_NBYTES
+    in_order = len(places) == 0
+    for b in range(len(addresses)):
+        if b + 1 < len(addresses):
+            _ask_for(addresses[b + 1], lengths[b + 1])
+        if addresses[b] == 0:
+            for k in range(starts[b], starts[b + 1]):
+                fill_zeros(base + (k if in_order else targets[k]) * nbytes, nbytes)
+            continue
+        if version_nbytes and lengths[b] and load_u8(addresses[b]) != 0:
+            return OTHER_VERSION
+        runs, runs_end, literals, end, reference = sections(addresses[b] + version_nbytes, addresses[b] + lengths[b])
+        if runs < 0:
+            return -runs
+        if reference >= len(references):
+            return NO_SUCH_REFERENCE
+        copy(frame, address(references) + reference * nbytes, nbytes)
+        done = 0
+        for k in range(starts[b], starts[b + 1]):
+            place, target = (k - starts[b], k) if in_order else (places[k], targets[k])
+            while done <= place:
+                runs, literals = apply_patch(frame, nbytes, runs, runs_end, literals, end)
+                if runs < 0:
+                    return -runs
+                done += 1
+            _put(base + target * nbytes, frame, nbytes, past_caches)
+        if block_frames >= 0 and (done != block_frames or runs != runs_end or literals != end):
+            return LEFT_OVER
+    fence()
+    return OK
+
+
+@compiled
+def _put(target: int, frame: int, nbytes: int, past_caches: bool) -> None:
+    """Copy a frame to its place."""
+    if not past_caches:
+        copy(target, frame, nbytes)
+        return
+    at = -target & LINE_NBYTES - 1
+    copy(target, frame, at)
+    while at + LINE_NBYTES <= nbytes:
+        copy_line_past_caches(target + at, frame + at)
+        at += LINE_NBYTES
+    copy(target + at, frame + at, nbytes - at)
+
+
+@compiled
+def _ask_for(stream: int, nbytes: int) -> None:
+    """Have the processor load a stream while it works on another one."""
+    for at in range(stream, stream + min(nbytes, _AHEAD), LINE_NBYTES):
+        prefetch(at)
+
+
+@compiled
+def sections(at: int, end: int) -> tuple[int, int, int, int, int]:
+    """The runs and where they end, the literals and where they end, the reference; minus a status code first if bad."""
+    reference, at = read_varint(at, end)
+    if at < 0:
+        return at, 0, 0, 0, 0
+    runs_nbytes, at = read_varint(at, end)
+    if at < 0:
+        return at, 0, 0, 0, 0
+    if runs_nbytes > end - at:
+        return -NO_SUCH_SECTION, 0, 0, 0, 0
+    return at, at + runs_nbytes, at + runs_nbytes, end, reference
+
+
+@compiled
+def first_bytes(addresses: Ints, lengths: Ints, first: Bytes) -> None:
+    """Put the first byte of each stream into ``u8[n]``, 0 for an empty one."""
+    for i in range(len(addresses)):
+        first[i] = load_u8(addresses[i]) if lengths[i] else 0
+
+
+@compiled
+def copy_frames(starts: Ints, places: Ints, targets: Ints, rows: Rows, addresses: Ints, lengths: Ints) -> int:
+    """Copy the frames that are wanted of blocks that hold their frames as they are; see :func:`read_blocks`.
+
+    Returns:
+        A status code.
+    """
+    nbytes, base = rows.shape[1], address(rows)
+    for b in range(len(addresses)):
+        for k in range(starts[b], starts[b + 1]):
+            target = base + targets[k] * nbytes
+            if addresses[b] == 0:
+                fill_zeros(target, nbytes)
+            elif (places[k] + 1) * nbytes > lengths[b]:
+                return FEW_FRAMES
+            else:
+                copy(target, addresses[b] + places[k] * nbytes, nbytes)
+    return OK

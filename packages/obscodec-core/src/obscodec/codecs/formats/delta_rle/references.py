@@ -1,0 +1,78 @@
+"""Reference frames: what the first frame of a block is a patch of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from obscodec.codecs.formats.delta_rle.patch import encode_patch
+from obscodec.codecs.formats.delta_rle.reference_frames import JOIN_PART
+from obscodec.kernels.compiled import compiled
+from obscodec.kernels.memory import address, copy, load_u64
+from obscodec.layout.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+
+@compiled
+def nearest_reference(frame: int, references: Rows, n_references: int) -> int:
+    """The reference with the fewest words that differ from the frame at the address ``frame``."""
+    nbytes = references.shape[1]
+    best, fewest = 0, nbytes
+    for k in range(n_references):
+        reference = address(references) + k * nbytes
+        different = 0
+        for at in range(0, nbytes - 7, 8):
+            different += load_u64(frame + at) != load_u64(reference + at)
+        if different < fewest:
+            best, fewest = k, different
+    return best
+
+
+@compiled
+def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, literals: int) -> tuple[int, int, int]:
+    """Write the patch that turns the nearest reference into ``frame``, which joins them if it is far from all.
+
+    Args:
+        frame: the address of the frame.
+        references: ``u8[max_references, nbytes]``, changed.
+        n_references: ``i64[1]``, how many of these there are, changed.
+        runs: see ``encode_patch``.
+        literals: likewise.
+
+    Returns:
+        The reference, bytes of the runs, bytes of the literals.
+    """
+    nbytes, base = references.shape[1], address(references)
+    reference = nearest_reference(frame, references, n_references[0])
+    runs_nbytes, n_literals = encode_patch(base + reference * nbytes, frame, nbytes, runs, literals)
+    if (runs_nbytes + n_literals) * JOIN_PART > nbytes and n_references[0] < len(references):
+        reference = n_references[0]
+        copy(base + reference * nbytes, frame, nbytes)
+        n_references[0] += 1
+        runs_nbytes, n_literals = encode_patch(frame, frame, nbytes, runs, literals)
+    return reference, runs_nbytes, n_literals
+
+
+@compiled
+def add_references(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> int:
+    """Let those of ``frames`` join that are far from all references before them; returns how many there are then."""
+    n_references = np.ones(1, np.int64)
+    for k in range(len(frames)):
+        frame = address(frames) + k * frames.shape[1]
+        encode_first(frame, references, n_references, address(runs), address(literals))
+    return int(n_references[0])
+
+
+@compiled
+def encode_block(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> tuple[int, int, int]:
+    """Write the patches of a whole block; returns its reference, bytes of the runs, bytes of the literals."""
+    nbytes, frame = frames.shape[1], address(frames)
+    reference = nearest_reference(frame, references, len(references)) if len(frames) else 0
+    old = address(references) + reference * nbytes
+    runs_end, literals_end = address(runs), address(literals)
+    for k in range(len(frames)):
+        new = frame + k * nbytes
+        runs_nbytes, n_literals = encode_patch(old, new, nbytes, runs_end, literals_end)
+        runs_end += runs_nbytes
+        literals_end += n_literals
+        old = new
+    return reference, runs_end - address(runs), literals_end - address(literals)

@@ -1,0 +1,74 @@
+"""What ``gzip`` and ``igzip`` share: one gzip member (RFC 1952) per item, whoever compresses it."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.errors import CorruptStream
+
+_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # no name, no time, no operating system
+_STORED_NBYTES = 0xFFFF
+GZIP_WBITS = 31
+
+
+class Inflate(Protocol):
+    """A decompressor with the interface of ``zlib.decompressobj``."""
+
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, stream: memoryview, max_length: int, /) -> bytes:
+        """At most ``max_length`` bytes of the content."""
+
+
+@dataclass(frozen=True)
+class GzipMember(BytesCodec):
+    """One gzip member. What does not compress is stored, so that it grows by 5 bytes in 65,535 and 18 at most."""
+
+    format: ClassVar[str] = "gzip@1"
+    error: ClassVar[type[Exception]]  # what the decompressor raises
+
+    @abstractmethod
+    def deflate(self, plain: memoryview) -> bytes:
+        """One gzip member, of any size."""
+
+    @abstractmethod
+    def inflate(self) -> Inflate:
+        """A decompressor for one gzip member."""
+
+    def max_compressed(self, nbytes: int) -> int:
+        """The size of a stored member."""
+        return nbytes + 18 + 5 * max(1, -(-nbytes // _STORED_NBYTES))
+
+    def compress(self, plain: memoryview) -> bytes:
+        """One gzip member, stored where that is smaller."""
+        member = self.deflate(plain)
+        return member if len(member) <= self.max_compressed(len(plain)) else _stored(plain)
+
+    def decompress(self, stream: memoryview, nbytes: int) -> bytes:
+        """The content of one member that fills the whole stream, at most one byte more than ``nbytes`` of it."""
+        member = self.inflate()
+        try:
+            plain = member.decompress(stream, nbytes + 1)
+        except self.error as error:
+            raise CorruptStream(f"it is no gzip member: {error}") from error
+        if len(plain) <= nbytes and not member.eof:
+            raise CorruptStream("its gzip member has no end")
+        if member.unused_data:
+            raise CorruptStream(f"{len(member.unused_data)} bytes follow its gzip member")
+        return plain
+
+
+def _stored(plain: memoryview) -> bytes:
+    """``plain`` as a gzip member of stored blocks; the libraries may need more bytes for it, igzip:0 a quarter more."""
+    parts = [_HEAD]
+    for start in range(0, max(1, len(plain)), _STORED_NBYTES):
+        block = plain[start : start + _STORED_NBYTES]
+        is_last = start + _STORED_NBYTES >= len(plain)
+        parts += [struct.pack("<BHH", is_last, len(block), len(block) ^ 0xFFFF), bytes(block)]
+    return b"".join([*parts, struct.pack("<II", zlib.crc32(plain), len(plain) & 0xFFFFFFFF)])

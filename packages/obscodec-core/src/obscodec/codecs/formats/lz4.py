@@ -1,0 +1,76 @@
+"""``lz4``: one LZ4 block per item, without a header."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+import lz4.block
+
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.stage import Levels
+from obscodec.errors import CorruptStream, ShapeError
+from obscodec.segments import Segments
+
+_DICTIONARY_NBYTES = 1 << 16  # no match of LZ4 reaches further back
+_MAX_NBYTES = 0x7E000000  # LZ4_MAX_INPUT_SIZE
+
+
+@dataclass(frozen=True)
+class Lz4(BytesCodec):
+    """LZ4 blocks: fast without a level, faster with a negative one, smaller with one of 1..12.
+
+    See ``docs/formats/lz4.md``.
+    """
+
+    name: ClassVar[str] = "lz4"
+    format: ClassVar[str] = "lz4@1"
+    levels: ClassVar[Levels] = Levels(((-100, -1), (1, 12)), None)
+
+    trained: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layout.nbytes > _MAX_NBYTES:
+            raise ShapeError(
+                f"an lz4 block holds at most {_MAX_NBYTES} bytes, {self.layout} has {self.layout.nbytes}: use lz4-frame"
+            )
+
+    @property
+    def dictionary(self) -> bytes:
+        """What blocks may refer back to, empty for nothing."""
+        return self.trained
+
+    def with_dictionary(self, dictionary: bytes) -> Self:
+        """This codec with another dictionary: any bytes, of which the last 64 KiB count."""
+        return replace(self, trained=dictionary[-_DICTIONARY_NBYTES:])
+
+    def train(self, samples: Segments) -> Self:
+        """A codec whose dictionary is some of ``samples``, evenly spread, 64 KiB in all; measured better than parts."""
+        if not samples.nbytes:
+            return self
+        n = max(1, _DICTIONARY_NBYTES * len(samples) // samples.nbytes)
+        chosen = samples.take(slice(None, None, -(-len(samples) // n)))
+        return self.with_dictionary(b"".join(sample.tobytes() for sample in chosen))
+
+    def max_compressed(self, nbytes: int) -> int:
+        """LZ4's own bound, ``LZ4_compressBound``."""
+        return nbytes + nbytes // 255 + 16
+
+    def compress(self, plain: memoryview) -> bytes:
+        """One block."""
+        options: dict[str, object] = {"mode": "default"}
+        if self.level is not None and self.level < 0:
+            options = {"mode": "fast", "acceleration": -self.level}
+        elif self.level is not None:
+            options = {"mode": "high_compression", "compression": self.level}
+        block: bytes = lz4.block.compress(plain, store_size=False, dict=self.trained, **options)
+        return block
+
+    def decompress(self, stream: memoryview, nbytes: int) -> bytes:
+        """The content of one block that fills the whole stream."""
+        try:
+            plain: bytes = lz4.block.decompress(stream, uncompressed_size=nbytes, dict=self.trained)
+        except lz4.block.LZ4BlockError as error:
+            raise CorruptStream(f"it is no LZ4 block of {nbytes} bytes") from error
+        return plain

@@ -1,0 +1,104 @@
+"""Batches of tensors as bytes, to keep in a file or to send; they need no store to be read."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import check_kind
+from obscodec.codecs.encode import decode, encode
+from obscodec.codecs.encoded import EncodedTensor
+from obscodec.errors import CorruptStream, ShapeError
+from obscodec.layout.as_array import as_array
+
+_HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
+_SPEC = "delta-rle|zstd:3"
+
+
+def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
+    """Batches of tensors as bytes; see ``docs/formats/packed.md``.
+
+    Frames that several stacks have in common take next to nothing but time.
+
+    Args:
+        batches: ``[n, *shape]`` each, in the order of time. Each is encoded on its own: the larger, the smaller.
+
+    Raises:
+        DTypeError: a dtype can't be stored, or a batch is no array.
+        ShapeError: a batch is a single number.
+
+    Example:
+        >>> stacks = np.zeros((100, 4, 84, 84), np.uint8)
+        >>> packed = pack([stacks, stacks[:30]])
+        >>> len(packed) < 500
+        True
+        >>> [batch.shape for batch in unpack(packed)]
+        [(100, 4, 84, 84), (30, 4, 84, 84)]
+    """
+    check_kind("batches", batches, Iterable, "some arrays [n, *shape]")
+    return b"".join(_packed(batch) for batch in batches)
+
+
+def unpack(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[npt.NDArray[np.generic]]:
+    """The batches that :func:`pack` was given, one after the other.
+
+    Args:
+        packed: the bytes, which may come from somebody else.
+        max_bytes: the most bytes that a batch may have, see ``EncodedTensor.from_bytes``.
+
+    Raises:
+        CorruptStream: the bytes are truncated or altered, or a batch has more than ``max_bytes``.
+        MemoryError: there is no room for a batch.
+    """
+    rest = memoryview(packed)
+    while rest:
+        head, rest = _split(rest, _HEAD.size)
+        nbytes, n_axes = _HEAD.unpack(head)
+        sizes, rest = _split(rest, 8 * n_axes)
+        shape = struct.unpack(f"<{n_axes}Q", sizes)
+        message, rest = _split(rest, nbytes)
+        yield _unpacked(shape, EncodedTensor.from_bytes(message, max_bytes=max_bytes))
+
+
+def _unpacked(shape: tuple[int, ...], message: EncodedTensor) -> npt.NDArray[np.generic]:
+    if not shape or message.spec != _SPEC or message.layout.shape != _frames(shape):
+        raise CorruptStream(
+            f"a batch of shape {shape} is announced, there is a message of {message.layout} by {message.spec!r}"
+        )
+    order, frames = _order(shape), decode(message)
+    try:
+        return frames.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+    except ValueError as error:  # numpy has no such shape, which can be of no elements only
+        raise CorruptStream(f"a batch of shape {shape} can't be: {error}") from error
+
+
+def _packed(batch: npt.NDArray[np.generic]) -> bytes:
+    batch = as_array(batch)
+    if not batch.ndim:
+        raise ShapeError("a batch is an array [n, *shape], got a single number")
+    frames = np.ascontiguousarray(batch.transpose(_order(batch.shape))).reshape(_frames(batch.shape))
+    message = encode(frames, _SPEC).to_bytes()
+    return _HEAD.pack(len(message), batch.ndim) + struct.pack(f"<{batch.ndim}Q", *batch.shape) + message
+
+
+def _order(shape: tuple[int, ...]) -> list[int]:
+    """The axes in the order in which what is alike is consecutive: time comes right before the two longest others."""
+    by_length = sorted(range(1, len(shape)), key=lambda axis: shape[axis])
+    return [*sorted(by_length[:-2]), 0, *sorted(by_length[-2:])]
+
+
+def _frames(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the message: in that order, with all axes up to that of time as one."""
+    order = _order(shape)
+    n_before = order.index(0) + 1
+    return (math.prod(shape[axis] for axis in order[:n_before]), *(shape[axis] for axis in order[n_before:]))
+
+
+def _split(rest: memoryview, nbytes: int) -> tuple[memoryview, memoryview]:
+    if nbytes > len(rest):
+        raise CorruptStream(f"the bytes are truncated: {nbytes} should follow, {len(rest)} are left")
+    return rest[:nbytes], rest[nbytes:]

@@ -1,0 +1,184 @@
+"""The registry: from the names in a spec to the classes that do the work, built-in or from an entry point."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Literal, overload
+
+from obscodec.arguments import check_kind
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.chain import FilteredCodec, TailedCodec
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.filter import Filter
+from obscodec.codecs.spec import StageSpec, parse
+from obscodec.codecs.stage import Stage
+from obscodec.devices.backend import backend
+from obscodec.errors import LayoutError, MissingPackage, SpecError
+from obscodec.layout.layout import Layout
+
+ENTRY_POINT_GROUP = "obscodec.codecs"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a stage comes from.
+
+    Attributes:
+        target: ``module:class``.
+        package: the import name of the package that it needs, empty for none.
+        install: what to give to ``pip install`` when that is missing.
+    """
+
+    target: str
+    package: str = ""
+    install: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the package that the stage needs is installed; imports nothing."""
+        return not self.package or importlib.util.find_spec(self.package) is not None
+
+    def load(self, name: str) -> type[Stage]:
+        """The class.
+
+        Raises:
+            MissingPackage: the package that it needs is not installed.
+        """
+        if not self.ready:
+            raise MissingPackage(
+                f"codec {name!r} needs the package {self.package!r}, which is not installed: "
+                f"pip install '{self.install}'"
+            )
+        module, _, attribute = self.target.partition(":")
+        stage = getattr(importlib.import_module(module), attribute)
+        if not (isinstance(stage, type) and issubclass(stage, (Codec, Filter))):
+            raise SpecError(f"codec {name!r} is {self.target}, which is neither a Codec nor a Filter")
+        return stage
+
+
+_BUILT_IN = {
+    "bitpack": Entry("obscodec.codecs.formats.bitpack:BitPack"),
+    "delta": Entry("obscodec.codecs.formats.delta:Delta"),
+    "delta-rle": Entry("obscodec.codecs.formats.delta_rle.delta_rle:DeltaRle", "numba", "numba"),
+    "gzip": Entry("obscodec.codecs.formats.gzip:Gzip"),
+    "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "obscodec[igzip]"),
+    "lz4": Entry("obscodec.codecs.formats.lz4:Lz4", "lz4", "lz4"),
+    "lz4-frame": Entry("obscodec.codecs.formats.lz4_frame:Lz4Frame", "lz4", "lz4"),
+    "raw": Entry("obscodec.codecs.formats.raw:Raw"),
+    "rle": Entry("obscodec.codecs.formats.rle:Rle", "numba", "numba"),
+    "shuffle": Entry("obscodec.codecs.formats.shuffle:Shuffle"),
+    "zstd": Entry("obscodec.codecs.formats.zstd:Zstd", "zstandard", "zstandard"),
+}
+
+
+@cache
+def _entries() -> Mapping[str, Entry]:
+    """Every known name; a built-in one can't be taken by an entry point."""
+    third_party = {e.name: Entry(e.value.replace(" ", "")) for e in entry_points(group=ENTRY_POINT_GROUP)}
+    return dict(sorted({**third_party, **_BUILT_IN}.items()))
+
+
+def available() -> dict[str, str]:
+    """Every codec and filter that a spec can name.
+
+    Returns:
+        For each name ``"ready"``, or the command that installs what is missing.
+
+    Example:
+        >>> available()["raw"]
+        'ready'
+    """
+    return {name: "ready" if e.ready else f"pip install '{e.install}'" for name, e in _entries().items()}
+
+
+@overload
+def codec(spec: str, layout: Layout, device: Literal["cpu"] = "cpu") -> Codec: ...
+
+
+@overload
+def codec(spec: str, layout: Layout, device: str) -> Any: ...
+
+
+def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
+    """The codec that ``spec`` names, for items of ``layout``.
+
+    Args:
+        spec: such as ``"zstd:3"`` or ``"shuffle|lz4"``: filters, one codec, then codecs that compress its streams.
+        layout: shape and dtype of one item.
+        device: where its batches are: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"`` with obscodec-cupy, whose codecs are
+            described there.
+
+    Raises:
+        SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
+        LevelError: a level is out of range.
+        LayoutError: a filter does not take items of this layout, or it is no layout.
+        MissingPackage: a codec needs a package that is not installed.
+        BackendUnavailable: the device can't be used.
+
+    Example:
+        >>> codec("zstd", Layout((84, 84), "uint8")).spec
+        'zstd:3'
+    """
+    check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+    if not isinstance(device, str) or device != "cpu":
+        return backend(device).codec(spec, layout, device)
+    stages = [(stage, _load(stage, spec)) for stage in parse(spec)]
+    filters = 0
+    while filters < len(stages) and issubclass(stages[filters][1], Filter):
+        filters += 1
+    for stage, kind in stages[filters + 1 :]:
+        if not issubclass(kind, BytesCodec):
+            raise SpecError(
+                f"{stage.name!r} in {spec!r} stands behind a codec, where only codecs that compress bytes can"
+            )
+    if filters == len(stages):
+        raise SpecError(f"{spec!r} ends in a filter, add a codec behind it: '{spec}|zstd:3' or '{spec}|raw'")
+    return _build(stages, layout)
+
+
+def _load(stage: StageSpec, spec: str) -> type[Stage]:
+    entry = _entries().get(stage.name)
+    if entry is None:
+        raise SpecError(f"no codec is named {stage.name!r} (in spec {spec!r}), there are {', '.join(_entries())}")
+    return entry.load(stage.name)
+
+
+def _build(stages: list[tuple[StageSpec, type[Stage]]], layout: Layout) -> Codec:
+    (first, kind), rest = stages[0], stages[1:]
+    head = kind.from_args(layout, first.args)
+    if isinstance(head, Filter):
+        return FilteredCodec(layout, filter=head, inner=_build(rest, head.target))
+    chain = head
+    assert isinstance(chain, Codec)
+    for stage, tail_kind in rest:
+        tail = tail_kind.from_args(Layout((chain.bound(),), "uint8"), stage.args)
+        assert isinstance(tail, BytesCodec)
+        chain = TailedCodec(layout, inner=chain, tail=tail)
+    return chain
+
+
+def codec_from_config(config: Mapping[str, object]) -> Codec:
+    """The codec that ``Codec.config`` described, its dictionary included.
+
+    Raises:
+        SpecError: the config has no spec, or one that can't be built.
+        LayoutError: the config has no layout that can be built.
+    """
+    check_kind("a codec config", config, Mapping, "a mapping, such as Codec.config() gives")
+    layout = config.get("layout")
+    if not isinstance(layout, Mapping):
+        raise LayoutError(f"a codec config has a layout, got {layout!r}")
+    spec, dictionary = config.get("spec"), config.get("dictionary", "")
+    if not isinstance(spec, str):
+        raise SpecError(f"a codec config has a spec, got {spec!r}")
+    try:
+        trained = base64.b64decode(str(dictionary), validate=True)
+    except ValueError as error:
+        raise SpecError(f"the dictionary of a codec config is base64 text, got {dictionary!r}: {error}") from None
+    return codec(spec, Layout.from_config(layout)).with_dictionary(trained)

@@ -1,0 +1,1 @@
+"""What another device must offer, and how it is found."""

@@ -1,1 +1,0 @@
-"""The built-in filters, one per file."""

@@ -1,0 +1,1 @@
+"""Frames by id, each stored once, in blocks."""

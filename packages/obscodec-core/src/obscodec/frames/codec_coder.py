@@ -1,0 +1,96 @@
+"""Blocks of frames that any codec encodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.formats.delta_rle.blocks import check, copy_frames, first_bytes
+from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.errors import CorruptStream
+from obscodec.frames.block_coder import PLAIN, BlockCoder, Offer, Wanted, joined
+from obscodec.frames.open_blocks import BlockContent, OpenBlocks
+from obscodec.frames.trained_codecs import Versions
+from obscodec.layout.layout import Rows
+from obscodec.segments import Bytes, Segments
+
+_SCRATCH_NBYTES = 1 << 22
+
+
+class CodecBlocks(BlockCoder[Codec]):
+    """Any codec, for items of ``block_frames`` frames."""
+
+    patches = False
+    versions: Versions[Codec]
+
+    def __init__(self, block_codec: Codec) -> None:
+        self.spec = block_codec.spec
+        self.layout = block_codec.layout
+        self.versions = Versions(block_codec, _fit)
+
+    def plain(self, content: BlockContent) -> Bytes:
+        """The frames, one behind the other."""
+        return content.literals
+
+    def compress(self, compressor: Codec, plain: Bytes) -> Bytes:
+        """A stream of the codec."""
+        return compressor.encode_batch(plain[None], np.empty(compressor.bound(), np.uint8))[0]
+
+    def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
+        """Decode some blocks at a time, and copy the wanted frames out of them."""
+        step = max(1, _SCRATCH_NBYTES // self.layout.nbytes)
+        for first in range(0, len(blocks), step):
+            piece = blocks.take(slice(first, first + step))
+            self._read_piece(piece, wanted._replace(starts=wanted.starts[first : first + len(piece) + 1]))
+
+    def suits(self, offer: Offer) -> npt.NDArray[np.bool_]:
+        """Full ones that are compressed as the next one here will be, or not at all, if half of the frames are wanted.
+
+        A dictionary stays in its store: those of many would take more than they save.
+        """
+        versions = [decode_varint(block)[0] for block in offer.blocks]
+        alike = {version: self._encodes_like(offer, version) for version in set(versions)}
+        enough = ~offer.opened & (2 * offer.n_wanted >= self.layout.shape[0])
+        enough &= [alike[version] for version in versions]
+        return enough
+
+    def _encodes_like(self, offer: Offer, version: int) -> bool:
+        mine, others = self.versions, offer.versions
+        if version == 0 or others is None:
+            return version == 0
+        return not mine.learning and version in others and mine[mine.newest] == others[version]
+
+    def take(self, offer: Offer, open_blocks: OpenBlocks) -> Segments:
+        """The same streams, under the version that they are of here."""
+        return Segments.of([self._renumbered(block) for block in offer.blocks])
+
+    def _renumbered(self, block: Bytes) -> Bytes:
+        version, start = decode_varint(block)
+        if version == 0:
+            if len(block) != start + self.layout.nbytes:
+                raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {len(block) - start}")
+            return block
+        return joined(encode_varint(self.versions.newest), block[start:].data)
+
+    def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
+        addresses, first = blocks.addresses(), np.empty(len(blocks), np.uint8)
+        first_bytes(addresses, blocks.lengths, first)
+        compressed = np.flatnonzero(first)
+        plain = np.empty((len(compressed), self.layout.nbytes), np.uint8)
+        for row, b in zip(plain, compressed.tolist(), strict=True):
+            compressor, stream = self._version(blocks[b])
+            if compressor is None:
+                raise CorruptStream("its version is written in more bytes than it needs")
+            compressor.decode_rows(Segments.packed(stream, np.array([len(stream)])), row[None])
+        addresses, lengths = addresses + len(PLAIN), blocks.lengths - len(PLAIN)
+        addresses[blocks.lengths == 0] = 0
+        addresses[compressed] = plain.ctypes.data + np.arange(len(compressed)) * self.layout.nbytes
+        lengths[compressed] = self.layout.nbytes
+        check(copy_frames(*wanted, addresses, lengths))
+
+
+def _fit(block_codec: Codec, samples: Sequence[Bytes]) -> Codec:
+    return block_codec.fit(block_codec.layout.tensors(np.stack(samples)))

@@ -1,0 +1,75 @@
+"""FrameWatch: what changes in the blocks of a FrameStore, for a copy of its tables on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.codec import Codec
+from obscodec.devices.frame_reader import FrameChanges
+from obscodec.frames.block_coder import BlockCoder
+from obscodec.frames.open_blocks import FrameTables, OpenBlocks
+from obscodec.heap.slot_heap import SlotHeap
+from obscodec.segments import Ints, Segments
+
+
+class FrameWatch:
+    """Looks at blocks from time to time. The first look sees all of them as changed.
+
+    Nothing is noted while frames come: the heap knows which streams it got, lost or moved, and an open block changes
+    by what is in the table of frame streams.
+
+    Args:
+        heap: where the full blocks are, with their numbers as slots.
+    """
+
+    def __init__(self, heap: SlotHeap) -> None:
+        heap.watch()
+        self._heap = heap
+        self._filled = np.zeros((0, 3), np.int64)  # see OpenBlocks.filled
+        self._n_references = 1
+        self._noted: set[int] = set()
+        self._has_looked = False
+
+    def note(self, blocks: Ints) -> None:
+        """Let blocks be seen as changed at the next look."""
+        self._noted.update(blocks.tolist())
+
+    def sees_changes(self, open_blocks: OpenBlocks) -> bool:
+        """Whether anything has changed since the last look, which takes longer."""
+        if not self._has_looked or self._noted or self._heap.has_changed:
+            return True
+        if open_blocks.n_references != self._n_references:
+            return True
+        return not np.array_equal(open_blocks.filled(), self._filled)
+
+    def look(
+        self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], open_blocks: OpenBlocks, tables: FrameTables
+    ) -> FrameChanges:
+        """What has changed since the last look."""
+        self._has_looked = True
+        now = open_blocks.filled()
+        before, self._filled = self._filled, now
+        changed = np.ones(len(now), bool)
+        changed[: len(before)] = (now[: len(before)] != before).any(axis=1)
+        noted = np.array(list(self._noted), np.int64)
+        found = np.concatenate([self._heap.changed(), noted, before[:, 0], now[changed, 0]])
+        still_open = now[: len(before)][~changed[: len(before)], 0]
+        blocks = np.setdiff1d(found, np.append(0, still_open))
+        of_streams = np.flatnonzero(changed & (now[:, 0] != 0))
+        self._noted = set()
+        first_reference, self._n_references = self._n_references, open_blocks.n_references
+        places = self._heap.place(blocks)
+        return FrameChanges(
+            n_blocks=len(tables.live),
+            blocks=blocks,
+            addresses=places.addresses,
+            lengths=places.lengths,
+            previous=tables.previous.reshape(len(tables.live), -1)[blocks],
+            opened=np.searchsorted(blocks, now[of_streams, 0]),
+            of_streams=of_streams,
+            contents=Segments.of([coder.open(open_blocks.content(block)) for block in now[of_streams, 0].tolist()]),
+            first_reference=first_reference,
+            references=open_blocks.references[first_reference : self._n_references],
+            memories=places.memories,
+        )

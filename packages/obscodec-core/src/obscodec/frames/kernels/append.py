@@ -1,0 +1,155 @@
+"""Taking frames in: find those that are known, make patches of those that are new."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.formats.delta_rle.patch import encode_patch, first_difference
+from obscodec.codecs.formats.delta_rle.references import encode_first
+from obscodec.frames.kernels.counts import Table
+from obscodec.frames.kernels.sequence_table import (
+    BEGIN,
+    LITERALS,
+    LITERALS_NBYTES,
+    MATCHED,
+    N_RECENT,
+    NEWEST,
+    PLACE,
+    RECENT,
+    RECENT_IDS,
+    REFERENCE,
+    RUNS,
+    RUNS_NBYTES,
+    add_new,
+    give_id,
+    needs_block,
+    next_place,
+    ring_size,
+)
+from obscodec.kernels.compiled import compiled
+from obscodec.kernels.memory import address, copy, load_u8, load_u64, signed, unsigned
+from obscodec.layout.layout import Rows
+from obscodec.segments import Ints
+
+
+@compiled
+def append_frames(
+    frames: Rows,
+    first: int,
+    of_streams: Ints,
+    streams: npt.NDArray[np.int64],
+    block_frames: int,
+    stack: int,
+    references: Rows,
+    n_references: Ints,
+    counts: Table,
+    live: Table,
+    previous: Table,
+    dead: Table,
+    tallies: Ints,
+    ids: Ints,
+) -> int:
+    """Take frames in, from ``first`` on, until one needs a new block.
+
+    Args:
+        frames: ``u8[n, nbytes]``, contiguous.
+        first: the frame to begin with.
+        of_streams: ``i64[n]``, the row in ``streams`` of each frame.
+        streams: the table of frame streams, changed.
+        block_frames: how many frames a block has.
+        stack: how many frames come from one observation, so that the first one is likely to be this far back.
+        references: ``u8[max_references, nbytes]``, the first one zeros.
+        n_references: ``i64[1]``, how many there are, changed.
+        counts: see ``kernels.counts``, changed.
+        live: likewise.
+        previous: for each frame, by id, the one before it in the observation that it came with first, changed.
+        dead: see ``kernels.counts``, changed.
+        tallies: likewise.
+        ids: ``i64[n]``, zeros from ``first`` on, filled: a reference is counted for each.
+
+    Returns:
+        The frame that needs a new block in its stream, or a new stream, or ``n``.
+    """
+    nbytes = frames.shape[1]
+    n_ring = ring_size(streams)
+    for i in range(first, len(of_streams)):
+        if not 0 <= of_streams[i] < len(streams):
+            return i
+        stream = streams[of_streams[i]]
+        frame = address(frames) + i * nbytes
+        if first_difference(frame, address(references), 0, nbytes) == nbytes:
+            continue  # the frame of zeros, whose id is 0
+        begins = i % stack == 0
+        place, fingerprint = _find(frame, nbytes, stream, n_ring, begins)
+        if place < 0:
+            if needs_block(stream, block_frames):
+                return i
+            _encode(frame, nbytes, stream, references, n_references)
+            place = next_place(stream, n_ring)
+            copy(stream[RECENT] + place * nbytes, frame, nbytes)
+            before = 0 if begins else ids[i - 1]
+            add_new(stream, place, n_ring, fingerprint, block_frames, before, counts, live, previous, dead, tallies)
+        ids[i] = give_id(stream, place, begins, counts)
+    return len(of_streams)
+
+
+@compiled
+def _is_at(place: int, frame: int, nbytes: int, stream: Ints) -> bool:
+    """Whether the recent frame at ``place`` is equal in every byte."""
+    return bool(first_difference(frame, stream[RECENT] + place * nbytes, 0, nbytes) == nbytes)
+
+
+@compiled
+def _find(frame: int, nbytes: int, stream: Ints, n_ring: int, is_first: bool) -> tuple[int, int]:
+    """The place in the ring of a recent frame that is equal in every byte, or -1; and the fingerprint if that is -1.
+
+    Nearly always an observation begins where the last one did, or one frame later, and goes on from there.
+    """
+    n = stream[N_RECENT]
+    likely = stream[BEGIN] if is_first else (stream[MATCHED] + 1) % n_ring
+    for place in (likely, (likely + 1) % n_ring):
+        if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, stream):
+            return place, 0
+    fingerprint = _fingerprint(frame, nbytes)
+    for place in range(n):
+        if stream[RECENT_IDS + n_ring + place] == fingerprint and _is_at(place, frame, nbytes, stream):
+            return place, fingerprint
+    return -1, fingerprint
+
+
+@compiled
+def _fingerprint(frame: int, nbytes: int) -> int:
+    """A number that tells most frames apart: words that are rotated and xored, in four lanes for the processor."""
+    left, right, step = unsigned(7), unsigned(57), 32
+    a, b, c, d = unsigned(0), unsigned(0), unsigned(0), unsigned(0)
+    at = frame
+    for _ in range(nbytes // step):
+        a = (a << left | a >> right) ^ load_u64(at)
+        b = (b << left | b >> right) ^ load_u64(at + 8)
+        c = (c << left | c >> right) ^ load_u64(at + 16)
+        d = (d << left | d >> right) ^ load_u64(at + 24)
+        at += step
+    while at < frame + nbytes:
+        a = (a << left | a >> right) ^ load_u8(at)
+        at += 1
+    return signed(a + unsigned(3) * b + unsigned(5) * c + unsigned(7) * d)
+
+
+@compiled
+def _encode(frame: int, nbytes: int, stream: npt.NDArray[np.int64], references: Rows, n_references: Ints) -> None:
+    """Add a frame to the open block."""
+    if stream[RUNS] == 0:
+        copy(stream[LITERALS] + stream[LITERALS_NBYTES], frame, nbytes)
+        stream[LITERALS_NBYTES] += nbytes
+        return
+    runs = stream[RUNS] + stream[RUNS_NBYTES]
+    literals = stream[LITERALS] + stream[LITERALS_NBYTES]
+    if stream[PLACE] > 0:
+        old = stream[RECENT] + stream[NEWEST] * nbytes
+        runs_nbytes, n_literals = encode_patch(old, frame, nbytes, runs, literals)
+    else:
+        reference, runs_nbytes, n_literals = encode_first(frame, references, n_references, runs, literals)
+        stream[REFERENCE] = reference
+    stream[RUNS_NBYTES] += runs_nbytes
+    stream[LITERALS_NBYTES] += n_literals

@@ -1,0 +1,79 @@
+"""Which blocks hold the frames that are wanted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from obscodec.frames.kernels.counts import Table, is_frame
+from obscodec.kernels.compiled import compiled
+from obscodec.segments import Ints
+
+_DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
+
+
+def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, Ints, Ints, Ints, Ints]:
+    """Sort frames by their blocks, and in each block by their places.
+
+    Args:
+        ids: ``i64[n]``; see ``obscodec.frame_store``.
+        block_frames: how many frames a block has.
+        counts: references to each frame, by id; see ``kernels.counts``.
+
+    Returns:
+        ``n``, or i if ``ids[i]`` is of no frame; then the rest is of no use.
+        ``i64[n]``, the order: which of ``ids`` comes first, second and so on.
+        ``i64[n]``, the places of the frames in their blocks, in this order.
+        ``i64[n_blocks]``, the blocks, rising.
+        ``i64[n_blocks + 1]``, where the frames of each block begin in this order.
+    """
+    order, places, blocks, starts = np.empty((4, len(ids) + 1), np.int64)
+    n_known, n_blocks = _group_by_block(ids, block_frames, counts, order[:-1], places, blocks, starts)
+    return n_known, order[:-1], places[:-1], blocks[:n_blocks], starts[: n_blocks + 1]
+
+
+@compiled
+def _group_by_block(
+    ids: Ints, block_frames: int, counts: Table, order: Ints, places: Ints, blocks: Ints, starts: Ints
+) -> tuple[int, int]:
+    """:func:`group_by_block` into arrays that have room; how many frames are known, and how many blocks there are."""
+    n, greatest = len(ids), 0
+    for i in range(n):
+        if ids[i] != 0 and not is_frame(ids[i], counts):
+            return i, 0
+        greatest = max(greatest, ids[i])
+        order[i] = i
+    _sort(ids, greatest, order)
+    n_blocks, last = 0, -1
+    for i in range(n):
+        frame = ids[order[i]]
+        block = frame // block_frames
+        if block != last:
+            blocks[n_blocks], starts[n_blocks] = block, i
+            n_blocks += 1
+            last = block
+        places[i] = frame - block * block_frames
+    starts[n_blocks] = n
+    return n, n_blocks
+
+
+@compiled
+def _sort(keys: Ints, greatest: int, order: Ints) -> None:
+    """Rearrange ``order`` so that ``keys[order]`` rises: a radix sort of numbers from 0 to ``greatest``."""
+    begins = np.empty(1 << _DIGIT, np.int64)
+    before = np.empty_like(order)
+    mask, shift = (1 << _DIGIT) - 1, 0
+    while greatest >> shift:
+        begins[:] = 0
+        for key in keys:
+            begins[key >> shift & mask] += 1
+        begin = 0
+        for digit in range(len(begins)):
+            begin, begins[digit] = begin + begins[digit], begin
+        before[:] = order
+        for i in before:
+            digit = keys[i] >> shift & mask
+            order[begins[digit]] = i
+            begins[digit] += 1
+        shift += _DIGIT

@@ -1,0 +1,224 @@
+"""Stacks of frames as single integers: see ``obscodec.stack_store``.
+
+Nearly every stack is a frame and the ones that came before it: its id is ``newest * depth + again``. A stack that does
+not follow from that is listed in a row of a table, and its id is ``-1 - row``. Single frames are stacks of one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.frames.kernels.counts import Table, release_frames
+from obscodec.kernels.compiled import compiled
+from obscodec.segments import Ints
+
+# What is counted of the stacks of a store, ``i64[4]``.
+N_ROWS: Final = 0  # rows that were ever used
+N_FREE_ROWS: Final = 1  # of these, those in ``free_rows``, to be used again
+N_STACKS: Final = 2  # stacks with an id that is not 0, each reference counted
+N_CHANGED: Final = 3  # how often a row was marked in ``changed`` since somebody looked
+
+# What :func:`release_stacks` finds wrong.
+NO_STACK: Final = 1
+LISTED_TWICE: Final = 2
+NO_FRAME: Final = 3
+
+Listed = npt.NDArray[np.int32]  # ``[n_rows, depth]``, the frames of listed stacks; -1 in front in a row that is free
+
+
+@compiled
+def name_stacks(
+    held: Ints,
+    which: Ints,
+    counts: Table,
+    previous: Table,
+    listed: Listed,
+    free_rows: Table,
+    changed: npt.NDArray[np.bool_],
+    tallies: Ints,
+    ids: Ints,
+) -> None:
+    """Give ids to stacks. The references to their frames go from ``held`` over to the ids, in this one step.
+
+    A stack may also end in its newest frame several times: ``again`` times more, before what ``previous`` tells.
+
+    Args:
+        held: ``i64[m * depth]``, the frames of each stack, oldest first, with a reference to each; zeros afterwards.
+        which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
+        counts: see ``kernels.counts``, changed.
+        previous: the frame before each frame, by id.
+        listed: the table of listed stacks, with room for ``n`` more, changed.
+        free_rows: ``i32[n_rows]``, changed.
+        changed: ``bool[n_rows]``, rows are marked that change.
+        tallies: see above, changed.
+        ids: ``i64[n]``, filled.
+    """
+    depth = listed.shape[1]
+    for i in range(len(which)):
+        begin = which[i] * depth
+        stack = held[begin : begin + depth]
+        ids[i] = _name(stack, previous)
+        if ids[i] == -1:
+            ids[i] = -1 - _list(stack, listed, free_rows, changed, tallies)
+        tallies[N_STACKS] += ids[i] != 0
+        if len(which) * depth > len(held):
+            for frame in stack:
+                counts[frame] += 2 * (frame != 0)
+    if len(which) * depth > len(held):  # each id has counted references of its own
+        for frame in held:
+            counts[frame] -= 2 * (frame != 0)
+    held[:] = 0
+
+
+@compiled
+def _name(stack: Ints, previous: Table) -> int:
+    """The id of a stack, -1 if it does not follow from its newest frame."""
+    depth = len(stack)
+    newest = stack[depth - 1]
+    again = 0
+    follows = _follows(stack, depth - 1, previous)
+    if not follows:
+        while again < depth - 1 and stack[depth - 2 - again] == newest:
+            again += 1
+        follows = again > 0 and _follows(stack, depth - 1 - again, previous)
+    return int(newest * depth + again) if follows else -1
+
+
+@compiled
+def _list(stack: Ints, listed: Listed, free_rows: Table, changed: npt.NDArray[np.bool_], tallies: Ints) -> int:
+    """Put a stack into a row of its own; the row."""
+    if tallies[N_FREE_ROWS]:
+        tallies[N_FREE_ROWS] -= 1
+        row = int(free_rows[tallies[N_FREE_ROWS]])
+    else:
+        row = int(tallies[N_ROWS])
+        tallies[N_ROWS] += 1
+    for k in range(len(stack)):
+        listed[row, k] = stack[k]
+    changed[row] = True
+    tallies[N_CHANGED] += 1
+    return row
+
+
+@compiled
+def _follows(stack: Ints, last: int, previous: Table) -> bool:
+    """Whether the frames before place ``last`` are those that came before the frame there."""
+    follows = True
+    for k in range(last, 0, -1):
+        follows &= previous[stack[k]] == stack[k - 1]
+    return follows
+
+
+@compiled
+def expand(ids: Ints, previous: Table, listed: Listed, n_rows: int, frames: npt.NDArray[np.int64]) -> int:
+    """The inverse of :func:`name_stacks`: fill ``frames``, ``i64[n, depth]``.
+
+    Returns:
+        ``n``, or i if ``ids[i]`` is out of range, or of a row that is not used.
+    """
+    depth = frames.shape[1]
+    for i in range(len(ids)):
+        if ids[i] >= len(previous) * depth or ids[i] < -n_rows or 0 < ids[i] < depth:
+            return i
+        if ids[i] < 0:
+            if listed[-1 - ids[i], 0] < 0:
+                return i
+            for k in range(depth):
+                frames[i, k] = listed[-1 - ids[i], k]
+        else:
+            frame, again = ids[i] // depth, ids[i] % depth
+            for k in range(depth - 1, -1, -1):
+                frames[i, k] = frame
+                if k < depth - again:
+                    frame = previous[frame]
+    return len(ids)
+
+
+@compiled
+def release_stacks(
+    ids: Ints,
+    frames: npt.NDArray[np.int64],
+    block_frames: int,
+    counts: Table,
+    live: Table,
+    previous: Table,
+    dead: Table,
+    block_tallies: Ints,
+    listed: Listed,
+    free_rows: Table,
+    changed: npt.NDArray[np.bool_],
+    tallies: Ints,
+) -> tuple[int, int]:
+    """Take one reference from each of ``ids``, and set them to 0; or change nothing.
+
+    Args:
+        ids: ``i64[n]``, 0 among them is left alone.
+        frames: ``i64[n, depth]``, filled with their frames.
+        block_frames: how many frames a block has.
+        counts: see ``kernels.counts``, changed.
+        live: likewise.
+        previous: the frame before each frame, by id.
+        dead: see ``kernels.counts``, changed.
+        block_tallies: likewise.
+        listed: see :func:`name_stacks`, changed, as the rest.
+        free_rows: likewise.
+        changed: likewise.
+        tallies: likewise.
+
+    Returns:
+        What is wrong, 0 if nothing is; and with which of ``ids``, or of the frames in ``frames``.
+    """
+    known = expand(ids, previous, listed, tallies[N_ROWS], frames)
+    if known < len(ids):
+        return NO_STACK, known
+    for i in range(len(ids)):
+        if ids[i] < 0:
+            if listed[-1 - ids[i], 0] == -1:
+                _put_back(ids[:i], frames, listed)
+                return LISTED_TWICE, i
+            listed[-1 - ids[i], 0] = -1
+    flat = frames.reshape(-1)
+    known = release_frames(flat, block_frames, counts, live, dead, block_tallies)
+    if known < len(flat):
+        _put_back(ids, frames, listed)
+        return NO_FRAME, known
+    for i in range(len(ids)):
+        tallies[N_STACKS] -= ids[i] != 0
+        if ids[i] < 0:
+            row = -1 - ids[i]
+            free_rows[tallies[N_FREE_ROWS]] = row
+            tallies[N_FREE_ROWS] += 1
+            changed[row] = True
+            tallies[N_CHANGED] += 1
+        ids[i] = 0
+    return 0, 0
+
+
+@compiled
+def _put_back(ids: Ints, frames: npt.NDArray[np.int64], listed: Listed) -> None:
+    """Have rows be used that were about to be freed."""
+    for i in range(len(ids)):
+        if ids[i] < 0:
+            listed[-1 - ids[i], 0] = frames[i, 0]
+
+
+@compiled
+def interleave(frames: npt.NDArray[np.uint8], pixels: npt.NDArray[np.unsignedinteger]) -> None:
+    """Put stacks of frames together pixel by pixel, the oldest frame in the lowest byte.
+
+    One pass for each frame, because LLVM makes vector instructions of that.
+
+    Args:
+        frames: ``u8[n, depth, size]``, contiguous.
+        pixels: ``[n, size]``, integers of ``depth`` bytes, contiguous; filled.
+    """
+    for i in range(len(frames)):
+        row = pixels[i]
+        for k in range(frames.shape[1]):
+            frame = frames[i, k]
+            for p in range(len(row)):
+                pixel = row.dtype.type(frame[p]) << row.dtype.type(8 * k)
+                row[p] = pixel if k == 0 else row[p] | pixel

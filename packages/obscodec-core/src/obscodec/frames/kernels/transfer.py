@@ -1,0 +1,133 @@
+"""Blocks of ``delta-rle`` that go from one store to another: checked, and made patches of the references there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from obscodec.codecs.formats.delta_rle.blocks import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, OTHER_VERSION, sections
+from obscodec.codecs.formats.delta_rle.patch import OK, apply_patch, check_patch, first_difference, write_varint
+from obscodec.codecs.formats.delta_rle.references import encode_first
+from obscodec.kernels.compiled import compiled
+from obscodec.kernels.memory import address, copy, load_u8, store_u8, unsigned
+from obscodec.layout.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+_NOT_LOOKED_FOR: Final = -2
+_NOT_FOUND: Final = -1
+
+
+@compiled
+def count_frames(
+    addresses: Ints, lengths: Ints, last: Ints, references: Rows, block_frames: int, n_frames: Ints
+) -> int:
+    """How many frames blocks of version 0 have. Walks all runs, and decodes nothing.
+
+    Args:
+        addresses: ``i64[n]``, where each block is.
+        lengths: ``i64[n]``, its bytes.
+        last: ``i64[n]``, a place in it where a frame must be.
+        references: ``u8[n_references, nbytes]``, that they are patches of.
+        block_frames: the most frames that a block has.
+        n_frames: ``i64[n]``, filled.
+
+    Returns:
+        A status code; it is not OK if a block could not be read to its end.
+    """
+    for b in range(len(addresses)):
+        if lengths[b] and load_u8(addresses[b]) != 0:
+            return OTHER_VERSION
+        runs, runs_end, literals, end, reference = sections(addresses[b] + 1, addresses[b] + lengths[b])
+        if runs < 0:
+            return -runs
+        if reference >= len(references):
+            return NO_SUCH_REFERENCE
+        n = 0
+        while runs < runs_end:
+            runs, literals = check_patch(references.shape[1], runs, runs_end, literals, end)
+            if runs < 0:
+                return -runs
+            n += 1
+        if n <= last[b]:
+            return FEW_FRAMES
+        if n > block_frames or literals != end:
+            return LEFT_OVER
+        n_frames[b] = n
+    return OK
+
+
+@compiled
+def rebase_blocks(
+    addresses: Ints,
+    lengths: Ints,
+    source: Rows,
+    references: Rows,
+    n_references: Ints,
+    frame_room: Bytes,
+    runs_room: Bytes,
+    literals_room: Bytes,
+    out: Bytes,
+    out_lengths: Ints,
+) -> int:
+    """Write blocks of version 0 so that they are patches of other reference frames.
+
+    Where the reference of a block is among the others, too, only its number changes. Else the first patch is made anew,
+    as if the first frame had been appended there, and all others are copied.
+
+    Args:
+        addresses: ``i64[n]``, where each block is; :func:`count_frames` has found it good.
+        lengths: ``i64[n]``, its bytes.
+        source: ``u8[n_source, nbytes]``, the references of these blocks.
+        references: ``u8[max_references, nbytes]``, the others, changed; see ``encode_first``.
+        n_references: ``i64[1]``, how many there are, changed.
+        frame_room: ``frame_room(nbytes)``, changed; as the other rooms, used by this call alone.
+        runs_room: ``u8[runs_bound(nbytes)]``, changed.
+        literals_room: ``u8[nbytes]``, changed.
+        out: room for all blocks, and for each of them the last two rooms and the head.
+        out_lengths: ``i64[n]``, filled.
+
+    Returns:
+        A status code.
+    """
+    nbytes, base = references.shape[1], address(source)
+    frame, first_runs, first_literals = address(frame_room), address(runs_room), address(literals_room)
+    same = np.full(len(source), _NOT_LOOKED_FOR)
+    at = address(out)
+    for b in range(len(addresses)):
+        begin = at
+        runs, runs_end, literals, end, old = sections(addresses[b] + 1, addresses[b] + lengths[b])
+        if same[old] == _NOT_LOOKED_FOR:
+            same[old] = _find(base + old * nbytes, references, n_references[0])
+        reference, runs_nbytes, n_literals = same[old], 0, 0
+        if reference == _NOT_FOUND:
+            copy(frame, base + old * nbytes, nbytes)
+            runs, literals = apply_patch(frame, nbytes, runs, runs_end, literals, end)
+            if runs < 0:
+                return -runs
+            reference, runs_nbytes, n_literals = encode_first(
+                frame, references, n_references, first_runs, first_literals
+            )
+        store_u8(at, unsigned(0))
+        at = write_varint(write_varint(at + 1, reference), runs_nbytes + runs_end - runs)
+        at = _put(_put(at, first_runs, runs_nbytes), runs, runs_end - runs)
+        at = _put(_put(at, first_literals, n_literals), literals, end - literals)
+        out_lengths[b] = at - begin
+    return OK
+
+
+@compiled
+def _find(frame: int, references: Rows, n_references: int) -> int:
+    """The reference that is equal in every byte, -1 for none."""
+    nbytes = references.shape[1]
+    for k in range(n_references):
+        if first_difference(frame, address(references) + k * nbytes, 0, nbytes) == nbytes:
+            return k
+    return _NOT_FOUND
+
+
+@compiled
+def _put(at: int, source: int, nbytes: int) -> int:
+    """Copy bytes; the address behind them."""
+    copy(at, source, nbytes)
+    return at + nbytes

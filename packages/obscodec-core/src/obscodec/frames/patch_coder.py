@@ -1,0 +1,110 @@
+"""Blocks of frames that are patches of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
+from obscodec.codecs.formats.delta_rle.patch import MAX_VARINT_NBYTES, frame_room, runs_bound
+from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.errors import CorruptStream
+from obscodec.frames.block_coder import PLAIN, BlockCoder, Offer, Wanted, joined
+from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
+from obscodec.frames.open_blocks import BlockContent, OpenBlocks
+from obscodec.frames.trained_codecs import Versions
+from obscodec.layout.layout import Rows
+from obscodec.segments import Bytes, Segments
+
+PATCHES = "delta-rle"
+
+
+class PatchBlocks(BlockCoder[BytesCodec]):
+    """``delta-rle``: a frame is a patch of the one before it. A block of patches can be compressed further."""
+
+    patches = True
+
+    def __init__(self, tail: BytesCodec | None, block_frames: int, bound: int) -> None:
+        self._block_frames = block_frames
+        self._bound = bound  # bytes of the patches of a block
+        self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
+        self.versions = None if tail is None else Versions(tail, _train)
+
+    def plain(self, content: BlockContent) -> Bytes:
+        """A stream of ``delta-rle``."""
+        return joined(self._head(content), content.runs.data, content.literals.data)
+
+    def open(self, content: BlockContent) -> Bytes:
+        """A block of version 0, a copy."""
+        return joined(PLAIN, self._head(content), content.runs.data, content.literals.data)
+
+    @staticmethod
+    def _head(content: BlockContent) -> bytes:
+        return encode_varint(content.reference) + encode_varint(len(content.runs))
+
+    def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
+        """``varint`` bytes of the stream, then that compressed."""
+        return joined(encode_varint(len(plain)), compressor.compress(plain.data))
+
+    def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
+        """Walk each block up to the last frame that is wanted of it."""
+        if self.versions is None:
+            streams, version_nbytes = blocks, len(PLAIN)
+        else:
+            streams, version_nbytes = Segments.of([self._decompress(block) for block in blocks]), 0
+        addresses = streams.addresses()
+        addresses[streams.lengths == 0] = 0
+        room = frame_room(wanted.rows.shape[1])
+        check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes, room))
+
+    def lend(self, blocks: Segments) -> Segments:
+        """Blocks of version 0, not compressed further."""
+        if self.versions is None:
+            return blocks
+        return Segments.of([joined(PLAIN, np.frombuffer(self._decompress(block), np.uint8).data) for block in blocks])
+
+    def suits(self, offer: Offer) -> npt.NDArray[np.bool_]:
+        """Those of which half of the frames are wanted, or more."""
+        blocks, n_frames = offer.blocks, np.empty(len(offer.blocks), np.int64)
+        addresses = blocks.addresses()
+        check(count_frames(addresses, blocks.lengths, offer.last, offer.references, self._block_frames, n_frames))
+        return 2 * offer.n_wanted >= n_frames
+
+    def take(self, offer: Offer, open_blocks: OpenBlocks) -> Segments:
+        """The same patches, the first one of a reference frame that is here, then compressed further as here."""
+        blocks, lengths, nbytes = offer.blocks, np.empty_like(offer.blocks.lengths), open_blocks.nbytes
+        rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
+        out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
+        here = open_blocks.references, open_blocks.reference_count
+        where = blocks.addresses(), blocks.lengths, offer.references
+        check(rebase_blocks(*where, *here, frame_room(nbytes), *rooms, out, lengths))
+        taken = Segments.packed(out, lengths)
+        if self.versions is None:
+            return taken
+        plain = [block[len(PLAIN) :] for block in taken]
+        sealed = [self._sealed(self.versions, patches) for patches in plain]
+        for block, patches in zip(sealed, plain, strict=True):
+            self.learn(block, patches)
+        return Segments.of(sealed)
+
+    def _decompress(self, block: Bytes) -> Bytes | bytes:
+        if len(block) == 0:
+            return b""
+        compressor, compressed = self._version(block)
+        if compressor is None:
+            stream: Bytes | bytes = compressed
+        else:
+            nbytes, start = decode_varint(compressed)
+            if nbytes > self._bound:
+                raise CorruptStream(f"its patches have {nbytes} bytes, at most {self._bound} are possible")
+            stream = compressor.decompress_exactly(compressed[start:].data, nbytes)
+        if len(stream) == 0:
+            raise CorruptStream("it has no patches")
+        return stream
+
+
+def _train(tail: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:
+    return tail.train(Segments.of(samples))

@@ -1,0 +1,117 @@
+"""Versions: a codec that learns from what it encodes, and every earlier state of it that a stream still needs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from obscodec.codecs.codec import Codec
+from obscodec.errors import ShapeError
+from obscodec.runtime.pages import give_back_free_memory, new_chunk
+from obscodec.segments import Bytes
+
+C = TypeVar("C", bound=Codec)
+
+_N_SAMPLES = 256
+_MAX_SAMPLES_NBYTES = 1 << 22  # training takes some 50 ms for each MB
+_DRIFT = 1.25
+
+
+class Versions(Generic[C]):
+    """Numbered codecs, of which the newest one encodes.
+
+    The first streams are the samples that a dictionary is trained on. When streams have become larger than they were
+    right after that, by a quarter on average, another one is trained. A codec without dictionaries stays as it is.
+
+    Args:
+        codec: the first version, number 1.
+        fit: gives a codec trained on samples of what it encodes.
+    """
+
+    def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:
+        self.newest = 1
+        self._codecs: dict[int, C] = {1: codec}
+        self._fit = fit
+        self._samples: list[Bytes] = []
+        self._room: Bytes | None = None  # for the samples, in memory that goes back to the operating system
+        self._samples_nbytes = 0
+        self._learning = True
+        self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
+        self._first_ratio: float | None = None
+
+    def __getitem__(self, version: int) -> C:
+        return self._codecs[version]
+
+    def __contains__(self, version: int) -> bool:
+        return version in self._codecs
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """Bytes of all dictionaries that are kept."""
+        return sum(len(codec.dictionary) for codec in self._codecs.values())
+
+    @property
+    def learning(self) -> bool:
+        """Whether what is encoded now is what a dictionary will be trained on."""
+        return self._learning
+
+    def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
+        """Learn from a stream of the newest version, and from what it was made of, which is copied if it is kept."""
+        if self._learning:
+            self._keep(plain)
+            if len(self._samples) >= _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
+                self._learn()
+        else:
+            self._watch(stream_nbytes / max(1, plain.nbytes))
+
+    def keep(self, needed: Collection[int]) -> None:
+        """Forget the versions that no stream needs, but for the newest one.
+
+        Args:
+            needed: the versions of all streams that there are.
+        """
+        if len(self._codecs) > 1:
+            self._codecs = {n: codec for n, codec in self._codecs.items() if n == self.newest or n in needed}
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is any version that :meth:`keep` could forget."""
+        return len(self._codecs) > 1
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_room": None, "_samples": [sample.copy() for sample in self._samples]}
+
+    def _keep(self, plain: Bytes) -> None:
+        begin, end = self._samples_nbytes, self._samples_nbytes + plain.nbytes
+        if self._room is None:
+            self._room = new_chunk(_MAX_SAMPLES_NBYTES)
+        if end <= len(self._room):
+            self._room[begin:end] = plain
+            self._samples.append(self._room[begin:end])
+        self._samples_nbytes = end
+
+    def _learn(self) -> None:
+        newest, codecs = self.newest, self._codecs
+        with suppress(ShapeError, MemoryError):  # too little to learn from, or no room to: the codec stays as it is
+            codec = self._fit(codecs[newest], self._samples)
+            if codec != codecs[newest]:
+                newest = max(codecs) + 1
+                codecs = {**codecs, newest: codec}
+        learned = {"newest": newest, "_codecs": codecs, "_learning": False}
+        ratios: deque[float] = deque(maxlen=_N_SAMPLES)
+        unused: dict[str, object] = {"_samples": [], "_room": None, "_samples_nbytes": 0}
+        vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all of it in one step
+        give_back_free_memory()
+
+    def _watch(self, ratio: float) -> None:
+        self._ratios.append(ratio)
+        if len(self._ratios) < _N_SAMPLES:
+            return
+        mean = sum(self._ratios) / len(self._ratios)
+        if self._first_ratio is None:
+            self._first_ratio = mean
+            self._ratios.clear()
+        elif mean > _DRIFT * self._first_ratio and self._codecs[self.newest].dictionary:
+            self._learning = True

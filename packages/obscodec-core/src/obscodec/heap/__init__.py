@@ -1,0 +1,1 @@
+"""Streams in memory that grows and shrinks with them."""

@@ -1,0 +1,102 @@
+"""SlotTable: where the stream of each slot of a heap lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import SlotError
+from obscodec.runtime.pages import new_table
+from obscodec.segments import Ints
+
+
+class SlotTable:
+    """For each slot the number of a chunk, 0 for none, and the offset and length of the stream in it.
+
+    Not safe to use from several threads: its heap locks. Slots are taken to be in range, but by :meth:`checked`.
+
+    Args:
+        n_slots: how many there are; one that was never used costs nothing.
+
+    Attributes:
+        n_slots: that.
+    """
+
+    def __init__(self, n_slots: int) -> None:
+        self.n_slots = n_slots
+        self._entries = new_table((max(1, n_slots), 3), np.uint32)
+        self._n_used = 0  # no slot from here on was ever used
+        self._changed: set[int] | None = None  # slots, if anyone watches
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes for the slots that were ever used."""
+        return self._entries[: self._n_used].nbytes
+
+    def checked(self, slots: npt.ArrayLike) -> Ints:
+        """``slots`` as ``i64[n]``.
+
+        Raises:
+            SlotError: one is out of range, or no integer.
+        """
+        checked = np.asarray(slots)
+        if checked.size and checked.dtype.kind not in "iu":
+            raise SlotError(f"slots are integers, got {checked.dtype}")
+        checked = checked.astype(np.int64, copy=False).reshape(-1)
+        if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # one that is negative is large there
+            outside = checked[(checked < 0) | (checked >= self.n_slots)][0]
+            raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")
+        return checked
+
+    def find(self, slots: Ints) -> npt.NDArray[np.int64]:
+        """``i64[3, n]``: the chunk of each stream, its offset, its length; all 0 for a slot that holds nothing."""
+        return self._entries.take(slots, axis=0).T.astype(np.int64, order="C")
+
+    def holds(self, slots: Ints) -> npt.NDArray[np.bool_]:
+        """``bool[n]``: which slots hold a stream."""
+        held: npt.NDArray[np.bool_] = self._entries[slots, 0] != 0
+        return held
+
+    def held(self) -> Ints:
+        """All slots that hold a stream, rising."""
+        return np.flatnonzero(self._entries[: self._n_used, 0])
+
+    def in_chunk(self, number: int) -> Ints:
+        """The slots with a stream in a chunk, in the order of their offsets."""
+        slots = np.flatnonzero(self._entries[: self._n_used, 0] == number)
+        return slots[np.argsort(self._entries[slots, 1], kind="stable")]
+
+    def set(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> None:
+        """Set the chunk, offset and length of one slot or more, ``u32[n, 3]``; of all, or of none if it raises."""
+        if self._changed is not None:
+            self._changed.update(slots.tolist())
+        self._n_used = max(self._n_used, int(slots.max()) + 1)
+        self._entries[slots] = entries
+
+    def clear(self, slots: Ints) -> None:
+        """Have slots hold nothing; all, or none if it raises."""
+        if self._changed is not None:
+            self._changed.update(slots.tolist())
+        self._entries[slots] = 0
+
+    def grow(self, n_slots: int) -> None:
+        """Make room for more slots."""
+        grown = new_table((n_slots, 3), np.uint32)
+        grown[: self._n_used] = self._entries[: self._n_used]
+        self._entries, self.n_slots = grown, n_slots
+
+    def watch(self) -> None:
+        """Note from now on which slots change; all that hold a stream count as changed."""
+        self._changed = set(self.held().tolist())
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether :meth:`changed` would give any."""
+        return bool(self._changed)
+
+    def changed(self) -> Ints:
+        """The slots, rising, that changed since this was asked last; after :meth:`watch`."""
+        assert self._changed is not None
+        slots = np.array(sorted(self._changed), np.int64)
+        self._changed.clear()
+        return slots

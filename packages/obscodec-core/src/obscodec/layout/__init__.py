@@ -1,0 +1,1 @@
+"""What an item is: its shape, dtype and bytes, whoever holds it."""

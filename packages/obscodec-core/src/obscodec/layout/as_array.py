@@ -1,0 +1,144 @@
+"""Anything that holds a tensor in CPU memory, as a numpy array and without a copy."""
+
+from __future__ import annotations
+
+import reprlib
+import warnings
+from numbers import Number
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import check_elements, kind_of
+from obscodec.errors import DTypeError, ShapeError
+from obscodec.layout.dlpack import SupportsDLPack, from_dlpack
+
+ArrayLike = npt.NDArray[np.generic] | np.generic | SupportsDLPack | bytes | bytearray | memoryview
+
+_OF_PYTHON = (bool, int, float, list, tuple)  # of which it takes longer to see that they have no DLPack
+
+
+def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
+    """``x`` as a numpy array that shares its memory.
+
+    Args:
+        x: a numpy array or scalar, an object with ``__dlpack__`` (a torch CPU tensor), or one with the buffer protocol.
+
+    Raises:
+        DTypeError: ``x`` is none of these (a list has no dtype), lies in the memory of another device, or has a mask or
+            a unit, which would be lost.
+
+    Example:
+        >>> as_array(bytearray(b"abc"))
+        array([97, 98, 99], dtype=uint8)
+    """
+    if type(x) is np.ndarray:
+        return x
+    check_elements(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
+    if isinstance(x, SupportsDLPack):
+        return from_dlpack(x)
+    try:
+        return np.asarray(memoryview(x))
+    except TypeError:
+        raise DTypeError(
+            f"expected a numpy array, or an object with __dlpack__ or the buffer protocol, got {kind_of(x)}: "
+            "convert it first, as in numpy.asarray(x, dtype=...)"
+        ) from None
+
+
+def as_numbers(x: ArrayLike | npt.ArrayLike) -> npt.NDArray[np.generic]:
+    """``x`` as a numpy array: what :func:`as_array` takes, and numbers and lists of them, whose dtype numpy finds.
+
+    Raises:
+        DTypeError: numpy can't make an array of it; or see :func:`as_array`.
+
+    Example:
+        >>> as_numbers([1.5, 2])
+        array([1.5, 2. ])
+    """
+    if type(x) is np.ndarray:
+        return x
+    if type(x) not in _OF_PYTHON and isinstance(x, SupportsDLPack):
+        return as_array(x)
+    check_elements(x)
+    try:
+        return np.asarray(x)
+    except (TypeError, ValueError):
+        raise DTypeError(f"expected an array, or numbers in lists of equal lengths, got {reprlib.repr(x)}") from None
+
+
+def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
+    """``out`` as a numpy array that writes into its memory.
+
+    Raises:
+        DTypeError: ``out`` is no array, or a read-only one.
+    """
+    array = as_array(out)
+    if not array.flags.writeable or isinstance(out, np.generic):
+        raise DTypeError(f"out is a read-only {type(out).__name__}, pass one that can be written")
+    return array
+
+
+def check_assignable(what: str, value: npt.ArrayLike, array: npt.NDArray[np.generic]) -> None:
+    """Make sure that ``value`` can be assigned to a row of ``array``, which stays as it is.
+
+    Raises:
+        ShapeError: it has another shape.
+        DTypeError: numpy can't make numbers of the dtype of it; or it has a mask or a unit, which would be lost.
+
+    Example:
+        >>> check_assignable("rewards", [[1.0, 2.0]], np.zeros((100, 2)))
+    """
+    shape = array.shape[1:]
+    if type(value) is np.ndarray and value.shape == shape and value.dtype.kind in "biuf":
+        return
+    numbers = as_numbers(value)
+    given = numbers.shape
+    spare = max(0, len(given) - len(shape))
+    pairs = zip(reversed(given), reversed(shape), strict=False)
+    if given[:spare] != (1,) * spare or any(length not in (1, of) for length, of in pairs):
+        raise ShapeError(f"expected {what} of shape {shape}, got {given}")
+    try:
+        if numbers.dtype.kind in "OSU" and not all(isinstance(x, Number) for x in numbers.reshape(-1).tolist()):
+            raise TypeError  # numpy would make NaN of None, and 10.0 of "10"
+        np.empty(shape, array.dtype)[...] = numbers
+    except (TypeError, ValueError, OverflowError):
+        raise DTypeError(f"{what} must be numbers that {array.dtype} can hold, got {reprlib.repr(value)}") from None
+
+
+def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """``x`` in another dtype, as an assignment to an ndarray would store it, but never with a value changed in secret.
+
+    Floats are rounded to a narrower float, as numpy does; any other change of dtype must keep every value.
+
+    Raises:
+        DTypeError: a value would change.
+
+    Example:
+        >>> as_dtype(np.array([1.0, 255.0]), np.dtype(np.uint8))
+        array([  1, 255], dtype=uint8)
+    """
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind == dtype.kind and dtype.kind in "fc":
+        return x.astype(dtype)
+    try:
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex numbers that lose their imaginary part
+            cast = x.astype(dtype)
+            back = cast.astype(x.dtype)  # 2**53 + 1 equals its float, which equals 2**53
+        kept = _same_values(cast, x) and _same_values(back, x)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of a text that is no date
+        kept = False
+    if not kept:
+        raise DTypeError(
+            f"values of dtype {x.dtype} would be changed by dtype {dtype}: cast them yourself, or use a dtype that can "
+            "hold them"
+        )
+    return cast
+
+
+def _same_values(x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> bool:
+    return np.array_equal(x, y, equal_nan=y.dtype.kind in "fcmM")

@@ -1,0 +1,150 @@
+"""Read any DLPack exporter as a numpy array, the dtypes that numpy itself refuses (bfloat16, float8) included.
+
+``numpy.from_dlpack`` raises on bfloat16 and float8, so this reads the capsule. Structures: DLPack 1.1, ``dlpack.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import DTypeError
+from obscodec.layout.dtypes import extended_dtype
+
+_CPU_DEVICES = {1, 3, 11, 13}  # kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged
+_NUMPY_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+_EXTENDED_NAMES = {
+    (4, 16): "bfloat16",
+    (7, 8): "float8_e3m4",
+    (8, 8): "float8_e4m3",
+    (9, 8): "float8_e4m3b11fnuz",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+    (14, 8): "float8_e8m0fnu",
+}
+_READ_ONLY = 1
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An array of any framework that speaks DLPack."""
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None) -> object:
+        """A DLPack capsule."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device type and the device number."""
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+class _Memory:
+    """What numpy asks for a view of foreign memory; holds the capsule, whose destructor frees that memory."""
+
+    def __init__(self, capsule: object, interface: dict[str, object]) -> None:
+        self.capsule = capsule
+        self.__array_interface__ = interface
+
+
+def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
+    """A numpy view of ``x``, without a copy.
+
+    Args:
+        x: an array in CPU memory, of any framework.
+
+    Returns:
+        An array that shares the memory of ``x``, read-only if ``x`` says that it is; bfloat16 and float8 come as
+        ``ml_dtypes``.
+
+    Raises:
+        DTypeError: the array is in the memory of another device, of a dtype that has no numpy equivalent, or its owner
+            does not give it away.
+    """
+    try:
+        device, _ = x.__dlpack_device__()
+        if int(device) not in _CPU_DEVICES:
+            raise DTypeError(f"array lies in the memory of DLPack device type {int(device)}, copy it to the CPU first")
+        capsule = _capsule(x)
+    except DTypeError:
+        raise
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
+    read_only = False
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
+        tensor, read_only = versioned.tensor, bool(versioned.flags & _READ_ONLY)
+    else:
+        tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    return _view(tensor, capsule, read_only=read_only)
+
+
+def _capsule(x: SupportsDLPack) -> object:
+    try:
+        return x.__dlpack__(max_version=(1, 1))
+    except TypeError:  # an exporter from before DLPack 1.0 has no such argument
+        return x.__dlpack__()
+
+
+def _view(tensor: _Tensor, capsule: object, *, read_only: bool) -> npt.NDArray[np.generic]:
+    dtype, storage = _dtypes(tensor.code, tensor.bits, tensor.lanes)
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    if 0 in shape:  # an empty tensor may have no address
+        return np.empty(shape, dtype)
+    strides = None
+    if tensor.strides:
+        strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
+    interface: dict[str, object] = {
+        "version": 3,
+        "shape": shape,
+        "strides": strides,
+        "typestr": storage.str,
+        "data": ((tensor.data or 0) + tensor.byte_offset, read_only),
+    }
+    return np.asarray(_Memory(capsule, interface)).view(dtype)
+
+
+def _dtypes(code: int, bits: int, lanes: int) -> tuple[np.dtype[np.generic], np.dtype[np.generic]]:
+    """The dtype, and the plain one of the same size that a view can be made with."""
+    if lanes == 1 and (code, bits) in _EXTENDED_NAMES:
+        dtype = extended_dtype(_EXTENDED_NAMES[code, bits])
+        return dtype, np.dtype(f"u{dtype.itemsize}")
+    if lanes != 1 or code not in _NUMPY_KINDS or bits % 8:
+        raise DTypeError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) has no numpy equivalent")
+    dtype = np.dtype(f"{_NUMPY_KINDS[code]}{bits // 8}")
+    return dtype, dtype

@@ -1,0 +1,119 @@
+"""FrameStack: how an observation is made of frames, and how to find that out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count, kind_of
+from obscodec.errors import DTypeError, ShapeError
+from obscodec.layout.layout import Layout
+
+_MIN_SHIFTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStack:
+    """How an observation is made of frames.
+
+    Attributes:
+        depth: how many frames there are.
+        axis: the axis that they lie along, oldest first: 0 or -1. Its length is ``depth`` times the channels of each.
+
+    Raises:
+        DTypeError: ``depth`` is no number.
+        ShapeError: it is less than 1, or ``axis`` is another one.
+    """
+
+    depth: int
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", as_count("depth", self.depth))
+        axis = self.axis
+        if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool) or axis not in (0, -1):
+            raise ShapeError(f"axis must be 0 or -1, got {axis!r}")
+        object.__setattr__(self, "axis", int(axis))
+
+    @classmethod
+    def of(cls, frame_stack: FrameStack | int | None) -> FrameStack | None:
+        """``frame_stack`` as it is; of a number, so many frames along axis 0.
+
+        Raises:
+            DTypeError: it is something else.
+            ShapeError: it is less than 1.
+        """
+        if frame_stack is None or isinstance(frame_stack, FrameStack):
+            return frame_stack
+        try:
+            return cls(as_count("frame_stack", frame_stack))
+        except DTypeError:
+            described = "a FrameStack, such as FrameStack(4, axis=-1), or a whole number"
+            raise DTypeError(f"frame_stack must be {described}, got {kind_of(frame_stack)}") from None
+
+    def frame_layout(self, layout: Layout) -> Layout:
+        """The layout of one frame of observations of ``layout``, the channels of the frame in front.
+
+        Raises:
+            ShapeError: the axis does not divide into so many frames.
+        """
+        if not layout.shape:
+            raise ShapeError(f"frames are stacked along axis {self.axis}, an observation of shape () has none")
+        length = layout.shape[self.axis]
+        if length % self.depth:
+            raise ShapeError(f"axis {self.axis} of shape {layout.shape} does not divide into {self.depth} frames")
+        rest = layout.shape[1:] if self.axis == 0 else layout.shape[:-1]
+        return Layout((length // self.depth, *rest), layout.dtype)
+
+    def split(self, tensors: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """``[n, *shape]`` as frames ``[n * depth, channels, *rest]``; a view if the stack axis is the first one."""
+        first = tensors if self.axis == 0 else np.moveaxis(tensors, -1, 1)
+        return first.reshape(len(tensors) * self.depth, first.shape[1] // self.depth, *first.shape[2:])
+
+    def join(self, frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """The inverse of :meth:`split`, always a view."""
+        first = frames.reshape(len(frames) // self.depth, self.depth * frames.shape[1], *frames.shape[2:])
+        return first if self.axis == 0 else np.moveaxis(first, 1, -1)
+
+
+def find_frame_stack(observations: npt.NDArray[np.generic], streams: npt.NDArray[np.int64]) -> FrameStack | None:
+    """How observations are made of frames, as the data shows it.
+
+    When one observation follows another, all frames of a stack but the newest were there before, one place further.
+    That must hold for most pairs of consecutive observations that differ at all; after the end of an episode it does
+    not.
+
+    Args:
+        observations: ``[n, *shape]``, in the order of time for each stream.
+        streams: ``i64[n]``, the stream of each observation.
+
+    Returns:
+        The deepest stack that the data shows; None if it shows none.
+    """
+    pairs = [(observations[a], observations[b]) for a, b in _consecutive(streams)]
+    pairs = [(before, after) for before, after in pairs if before.tobytes() != after.tobytes()]
+    if observations.ndim < 3 or len(pairs) < _MIN_SHIFTS:
+        return None
+    for axis in (0, -1):
+        length = observations.shape[1:][axis]
+        for channels in range(1, length // 2 + 1):
+            if length % channels == 0:
+                n = sum(_shifts(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), channels) for a, b in pairs)
+                if n >= _MIN_SHIFTS and 2 * n >= len(pairs):
+                    return FrameStack(length // channels, axis)
+    return None
+
+
+def _consecutive(streams: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    last: dict[int, int] = {}
+    for i, stream in enumerate(streams.tolist()):
+        if stream in last:
+            yield last[stream], i
+        last[stream] = i
+
+
+def _shifts(before: npt.NDArray[np.generic], after: npt.NDArray[np.generic], channels: int) -> bool:
+    return before[channels:].tobytes() == after[:-channels].tobytes()

@@ -1,0 +1,1 @@
+"""Tensors under integer ids, however they are kept."""

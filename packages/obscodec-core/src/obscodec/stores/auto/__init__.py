@@ -1,0 +1,1 @@
+"""A store that chooses how it keeps its tensors."""

@@ -1,0 +1,330 @@
+"""AutoStore: looks at the first tensors, then decides how to store them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_nbytes, as_option, check_kind
+from obscodec.codecs.packing import pack, unpack
+from obscodec.codecs.registry import codec as build_codec
+from obscodec.codecs.spec import check_spec
+from obscodec.devices.backend import check_place, decoding_device
+from obscodec.errors import ShapeError, SlotError, SpecError
+from obscodec.layout.frame_stack import FrameStack
+from obscodec.layout.layout import Layout
+from obscodec.runtime.pages import give_back_free_memory, new_chunk
+from obscodec.segments import Ints
+from obscodec.stores import ids as kernel
+from obscodec.stores.auto.choice import Choice, parse_budget
+from obscodec.stores.auto.plan import Plan, find_plan, frames_of_block
+from obscodec.stores.store import NO_TENSOR, Store, StoreStats
+
+_MAX_FIRST = 256
+_MAX_FIRST_NBYTES = 1 << 23
+_MIN_FIRST = 16
+_FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
+
+
+@dataclass(frozen=True, slots=True)
+class AutoStats(StoreStats):
+    """What a store holds, and how its codec was chosen.
+
+    Attributes:
+        choice: what was chosen, why, and how the other codecs did; None before that, or if the codec was given.
+    """
+
+    choice: Choice | None
+
+
+class AutoStore(Store):
+    """A store that finds out how its tensors are best stored.
+
+    The first tensors are kept as they are: 256, or 8 MB of them if that is fewer, but 16 at least. They show whether
+    tensors are stacks of frames, whether floats are narrower numbers in disguise, and which codec makes them smallest.
+    Then they move to a store made for that, and all that follow go there.
+
+    Args:
+        layout: shape and dtype of one tensor.
+        codec: a spec, or ``"auto"`` for the smallest codec that is fast enough.
+        frame_stack: how tensors are made of frames, None to find out; a number for so many along axis 0.
+        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
+            Without it, the same tensors always give the same choice.
+        decide_after: how many tensors to look at, None for the number above. It decides earlier if ``max_bytes`` has
+            room for fewer. After less than five of a stream, frame stacks are not found.
+        block_frames: how many frames are encoded together, None for what suits the codec: 16 for ``delta-rle``, 1 for
+            others that are given; ``"auto"`` has a number for each that it tries. The larger, the smaller are frames,
+            and the more work it is to read a single one.
+        max_bytes: the most bytes to reserve for blocks, None for no limit.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
+        device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``. ``"auto"`` takes a codec that it
+            decodes. With one that it does not, and with floats that are narrower numbers, it is given what the CPU
+            decodes, and a warning says so.
+        heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        SpecError: the codec or the budget is malformed, or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
+        ShapeError: the tensors don't divide into such a frame stack, or a number is out of range.
+        DTypeError: an argument is something else than is asked for.
+
+    Example:
+        >>> store = AutoStore(Layout((84, 84), np.uint8))
+        >>> ids = store.append(np.eye(84, dtype=np.uint8)[np.arange(300) % 84, None].repeat(84, axis=1))
+        >>> store.choice.chosen.spec
+        'delta-rle'
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        codec: str = "auto",
+        frame_stack: FrameStack | int | None = None,
+        budget: str | None = None,
+        decide_after: int | None = None,
+        block_frames: int | None = None,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
+        heap: str = "device",
+    ) -> None:
+        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+        check_place(device, heap)
+        self.block_frames = block_frames = as_option("block_frames", block_frames)
+        decide_after = as_option("decide_after", decide_after)
+        self.layout = layout
+        self.codec = codec if check_spec(codec) == "auto" else build_codec(codec, layout).spec
+        self.device = device
+        self.heap = heap
+        self._decoding = device
+        if self.codec != "auto":
+            what = f"tensors of the codec {self.codec!r}"
+            self._decoding = decoding_device(device, self.codec, frames_of_block(self.codec, block_frames), what)
+        self.frame_stack = FrameStack.of(frame_stack)
+        self.budget = budget
+        self.max_bytes = as_nbytes("max_bytes", max_bytes)
+        self.threads = as_option("threads", threads)
+        self._plan: Plan | None = None
+        if budget is not None:
+            parse_budget(budget)
+        if self.frame_stack is not None:
+            self.frame_stack.frame_layout(layout)
+        self._store: Store | None = None
+        by_size = np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST)
+        self._n_first = int(by_size if decide_after is None else decide_after)
+        if self.max_bytes is not None:
+            self._n_first = int(np.clip(self.max_bytes // max(1, layout.nbytes), 1, self._n_first))
+        self._first = self._room(self._n_first)
+        self._streams = np.zeros(self._n_first, np.int64)
+        self._n_taken = 0  # how many of the first tensors there were
+        self._gone = np.ones(self._n_first, bool)  # which of them nobody refers to, or were never there
+        self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
+        self._n_early = 0  # how many of them are in the store still
+        self._handed: Ints | None = None  # ids in the store that are about to be given back
+        self._lock = threading.RLock()
+
+    @property
+    def choice(self) -> Choice | None:
+        """What was chosen, and why; None before that, or if the codec was given."""
+        return self._plan.choice if self._plan else None
+
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``.
+
+        Raises:
+            ShapeError: the tensors have another shape, or a stream is negative.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``.
+        """
+        tensors, n = self.on_cpu(tensors), 0
+        if self._store is None:
+            self.layout.check(tensors)
+            if streams.min(initial=0) < 0:
+                raise ShapeError(f"streams are numbers from 0 on, got {streams.min()}")
+            with self._lock:
+                n = self._take_first(tensors, which, streams, ids)
+        if self._store is not None and n == 0:
+            self._store.take_in(tensors, which, streams, ids)
+        elif self._store is not None and n < len(ids):
+            rest, number = np.unique(which[n:], return_inverse=True)
+            self._store.take_in(tensors[rest], number, streams[rest], ids[n:])
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """Take tensors over from a store that has decided in the same way; see ``Store.adopt``.
+
+        A store that has not decided yet decides as the other one did, if both were asked for the same.
+        """
+        if not isinstance(other, AutoStore) or other._store is None or other._plan is None:
+            return False
+        if other.layout != self.layout:
+            return False
+        inner = other._inner(ids)
+        with self._lock:
+            if self._store is None and self._asked == other._asked:
+                self._move(other._plan)
+        return self._store is not None and self._store.adopt_alike(other._store, inner, adopted)
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode tensors; see ``Store.read``."""
+        if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
+            self.read_on_cpu(ids, out)
+            return
+        with self._lock:
+            if self._store is None:
+                self._check_first(ids)
+                out[ids == NO_TENSOR] = 0
+                for at, i in enumerate(ids.tolist()):
+                    if i != NO_TENSOR:
+                        out[at] = self._first[i - _FIRST_ID]
+                return
+        self._store.read_into(self._inner(ids), out)
+
+    def behind(self, ids: Ints) -> tuple[Store, Ints]:
+        """See ``Store.behind``."""
+        if self._store is None:
+            raise SpecError(
+                f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
+                f"{self._n_taken}"
+            )
+        return self._store.behind(self._inner(ids))
+
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        if self._store is not None and not self._n_early:
+            self._store.give_back(ids)
+            return
+        with self._lock:
+            self._settle()
+            if self._store is None:
+                self._check_first(ids)
+            before = ids.copy()
+            self._handed = np.zeros_like(ids)
+            at = kernel.hand_on(ids, _FIRST_ID, self._moved, self._gone, self._handed)
+            if at < len(ids):
+                if self._gone[ids[at] - _FIRST_ID]:
+                    raise SlotError(f"id {ids[at]} is of no tensor in this store")
+                raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
+            try:
+                self._settle()
+            except SlotError:
+                ids[:], self._handed = before, None
+                self._gone[before[self._are_first(before)] - _FIRST_ID] = False
+                raise
+
+    def stats(self) -> AutoStats:
+        """What the store holds now, and how its codec was chosen."""
+        if self._store is not None:
+            return AutoStats(**asdict(self._store.stats()), choice=self.choice)
+        n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
+        return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
+
+    @property
+    def _asked(self) -> tuple[str, FrameStack | None, str | None, int | None]:
+        return self.codec, self.frame_stack, self.budget, self.block_frames
+
+    def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> int:
+        """Keep the first tensors as they are, as many as there is room for; decide when there is no more.
+
+        Returns:
+            How many of ``ids`` are filled.
+        """
+        if self._store is not None:  # another thread was here first
+            return 0
+        begin = self._n_taken
+        n = min(len(ids), self._n_first - begin)
+        if n:
+            end = begin + n
+            np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # straight into it
+            self._streams[begin:end] = streams[which[:n]]
+            self._n_taken = end
+            kernel.give_out(ids[:n], _FIRST_ID, begin, self._gone)
+        if self._n_taken == self._n_first:
+            self._decide()
+        return n
+
+    def _decide(self) -> None:
+        """Find out how tensors are best stored, and move the first ones to a store made for that."""
+        plan = find_plan(
+            self._first[: self._n_taken],
+            self._streams[: self._n_taken],
+            codec=self.codec,
+            frame_stack=self.frame_stack,
+            budget=self.budget,
+            block_frames=self.block_frames,
+            device=self._decoding,
+        )
+        self._move(plan)
+
+    def _move(self, plan: Plan) -> None:
+        """Move the first tensors to a store that is made as planned. All of it happens in the last step."""
+        store = plan.new_store(
+            self.layout,
+            first_id=_FIRST_ID + self._n_first,
+            max_bytes=self.max_bytes,
+            threads=self.threads,
+            device=self._decoding,
+            heap=self.heap if self._decoding != "cpu" else "device",
+        )
+        n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
+        kept = np.flatnonzero(~self._gone[:n])
+        if len(kept):
+            some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
+            moved[kept] = store.append(self._first[some], self._streams[some])
+        rest = {"_first": self._first[:0].copy(), "_streams": self._streams[:0], "_moved": moved}
+        vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
+        del rest
+        give_back_free_memory()
+
+    def _settle(self) -> None:
+        """Have the store take back what a call was about to give back."""
+        if self._handed is not None:
+            if self._store is not None:
+                self._store.give_back(self._handed)
+                self._n_early = int(np.count_nonzero(~self._gone))
+            self._handed = None
+
+    def _inner(self, ids: Ints) -> Ints:
+        """The ids in the store: those of the first tensors are looked up, all others are the same."""
+        if not self._n_early:
+            return ids
+        inner = np.empty(len(ids), np.int64)
+        if (n_known := kernel.follow(ids, _FIRST_ID, self._moved, self._gone, inner)) < len(ids):
+            raise SlotError(f"id {int(ids[n_known])} is of no tensor in this store")
+        return inner
+
+    def _room(self, n: int) -> npt.NDArray[np.generic]:
+        """``[n, *shape]`` in memory that goes back to the operating system at once; ``malloc`` would keep it."""
+        nbytes = n * self.layout.nbytes
+        return self.layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self.layout.nbytes))
+
+    def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        are_first: npt.NDArray[np.bool_] = (ids >= _FIRST_ID) & (ids < _FIRST_ID + self._n_first)
+        return are_first
+
+    def _check_first(self, ids: Ints) -> None:
+        known = self._are_first(ids)
+        known[known] = ~self._gone[ids[known] - _FIRST_ID]
+        known |= ids == NO_TENSOR
+        if not known.all():
+            raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
+
+    def __getstate__(self) -> dict[str, object]:
+        state = super().__getstate__()
+        return {**state, "_first": pack([self._first[: self._n_taken if self._store is None else 0]])}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        (first,) = unpack(cast("bytes", state["_first"]), max_bytes=sys.maxsize)
+        vars(self).update(state, _lock=threading.RLock(), _first=first)
+        if self._store is None:
+            self._first = self._room(self._n_first)
+            self._first[: len(first)] = first
+
+    def __repr__(self) -> str:
+        inside = "undecided" if self._store is None else repr(self._store)
+        return f"AutoStore({self.layout}, {inside})"

@@ -1,0 +1,183 @@
+"""Which codec fits some frames best: what ``auto`` means."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.registry import available
+from obscodec.codecs.spec import parse
+from obscodec.devices.backend import backend
+from obscodec.errors import SpecError
+from obscodec.layout.layout import Layout
+from obscodec.segments import Ints
+from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+
+_BATCH = 256
+_BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>us|ms|s)/batch")
+_UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A codec to try, and what it costs to read with it.
+
+    The cost is the time to read a batch of Atari stacks, in units of a gather from an uncompressed array. It was
+    measured once, the median of three games: benchmarks/costs.py. So the choice depends on the data alone, not on how
+    busy the machine is.
+    """
+
+    spec: str
+    block_frames: int
+    cost: float
+
+
+_CANDIDATES = (
+    _Candidate("raw", 1, 0.92),
+    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.77),
+    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 2.7),
+    _Candidate("lz4", 1, 9.3),
+    _Candidate("zstd:1", 1, 10.0),
+    _Candidate("shuffle|zstd:1", 1, 20.0),
+    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 5.2),
+)
+_MAX_COST = 1.5  # without a budget: a buffer of numpy arrays takes 2, a gather and a copy into tensors
+_HALF = 0.5  # of the raw size: if no fast codec gets there, a slow one may
+_MIN_GAIN = 0.95  # of the raw size; a codec that saves less is not worth its time
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a codec did on the first frames.
+
+    Attributes:
+        spec: the codec.
+        block_frames: frames in a block.
+        frame_bytes: bytes for each frame, without dictionaries, which come later.
+        cost: time to read a batch, relative to a gather from an uncompressed array, where the table was made.
+        batch_s: seconds to read a batch of 256 frames here and now, None if no budget was given.
+        fits: whether it is fast enough.
+    """
+
+    spec: str
+    block_frames: int
+    frame_bytes: float
+    cost: float
+    batch_s: float | None
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, and why.
+
+    Attributes:
+        chosen: the trial that won: the smallest of those that are fast enough, or the fastest if none is.
+        trials: all trials.
+        reason: the same in words.
+    """
+
+    chosen: Trial
+    trials: tuple[Trial, ...]
+    reason: str
+
+
+def parse_budget(budget: str) -> float:
+    """Seconds for each batch of ``"1 ms/batch"``.
+
+    Raises:
+        SpecError: the text is not of that form.
+    """
+    match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
+    if match is None:
+        raise SpecError(f"a budget is a time for each batch of {_BATCH} such as '1 ms/batch', got {budget!r}")
+    return float(match["number"]) * _UNITS_IN_S[match["unit"]]
+
+
+def choose(
+    frames: npt.NDArray[np.generic],
+    streams: Ints,
+    budget: str | None,
+    block_frames: int | None = None,
+    device: str = "cpu",
+) -> Choice:
+    """The codec that stores ``frames`` in the least memory and is fast enough.
+
+    Args:
+        frames: ``[n, *shape]``, the first frames, in the order of time for each stream.
+        streams: ``i64[n]``, the stream of each frame.
+        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``: then each codec is timed. If
+            None, a table of costs decides, and the same frames give the same choice. Either tells of the CPU, also
+            for another device.
+        block_frames: how many frames each codec encodes together, None for as many as it does by itself. The table
+            of costs is of these.
+        device: where frames are decoded; only codecs that it decodes are tried.
+
+    Raises:
+        SpecError: the budget is malformed.
+    """
+    limit_s = None if budget is None else parse_budget(budget)
+    ready = available()
+    trials = []
+    for candidate in _CANDIDATES:
+        if block_frames is not None:
+            candidate = replace(candidate, block_frames=block_frames)
+        if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
+            continue
+        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
+            trials.append(_try(candidate, frames, streams, limit_s))
+    raw_bytes = math.prod(frames.shape[1:]) * frames.itemsize
+    worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * raw_bytes]
+    chosen, why = _smallest(worth, raw_bytes, budget)
+    reason = f"{why}: {chosen.frame_bytes:.0f} bytes per frame on the first {len(frames)} frames"
+    return Choice(chosen, tuple(trials), reason)
+
+
+def _smallest(trials: list[Trial], raw_bytes: int, budget: str | None) -> tuple[Trial, str]:
+    """The trial that wins, and why."""
+    fast = [trial for trial in trials if trial.fits]
+    if not fast:
+        return min(trials, key=_time), f"the fastest, since none is within {budget}"
+    smallest = min(fast, key=_size)
+    if budget is not None:
+        return smallest, f"the smallest within {budget}"
+    halves = [trial for trial in trials if trial.frame_bytes <= _HALF * raw_bytes]
+    if smallest.frame_bytes > _HALF * raw_bytes and halves:
+        return min(halves, key=_size), "the smallest, since none that is as fast as uncompressed halves the memory"
+    return smallest, "the smallest that is as fast as uncompressed"
+
+
+def _size(trial: Trial) -> tuple[float, float]:
+    return trial.frame_bytes, trial.cost
+
+
+def _time(trial: Trial) -> float:
+    return trial.cost if trial.batch_s is None else trial.batch_s
+
+
+def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], streams: Ints, limit_s: float | None) -> Trial:
+    store = FrameStore(
+        Layout(frames.shape[1:], frames.dtype), codec=candidate.spec, block_frames=candidate.block_frames
+    )
+    ids = store.append(frames, streams)
+    batch_s = None if limit_s is None else _batch_s(store, ids)
+    fits = candidate.cost <= _MAX_COST if limit_s is None or batch_s is None else batch_s <= limit_s
+    return Trial(candidate.spec, candidate.block_frames, store.mean_frame_bytes, candidate.cost, batch_s, fits)
+
+
+def _batch_s(store: FrameStore, ids: Ints) -> float:
+    """Median seconds to read a batch of random ones of the frames."""
+    out = np.empty((_BATCH, *store.layout.shape), store.layout.dtype)
+    rng = np.random.default_rng(0)
+    times = []
+    for _ in range(6):
+        wanted = rng.choice(ids, _BATCH)
+        begin = time.perf_counter()
+        store.read(wanted, out)
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times[1:]))  # the first one compiles

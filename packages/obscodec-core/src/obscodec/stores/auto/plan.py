@@ -1,0 +1,128 @@
+"""Plan: how an AutoStore keeps its tensors, found in the first ones, and the store that is made for it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.spec import parse
+from obscodec.layout.frame_stack import FrameStack, find_frame_stack
+from obscodec.layout.layout import Layout
+from obscodec.segments import Ints
+from obscodec.stores.auto.choice import Choice, choose
+from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.narrow.narrow_store import NarrowStore
+from obscodec.stores.stack_store import StackStore
+from obscodec.stores.store import Store
+
+_WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the others' narrow form
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How tensors are kept.
+
+    Attributes:
+        narrow: which numbers have codes, None if they are stored as they are.
+        frame_stack: how tensors are made of frames, None if they are frames.
+        spec: the codec of the frames.
+        block_frames: how many of them are encoded together.
+        choice: why this codec, None if it was given.
+    """
+
+    narrow: Narrow | None
+    frame_stack: FrameStack | None
+    spec: str
+    block_frames: int
+    choice: Choice | None
+
+    def new_store(
+        self,
+        layout: Layout,
+        *,
+        first_id: int,
+        max_bytes: int | None,
+        threads: int | None,
+        device: str = "cpu",
+        heap: str = "device",
+    ) -> Store:
+        """An empty store for tensors of ``layout``; see ``FrameStore`` for the rest.
+
+        On a device, if that decodes the codec, and tensors are stored as they are; else on the CPU.
+        """
+        stack, stored = self.frame_stack, layout
+        if self.narrow is not None:
+            stored = Layout(layout.shape, self.narrow.code_dtype)
+            device, heap = "cpu", "device"
+        frames = FrameStore(
+            stack.frame_layout(stored) if stack else stored,
+            codec=self.spec,
+            block_frames=self.block_frames,
+            stack=stack.depth if stack else 1,
+            first_id=first_id,
+            max_bytes=max_bytes,
+            threads=threads,
+            device=device,
+            heap=heap,
+        )
+        store = StackStore(frames, stored, stack) if stack else frames
+        if self.narrow is None:
+            return store
+        wide = FrameStore(
+            layout, codec=_WIDE_SPEC, block_frames=1, first_id=first_id, max_bytes=max_bytes, threads=threads
+        )
+        return NarrowStore(self.narrow, store, wide, threads=threads)
+
+
+def frames_of_block(codec: str, block_frames: int | None = None) -> int:
+    """How many frames a given codec encodes together, ``block_frames`` if that is given."""
+    if block_frames is not None:
+        return block_frames
+    return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
+
+
+def find_plan(
+    tensors: npt.NDArray[np.generic],
+    streams: Ints,
+    *,
+    codec: str,
+    frame_stack: FrameStack | None,
+    budget: str | None,
+    block_frames: int | None = None,
+    device: str = "cpu",
+) -> Plan:
+    """What the first tensors, ``[n, *shape]``, show to be best.
+
+    Args:
+        tensors: in the order of time for each stream.
+        streams: ``i64[n]``, the stream of each.
+        codec: see ``AutoStore``, as the rest.
+        frame_stack: likewise.
+        budget: likewise.
+        block_frames: likewise.
+        device: likewise; what it decodes.
+    """
+    narrow = find_narrow(tensors)
+    if narrow is not None and device != "cpu":
+        warnings.warn(
+            f"{tensors.dtype} that is stored as {narrow.code_dtype} is decoded on the CPU and copied to {device!r}: "
+            f"store {narrow.code_dtype}, and scale what is read",
+            stacklevel=5,
+        )
+        device = "cpu"
+    if narrow is not None:
+        tensors, _ = narrow.apply(tensors)
+    stack = frame_stack or find_frame_stack(tensors, streams)
+    if codec != "auto":
+        return Plan(narrow, stack, codec, frames_of_block(codec, block_frames), None)
+    depth = stack.depth if stack else 1
+    frames, streams = stack.split(tensors) if stack else tensors, streams.repeat(depth)
+    distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
+    _, first = np.unique(distinct.append(frames, streams), return_index=True)
+    first.sort()
+    choice = choose(frames[first], streams[first], budget, block_frames, device)
+    return Plan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)

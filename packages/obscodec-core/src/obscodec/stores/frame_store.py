@@ -1,0 +1,254 @@
+"""FrameStore: frames that are stored once, in blocks of consecutive ones, as patches of each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.devices.backend import backend, check_place, decoding_device
+from obscodec.devices.frame_reader import FrameForm, FrameReader
+from obscodec.errors import ShapeError
+from obscodec.frames.coder_for import block_coder
+from obscodec.frames.device_frames import DeviceFrames
+from obscodec.frames.frame_log import MIN_BLOCKS, Blocks
+from obscodec.frames.kernels.first_use import announce
+from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.frames.stack_table import ListedStacks
+from obscodec.frames.transfer import adopt
+from obscodec.heap.memory import HOST
+from obscodec.heap.slot_heap import SlotHeap
+from obscodec.layout.layout import Layout, Rows
+from obscodec.runtime.threads import as_threads
+from obscodec.segments import Ints
+from obscodec.stores.store import Store, StoreStats, as_ids
+
+DEFAULT_BLOCK_FRAMES = 16
+
+
+class FrameStore(Store):
+    """Frames of one layout, each stored once, under integer ids.
+
+    A frame that is equal, byte for byte, to one of the last frames of its stream gets the id of that one. A new one
+    joins the open block of its stream; a full block is encoded as one stream in a slot heap. With the codec
+    ``delta-rle``, each frame is a patch of the one before it, made when it is appended.
+
+    The id of a frame is ``block * block_frames + place``. Id 0 is the frame of zeros. Ids are counted: a frame is
+    dropped when each reference that :meth:`append` and :meth:`retain` gave has been released, and the memory of a block
+    when its last frame is. Safe to use from several threads.
+
+    Args:
+        layout: shape and dtype of one frame.
+        codec: how blocks are encoded: ``delta-rle``, ``delta-rle|zstd:3`` or any other spec.
+        block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
+        stack: how many frames come together in one observation. A hint: the likely distance to a repetition.
+        recent: with how many of the last frames of its stream a frame is compared.
+        first_id: the least id to give out, 1 or more.
+        max_bytes: the most bytes to reserve for blocks, None for no limit.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
+        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which has the full blocks then. One
+            that does not decode the codec is given what the CPU decodes, and a warning says so.
+        heap: where the blocks of a GPU are: in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        ShapeError: frames have no bytes, or a number is out of range.
+        DTypeError: an argument is something else than is asked for.
+        SpecError: the spec names no codec, or one that can't encode blocks; or there is no such device or heap.
+        BackendUnavailable: the device can't be used; the text names what is missing.
+
+    Example:
+        >>> import numpy as np
+        >>> store = FrameStore(Layout((84, 84), np.uint8))
+        >>> grey, white = np.full((84, 84), 127, np.uint8), np.full((84, 84), 255, np.uint8)
+        >>> a, b, c = store.append(np.stack([grey, white, grey]))
+        >>> bool(a == c), store.stats().n_tensors
+        (True, 2)
+        >>> store.read([b]).max()
+        np.uint8(255)
+    """
+
+    on_device: DeviceFrames | None  # what decodes on the device, None if the CPU does
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        codec: str = "delta-rle",
+        block_frames: int = DEFAULT_BLOCK_FRAMES,
+        stack: int = 1,
+        recent: int | None = None,
+        first_id: int = 1,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
+        heap: str = "device",
+    ) -> None:
+        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+        if layout.nbytes == 0:
+            raise ShapeError(f"a frame has at least one byte, got {layout}")
+        block_frames, stack = as_count("block_frames", block_frames), as_count("stack", stack)
+        n_recent = as_option("recent", recent) or stack + 2
+        first_id = as_count("first_id", first_id)
+        check_place(device, heap)
+        announce()
+        self.layout = layout
+        self.device = device
+        self.block_frames = block_frames
+        self.threads = as_threads(threads)
+        coder = block_coder(codec, layout, block_frames)
+        open_blocks = OpenBlocks(
+            layout.nbytes,
+            block_frames=block_frames,
+            stack=stack,
+            n_recent=n_recent,
+            patches=coder.patches,
+        )
+        decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
+        memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
+        slots = SlotHeap(MIN_BLOCKS, max_bytes=max_bytes, memory=memory)
+        self._blocks = Blocks(coder, slots, open_blocks, first_id=first_id)
+        self.on_device = None if decoding == "cpu" else self._new_reader()
+
+    @property
+    def codec(self) -> str:
+        """The spec of the codec of the blocks."""
+        return self._blocks.coder.spec
+
+    @property
+    def previous(self) -> npt.NDArray[np.int32]:
+        """For each frame, by id, the one before it in the observation of ``stack`` frames that it came with first."""
+        return self._blocks.tables.previous
+
+    @property
+    def mean_frame_bytes(self) -> float:
+        """Bytes for each frame in the full blocks, with the reference frames; in the open ones if none is full yet."""
+        blocks = self._blocks
+        with blocks.lock:
+            heap = blocks.heap.stats()
+            if heap.n_streams:
+                references = (blocks.open.n_references - 1) * self.layout.nbytes
+                return (heap.live_bytes + references) / (heap.n_streams * self.block_frames)
+            return blocks.open.mean_frame_bytes
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store frames, those that are new.
+
+        Args:
+            tensors: ``[n, *shape]``, in the order of time for each stream; see ``Store.append``.
+            streams: which stream each frame belongs to, ``i64[n]`` or one for all: small numbers from 0 on, such as
+                the index of the environment. Frames are compared and encoded within their stream.
+
+        Returns:
+            ``i64[n]``, their ids. The caller owns one reference for each.
+
+        Raises:
+            ShapeError: the frames have another shape.
+            DTypeError: the frames have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
+        """
+        return super().append(tensors, streams)
+
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``."""
+        self._blocks.take_in(self.layout.rows(self.on_cpu(tensors)), streams, which, ids)
+
+    def take_in_stacks(self, rows: Rows, which: Ints, streams: Ints, stacks: ListedStacks, ids: Ints) -> None:
+        """Store frames, and give ids to the stacks that they make; see ``Store.take_in``.
+
+        Args:
+            rows: ``u8[m * depth, nbytes]``, contiguous, the frames of each stack, oldest first.
+            which: ``i64[n]``, the stack that each id is for.
+            streams: ``i64[m]``, the stream of each stack.
+            stacks: those that are listed.
+            ids: ``i64[n]`` of zeros, filled.
+        """
+        self._blocks.take_in(rows, streams.repeat(stacks.depth), which, ids, stacks)
+
+    def name_stacks(self, frames: Ints, stacks: ListedStacks, ids: Ints) -> None:
+        """Give ids to stacks of frames, which take over the references to these; see ``Blocks.name``."""
+        self._blocks.name(frames, ids, stacks)
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.adoption``."""
+        if other is self:
+            self._blocks.retain(ids, adopted)
+            return True
+        if not isinstance(other, FrameStore) or other._form != self._form:
+            return False
+
+        def append(frames: Ints, which: Ints, taken: Ints) -> None:
+            self.take_in(other.read(frames), which, np.zeros(len(frames), np.int64), taken)
+
+        adopt(self._blocks, other._blocks, ids, append, adopted)
+        return True
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
+        if isinstance(out, np.ndarray):
+            self._blocks.read(ids, self.layout.rows(out), self.threads)
+        elif self.on_device is None:
+            self.read_on_cpu(ids, out)
+        else:
+            self.on_device.read(ids, out, frames=ids)
+
+    def update_device(self) -> FrameReader:
+        """See ``Store.update_device``."""
+        if self.on_device is None:
+            return super().update_device()
+        self.on_device.update()
+        return self.on_device.reader
+
+    def retain(self, ids: npt.ArrayLike) -> None:
+        """Add one reference to each of ``ids``.
+
+        Raises:
+            SlotError: an id is of no frame.
+        """
+        retained = as_ids(ids)
+        self._blocks.retain(retained, np.empty_like(retained))
+
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        self._blocks.give_back(ids)
+
+    def give_back_stacks(self, ids: Ints, stacks: ListedStacks) -> None:
+        """Take one reference from each of the frames of stacks, and set ``ids`` to 0; see ``Store.give_back``."""
+        self._blocks.give_back(ids, stacks)
+
+    def stats(self) -> StoreStats:
+        """What the store holds now."""
+        blocks = self._blocks
+        with blocks.lock:
+            heap = blocks.heap.stats()
+            n_frames = int(np.count_nonzero(blocks.tables.counts[: blocks.n * self.block_frames] > 1))
+            open_bytes = blocks.open.memory_bytes
+            reference_bytes = (blocks.open.n_references - 1) * self.layout.nbytes
+            versions = blocks.coder.versions
+        return StoreStats(
+            n_tensors=n_frames,
+            raw_bytes=n_frames * self.layout.nbytes,
+            live_bytes=heap.live_bytes,
+            reserved_bytes=heap.reserved_bytes + open_bytes,
+            table_bytes=heap.table_bytes + blocks.n * (8 * self.block_frames + 4),
+            dictionary_bytes=reference_bytes + (versions.dictionary_bytes if versions else 0),
+        )
+
+    def _new_reader(self) -> DeviceFrames:
+        form = FrameForm(self.layout, self.block_frames, self._blocks.coder.spec)
+        heap = self._blocks.heap
+        reader = backend(self.device).frame_reader(self.device, form, heap.memory, heap.lock)
+        return DeviceFrames(self._blocks, reader)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "on_device": self.on_device is not None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self.on_device = self._new_reader() if state["on_device"] else None
+
+    @property
+    def _form(self) -> tuple[Layout, str, int]:
+        return self.layout, self.codec, self.block_frames
+
+    def __repr__(self) -> str:
+        return f"FrameStore({self.codec!r}, {self.layout}, block_frames={self.block_frames}, {self.stats()})"

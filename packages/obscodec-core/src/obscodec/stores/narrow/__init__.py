@@ -1,0 +1,1 @@
+"""Floats that are really integers, stored as these."""

@@ -1,0 +1,230 @@
+"""NarrowStore: wide tensors that are stored as narrow codes, as far as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_option, check_kind
+from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.runtime.lock import PicklableLock
+from obscodec.segments import Ints
+from obscodec.stores.ids import part_narrow
+from obscodec.stores.narrow.narrow import Narrow
+from obscodec.stores.store import NO_TENSOR, Store, StoreStats, as_ids
+
+_ALL_CODE_0 = 1  # the tensor whose codes are all 0, where that is not the zero tensor
+
+
+class NarrowStore(Store):
+    """Wide tensors, of which those that fit a Narrow are stored as codes, and the others as they are.
+
+    Each tensor comes back bit for bit; whether its codes give it back is checked when it is appended. A tensor that is
+    ``i`` in the store of the codes has the id ``2 * i``, one that is ``i`` in the store of the others ``2 * i + 1``.
+    Safe to use from several threads if both stores are. Decodes on the CPU, wherever these do.
+
+    Args:
+        narrow: which numbers have codes.
+        codes: the store of the codes, used by this store alone.
+        wide: the store of the tensors that do not fit, likewise.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
+
+    Raises:
+        ShapeError: the tensors of the two stores have different shapes.
+        DTypeError: the dtypes of the two stores are not those of ``narrow``.
+
+    Example:
+        >>> from obscodec import Layout, TensorStore, codec
+        >>> from obscodec.stores.narrow.formulas import Formula
+        >>> halves = Narrow(np.dtype(np.float32), 8, Formula((("/", 2),)))
+        >>> codes = TensorStore(codec("zstd:1", Layout((3,), np.uint8)), n_slots=100)
+        >>> wide = TensorStore(codec("zstd:1", Layout((3,), np.float32)), n_slots=100)
+        >>> store = NarrowStore(halves, codes, wide)
+        >>> store.read(store.append(np.array([[0, 0.5, 1], [0, 0.1, 0.2]], np.float32)))
+        array([[0. , 0.5, 1. ],
+               [0. , 0.1, 0.2]], dtype=float32)
+        >>> codes.stats().n_tensors, wide.stats().n_tensors
+        (1, 1)
+    """
+
+    def __init__(self, narrow: Narrow, codes: Store, wide: Store, *, threads: int | None = None) -> None:
+        check_kind("narrow", narrow, Narrow, "a Narrow")
+        check_kind("codes", codes, Store, "a Store")
+        check_kind("wide", wide, Store, "a Store")
+        if codes.layout.shape != wide.layout.shape:
+            raise ShapeError(f"codes of shape {codes.layout.shape} can't stand for tensors of {wide.layout.shape}")
+        if (codes.layout.dtype, wide.layout.dtype) != (narrow.code_dtype, narrow.dtype):
+            raise DTypeError(
+                f"the stores are for {narrow.code_dtype.name} and {narrow.dtype.name}, "
+                f"got {codes.layout.dtype.name} and {wide.layout.dtype.name}"
+            )
+        self.narrow = narrow
+        self.codes = codes
+        self.wide = wide
+        self.layout = wide.layout
+        self.device = codes.device
+        self.threads = as_option("threads", threads)
+        self._parting = PicklableLock()
+        self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that are about to be given back
+        self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
+
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            SlotError: there are not enough free slots in one of the stores; nothing was stored.
+            HeapFull: there is not enough room in one of the stores; nothing was stored.
+        """
+        tensors = self.layout.tensors(self.layout.rows(self.on_cpu(tensors)))  # contiguous; no copy if they are
+        codes, fits = self.narrow.apply(tensors, threads=self.threads)
+        number = np.where(fits, np.cumsum(fits), np.cumsum(~fits)) - 1  # of each tensor in its store
+        narrow = fits[which]
+        of_codes, of_wide = np.zeros(int(narrow.sum()), np.int64), np.zeros(int((~narrow).sum()), np.int64)
+        stored = np.zeros(len(ids), np.int64)
+        try:
+            if len(of_wide):
+                self.wide.take_in(tensors[~fits], number[which[~narrow]], streams[~fits], of_wide)
+            if len(of_codes):
+                some = slice(None) if fits.all() else fits  # without a copy if all of them go there
+                self.codes.take_in(codes[some], number[which[narrow]], streams[some], of_codes)
+            stored[narrow], stored[~narrow] = self._outer_narrow(of_codes), self._outer_wide(of_wide)
+            ids[:] = stored
+        finally:
+            if not np.array_equal(ids, stored) or not stored.any():  # it ended before they were handed over
+                self.codes.give_back(of_codes)
+                self.wide.give_back(of_wide)
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """Take tensors over from a store with the same codes; see ``Store.adopt``."""
+        if not isinstance(other, NarrowStore) or other.narrow != self.narrow:
+            return False
+        narrow, inner = self._are_narrow(ids), ids >> 1
+        codes, wide = np.zeros(int(narrow.sum()), np.int64), np.zeros(int((~narrow).sum()), np.int64)
+        taken = np.zeros(len(ids), np.int64)
+        try:
+            with _narrow_ids():
+                if not self.codes.adopt_alike(other.codes, inner[narrow], codes):
+                    return False
+            with _wide_ids():
+                if not self.wide.adopt_alike(other.wide, inner[~narrow], wide):
+                    return False
+            taken[narrow], taken[~narrow] = self._outer_narrow(codes), self._outer_wide(wide)
+            adopted[:] = taken
+        finally:
+            if not np.array_equal(adopted, taken) or not taken.any():
+                self.codes.give_back(codes)
+                self.wide.give_back(wide)
+        return True
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode tensors; see ``Store.read``."""
+        if not isinstance(out, np.ndarray):
+            self.read_on_cpu(ids, out)
+            return
+        narrow, inner = self._are_narrow(ids), ids >> 1
+        if narrow.all():
+            with _narrow_ids():
+                codes = self.codes.read(inner)
+            self.narrow.undo(codes, out, threads=self.threads)
+        elif not narrow.any():
+            with _wide_ids():
+                self.wide.read_into(inner, out)
+        else:
+            with _narrow_ids():
+                codes = self.codes.read(inner[narrow])
+            with _wide_ids():
+                out[~narrow] = self.wide.read(inner[~narrow])
+            self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
+
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor.
+        """
+        released = as_ids(ids).copy()
+        narrow = self._are_narrow(released)
+        if narrow.any() and not narrow.all():
+            with _wide_ids():
+                self.wide.read(released[~narrow] >> 1)  # complains before any code is released
+        self.give_back(released)
+
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        with self._parting:
+            self._settle()
+            try:
+                self._parted = codes, wide = np.zeros_like(ids), np.zeros_like(ids)
+                part_narrow(ids, self._code_0_is_zero, codes, wide)
+            finally:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Have both stores take back what a call had parted between them."""
+        if self._parted is not None:
+            codes, wide = self._parted
+            try:
+                with _narrow_ids():
+                    self.codes.give_back(codes)
+                with _wide_ids():
+                    self.wide.give_back(wide)
+            except SlotError:  # nobody can give these back
+                self._parted = None
+                raise
+            self._parted = None
+
+    def stats(self) -> StoreStats:
+        """What both stores hold now; the lookup tables count as tables."""
+        codes, wide = self.codes.stats(), self.wide.stats()
+        n_tensors = codes.n_tensors + wide.n_tensors
+        return StoreStats(
+            n_tensors=n_tensors,
+            raw_bytes=n_tensors * self.layout.nbytes,
+            live_bytes=codes.live_bytes + wide.live_bytes,
+            reserved_bytes=codes.reserved_bytes + wide.reserved_bytes,
+            table_bytes=codes.table_bytes + wide.table_bytes + self.narrow.nbytes,
+            dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
+        )
+
+    def _outer_narrow(self, inner: Ints) -> Ints:
+        """The ids here of tensors in the store of the codes, where 0 is the tensor whose codes are all 0."""
+        outer = 2 * inner
+        if not self._code_0_is_zero:
+            outer[inner == NO_TENSOR] = _ALL_CODE_0
+        return outer
+
+    @staticmethod
+    def _outer_wide(inner: Ints) -> Ints:
+        """The ids here of tensors in the store of the others."""
+        return np.where(inner == NO_TENSOR, NO_TENSOR, 2 * inner + 1)
+
+    def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        narrow: npt.NDArray[np.bool_] = ids & 1 == 0
+        if not self._code_0_is_zero:
+            narrow[ids == NO_TENSOR] = False  # the zero tensor of the other store
+            narrow[ids == _ALL_CODE_0] = True
+        return narrow
+
+    def __repr__(self) -> str:
+        return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"
+
+
+@contextmanager
+def _narrow_ids() -> Iterator[None]:
+    try:
+        yield
+    except SlotError as error:
+        raise SlotError(f"ids of narrow tensors are twice those among the codes: {error}") from error
+
+
+@contextmanager
+def _wide_ids() -> Iterator[None]:
+    try:
+        yield
+    except SlotError as error:
+        raise SlotError(f"ids of wide tensors are twice those among the wide ones, plus 1: {error}") from error

@@ -1,0 +1,173 @@
+"""StackStore: observations that are stacks of frames, over a store that holds each frame once.
+
+Nearly every stack is a frame and the ones that came before it. So a FrameStore remembers for each frame the one before
+it, and a stack is one integer: the id of its newest frame, and how often the stack ends in it. A stack that does not
+follow from that is listed in a table, and has a negative id.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import check_kind
+from obscodec.devices.frame_reader import FrameReader
+from obscodec.errors import ShapeError, SlotError
+from obscodec.frames.device_frames import DeviceFrames
+from obscodec.frames.kernels import stacks as kernel
+from obscodec.frames.stack_table import ListedStacks
+from obscodec.layout.frame_stack import FrameStack
+from obscodec.layout.layout import Layout, Rows
+from obscodec.segments import Ints
+from obscodec.stores.batch_memory import BATCH_MEMORY
+from obscodec.stores.frame_store import FrameStore
+from obscodec.stores.store import Store, StoreStats
+
+
+class StackStore(Store):
+    """Stacks of frames, each frame stored once. Safe to use from several threads.
+
+    Args:
+        frames: the store of the frames, used by this store alone.
+        layout: shape and dtype of one observation.
+        frame_stack: how it is made of frames.
+
+    Raises:
+        ShapeError: the store of the frames is for other ones.
+        DTypeError: an argument is something else than is asked for, or the frames have another dtype.
+
+    Example:
+        >>> stack, layout = FrameStack(depth=4), Layout((4, 84, 84), np.uint8)
+        >>> store = StackStore(FrameStore(stack.frame_layout(layout), stack=4), layout, stack)
+        >>> observations = np.arange(5, dtype=np.uint8)[:, None, None].repeat(84, 1).repeat(84, 2)
+        >>> ids = store.append(np.stack([observations[:4], observations[1:]]))
+        >>> bool((store.read(ids)[1] == observations[1:]).all())
+        True
+    """
+
+    def __init__(self, frames: FrameStore, layout: Layout, frame_stack: FrameStack) -> None:
+        check_kind("frames", frames, FrameStore, "a FrameStore")
+        check_kind("layout", layout, Layout, "a Layout, such as Layout((4, 84, 84), 'uint8')")
+        check_kind("frame_stack", frame_stack, FrameStack, "a FrameStack, such as FrameStack(4)")
+        if frames.layout != frame_stack.frame_layout(layout):
+            raise ShapeError(f"the frames are {frame_stack.frame_layout(layout)}, the store is for {frames.layout}")
+        self._stacks_on_device = frames.on_device is not None and frames.on_device.reader.takes(frame_stack)
+        if frames.on_device is not None and not self._stacks_on_device:
+            warnings.warn(f"{frame_stack} is put together on the CPU and copied to {frames.device!r}", stacklevel=2)
+        self.frames = frames
+        self.layout = layout
+        self.device = frames.device
+        self.frame_stack = frame_stack
+        self.listed = ListedStacks(frame_stack.depth)
+
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store stacks, ``[n, *shape]``.
+
+        Args:
+            tensors: in the order of time for each stream.
+            streams: which stream each stack belongs to, ``i64[n]`` or one for all; see ``FrameStore.append``.
+
+        Returns:
+            ``i64[n]``, their ids. The caller owns one reference for each.
+
+        Raises:
+            ShapeError: the stacks have another shape.
+            DTypeError: the stacks have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
+        """
+        return super().append(tensors, streams)
+
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``."""
+        tensors = self.on_cpu(tensors)
+        rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
+        rows = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes)
+        self.frames.take_in_stacks(rows, which, streams, self.listed, ids)
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.adopt_alike``."""
+        if not isinstance(other, StackStore) or (other.layout, other.frame_stack) != (self.layout, self.frame_stack):
+            return False
+        frames = np.zeros(len(ids) * self.frame_stack.depth, np.int64)
+        try:
+            if not self.frames.adopt_alike(other.frames, other._expand(ids).reshape(-1), frames):
+                return False
+            self.frames.name_stacks(frames, self.listed, adopted)
+        finally:
+            if frames.any():
+                self.frames.give_back(frames)
+        return True
+
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode stacks; see ``Store.read``. Frames that several of them share are decoded once."""
+        if not isinstance(out, np.ndarray):
+            self._read_on_device(ids, out)
+            return
+        frames = self._expand(ids).reshape(-1)
+        if self.frame_stack.axis == 0:
+            self.frames.read_into(frames, self.frame_stack.split(out))
+        else:
+            self._join(self.frames.read(frames, BATCH_MEMORY.array(len(frames), self.frames.layout)), out)
+
+    def update_device(self) -> FrameReader:
+        """See ``Store.update_device``."""
+        on_device = self._on_device
+        if on_device is None:
+            return super().update_device()
+        on_device.update(self.listed)
+        return on_device.reader
+
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+        self.frames.give_back_stacks(ids, self.listed)
+
+    def stats(self) -> StoreStats:
+        """What the store holds now."""
+        frames = self.frames.stats()
+        return replace(
+            frames,
+            n_tensors=self.listed.n_stacks,
+            raw_bytes=self.listed.n_stacks * self.layout.nbytes,
+            table_bytes=frames.table_bytes + self.listed.nbytes,
+        )
+
+    @property
+    def _on_device(self) -> DeviceFrames | None:
+        return self.frames.on_device if self._stacks_on_device else None
+
+    def _read_on_device(self, ids: Ints, out: Any) -> None:
+        on_device = self._on_device
+        if on_device is None:
+            self.read_on_cpu(ids, out)
+            return
+        frames = self._expand(ids).reshape(-1)
+        on_device.read(ids, out, frames=frames, stack=self.frame_stack, listed=self.listed)
+
+    def _expand(self, ids: Ints) -> npt.NDArray[np.int64]:
+        """The frames of stacks, ``i64[n, depth]``."""
+        frames, listed = np.empty((len(ids), self.frame_stack.depth), np.int64), self.listed.frames
+        known = kernel.expand(ids, self.frames.previous, listed, len(listed), frames)
+        if known < len(ids):
+            raise SlotError(f"id {int(ids[known])} is of no stack in this store")
+        return frames
+
+    def _join(self, frames: npt.NDArray[np.generic], out: npt.NDArray[np.generic]) -> None:
+        """``out[...] = self.frame_stack.join(frames)``, which is slow where a pixel is one byte of each frame."""
+        depth = self.frame_stack.depth
+        if depth in (2, 4, 8) and frames.itemsize * frames.shape[1] == 1:
+            size = self.frames.layout.nbytes
+            pixels = out.reshape(len(out), size * depth).view(f"u{depth}")
+            kernel.interleave(frames.reshape(len(out), depth, size).view(np.uint8), pixels)
+        else:
+            out[...] = self.frame_stack.join(frames)
+
+    def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
+        self.layout.check(tensors)  # complains of a stack, not of a frame
+        return self.frames.layout.rows(self.frame_stack.split(tensors))
+
+    def __repr__(self) -> str:
+        return f"StackStore({self.frames!r}, {self.layout}, {self.frame_stack})"

@@ -1,0 +1,564 @@
+"""Store: what a TensorArray needs of the thing that keeps its tensors."""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, cast
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.devices.backend import backend
+from obscodec.devices.frame_reader import FrameReader
+from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError, SpecError
+from obscodec.layout.as_array import as_array, as_writable
+from obscodec.layout.layout import Layout
+from obscodec.runtime.lock import PicklableLock
+from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.segments import Ints
+from obscodec.stores.turns import turns
+
+_READINGS = threading.Lock()  # of all stores; several threads can sample
+_TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
+NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """What a store holds, in bytes.
+
+    Attributes:
+        n_tensors: tensors that are stored.
+        raw_bytes: what these would take uncompressed.
+        live_bytes: their streams.
+        reserved_bytes: memory reserved for streams, the live ones included.
+        table_bytes: the tables that find a stream.
+        dictionary_bytes: dictionaries that the streams need.
+    """
+
+    n_tensors: int
+    raw_bytes: int
+    live_bytes: int
+    reserved_bytes: int
+    table_bytes: int
+    dictionary_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All memory of the store."""
+        return self.reserved_bytes + self.table_bytes + self.dictionary_bytes
+
+    @property
+    def ratio(self) -> float:
+        """Uncompressed bytes for each byte of memory; 1 for an empty store."""
+        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
+
+
+def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
+    """The stream of each of ``n`` tensors, from one for each or one for all.
+
+    Raises:
+        ShapeError: there are neither one nor ``n``.
+        DTypeError: they are no integers.
+    """
+    given = np.asarray(streams)
+    if given.shape == (n,) and given.dtype == np.int64:
+        return given
+    if given.size and given.dtype.kind not in "iu":
+        raise DTypeError(f"streams are integers, got {given.dtype}")
+    given = given.astype(np.int64)
+    if given.shape == (n,):
+        return given
+    if given.size != 1:
+        raise ShapeError(f"{n} tensors have {n} streams or one for all, got {given.shape}")
+    return np.full(n, given.item())
+
+
+def as_ids(ids: npt.ArrayLike) -> Ints:
+    """``ids`` as ``i64[n]``.
+
+    Raises:
+        SlotError: they are no integers.
+        ShapeError: they have more than one axis.
+    """
+    if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1:
+        return ids
+    given = np.asarray(ids)
+    if given.size and given.dtype.kind not in "iu":
+        raise SlotError(f"ids are integers, got {given.dtype}")
+    if given.ndim > 1:
+        raise ShapeError(f"ids have shape (n,), got {given.shape}")
+    return np.atleast_1d(given.astype(np.int64))
+
+
+class Place(NamedTuple):
+    """Where ids are.
+
+    Attributes:
+        ids: an integer array.
+        index: what of it, any index of numpy that selects nothing twice.
+    """
+
+    ids: npt.NDArray[np.signedinteger]
+    index: Any
+
+
+class Exchange(NamedTuple):
+    """Ids on their way to their places. Each place is filled in one step, which shows to what point it has come.
+
+    Attributes:
+        places: where they go.
+        new: ``i64[n]``, for all places.
+        old: for each place ``i64[k]``, the ids that are there.
+        ends: where those for each place end in ``new``.
+    """
+
+    places: Sequence[Place]
+    new: Ints
+    old: list[Ints]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, places: Sequence[Place], new: Ints) -> Exchange:
+        """Ids on their way to ``places``."""
+        old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
+        return cls(places, new, old, list(accumulate(map(len, old))))
+
+    def put(self) -> None:
+        """Put them there.
+
+        Raises:
+            HeapFull: an array of ids is of a dtype that is too narrow.
+        """
+        largest = max(int(self.new.max(initial=0)), -int(self.new.min(initial=0)))
+        for ids, _ in self.places:
+            most = np.iinfo(ids.dtype).max
+            if largest > most:
+                raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
+        for (ids, index), begin, end in zip(self.places, [0, *self.ends], self.ends, strict=False):
+            new = self.new[begin:end].astype(ids.dtype)  # numpy may crash if it casts while it assigns, without memory
+            ids[index] = new.reshape(np.shape(ids[index]))
+
+    def settle(self, store: Store) -> None:
+        """Give back the old ids of the places that have the new ones, and the new ones of the others."""
+        for (ids, index), old, begin, end in zip(self.places, self.old, [0, *self.ends], self.ends, strict=False):
+            new = self.new[begin:end]
+            if np.array_equal(np.reshape(ids[index], -1), new):
+                store.give_back(old)
+                new[:] = 0
+            else:
+                store.give_back(new)
+
+
+class Store(ABC):
+    """Tensors of one layout, each under an integer id. Id 0 is the zero tensor.
+
+    Attributes:
+        layout: shape and dtype of one tensor.
+        device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` takes too.
+    """
+
+    layout: Layout
+    device: str = "cpu"
+
+    @property
+    def changing(self) -> PicklableLock:
+        """Held while an array of ids of this store is changed; stores whose arrays change together have one."""
+        lock: PicklableLock | None = vars(self).get("_changing")
+        return vars(self).setdefault("_changing", PicklableLock()) if lock is None else lock
+
+    @changing.setter
+    def changing(self, lock: PicklableLock) -> None:
+        vars(self)["_changing"] = lock
+
+    @cached_property
+    def stagings(self) -> WeakSet[Any]:
+        """Where rows wait that are on their way into this store."""
+        return WeakSet()
+
+    @cached_property
+    def readings(self) -> WeakSet[Any]:
+        """What is decoding in the background."""
+        return WeakSet()
+
+    def note_reading(self, reading: Any) -> None:
+        """Have whoever releases tensors wait for a reading in the background."""
+        with _READINGS:
+            self.readings.add(reading)
+
+    def wait_for_readings(self) -> None:
+        """Wait until nothing decodes in the background: what it reads may be released then."""
+        with _READINGS:
+            readings = list(self.readings) if self.readings else []
+            self.readings.clear()
+        for reading in readings:
+            reading.wait()
+
+    @abstractmethod
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """Store tensors under ids of which the caller owns one reference to each.
+
+        Args:
+            tensors: ``[m, *shape]``; see :meth:`append`.
+            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
+            streams: ``i64[m]``, the stream of each tensor.
+            ids: ``i64[n]`` of zeros, filled. Whatever ends this call, wherever: those that are not 0 then are the
+                caller's, to be given to :meth:`give_back`, and no others.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room.
+        """
+
+    @abstractmethod
+    def give_back(self, ids: Ints) -> None:
+        """Give back one reference to each of ``ids``, and set them to 0; a tensor that has none left is dropped.
+
+        Whatever ends this call, wherever: those that are not 0 then are still the caller's. So it can be called again.
+
+        Args:
+            ids: ``i64[n]``; 0 among them is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor, or is given back more often than it was given out; nothing was done.
+        """
+
+    @says_memory_error
+    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """Store ``[n, *shape]``.
+
+        Args:
+            tensors: in the order of time for each stream; a numpy array, for a store on a GPU also an array of any
+                library there.
+            streams: which stream each tensor belongs to, ``i64[n]`` or one for all: the index of the environment. What
+                follows each other in a stream is likely to be alike.
+
+        Returns:
+            ``i64[n]``, the ids. The caller owns one reference to each.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        n = self.number_of(tensors)
+        ids, of_streams = np.zeros(n, np.int64), each_stream(streams, n)
+        try:
+            self.take_in(tensors, np.arange(n), of_streams, ids)
+            return ids
+        except BaseException:
+            self.give_back(ids)
+            raise
+
+    @says_memory_error
+    def release(self, ids: npt.ArrayLike) -> None:
+        """Give back one reference to each of ``ids``; a tensor that has none left is dropped. 0 is left alone.
+
+        Raises:
+            SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
+        """
+        self.give_back(as_ids(ids).copy())
+
+    def number_of(self, tensors: Any) -> int:
+        """How many tensors there are in an array, 0 if it has no axes.
+
+        Raises:
+            DTypeError: it is no array.
+        """
+        shape: tuple[int, ...] = tensors.shape if hasattr(tensors, "shape") else self.on_cpu(tensors).shape
+        return int(shape[0]) if len(shape) else 0
+
+    def has_on_device(self, x: object) -> bool:
+        """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""
+        if self.device == "cpu" or isinstance(x, np.ndarray):
+            return False
+        try:
+            backend(self.device).check(self.device, x)
+        except DTypeError:
+            return False
+        return True
+
+    def on_cpu(self, x: Any) -> npt.NDArray[np.generic]:
+        """A numpy array as it is; a copy of one on the device of this store.
+
+        Raises:
+            DTypeError: ``x`` is neither, or has a mask or a unit, which would be lost.
+        """
+        if isinstance(x, np.ndarray):
+            return as_array(x)
+        if self.device == "cpu":
+            raise DTypeError(f"tensors are a numpy array, for a store on the CPU, got {type(x).__name__}")
+        return backend(self.device).download(self.device, x)
+
+    @says_memory_error
+    def append_together(self, arrays: Sequence[npt.NDArray[np.generic]], out: Ints | None = None) -> Ints:
+        """Store several arrays in the order of time: the first tensor of each, then the second of each.
+
+        So the next observation of a step, which is the observation of the following one, comes right before it.
+
+        Args:
+            arrays: ``[*batch, *shape]``, all of one shape; see :meth:`append`. The first axis of ``batch`` is time;
+                what is at one place of the others, an environment or one of its agents, is a stream of its own. Along
+                the first axis environments may take turns, too; that shows where the last array has what is in the
+                first one some steps later.
+            out: contiguous ``i64[n_arrays, *batch]`` of zeros, filled; a new array if None. Whatever ends this call,
+                wherever: those that are not 0 then are the caller's.
+
+        Returns:
+            ``out``, the ids. The caller owns one reference to each.
+
+        Raises:
+            ShapeError: an array has another shape.
+            DTypeError: an array has another dtype.
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        from obscodec.stores.ids import deal  # which loads numba
+
+        n_arrays = len(arrays)
+        if n_arrays > 1 or not self.has_on_device(arrays[0]):  # to be put side by side; one alone goes as it is
+            arrays = [self.on_cpu(array) for array in arrays]
+        batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
+        n = math.prod(batch)
+        rows = [array.reshape((n, *array.shape[len(batch) :])) for array in arrays]
+        self.layout.check_shape(tuple(rows[0].shape))
+        n_each = max(1, math.prod(batch[1:]))  # tensors of each step
+        n_turns = turns(rows[0][::n_each], rows[-1][::n_each]) if n_arrays > 1 else 1
+        streams = np.resize(np.arange(n_turns * n_each), n)
+        out = np.zeros((n_arrays, *batch), np.int64) if out is None else out
+        taken, ids = np.empty(0, np.int64), out.reshape(n_arrays, n)
+        try:
+            if n_arrays == 1:
+                self.take_in(rows[0], np.arange(n), streams, ids[0])
+                return out
+            for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
+                tensors = np.stack([array[start:stop] for array in rows], axis=1)
+                each, of_each = np.arange(tensors.shape[0] * n_arrays), streams[start:stop].repeat(n_arrays)
+                taken = np.zeros(len(each), np.int64)
+                self.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, taken)
+                deal(taken, ids, start)
+            return out
+        except BaseException:
+            self.give_back(taken)
+            self.give_back(out.reshape(-1))
+            raise
+
+    @says_memory_error
+    def adopt(self, other: Store, ids: npt.NDArray[np.integer], out: Ints | None = None) -> Ints:
+        """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
+
+        A tensor that is in this store already may be stored a second time; those that are one there are one here.
+
+        Args:
+            other: where they are; it may be damaged.
+            ids: ``[n_arrays, *batch]``, their ids there, as :meth:`append_together` takes the tensors.
+            out: see :meth:`append_together`.
+
+        Returns:
+            ``out``, ``i64[n_arrays, *batch]``, the ids here. The caller owns one reference to each, and still those
+            that it had in the other store.
+
+        Raises:
+            SlotError: an id is of no tensor there.
+            ShapeError: tensors of the other store have another shape.
+            DTypeError: tensors of the other store have another dtype.
+            CorruptStream: what is encoded there is damaged; nothing was stored. Of a codec that compresses bytes this
+                may come up later, when such a tensor is read.
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        out = np.zeros(ids.shape, np.int64) if out is None else out
+        try:
+            if self.adopt_alike(other, ids.reshape(-1).astype(np.int64), out.reshape(-1)):
+                return out
+        except BaseException:
+            self.give_back(out.reshape(-1))
+            raise
+        tensors = [other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids]
+        return self.append_together(tensors, out)
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """:meth:`adopt` for ``i64[n]`` of a store that encodes alike.
+
+        Args:
+            other: where they are.
+            ids: ``i64[n]``, their ids there.
+            adopted: ``i64[n]`` of zeros, filled with those here, as :meth:`take_in` does that.
+
+        Returns:
+            Whether it does encode alike; if not, nothing is stored.
+        """
+        del other, ids, adopted
+        return False
+
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+        """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing.
+
+        Ids that are in an array are replaced there by :meth:`exchange`.
+        """
+        ids = self.append(tensors, streams)
+        try:
+            self.release(old)
+        except BaseException:
+            self.release(ids)
+            raise
+        return ids
+
+    @says_memory_error
+    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> None:
+        """Store tensors, and put their ids where others are, which are given back.
+
+        Whatever ends this call, wherever: each place has all of its new ids, and each tensor that one of them is for is
+        stored, or the place is as it was.
+
+        Args:
+            places: where the ids go, in the order of ``which``; none of them twice.
+            tensors: ``[m, *shape]``; see :meth:`append`.
+            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
+            streams: ``i64[m]``, the stream of each tensor.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room, or an array of ids is of a dtype that is too narrow.
+            SlotError: what is in a place is of no tensor.
+        """
+        new = np.zeros(len(which), np.int64)
+        with self.changing:
+            try:
+                exchange = self._begin_exchange(places, new)
+                self.take_in(tensors, which, streams, new)
+                exchange.put()
+            finally:
+                self._settle_exchange()
+
+    @says_memory_error
+    def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
+        """Put ids where others are, which are given back; see :meth:`exchange`.
+
+        Args:
+            places: where they go, none of them twice.
+            ids: ``i64[n]``, of which the caller owns one reference to each; set to 0.
+        """
+        from obscodec.stores.ids import hand_over  # which loads numba
+
+        new = np.zeros_like(ids)
+        with self.changing:
+            try:
+                exchange = self._begin_exchange(places, new)
+                hand_over(ids, new)
+                exchange.put()
+            finally:
+                self._settle_exchange()
+
+    def _begin_exchange(self, places: Sequence[Place], new: Ints) -> Exchange:
+        self._settle_exchange()
+        self.wait_for_readings()
+        exchange = Exchange.of(places, new)
+        vars(self)["_exchange"] = exchange
+        return exchange
+
+    def _settle_exchange(self) -> None:
+        """Give back what an exchange took out, or, where it ended before, what it was about to put there."""
+        exchange: Exchange | None = vars(self).get("_exchange")
+        if exchange is not None:
+            try:
+                exchange.settle(self)
+            except SlotError:  # what was there is of no tensor: nobody can give it back
+                vars(self)["_exchange"] = None
+                raise
+            vars(self)["_exchange"] = None
+
+    @abstractmethod
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """Decode tensors.
+
+        Args:
+            ids: ``i64[n]``.
+            out: ``[n, *shape]`` of this dtype and contiguous, a numpy array; for a store on a GPU also an array of any
+                library there. Such a one is filled in the order of the current stream.
+
+        Raises:
+            SlotError: an id is of no tensor.
+            DTypeError: ``out`` is no numpy array, and not in the memory of the device of this store.
+        """
+
+    def read_on_cpu(self, ids: Ints, out: Any) -> None:
+        """:meth:`read_into` for an array of another library: decode on the CPU, and copy that to the device."""
+        if self.device == "cpu":
+            raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
+        backend(self.device).fill(self.device, out, len(ids), self.layout, partial(self.read_into, ids))
+
+    def behind(self, ids: Ints) -> tuple[Store, Ints]:
+        """The store that decodes tensors, and their ids there: this one, unless it hands them on to another.
+
+        Raises:
+            SlotError: an id is of no tensor.
+            SpecError: it is not decided yet which store that is.
+        """
+        return self, ids
+
+    def update_device(self) -> FrameReader:
+        """Have the device know all that is stored now; what decodes there, for who reads by ids that are there too.
+
+        Raises:
+            SpecError: it does not read by ids that are on a device.
+            HeapFull: the device has not enough memory.
+        """
+        raise SpecError(
+            f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "
+            "of them, with the codec 'delta-rle', 'rle' or 'raw' on that GPU"
+        )
+
+    @says_memory_error
+    def read(self, ids: npt.ArrayLike, out: Any = None) -> npt.NDArray[np.generic]:
+        """Decode tensors.
+
+        Args:
+            ids: ``[n]``, in any order and as often as you like.
+            out: ``[n, *shape]`` to fill, numpy or any array with DLPack; for a store on a GPU, numpy or any array
+                there; a new numpy array if None.
+
+        Returns:
+            The tensors, in ``out`` if that was given.
+
+        Raises:
+            SlotError: an id is of no tensor.
+            ShapeError: ``ids`` or ``out`` has another shape.
+            DTypeError: ``out`` has another dtype, or is read-only.
+        """
+        wanted = as_ids(ids)
+        if out is None:
+            tensors = np.empty((len(wanted), *self.layout.shape), self.layout.dtype)
+            self.read_into(wanted, tensors)
+            return tensors
+        if self.device != "cpu" and not isinstance(out, np.ndarray):
+            self.read_into(wanted, out)
+            return cast("npt.NDArray[np.generic]", out)
+        target = as_writable(out)
+        if target.shape != (len(wanted), *self.layout.shape):
+            raise ShapeError(f"out has shape {(len(wanted), *self.layout.shape)}, got {target.shape}")
+        if target.dtype == self.layout.dtype and target.flags.c_contiguous:
+            self.read_into(wanted, target)
+        elif target.dtype.newbyteorder("<") == self.layout.dtype:
+            target[...] = self.read(wanted)
+        else:
+            raise DTypeError(f"out has dtype {self.layout.dtype}, got {target.dtype}")
+        return target
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but locks, with the rows that wait."""
+        for staging in list(self.stagings):
+            staging.flush()
+        left_out = ("_lock", "_exchange", "stagings", "readings")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    @abstractmethod
+    def stats(self) -> StoreStats:
+        """What the store holds now."""

@@ -1,0 +1,307 @@
+"""TensorStore: tensors of one layout in a slot heap, each encoded on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count, check_kind
+from obscodec.codecs.codec import Codec
+from obscodec.devices.backend import backend, check_place, decoding_device
+from obscodec.devices.tensor_coder import TensorCoder
+from obscodec.errors import ShapeError, SlotError
+from obscodec.heap.memory import HOST, Streams
+from obscodec.heap.slot_heap import SlotHeap
+from obscodec.layout.layout import Layout, Rows
+from obscodec.runtime.threads import as_threads, over_ranges
+from obscodec.segments import Ints, Segments
+from obscodec.stores.free_slots import FreeSlots
+from obscodec.stores.store import NO_TENSOR, Place, Store, StoreStats, as_ids
+
+_SCRATCH_NBYTES = 1 << 22
+_MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
+
+
+class TensorStore(Store):
+    """Tensors in the slots ``1..n_slots``, each encoded on its own; slot 0 is the zero tensor.
+
+    Use it by slots (:meth:`write`), or let it choose them (:meth:`append`, :meth:`release`); not both at once.
+    Safe to use from several threads.
+
+    Args:
+        codec: how each tensor is encoded.
+        n_slots: how many tensors there can be; one that was never written costs nothing.
+        max_bytes: the most bytes to reserve for streams, None for no limit.
+        threads: how many threads a large batch is spread over, None for half of the usable processors.
+        device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which has their streams then. Those
+            in its memory are encoded there, others on the CPU. One that does not decode the codec is given what the CPU
+            decodes, and a warning says so.
+        heap: where the streams of a GPU are: in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Raises:
+        SpecError: there is no such device or heap.
+        ShapeError: a number is out of range.
+        DTypeError: an argument is something else than is asked for.
+        BackendUnavailable: the device can't be used; the text names what is missing.
+
+    Example:
+        >>> import numpy as np, obscodec
+        >>> store = TensorStore(obscodec.codec("zstd:1", obscodec.Layout((84, 84), np.uint8)), n_slots=100)
+        >>> store.write([1, 2], np.stack([np.zeros((84, 84), np.uint8), np.ones((84, 84), np.uint8)]))
+        >>> store.read([2, 1]).mean(axis=(1, 2))
+        array([1., 0.])
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        n_slots: int,
+        *,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
+        heap: str = "device",
+    ) -> None:
+        check_kind("codec", codec, Codec, "a Codec, such as obscodec.codec('zstd:1', layout)")
+        check_place(device, heap)
+        self.codec = codec
+        self.layout: Layout = codec.layout
+        self.n_slots = as_count("n_slots", n_slots, 0)
+        self.threads = as_threads(threads)
+        self.device = device
+        decoding = decoding_device(device, codec.spec, 1, f"tensors of the codec {codec.spec!r}")
+        memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
+        self._heap = SlotHeap(self.n_slots + 1, max_bytes=max_bytes, memory=memory)
+        self._coder = self._new_coder()
+        self._free = FreeSlots(self.n_slots, self._heap.holds)
+        self._taken: tuple[Ints, Ints] | None = None  # slots for tensors that come in, and the ids that get them
+
+    def write(self, slots: npt.ArrayLike, tensors: Any) -> None:
+        """Encode tensors into ``slots``, overwriting what is there. Either all are stored or none.
+
+        Args:
+            slots: ``[n]``.
+            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU also an array of any library there. Such ones
+                are encoded there if it has the codec, in the order of the current stream, and their streams stay: this
+                waits once, for the lengths, and takes up to ``n * codec.bound()`` bytes more meanwhile. If not, they
+                are encoded on the CPU.
+
+        Raises:
+            SlotError: a slot is out of range, or 0.
+            ShapeError: the tensors have another shape, or are not as many as the slots.
+            DTypeError: the tensors have another dtype, or are in other memory.
+            HeapFull: there is not enough room below ``max_bytes``, or on the device.
+        """
+        slots = np.atleast_1d(np.asarray(slots))
+        if np.any(slots == NO_TENSOR):
+            raise SlotError(f"slot {NO_TENSOR} is the zero tensor and can't be written, use 1..{self.n_slots}")
+        with self._encoded(tensors) as streams:
+            if len(slots) != len(streams):
+                raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(streams)}")
+            self._heap.put(slots, streams)
+
+    def take_in(self, tensors: Any, which: Ints, streams: Ints, ids: Ints) -> None:
+        """Encode tensors into slots that are free; see ``Store.take_in`` and :meth:`write`.
+
+        Raises:
+            SlotError: there are not enough free slots.
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``.
+        """
+        with self._encoded(tensors) as encoded, self._heap.lock:
+            self._settle()
+            try:
+                slots = self._free.find(len(which))
+                self._taken = slots, ids
+                if len(slots):
+                    self._heap.put(slots, encoded.take(which))
+                ids[:] = slots
+            finally:
+                self._settle()
+
+    def replace(self, old: Ints, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
+        """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
+        old = as_ids(old)
+        if len(old) == self.number_of(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
+            self._check_held(old)
+            self.write(old, tensors)
+            return old.copy()
+        return super().replace(old, tensors, streams)
+
+    def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, streams: Ints) -> None:
+        """See ``Store.exchange``; tensors that are there already are encoded over in their slots."""
+        old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
+        held = np.concatenate(old)
+        if not self._are_different(held) or not held.any():
+            super().exchange(places, tensors, which, streams)
+            return
+        self._check_held(held[held != NO_TENSOR])
+        with self.changing, self._encoded(tensors) as encoded:
+            self.wait_for_readings()
+            for (ids, index), of_place in zip(places, old, strict=True):
+                empty = np.flatnonzero(of_place == NO_TENSOR)
+                if len(empty):  # slots of their own, of zeros, which is what they are: they change with the others
+                    at = np.arange(ids.size).reshape(ids.shape)[index].reshape(-1)[empty]
+                    zeros = np.zeros((1, *self.layout.shape), self.layout.dtype)
+                    place = Place(ids, np.unravel_index(at, ids.shape))
+                    super().exchange([place], zeros, np.zeros(len(empty), np.int64), np.zeros(1, np.int64))
+            slots = np.concatenate([np.reshape(ids[index], -1) for ids, index in places], dtype=np.int64)
+            self._heap.put(slots, encoded.take(which))
+
+    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
+        """Copy the streams of a store with an equal codec; see ``Store.adopt``."""
+        if not isinstance(other, TensorStore) or other.codec != self.codec:
+            return False
+        stored = np.flatnonzero(ids != NO_TENSOR)
+        streams, here = other._heap.get(ids[stored]), np.zeros(len(stored), np.int64)
+        try:
+            with self._heap.lock:
+                self._settle()
+                try:
+                    slots = self._free.find(len(stored))
+                    self._taken = slots, here
+                    if len(slots):
+                        self._heap.put(slots, streams)
+                    here[:] = slots
+                finally:
+                    self._settle()
+            adopted[stored] = here
+        finally:
+            if not np.array_equal(adopted[stored], here):
+                self.give_back(here)
+        return True
+
+    def read_into(self, ids: Ints, out: Any) -> None:
+        """Decode the tensors in the slots ``ids``; see ``Store.read``.
+
+        A GPU that comes upon a damaged stream says so in a later call: nothing waits for it.
+        """
+        if isinstance(out, np.ndarray):
+            self._read_on_host(ids, out)
+        elif self._coder is None:
+            self.read_on_cpu(ids, out)
+        else:
+            with self._heap.lock:
+                self._check_stored(ids)
+                self._coder.decode(self._heap.place(ids), out)
+
+    def _read_on_host(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        rows = self.layout.rows(out)
+        stored = ids != NO_TENSOR
+        if stored.all():
+            self._decode(self._heap.get(ids), rows)
+            return
+        some = np.empty((int(stored.sum()), self.layout.nbytes), np.uint8)
+        self._decode(self._heap.get(ids[stored]), some)
+        rows[stored] = some
+        rows[~stored] = 0
+
+    def give_back(self, ids: Ints) -> None:
+        """Empty the slots ``ids`` that :meth:`append` gave; see ``Store.give_back``.
+
+        Raises:
+            SlotError: a slot is out of range, holds nothing, or is named twice.
+        """
+        slots = ids[ids != NO_TENSOR]
+        with self._heap.lock:
+            self._settle()
+            if len(slots) == 0:
+                return
+            self._check_held(slots)
+            try:
+                self._taken = slots, ids
+                ids[:] = NO_TENSOR
+            finally:
+                self._settle()
+
+    def stats(self) -> StoreStats:
+        """What the store holds now."""
+        with self._heap.lock:
+            self._settle()
+            heap = self._heap.stats()
+        return StoreStats(
+            n_tensors=heap.n_streams,
+            raw_bytes=heap.n_streams * self.layout.nbytes,
+            live_bytes=heap.live_bytes,
+            reserved_bytes=heap.reserved_bytes,
+            table_bytes=heap.table_bytes,
+            dictionary_bytes=len(self.codec.dictionary),
+        )
+
+    def _new_coder(self) -> TensorCoder | None:
+        memory = self._heap.memory
+        return None if memory is HOST else backend(self.device).tensor_coder(self.codec, memory)
+
+    def _settle(self) -> None:
+        """Empty the slots that were taken for ids that did not get them, or lost them."""
+        if self._taken is not None:
+            slots, ids = self._taken
+            if not np.array_equal(ids[ids != NO_TENSOR], slots):
+                self._heap.free(slots)
+                self._free.given_back(slots)
+            self._taken = None
+
+    @contextmanager
+    def _encoded(self, tensors: Any) -> Iterator[Streams]:
+        """The streams of ``[n, *shape]``, where they are encoded."""
+        if self._coder is None or isinstance(tensors, np.ndarray):
+            yield self._encode(self.layout.rows(self.on_cpu(tensors)))
+        else:
+            with self._coder.encoded(tensors) as streams:
+                yield streams
+
+    def _are_different(self, ids: Ints) -> bool:
+        """Whether no tensor is named twice."""
+        return len(np.unique(ids[ids != NO_TENSOR])) == np.count_nonzero(ids)
+
+    def _check_number(self, slots: Ints, n: int) -> None:
+        if len(slots) != n:
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {n}")
+
+    def _check_stored(self, ids: Ints) -> None:
+        stored = self._heap.holds(ids) | (ids == NO_TENSOR)
+        if not stored.all():
+            raise SlotError(f"slot {ids[~stored][0]} holds nothing")
+
+    def _check_held(self, slots: Ints) -> None:
+        held = self._heap.holds(slots)
+        if not held.all():
+            raise SlotError(f"slot {slots[~held][0]} holds nothing that could be released")
+        if len(slots) > 1:
+            ordered = np.sort(slots)
+            twice = ordered[1:] == ordered[:-1]
+            if twice.any():
+                raise SlotError(f"slot {ordered[1:][twice][0]} is released twice, it holds one tensor")
+
+    def _encode(self, rows: Rows) -> Segments:
+        """The streams of ``rows``, encoded in pieces so that the scratch memory stays small."""
+        per_piece = max(1, _SCRATCH_NBYTES // max(1, self.codec.bound()))
+        scratch = np.empty(min(len(rows), per_piece) * self.codec.bound(), np.uint8)
+        if len(rows) <= per_piece:
+            return self.codec.encode_batch(rows, scratch)
+        pieces = []
+        for start in range(0, len(rows), per_piece):
+            streams = self.codec.encode_batch(rows[start : start + per_piece], scratch)
+            pieces.append(Segments.packed(scratch[: streams.nbytes].copy(), streams.lengths))
+        return Segments.joined(pieces)
+
+    def _decode(self, streams: Segments, rows: Rows) -> None:
+        def decode(start: int, stop: int) -> None:
+            self.codec.decode_batch(streams.take(slice(start, stop)), rows[start:stop])
+
+        over_ranges(decode, len(rows), min(self.threads, rows.nbytes // _MIN_ROWS_BYTES_PER_THREAD))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_coder"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._coder = self._new_coder()
+
+    def __repr__(self) -> str:
+        return f"TensorStore({self.codec.spec!r}, {self.layout}, {self.stats()})"

@@ -1,0 +1,1 @@
+"""Codecs that run on a device."""

@@ -1,0 +1,66 @@
+"""``rle`` on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+from obscodec import Layout
+
+from obscodec_cupy.codecs.codec import MOST_THREADS, CudaCodec, n_threads, n_words
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.device import Kernel
+from obscodec_cupy.device.segments import Located
+
+_NAMES: Final = (("rle_encode.cu", "rle_measure"), ("rle_encode.cu", "rle_write"), ("rle_decode.cu", "rle_decode"))
+_BY_WIDTH: Final = {
+    width: tuple(Kernel(source, name, (("WIDTH", width),)) for source, name in _NAMES) for width in (1, 2, 4, 8)
+}
+KERNELS: Final = tuple(kernel for kernels in _BY_WIDTH.values() for kernel in kernels)
+
+# As in obscodec/codecs/formats/rle_kernel.py; tests compare them.
+EXPLANATIONS: Final = {
+    1: "it lies outside of its buffer",
+    2: "it ends inside a varint",
+    3: "a varint is longer than it needs to be, or than 9 bytes",
+    4: "it says that it has more runs than elements or bytes",
+    5: "a run is empty, or reaches beyond the end of the item",
+    6: "its runs end before the item does",
+    7: "bytes are missing or left over between its run lengths and its values",
+    8: "it has no runs, and more or fewer bytes behind their number than the item",
+}
+
+
+def element_nbytes(layout: Layout) -> int:
+    """Bytes of what is repeated: the largest power of two that divides those of the dtype, at most 8."""
+    itemsize = layout.dtype.itemsize
+    return min(itemsize & -itemsize, 8)
+
+
+@dataclass(frozen=True)
+class CudaRle(CudaCodec):
+    """Run-length coding of whole elements, of 1, 2, 4 or 8 bytes. See ``docs/formats/rle.md``."""
+
+    explanations: ClassVar = EXPLANATIONS
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element, see :func:`element_nbytes`."""
+        return element_nbytes(self.layout)
+
+    def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
+        n, nbytes = len(items), self.layout.nbytes
+        edges = self.on.empty((n, n_words(nbytes)), np.uint32)
+        run_counts = self.on.empty((n,), np.uint32)
+        found = self.address(items), np.uint32(nbytes), self.address(edges), self.address(run_counts)
+        measure, write, _ = _BY_WIDTH[self.width]
+        self.on.launch(measure, n, n_threads(nbytes), *found, self.address(lengths))
+        self._place(lengths, offsets)
+        placed = self.address(offsets), self.address(lengths), self.address(buffer)
+        self.on.launch(write, n, n_threads(nbytes), *found, *placed)
+
+    def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
+        size = np.uint32(self.layout.nbytes // self.width)
+        decode = _BY_WIDTH[self.width][2]
+        self.on.launch(decode, len(items), MOST_THREADS, *streams, self.address(items), size, failure)

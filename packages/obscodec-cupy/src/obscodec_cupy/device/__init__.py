@@ -1,0 +1,1 @@
+"""The device itself: arrays, streams, events, uploads, compiled kernels."""

@@ -1,0 +1,54 @@
+"""Status: what a decoder on a device has to say when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from obscodec import Codec, CorruptStream
+
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.device import Device
+
+
+def check_failure(failure: int, codec: Codec, explanations: Mapping[int, str]) -> None:
+    """Raise what a decoder found.
+
+    Args:
+        failure: the word that its kernel writes, 0 if all is well.
+        codec: of the same streams on the CPU.
+        explanations: what each status code of the kernel means.
+
+    Raises:
+        CorruptStream: a stream is truncated, altered or of another format. With the same text as on the CPU.
+    """
+    if failure:
+        why = explanations[failure & 0xFFFFFFFF]
+        raise CorruptStream(f"{codec.spec} stream of {codec.layout} can't be decoded: {why}")
+
+
+class Status:
+    """Whether all streams of a batch could be decoded, known when the device is done with them.
+
+    Args:
+        device: that decodes; what is queued on its current stream by now is what the status is of.
+        failure: ``u64[1]``, see ``kernels/failure.cuh``.
+        codec: of the same streams on the CPU, for the text of an error.
+        explanations: what each status code of the kernel means.
+    """
+
+    def __init__(self, device: Device, failure: DeviceArray, codec: Codec, explanations: Mapping[int, str]) -> None:
+        self._device = device
+        self._failure = failure
+        self._codec = codec
+        self._explanations = explanations
+        self._done = device.mark()
+
+    def check(self) -> None:
+        """Wait for the decoder.
+
+        Raises:
+            CorruptStream: a stream is truncated, altered or of another format; what it was decoded into may be partly
+                written. With the same text as on the CPU.
+        """
+        self._done.wait()
+        check_failure(int(self._device.download(self._failure)[0]), self._codec, self._explanations)

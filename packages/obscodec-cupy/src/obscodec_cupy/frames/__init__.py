@@ -1,0 +1,1 @@
+"""Batches decoded on a device."""

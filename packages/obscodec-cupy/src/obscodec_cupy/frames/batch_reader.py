@@ -1,0 +1,217 @@
+"""BatchReader: batches of compressed arrays, drawn and read on the device alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import NamedTuple
+
+import numpy as np
+from obscodec import FrameReader, PinnedStore, ShapeError, SpecError, StackStore, Store, TensorArray
+
+from obscodec_cupy import backend
+from obscodec_cupy.device.array import DeviceArray, checked
+from obscodec_cupy.frames.frame_reader import CudaFrameReader
+from obscodec_cupy.frames.gather import Gather, Source
+from obscodec_cupy.frames.gather_form import GatherForm
+from obscodec_cupy.memory.id_mirror import IdMirror
+from obscodec_cupy.memory.tables import Writes
+
+_FIELDS = 2  # that one launch reads, such as an observation and the next one
+_KINDS: dict[str | None, tuple[str, ...]] = {
+    "float16": ("float16",),
+    "bfloat16": ("bfloat16", "uint16"),
+    "float32": ("float32",),
+}
+
+
+class _Group(NamedTuple):
+    """Arrays of one store."""
+
+    reader: CudaFrameReader
+    gather: Gather
+    which: list[int]
+
+
+class BatchReader:
+    """Reads items of compressed arrays of a GPU by places that are there too, converts and shifts them on the way.
+
+    :meth:`sync` has the device know what was assigned to the arrays. From then on, until something else is assigned,
+    :meth:`read` takes one launch for two arrays of one store, and neither allocates nor waits. It can be recorded in a
+    CUDA graph, which goes on to be right after later calls of :meth:`sync`: what grows there has its place in device
+    memory. Call it once before it is recorded, so that its kernel is compiled.
+
+    :meth:`sync` and :meth:`read` are in the right order on whichever streams they are called. A graph is not: replay it
+    on the stream on which :meth:`sync` is called and the stores are read in other ways, or have the streams wait for
+    each other.
+
+    Args:
+        arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle`` or ``raw``, such as the
+            observations and next observations of a replay buffer. No views of arrays.
+        dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what uint8 is converted to; None for no conversion.
+        scale: what is converted is multiplied with this in float32, then rounded to nearest even.
+        shifted_axes: the axes of an item that are its rows and columns, for :meth:`read` to shift items along.
+
+    Raises:
+        ShapeError: there are no arrays, or one is a view; or the axes are not such ones.
+        DTypeError: items that are not uint8 are to be converted, or to another dtype.
+        SpecError: an array is of a store on the CPU, or on another GPU than the first one.
+
+    Example:
+        On a machine with a GPU::
+
+            store = obscodec.AutoStore(obscodec.Layout((4, 84, 84), np.uint8), codec="delta-rle", device="cuda")
+            obs, next_obs = (obscodec.TensorArray.zeros((100_000, 8), store) for _ in range(2))
+            ...  # assign steps
+            reader = BatchReader([obs, next_obs], dtype="float32", scale=1 / 255)
+            reader.sync()
+            places = torch.randint(n_steps * 8, (256,), device="cuda")  # step * 8 + environment
+            batch = [torch.empty((256, 4, 84, 84), device="cuda") for _ in range(2)]
+            reader.read(places, batch)
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[TensorArray],
+        *,
+        dtype: str | None = None,
+        scale: float = 1.0,
+        shifted_axes: tuple[int, int] | None = None,
+    ) -> None:
+        if not arrays:
+            raise ShapeError("a BatchReader is for one array or more, got none")
+        for array in arrays:
+            GatherForm.of(array.layout, 1, dtype=dtype, shifted_axes=shifted_axes)
+        names = sorted({array.store.device for array in arrays})
+        devices = [] if "cpu" in names else list({backend.device(name) for name in names})
+        if len(devices) != 1:
+            raise SpecError(f"a BatchReader is for arrays of stores on one GPU, got them on {', '.join(names)}")
+        self._device = devices[0]
+        self._order = self._device.order()
+        with self._order:
+            self._mirrors = [IdMirror(self._device, array) for array in arrays]
+        self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
+        self._groups: list[_Group] = []
+        self._rooms: list[DeviceArray] = []  # each larger than the one before
+        self._lock = threading.Lock()
+
+    def sync(self, like: object = None) -> None:
+        """Have the device know what is in the arrays now: a copy of what changed, and two short kernels.
+
+        Args:
+            like: a tensor of torch to work on the current stream of torch, such as ``places``; else that of CuPy.
+
+        Raises:
+            SpecError: a store has not decided yet how it keeps its tensors, or decodes them on the CPU.
+            HeapFull: the device has not enough free memory.
+            CorruptStream: an earlier :meth:`read` found a damaged block.
+            SlotError: an earlier :meth:`read` was given a place outside of the arrays.
+        """
+        self.check()
+        with self._lock, self._device.on_stream_of(like), self._order, self._pinned():
+            writes = Writes(self._device)
+            try:
+                stores = [mirror.update(writes) for mirror in self._mirrors]
+                readers = {store: store.update_device() for store in dict.fromkeys(stores)}
+                writes.launch()
+            except BaseException:
+                for mirror in self._mirrors:
+                    mirror.forget()
+                raise
+            if not self._groups:
+                self._groups = [self._group(store, reader, stores) for store, reader in readers.items()]
+
+    def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
+        """Read one item of each array for each place, as they were at the last :meth:`sync`.
+
+        Of an item that was assigned since then, that holds until something else reads from its store on the device,
+        which gets to know of the frames that there are now: call :meth:`sync` again after assignments.
+
+        Args:
+            places: ``i64[n]`` on the device, of any library with DLPack: indices of the items of each array, as if the
+                axes before those of an item were one. For a place outside an item is zeros, and :meth:`check` raises.
+            outs: for each array ``[n, *shape]`` on the device, contiguous: of its dtype, or of what it is converted to;
+                ``uint16`` also stands for ``bfloat16``.
+            shifts: for each array ``i32[n, 2]`` on the device, by how many rows and columns to shift each item: the
+                pixel ``[y, x]`` is that of ``[y + dy, x + dx]``, or the nearest one that there is (the random shift of
+                DrQ, https://arxiv.org/abs/2004.13649). Only with ``shifted_axes``, and always then.
+
+        Raises:
+            ShapeError: an array has another shape, or there are not as many of them.
+            DTypeError: an array has another dtype, or is in other memory.
+            SpecError: :meth:`sync` was never called.
+        """
+        if not self._groups:
+            raise SpecError("the device knows nothing of the arrays yet: call sync() first")
+        with self._lock, self._device.on_stream_of(places, *outs), self._order:
+            view = self._device.view
+            at = view(places)
+            checked("places", at, (at.size,), "int64")
+            sources = self._sources(at.size, [view(out) for out in outs], [view(shift) for shift in shifts or ()])
+            for group in self._groups:
+                scratch = self._room(group, at.size)
+                with group.reader.working():
+                    for first in range(0, len(group.which), _FIELDS):
+                        fields = [sources[i] for i in group.which[first : first + _FIELDS]]
+                        group.gather.launch(group.reader.header, at.size, fields, places=at, scratch=scratch)
+
+    def check(self) -> None:
+        """Complain of what reads have found wrong that are done by now; once.
+
+        Raises:
+            CorruptStream: a block is damaged.
+            SlotError: a place was outside of the arrays.
+        """
+        for group in self._groups:
+            group.reader.check()
+
+    def __del__(self) -> None:
+        """Wait for what reads the memory that goes now."""
+        with suppress(Exception):  # at the end of the process there may be no device any more
+            with self._order:
+                done = self._device.mark()
+            done.wait()
+
+    @contextmanager
+    def _pinned(self) -> Iterator[None]:
+        """Keep what the ids stand for, where other threads assign to the arrays meanwhile."""
+        with ExitStack() as pins:
+            for store in {mirror.array.store for mirror in self._mirrors}:
+                if isinstance(store, PinnedStore):
+                    pins.enter_context(closing(store.pin()))
+            yield
+
+    def _group(self, store: Store, reader: FrameReader, stores: Sequence[Store]) -> _Group:
+        """The arrays that one of the stores decodes."""
+        assert isinstance(reader, CudaFrameReader)
+        stack = store.frame_stack if isinstance(store, StackStore) else None
+        gather = reader.gather(stack, dtype=self._dtype, scale=self._scale, shifted_axes=self._shifted_axes)
+        return _Group(reader, gather, [i for i, one in enumerate(stores) if one is store])
+
+    def _sources(self, n: int, outs: Sequence[DeviceArray], shifts: Sequence[DeviceArray]) -> list[Source]:
+        n_shifts = 0 if self._shifted_axes is None else len(self._mirrors)
+        if (len(outs), len(shifts)) != (len(self._mirrors), n_shifts):
+            raise ShapeError(
+                f"{len(self._mirrors)} arrays are read into {len(self._mirrors)} others with {n_shifts} arrays of "
+                f"shifts, got {len(outs)} and {len(shifts)}"
+            )
+        sources = []
+        for i, (mirror, out) in enumerate(zip(self._mirrors, outs, strict=True)):
+            layout = mirror.array.layout
+            checked("out", out, (n, *layout.shape), *_KINDS.get(self._dtype, (layout.dtype.name,)))
+            shift = checked("shifts", shifts[i], (n, 2), "int32") if shifts else None
+            sources.append(Source(mirror.ids, out, shift))
+        return sources
+
+    def _room(self, group: _Group, n: int) -> DeviceArray | None:
+        """Memory that a launch works in, used again by the next one.
+
+        Smaller rooms stay, as a graph may have been recorded with one: of powers of two, together they are no larger.
+        """
+        nbytes = group.gather.scratch_nbytes(1 << (n - 1).bit_length())
+        if nbytes == 0:
+            return None
+        if not self._rooms or self._rooms[-1].nbytes < nbytes:
+            self._rooms.append(self._device.empty((nbytes,), np.uint8))
+        return self._rooms[-1]

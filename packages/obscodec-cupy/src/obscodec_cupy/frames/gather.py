@@ -1,0 +1,143 @@
+"""Gather: the tensors of a batch, decoded and converted on the device in one launch. See ``kernels/gather.cu``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from obscodec import FrameStack, Layout
+
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.device import Device, Kernel
+from obscodec_cupy.frames.gather_form import GatherForm
+from obscodec_cupy.memory.frame_room import FrameRoom
+
+THREADS: Final = 256
+
+
+class Source(NamedTuple):
+    """One field of a batch, such as its observations.
+
+    Attributes:
+        ids: ``i32[m]``, ids of the store, on the device.
+        out: ``[n, *shape]``, on the device, contiguous; where its tensors go.
+        shifts: ``i32[n, 2]``, for each sample how many rows and columns further each pixel is taken from, the border
+            repeated (the random shift of DrQ, https://arxiv.org/abs/2004.13649); None without ``shifted_axes``.
+    """
+
+    ids: DeviceArray
+    out: DeviceArray
+    shifts: DeviceArray | None = None
+
+
+class Gather:
+    """Reads tensors of one store of frames, or of stacks of frames, for one or two fields in one launch.
+
+    Args:
+        device: where the mirrors of the store are.
+        layout: of one tensor of the store: a stack, or a frame if ``frame_stack`` is None.
+        block_frames: frames of a block.
+        frame_stack: how tensors are made of frames.
+        codec: of the blocks: ``"delta-rle"``; or ``"raw"``; or ``"rle"``, for blocks of one frame.
+        dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what bytes are converted to; None for no conversion.
+        scale: what they are multiplied with: each result is ``float32(x) * float32(scale)``, rounded to nearest even.
+        shifted_axes: the axes of ``layout`` that are rows and columns, to shift each tensor by; None for no shift.
+
+    Raises:
+        DTypeError: a conversion of what is not uint8, or to another dtype.
+        ShapeError: a stack is deeper than 16, a frame larger than 1 GiB or empty, or the axes to shift along are not
+            such ones.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        layout: Layout,
+        block_frames: int,
+        *,
+        frame_stack: FrameStack | None = None,
+        codec: str = "delta-rle",
+        dtype: str | None = None,
+        scale: float = 1.0,
+        shifted_axes: tuple[int, int] | None = None,
+    ) -> None:
+        self.device = device
+        self._form = GatherForm.of(
+            layout, block_frames, frame_stack, codec=codec, dtype=dtype, shifted_axes=shifted_axes
+        )
+        self._scale = np.float32(scale)
+        self._room = FrameRoom.on(device, self._form.frame_nbytes)
+
+    def scratch_nbytes(self, n: int) -> int:
+        """Bytes of device memory that :meth:`launch` works in for ``n`` samples; 0 unless frames are very large."""
+        return self._room.scratch_nbytes(n)
+
+    def launch(
+        self,
+        header: DeviceArray,
+        n: int,
+        sources: Sequence[Source],
+        places: DeviceArray | None = None,
+        scratch: DeviceArray | None = None,
+    ) -> None:
+        """Queue the reading of ``n`` tensors for each source; sample ``i`` is the id at ``places[i]``, or at ``i``.
+
+        Nothing is allocated and nothing is waited for. What is wrong with a stream or an id shows in the word of
+        failures that the header names; what could not be read is zeros.
+
+        Args:
+            header: ``u64[16]``, see ``kernels/tables.cuh``.
+            n: how many samples.
+            sources: one or two.
+            places: ``i64[n]``, indices of ``ids`` of every source; None for 0 to n - 1.
+            scratch: ``u8[scratch_nbytes(n)]``, None if that is 0; no other launch may work in it meanwhile.
+        """
+        address = self.device.address
+        arguments: list[np.generic] = [
+            np.uint64(address(header)),
+            np.uint64(0 if places is None else address(places)),
+            np.int64(n),
+            np.uint32(len(sources)),
+        ]
+        for source in (sources[0], sources[-1]):
+            arguments += [
+                np.uint64(address(source.ids)),
+                np.int64(source.ids.size),
+                np.uint64(address(source.out)),
+                np.uint64(0 if source.shifts is None else address(source.shifts)),
+            ]
+        arguments += [self._scale, np.uint64(0 if scratch is None else address(scratch))]
+        self.device.launch(
+            _kernel(self._form, self._room, [address(source.out) for source in sources]),
+            self._room.n_blocks(n),
+            THREADS,
+            *arguments,
+            shared_nbytes=self._room.shared_nbytes,
+        )
+
+
+def _kernel(form: GatherForm, room: FrameRoom, outs: Sequence[int] = ()) -> Kernel:
+    defines = {"THREADS": THREADS, **form.defines, "FRAME_IN_SHARED": int(room.shared), "UNIT_NBYTES": form.unit(outs)}
+    return Kernel("gather.cu", "gather", tuple(defines.items()))
+
+
+def _examples() -> list[GatherForm]:
+    image, colours = Layout((4, 84, 84), np.uint8), Layout((64, 64, 12), np.uint8)
+    stack, last = FrameStack(4), FrameStack(4, -1)
+    return [
+        GatherForm.of(image, 16, stack),
+        *(GatherForm.of(image, 16, stack, dtype=dtype) for dtype in ("float16", "float32")),
+        GatherForm.of(image, 16, stack, shifted_axes=(1, 2)),
+        GatherForm.of(colours, 16, last),
+        GatherForm.of(colours, 16, last, dtype="float16", shifted_axes=(0, 1)),
+        GatherForm.of(image, 16, stack, codec="raw"),
+        GatherForm.of(image, 1, stack, codec="rle"),
+        GatherForm.of(colours, 1, last, codec="rle", dtype="float16", shifted_axes=(0, 1)),
+        GatherForm.of(Layout((7,), np.float64), 1, codec="rle"),
+        GatherForm.of(Layout((480, 640, 3), np.uint8), 16, dtype="float32"),
+    ]
+
+
+# Such as tests compile for every architecture.
+KERNELS = tuple(_kernel(form, FrameRoom(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _examples())

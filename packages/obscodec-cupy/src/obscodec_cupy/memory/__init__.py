@@ -1,0 +1,1 @@
+"""Streams and tables in the memory of a device."""
