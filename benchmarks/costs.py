@@ -16,9 +16,8 @@ import numpy as np
 import typer
 from obscodec import FrameStack, Layout
 from obscodec.segments import Ints
+from obscodec.stores import FrameStore, StackStore
 from obscodec.stores.auto.choice import _CANDIDATES
-from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.stack_store import StackStore
 from recorded_steps import STACK, read_steps, record
 
 _GAMES = ("MsPacman", "Pong", "Breakout")

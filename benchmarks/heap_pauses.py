@@ -11,7 +11,8 @@ import time
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Segments, SlotHeap
+from obscodec.heap import SlotHeap
+from obscodec.segments import Segments
 
 
 def pauses_us(

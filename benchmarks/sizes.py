@@ -17,8 +17,8 @@ import isal
 import numpy as np
 import zstandard
 from atari_frames import Frames, frames
-from obscodec import Codec, Layout, codec
-from obscodec.codecs.chain import TailedCodec
+from obscodec import Layout, codec
+from obscodec.codecs import Codec, TailedCodec
 
 GAMES = ("MsPacman", "Pong", "Breakout")
 SPECS = (

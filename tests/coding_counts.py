@@ -12,10 +12,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from obscodec.frames.block_coder import BlockCoder
-from obscodec.frames.frame_log import Blocks
+from obscodec.frames import BlockCoder, Blocks
+from obscodec.stores import AutoStore
 from obscodec.stores.auto import auto_store
-from obscodec.stores.auto.auto_store import AutoStore
 
 
 class CodingCounts:

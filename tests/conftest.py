@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import obscodec_cupy.backend
 import pytest
 import torch
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import cuda
-from obscodec import Store
+from obscodec.stores import Store
+from obscodec_cupy.device import opened
 
 __all__ = ["cuda"]
 
@@ -16,7 +16,7 @@ __all__ = ["cuda"]
 @pytest.fixture
 def torch_device(cuda: str) -> torch.device:
     """Where tensors of torch are that are on the device ``cuda``: those of the simulated one are on the CPU."""
-    is_simulated = isinstance(obscodec_cupy.backend.device(cuda), SimulatedDevice)
+    is_simulated = isinstance(opened.device(cuda), SimulatedDevice)
     return torch.device("cpu" if is_simulated else "cuda:0")
 
 
@@ -31,7 +31,7 @@ def no_host(cuda: str) -> Callable[[], AbstractContextManager[None]]:
     def refused() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Store, "read_on_cpu", refuse)
-            patch.setattr(type(obscodec_cupy.backend.device(cuda)), "download", refuse)
+            patch.setattr(type(opened.device(cuda)), "download", refuse)
             yield
 
     return refused

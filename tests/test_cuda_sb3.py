@@ -225,7 +225,7 @@ def test_without_a_gpu_a_buffer_says_what_is_missing(monkeypatch):
     def refuse(name: str) -> None:
         raise obscodec.BackendUnavailable(f"device {name!r} needs the NVIDIA driver")
 
-    monkeypatch.setattr("obscodec_cupy.backend.device", refuse)
+    monkeypatch.setattr("obscodec_cupy.device.opened.device", refuse)
     for space in (IMAGES, VECTOR):
         with pytest.raises(obscodec.BackendUnavailable, match="device 'cuda' needs the NVIDIA driver"):
             obscodec_sb3.CompressedReplayBuffer(100, space, ACTIONS, device="cpu", buffer_device="cuda")

@@ -176,7 +176,7 @@ def test_without_a_gpu_a_storage_says_what_is_missing(monkeypatch):
     def refuse(name: str) -> None:
         raise obscodec.BackendUnavailable(f"device {name!r} needs the NVIDIA driver")
 
-    monkeypatch.setattr("obscodec_cupy.backend.device", refuse)
+    monkeypatch.setattr("obscodec_cupy.device.opened.device", refuse)
     for options in ({"device": "cuda:0"}, {"buffer_device": "cuda:0"}, {"device": "cuda:1", "buffer_device": "cuda:0"}):
         with pytest.raises(obscodec.BackendUnavailable, match="device 'cuda:0' needs the NVIDIA driver"):
             CompressedStorage(100, **options)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
-from obscodec import FrameStack, FrameStore, Layout, Segments, StackStore, codec
+from obscodec import FrameStack, FrameStore, Layout, StackStore, codec
+from obscodec.segments import Segments
 
 BATCH_NBYTES = 1 << 20  # of the frames of a round; two frames or more
 DEPTH = 4  # of a stack

@@ -23,20 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from obscodec import (
-    CorruptStream,
-    DictionaryMissing,
-    EncodedTensor,
-    Layout,
-    codec,
-    decode,
-    encode,
-    note_of,
-    pack,
-    pack_together,
-    unpack,
-    unpack_together,
-)
+from obscodec import CorruptStream, DictionaryMissing, EncodedTensor, Layout, codec, decode, encode, pack, unpack
+from obscodec.arrays import note_of, pack_together, unpack_together
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.codecs.varint import decode_varint, encode_varint
 

@@ -21,18 +21,16 @@ from obscodec import (
     FrameStore,
     HeapFull,
     Layout,
-    PinnedStore,
-    Segments,
     ShapeError,
     SlotError,
     StackStore,
-    Store,
     TensorArray,
     TensorStore,
-    append_together,
     codec,
-    read_together,
 )
+from obscodec.buffers import append_together, read_together
+from obscodec.segments import Segments
+from obscodec.stores import PinnedStore, Store
 
 N_PLAYED = 110
 ZEROS = 2 * N_PLAYED  # where in the pool

@@ -8,9 +8,7 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import (
-    ArraySet,
     AutoStore,
-    BufferOptions,
     DTypeError,
     EncodedTensor,
     Field,
@@ -19,20 +17,21 @@ from obscodec import (
     FrameStore,
     Layout,
     LayoutError,
-    Narrow,
-    NarrowStore,
-    PinnedStore,
     RingBuffer,
-    Segments,
     ShapeError,
     SlotError,
-    SlotHeap,
     SpecError,
     StackStore,
-    Staging,
     TensorArray,
     TensorStore,
 )
+from obscodec.arrays import Staging
+from obscodec.buffers import ArraySet, BufferOptions
+from obscodec.codecs import codec_from_config
+from obscodec.heap import SlotHeap
+from obscodec.layout import check_assignable
+from obscodec.segments import Segments
+from obscodec.stores import Narrow, NarrowStore, PinnedStore, find_narrow
 from obscodec.stores.narrow.formulas import Formula
 
 LAYOUT = Layout((4, 3), np.uint8)
@@ -190,7 +189,7 @@ KINDS = {
     "TensorArray.zeros(store)": ("store must be a Store, such as FrameStore(layout)",
                                  lambda x: TensorArray.zeros((3,), x)),
     "TensorArray(ids)": ("ids are int32 or int64", lambda x: TensorArray(x, FrameStore(LAYOUT))),
-    "SlotHeap(memory)": ("memory must be a HeapMemory, such as obscodec.HOST", lambda x: SlotHeap(5, memory=x)),
+    "SlotHeap(memory)": ("memory must be a HeapMemory, such as obscodec.heap.HOST", lambda x: SlotHeap(5, memory=x)),
     "SlotHeap.put": ("streams must be Segments, such as Segments.of([b'abc'])", lambda x: SlotHeap(5).put([1], x)),
     "RingBuffer(fields)": (
         "fields must be a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}",
@@ -204,7 +203,7 @@ KINDS = {
     "BufferOptions.fields_of": ("the layout of 'x' must be a Layout", lambda x: BufferOptions().fields_of({"x": x})),
     "Layout.of": ("x must be a numpy array", Layout.of),
     "Layout.from_config": ("a layout config must be a mapping, such as Layout.config() gives", Layout.from_config),
-    "codec_from_config": ("a codec config must be a mapping, such as Codec.config() gives", obscodec.codec_from_config),
+    "codec_from_config": ("a codec config must be a mapping, such as Codec.config() gives", codec_from_config),
     "decode": ("encoded must be an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes",
                obscodec.decode),
     "Codec.decode": ("encoded must be an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes",
@@ -217,7 +216,7 @@ KINDS = {
                                  lambda x: CODEC.decode_batch(Segments.of([]), x)),
     "Codec.decode_batch(src)": ("src must be Segments, such as Segments.of([b'abc'])",
                                 lambda x: CODEC.decode_batch(x, np.zeros((0, 12), np.uint8))),
-    "find_narrow": ("samples must be a numpy array [n, *shape]", obscodec.find_narrow),
+    "find_narrow": ("samples must be a numpy array [n, *shape]", find_narrow),
 }  # fmt: skip
 
 
@@ -422,7 +421,7 @@ ENTRANCES = {
     "PinnedStore.append": ("", lambda x: PinnedStore(FrameStore(LAYOUT)).append(x)),
     "Store.append_together": ("", lambda x: FrameStore(LAYOUT).append_together([x, x])),
     "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
-    "check_assignable": ("", lambda x: obscodec.check_assignable("obs", x[0], np.zeros((5, 4, 3)))),
+    "check_assignable": ("", lambda x: check_assignable("obs", x[0], np.zeros((5, 4, 3)))),
 }  # fmt: skip
 
 

@@ -5,19 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from obscodec import (
-    ArraySet,
-    BufferOptions,
-    DTypeError,
-    Field,
-    FieldError,
-    FrameStack,
-    Layout,
-    Lent,
-    ShapeError,
-    TensorArray,
-    hollow_layouts,
-)
+from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, TensorArray
+from obscodec.buffers import ArraySet, BufferOptions
+from obscodec.layout import Lent, hollow_layouts
 
 IMAGE = Field((40, 40), np.uint8, "zstd:1", decide_after=4, block_frames=2)
 VECTOR = Field((3,), np.float32)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec import DTypeError, ShapeError, check_assignable, decode, encode
-from obscodec.layout.as_array import as_array, as_writable
+from obscodec import DTypeError, ShapeError, decode, encode
+from obscodec.layout import check_assignable
+from obscodec.layout.arrays import as_array, as_writable
 from obscodec.layout.dlpack import from_dlpack
 
 

@@ -8,7 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from obscodec import BatchMemory, Layout
+from obscodec import Layout
+from obscodec.stores import BatchMemory
 
 FRAME = Layout((84, 84), np.uint8)
 N = 64

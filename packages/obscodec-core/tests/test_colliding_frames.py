@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import FrameStack, FrameStore, Layout, StackStore, Staging, TensorArray
+from obscodec import FrameStack, FrameStore, Layout, StackStore, TensorArray
+from obscodec.arrays import Staging
 from obscodec.arrays import write_buffer as staging
 from obscodec.frames.kernels.append import _fingerprint
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import zstandard
 from atari_frames import frames
-from obscodec import BytesCodec, Layout, Segments, codec, encode
+from obscodec import Layout, codec, encode
+from obscodec.codecs import BytesCodec
+from obscodec.segments import Segments
 
 LEVELS = {
     "zstd": [-100, -50, -7, -1, 1, 3, 10, 19, 22],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from obscodec import Codec, Layout, codec
+from obscodec import Layout, codec
+from obscodec.codecs import Codec
 from obscodec.testing import INTEGERS, SHAPES, CodecContract
 
 UNSIGNED = tuple(name for name in INTEGERS if name.startswith("u"))

@@ -7,7 +7,8 @@ import zlib
 import numpy as np
 import pytest
 import zstandard
-from obscodec import CorruptStream, Layout, Segments, codec, encode
+from obscodec import CorruptStream, Layout, codec, encode
+from obscodec.segments import Segments
 
 FOUR = Layout((4,), "uint8")
 ZSTD = bytes(encode(np.arange(4, dtype=np.uint8), "zstd").stream)

@@ -13,21 +13,13 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import (
-    Codec,
-    CorruptStream,
-    EncodedTensor,
-    Layout,
-    Segments,
-    SpecError,
-    codec,
-    codec_from_config,
-    decode,
-)
+from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec, decode
+from obscodec.codecs import Codec, codec_from_config
 from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
 from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
 from obscodec.codecs.formats.delta_rle.patch import frame_room
 from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.segments import Segments
 from obscodec.testing import SHAPES, CodecContract
 
 GUARD = 0xA5

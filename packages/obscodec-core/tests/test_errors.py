@@ -10,7 +10,6 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import (
-    Codec,
     CorruptStream,
     DictionaryMissing,
     DTypeError,
@@ -19,14 +18,14 @@ from obscodec import (
     LevelError,
     MissingPackage,
     ObscodecError,
-    Segments,
     ShapeError,
     SpecError,
     codec,
-    codec_from_config,
     decode,
     encode,
 )
+from obscodec.codecs import Codec, codec_from_config
+from obscodec.segments import Segments
 
 FOUR = Layout((4,), "uint8")
 X = np.arange(4, dtype=np.uint8)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import Filter, Layout
+from obscodec import Layout
+from obscodec.codecs import Filter
 from obscodec.codecs.formats.bitpack import BitPack
 from obscodec.codecs.formats.delta import Delta
 from obscodec.codecs.formats.shuffle import Shuffle

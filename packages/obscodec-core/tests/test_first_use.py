@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 
-from obscodec.kernels.compiled import compiled
+from obscodec.kernels.compiler import compiled
 
 PROGRAM = textwrap.dedent(
     """

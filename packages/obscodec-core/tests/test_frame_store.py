@@ -15,8 +15,9 @@ from atari_frames import frames
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, Segments, ShapeError, SlotError
+from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError
 from obscodec.frames import frame_log as blocks
+from obscodec.segments import Segments
 
 FRAME = Layout((84, 84), np.uint8)
 CODECS = [("delta-rle", 16), ("delta-rle|zstd:3", 16), ("zstd:3", 4), ("lz4", 1), ("raw", 16), ("delta-rle", 1)]

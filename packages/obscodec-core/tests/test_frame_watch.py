@@ -12,7 +12,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import FrameReader, FrameStack, FrameStore, HeapFull, Layout, StackStore
+from obscodec import FrameStack, FrameStore, HeapFull, Layout, StackStore
+from obscodec.devices import FrameReader
 from obscodec.frames.device_frames import DeviceFrames
 
 FRAME = Layout((1, 4, 5), np.uint8)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
-from obscodec import FrameStore, Layout, PartArray, TensorArray, strided_view, strides_of
+from obscodec import FrameStore, Layout, TensorArray
+from obscodec.arrays import PartArray, strided_view, strides_of
 
 SHAPE = (5, 3, 4, 1, 6)
 WHOLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {

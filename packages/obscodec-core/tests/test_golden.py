@@ -8,7 +8,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from obscodec import EncodedTensor, codec_from_config, decode, encode
+from obscodec import EncodedTensor, decode, encode
+from obscodec.codecs import codec_from_config
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.obsc"))

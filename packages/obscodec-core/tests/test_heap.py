@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import HOST, HeapFull, HeapMemory, Segments, ShapeError, SlotError, SlotHeap
+from obscodec import HeapFull, ShapeError, SlotError
+from obscodec.heap import HOST, HeapMemory, SlotHeap
+from obscodec.segments import Segments
 
 N_SLOTS = 12
 SLOTS = st.lists(st.integers(0, N_SLOTS - 1), max_size=2 * N_SLOTS)
@@ -423,7 +425,8 @@ def test_memory_goes_back_to_the_operating_system():
     program = """
         import mmap
         import numpy as np
-        from obscodec import Segments, SlotHeap
+        from obscodec.heap import SlotHeap
+        from obscodec.segments import Segments
 
         def resident():  # without the pages of files: code, which is read in by and by
             with open("/proc/self/statm") as statm:

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 from faults import at_every_line
-from obscodec import Segments, SlotHeap
+from obscodec.heap import SlotHeap
+from obscodec.segments import Segments
 
 N_SLOTS = 40
 

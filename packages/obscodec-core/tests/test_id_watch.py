@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import Field, FrameStore, Layout, RingBuffer, ShapeError, Staging, TensorArray
+from obscodec import Field, FrameStore, Layout, RingBuffer, ShapeError, TensorArray
+from obscodec.arrays import Staging
 
 ITEM = Layout((2, 3), np.uint8)
 INDICES = [

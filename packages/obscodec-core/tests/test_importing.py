@@ -21,8 +21,19 @@ def run(code: str, path: Path | None = None) -> str:
 
 
 def test_importing_obscodec_imports_nothing_optional() -> None:
-    loaded = run(f"import sys, obscodec; print([m for m in {OPTIONAL} if m in sys.modules])")
+    optional = (*OPTIONAL, "multiprocessing", "importlib.metadata")
+    loaded = run(f"import sys, obscodec; print([m for m in {optional} if m in sys.modules])")
     assert loaded == "[]"
+
+
+def test_what_needs_numba_is_loaded_when_it_is_asked_for() -> None:
+    code = """
+        import sys, obscodec
+        obscodec.Layout, obscodec.codec, obscodec.TensorStore
+        assert "numba" in sys.modules
+        print(sorted(set(obscodec.__all__) - set(dir(obscodec))), obscodec.RingBuffer.__name__)
+    """
+    assert run(code) == "[] RingBuffer"
 
 
 def test_asking_what_is_available_imports_nothing_optional() -> None:

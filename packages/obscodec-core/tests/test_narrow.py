@@ -21,10 +21,10 @@ from obscodec import (
     SlotError,
     SpecError,
     StackStore,
-    Store,
     TensorStore,
     codec,
 )
+from obscodec.stores import Store
 from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore

@@ -6,7 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
-from obscodec import DrawnArray, FrameStore, Layout, NewArray, PinnedStore, TensorArray
+from obscodec import FrameStore, Layout, TensorArray
+from obscodec.arrays import DrawnArray, NewArray
+from obscodec.stores import PinnedStore
 
 FRAME = (20, 20)
 

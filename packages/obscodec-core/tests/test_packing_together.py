@@ -7,17 +7,8 @@ import struct
 
 import numpy as np
 import pytest
-from obscodec import (
-    CorruptStream,
-    FrameStore,
-    Layout,
-    ShapeError,
-    TensorArray,
-    note_of,
-    pack,
-    pack_together,
-    unpack_together,
-)
+from obscodec import CorruptStream, FrameStore, Layout, ShapeError, TensorArray, pack
+from obscodec.arrays import note_of, pack_together, unpack_together
 
 FRAME = (20, 20)
 

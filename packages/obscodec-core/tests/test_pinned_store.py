@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from obscodec import AutoStore, DTypeError, FrameStore, Layout, NewArray, PinnedStore, SlotError
+from obscodec import AutoStore, DTypeError, FrameStore, Layout, SlotError
+from obscodec.arrays import NewArray
+from obscodec.stores import PinnedStore
 
 LAYOUT = Layout((8, 8), np.uint8)
 

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from obscodec import EncodedTensor, Layout, Segments, codec, decode, encode
+from obscodec import EncodedTensor, Layout, codec, decode, encode
 from obscodec.codecs.varint import decode_varint, encode_varint, encode_varints
 from obscodec.layout.dtypes import dtype_from_name
+from obscodec.segments import Segments
 from obscodec.testing import FLOATS, INTEGERS, OTHERS
 
 PLAIN = ("raw", "rle", "zstd:1", "zstd:-7", "lz4", "lz4:9", "lz4-frame", "gzip:1", "igzip")

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import AutoStore, FrameStore, HeapFull, Layout, ReadAhead, Reading, SlotError, TensorArray, open_reading
+from obscodec import AutoStore, FrameStore, HeapFull, Layout, SlotError, TensorArray
+from obscodec.arrays import ReadAhead, Reading, open_reading
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from atari_frames import frames
-from obscodec import CorruptStream, EncodedTensor, Layout, Segments, codec, decode, encode
+from obscodec import CorruptStream, EncodedTensor, Layout, codec, decode, encode
 from obscodec.codecs.formats.rle import Rle
 from obscodec.codecs.varint import encode_varint
+from obscodec.segments import Segments
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec import Segments, SlotHeap
+from obscodec.heap import SlotHeap
+from obscodec.segments import Segments
 
 STREAMS = st.lists(st.binary(max_size=20), max_size=12)
 

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import (
-    AutoStore,
-    Field,
-    FrameStore,
-    HeapFull,
-    Layout,
-    PinnedStore,
-    ShapeError,
-    TensorArray,
-    append_together,
-    by_store,
-    read_together,
-    shared_stores,
-    stats_of,
-)
+from obscodec import AutoStore, Field, FrameStore, HeapFull, Layout, ShapeError, TensorArray
+from obscodec.buffers import append_together, by_store, read_together, shared_stores, stats_of
+from obscodec.stores import PinnedStore
 
 FRAME = (20, 20)
 

@@ -14,15 +14,15 @@ from obscodec import (
     FrameStack,
     FrameStore,
     Layout,
-    PicklableLock,
     ShapeError,
     StackStore,
-    Staging,
     TensorArray,
     TensorStore,
     codec,
 )
+from obscodec.arrays import Staging
 from obscodec.arrays import write_buffer as staging
+from obscodec.runtime import PicklableLock
 from obscodec.stores.auto import auto_store
 
 LAYOUT = Layout((3, 8, 8), np.uint8)

@@ -14,15 +14,14 @@ from obscodec import (
     FrameStore,
     HeapFull,
     Layout,
-    PinnedStore,
     RingBuffer,
     StackStore,
-    Staging,
-    Store,
     TensorArray,
     TensorStore,
     codec,
 )
+from obscodec.arrays import Staging
+from obscodec.stores import PinnedStore, Store
 
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every line
 N_STEPS, N_ENVS, DEPTH = 10, 2, 3

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from obscodec import Codec, CorruptStream, Layout, Segments
-from obscodec.codecs import registry
+from obscodec import CorruptStream, Layout
+from obscodec.codecs import Codec, registry
 from obscodec.codecs.formats.raw import Raw
 from obscodec.layout.layout import Rows
-from obscodec.segments import Bytes, Ints
+from obscodec.segments import Bytes, Ints, Segments
 from obscodec.testing import CodecContract
 
 

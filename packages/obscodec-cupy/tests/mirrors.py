@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from obscodec import FrameStore, StackStore
+from obscodec_cupy.codecs.failures import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.device.failures import check_failure
 
 
 def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.ndarray]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import CorruptStream, Layout, Segments, codec
+from obscodec import CorruptStream, Layout, codec
+from obscodec.segments import Segments
 from obscodec_cupy.codecs.by_stage import on_device
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device

@@ -6,8 +6,9 @@ import pickle
 from collections import Counter
 
 import numpy as np
-import obscodec_cupy.backend
-from obscodec import FrameStack, FrameStore, Layout, StackStore, Store
+from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec.stores import Store
+from obscodec_cupy.device import opened
 
 SMALL = Layout((9, 7), np.uint8)
 NOTHING = np.empty(0, np.int64)
@@ -27,7 +28,7 @@ class Pair:
     """A store on the CPU, and one on a device, fed with the same frames."""
 
     def __init__(self, device: str, layout: Layout, frame_stack: FrameStack | None = None, **options: object) -> None:
-        self.there = obscodec_cupy.backend.device(device)
+        self.there = opened.device(device)
         self.layout = layout
         frame = layout if frame_stack is None else frame_stack.frame_layout(layout)
         options = {"stack": 1 if frame_stack is None else frame_stack.depth, **options}

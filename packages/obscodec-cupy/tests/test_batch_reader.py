@@ -6,7 +6,6 @@ import gc
 import pickle
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
@@ -19,17 +18,18 @@ from obscodec import (
     FrameStore,
     HeapFull,
     Layout,
-    PinnedStore,
     RingBuffer,
     ShapeError,
     SlotError,
     SpecError,
     StackStore,
-    Staging,
     TensorArray,
 )
+from obscodec.arrays import Staging
 from obscodec.frames import frame_log as blocks
-from obscodec_cupy import BatchReader, backend
+from obscodec.stores import PinnedStore
+from obscodec_cupy import BatchReader
+from obscodec_cupy.device import opened
 
 STACK = Layout((4, 84, 84), np.uint8)
 SMALL = Layout((3, 6, 8), np.uint8)
@@ -72,7 +72,7 @@ def flat(model: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_buffer_that_goes_on_while_it_is_read(cuda, staged):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     store = AutoStore(STACK, codec="delta-rle", frame_stack=FrameStack(4), device=cuda)
     staging = Staging(store, 2) if staged else None
     arrays = [TensorArray.zeros((160, 2), store, staging) for _ in range(2)]
@@ -95,7 +95,7 @@ def test_a_buffer_that_goes_on_while_it_is_read(cuda, staged):
     ("dtype", "scale"), [("float32", 1 / 255), ("float16", 1 / 255), ("float16", 3.0), ("float32", 1)]
 )
 def test_bytes_are_converted_and_scaled_as_numpy_does(cuda, dtype, scale):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     arrays, model = small_arrays(cuda)
     reader = BatchReader(arrays, dtype=dtype, scale=scale)
     reader.sync()
@@ -108,7 +108,7 @@ def test_bytes_are_converted_and_scaled_as_numpy_does(cuda, dtype, scale):
 
 def test_bfloat16_is_rounded_to_nearest_even(cuda):
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     arrays, model = small_arrays(cuda)
     reader = BatchReader(arrays, dtype="bfloat16", scale=1 / 255)
     reader.sync()
@@ -119,7 +119,7 @@ def test_bfloat16_is_rounded_to_nearest_even(cuda):
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_items_are_shifted_and_their_border_repeated(cuda, dtype):
-    device, rng = backend.device(cuda), np.random.default_rng(0)
+    device, rng = opened.device(cuda), np.random.default_rng(0)
     arrays, model = small_arrays(cuda)
     reader = BatchReader(arrays, dtype=dtype, shifted_axes=(1, 2))
     reader.sync()
@@ -133,7 +133,7 @@ def test_items_are_shifted_and_their_border_repeated(cuda, dtype):
 
 
 def test_frames_stacked_along_the_last_axis(cuda):
-    device, layout = backend.device(cuda), Layout((6, 8, 3), np.uint8)
+    device, layout = opened.device(cuda), Layout((6, 8, 3), np.uint8)
     tensors = np.ascontiguousarray(np.moveaxis(small_stacks(60), 1, -1))
     store = StackStore(FrameStore(Layout((1, 6, 8), np.uint8), stack=3, device=cuda), layout, FrameStack(3, -1))
     array = TensorArray.zeros((60,), store)
@@ -146,7 +146,7 @@ def test_frames_stacked_along_the_last_axis(cuda):
 
 
 def test_arrays_of_several_stores_and_an_odd_number_of_them(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     (one, two, three), model = small_arrays(cuda, 3)
     (other,), (of_other,) = small_arrays(cuda, 1, codec="raw")
     reader = BatchReader([one, other, two, three])
@@ -158,7 +158,7 @@ def test_arrays_of_several_stores_and_an_odd_number_of_them(cuda):
 
 
 def test_two_readers_of_the_same_arrays(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     arrays, model = small_arrays(cuda)
     as_bytes, as_floats = BatchReader(arrays), BatchReader(arrays, dtype="float32")
     for step in range(2):
@@ -174,7 +174,7 @@ def test_two_readers_of_the_same_arrays(cuda):
     ..., (5, 0), np.arange(40) % 3 == 0,
 ], ids=str)  # fmt: skip
 def test_whatever_is_assigned_arrives(cuda, index):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     (array,), (model,) = small_arrays(cuda, 1)
     reader = BatchReader([array])
     reader.sync()
@@ -185,7 +185,7 @@ def test_whatever_is_assigned_arrives(cuda, index):
 
 
 def test_what_is_assigned_through_views_arrives(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     (array,), (model,) = small_arrays(cuda, 1)
     across, flat_array = array.swapaxes(0, 1), array.reshape(80, *SMALL.shape)
     reader = BatchReader([array])
@@ -204,7 +204,7 @@ def test_what_is_assigned_through_views_arrives(cuda):
 
 
 def test_the_arrays_of_a_ring_buffer(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     ring = RingBuffer(300, {"image": Field(SMALL.shape, np.uint8, "delta-rle", FrameStack(3), device=cuda)})
     tensors = small_stacks(400)
     array = ring._arrays["image"]
@@ -219,7 +219,7 @@ def test_the_arrays_of_a_ring_buffer(cuda):
 
 
 def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
-    device, recorded = backend.device(cuda), []
+    device, recorded = opened.device(cuda), []
     if not isinstance(device, SimulatedDevice):
         pytest.skip("on a GPU, a CUDA graph records it")
     monkeypatch.setattr(blocks, "MIN_BLOCKS", 2)
@@ -245,7 +245,7 @@ def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
 def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monkeypatch):
     """Chunks that the heap gives back, and rooms that are too small, stay until then."""
     device = SimulatedDevice(seed=3)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     rng = np.random.default_rng(0)
     arrays, model = small_arrays("cuda", block_frames=2)
     reader = BatchReader(arrays)
@@ -278,14 +278,14 @@ def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda
         patch.setattr(inner, "update_device", assign_and_update)
         reader.sync()
     for expected in (before, after):
-        (found,) = read(reader, backend.device(cuda), np.arange(20), SMALL.shape, n_arrays=1)
+        (found,) = read(reader, opened.device(cuda), np.arange(20), SMALL.shape, n_arrays=1)
         np.testing.assert_array_equal(found, expected)
         reader.sync()
 
 
 def test_streams_take_turns(monkeypatch):
     device = SimulatedDevice(seed=11)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     rng = np.random.default_rng(0)
     arrays, model = small_arrays("cuda", block_frames=4)
     reader, streams, pending = BatchReader(arrays), on_new_streams(device, 3), []
@@ -307,7 +307,7 @@ def test_streams_take_turns(monkeypatch):
 
 
 def test_frames_that_are_larger_than_shared_memory(cuda):
-    device, layout = backend.device(cuda), Layout((3, 400, 300), np.uint8)
+    device, layout = opened.device(cuda), Layout((3, 400, 300), np.uint8)
     arrays, model = small_arrays(cuda, 2, 6, 1, layout)
     reader = BatchReader(arrays)
     reader.sync()
@@ -318,7 +318,7 @@ def test_frames_that_are_larger_than_shared_memory(cuda):
 
 def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
     device, recorded = SimulatedDevice(seed=5), []
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     layout = Layout((3, 400, 300), np.uint8)
     arrays, model = small_arrays("cuda", 2, 6, 1, layout)
     reader = BatchReader(arrays)
@@ -341,7 +341,7 @@ def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
 
 
 def test_places_outside_of_the_arrays_are_complained_of(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     arrays, model = small_arrays(cuda)
     reader = BatchReader(arrays)
     reader.sync()
@@ -357,7 +357,7 @@ def test_a_store_that_has_not_decided(cuda):
     store = AutoStore(SMALL, device=cuda)
     array = TensorArray.zeros((300,), store)
     array[:100] = small_stacks(100)
-    reader, device = BatchReader([array]), backend.device(cuda)
+    reader, device = BatchReader([array]), opened.device(cuda)
     text = r"^it is not decided yet how tensors are stored: that takes 256 of them, there are 100$"
     for _ in range(2):
         with pytest.raises(SpecError, match=text):
@@ -372,7 +372,7 @@ def test_a_store_that_has_not_decided(cuda):
 
 def test_a_device_without_memory_is_told_all_at_the_next_sync(monkeypatch):
     device = SimulatedDevice(seed=3, capacity=2_000_000)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     arrays, model = small_arrays("cuda")
     reader = BatchReader(arrays)
     reader.sync()
@@ -387,7 +387,7 @@ def test_a_device_without_memory_is_told_all_at_the_next_sync(monkeypatch):
 
 
 def test_an_array_of_a_pinned_store_and_one_that_was_pickled(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     (array,), (model,) = small_arrays(cuda, 1)
     pinned = TensorArray(array.ids, PinnedStore(array.store))
     restored = pickle.loads(pickle.dumps(array))
@@ -400,7 +400,7 @@ def test_an_array_of_a_pinned_store_and_one_that_was_pickled(cuda):
 
 
 def test_what_a_reader_refuses(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     (array, other), _ = small_arrays(cuda)
     with pytest.raises(ShapeError, match=r"^a BatchReader is for one array or more, got none$"):
         BatchReader([])

@@ -26,9 +26,9 @@ REPORT = re.compile(
 
 def kernels() -> list[Kernel]:
     """The KERNELS of all files of the package."""
-    names = [module.name for module in pkgutil.iter_modules(obscodec_cupy.__path__)]
-    without_cupy = [name for name in names if name not in ("gpu", "events", "uploads")]
-    modules = [importlib.import_module(f"obscodec_cupy.{name}") for name in without_cupy]
+    names = [module.name for module in pkgutil.walk_packages(obscodec_cupy.__path__, "obscodec_cupy.")]
+    without_cupy = [name for name in names if name.rpartition(".")[2] not in ("gpu", "events", "uploads")]
+    modules = [importlib.import_module(name) for name in without_cupy]
     return [kernel for module in modules for kernel in getattr(module, "KERNELS", ())]
 
 

@@ -6,23 +6,14 @@ import pickle
 import threading
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import (
-    AutoStore,
-    DTypeError,
-    FrameStack,
-    FrameStore,
-    HeapFull,
-    Layout,
-    ShapeError,
-    Staging,
-    TensorArray,
-    append_together,
-)
-from obscodec.codecs.formats.delta_rle.reference_frames import MAX_REFERENCES
+from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, TensorArray
+from obscodec.arrays import Staging
+from obscodec.buffers import append_together
+from obscodec.codecs.formats.delta_rle import MAX_REFERENCES
+from obscodec_cupy.device import opened
 from stores_in_pairs import NOTHING, SMALL, Pair, taken_in, walk, without
 
 LAYOUTS = [
@@ -83,7 +74,7 @@ def test_a_store_that_was_pickled_goes_on(cuda):
 
 
 def test_threads_feed_streams_of_their_own(cuda):
-    store, there = FrameStore(SMALL, device=cuda, block_frames=4), obscodec_cupy.backend.device(cuda)
+    store, there = FrameStore(SMALL, device=cuda, block_frames=4), opened.device(cuda)
     frames, ids = walk(40, SMALL), [NOTHING] * 3
 
     def feed(stream):
@@ -194,7 +185,7 @@ def test_a_full_store_changes_as_the_cpu_changes_it(cuda):
 def test_batches_of_several_streams_of_work_are_in_order(monkeypatch, seed, n_again):
     """The work of each batch is queued where the caller says; on the simulated device all of it is done late."""
     late = SimulatedDevice(seed=1 + seed)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: late)
+    monkeypatch.setattr(opened, "device", lambda name: late)
     pair = Pair("cuda", SMALL, block_frames=4)
     frames, streams = walk(60, SMALL, seed), on_new_streams(late, 3)
     ids = NOTHING
@@ -206,7 +197,7 @@ def test_batches_of_several_streams_of_work_are_in_order(monkeypatch, seed, n_ag
 
 def test_arrays_that_are_refused(cuda):
     store = FrameStore(SMALL, device=cuda)
-    there = obscodec_cupy.backend.device(cuda)
+    there = opened.device(cuda)
     with pytest.raises(ShapeError, match=r"^items have shape \(n, 9, 7\), got \(2, 7, 9\)$"):
         store.append(there.upload(np.ones((2, 7, 9), np.uint8)))
     with pytest.raises(
@@ -228,7 +219,7 @@ def test_arrays_that_are_refused(cuda):
 
 
 def test_frames_that_lie_apart(cuda):
-    store, there = FrameStore(SMALL, device=cuda), obscodec_cupy.backend.device(cuda)
+    store, there = FrameStore(SMALL, device=cuda), opened.device(cuda)
     wide = np.random.default_rng(0).integers(256, size=(10, 18, 15), dtype=np.uint8)
     ids = store.append(there.upload(wide)[::2, 3:12, 1::2])
     np.testing.assert_array_equal(store.read(ids), wide[::2, 3:12, 1::2])
@@ -248,7 +239,7 @@ def test_tensors_of_torch(cuda):
 @pytest.mark.filterwarnings("ignore:.* is decoded on the CPU:UserWarning")
 @pytest.mark.parametrize("kind", ["frames", "stacks", "floats", "raw"])
 def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
-    there = obscodec_cupy.backend.device(cuda)
+    there = opened.device(cuda)
     played = walk(700, Layout((24, 24), np.uint8))[:, None]
     tensors = {
         "frames": played,
@@ -275,7 +266,7 @@ def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
 
 
 def test_arrays_are_assigned_arrays_of_a_device(cuda):
-    there = obscodec_cupy.backend.device(cuda)
+    there = opened.device(cuda)
     pair = Pair(cuda, SMALL)
     arrays = [TensorArray.zeros((12, 3), store) for store in pair.stores]
     frames = walk(36, SMALL).reshape(12, 3, *SMALL.shape)
@@ -301,7 +292,7 @@ def test_arrays_are_assigned_arrays_of_a_device(cuda):
 
 
 def test_rows_of_the_cpu_and_of_a_device_wait_together(cuda):
-    there = obscodec_cupy.backend.device(cuda)
+    there = opened.device(cuda)
     store = FrameStore(SMALL, device=cuda)
     array = TensorArray.zeros((6, 2), store, staging=Staging(store, n_envs=2))
     frames = walk(12, SMALL).reshape(6, 2, *SMALL.shape)
@@ -312,7 +303,7 @@ def test_rows_of_the_cpu_and_of_a_device_wait_together(cuda):
 
 @pytest.mark.parametrize("names", [["obs"], ["obs", "next_obs"]])
 def test_arrays_of_a_device_are_appended_together(cuda, names):
-    there, pair = obscodec_cupy.backend.device(cuda), Pair(cuda, SMALL)
+    there, pair = opened.device(cuda), Pair(cuda, SMALL)
     drawn = walk(31, SMALL)
     arrays = {"obs": drawn[:-1].reshape(10, 3, *SMALL.shape), "next_obs": drawn[1:].reshape(10, 3, *SMALL.shape)}
     one = append_together({name: arrays[name] for name in names}, dict.fromkeys(names, pair.stores[0]))

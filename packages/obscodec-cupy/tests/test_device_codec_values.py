@@ -7,9 +7,10 @@ import pickle
 import numpy as np
 import pytest
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import CorruptStream, DTypeError, Layout, Segments, ShapeError, SpecError, codec
+from obscodec import CorruptStream, DTypeError, Layout, ShapeError, SpecError, codec
 from obscodec.codecs.formats import rle_kernel
 from obscodec.codecs.formats.delta_rle import blocks
+from obscodec.segments import Segments
 from obscodec_cupy.codecs import rle
 from obscodec_cupy.codecs.by_stage import on_device
 from obscodec_cupy.codecs.codec import CudaCodec

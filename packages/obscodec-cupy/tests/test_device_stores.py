@@ -9,7 +9,6 @@ import threading
 import warnings
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
@@ -24,9 +23,6 @@ from obscodec import (
     FrameStore,
     HeapFull,
     Layout,
-    NarrowStore,
-    Reading,
-    Segments,
     ShapeError,
     SlotError,
     SpecError,
@@ -35,8 +31,11 @@ from obscodec import (
     TensorStore,
     codec,
 )
+from obscodec.arrays import Reading
 from obscodec.frames import frame_log as blocks
-from obscodec_cupy import backend
+from obscodec.segments import Segments
+from obscodec.stores import NarrowStore
+from obscodec_cupy.device import opened
 from obscodec_cupy.memory.tables import Writes
 
 FRAME = Layout((84, 84), np.uint8)
@@ -45,7 +44,7 @@ SMALL = Layout((6, 5), np.uint8)
 
 def read(store, ids, dtype=None) -> np.ndarray:
     """What the device reads."""
-    device = backend.device(store.device)
+    device = opened.device(store.device)
     out = device.empty((len(ids), *store.layout.shape), dtype or store.layout.dtype)
     store.read_into(np.asarray(ids, np.int64), out)
     return device.download(out)
@@ -106,7 +105,7 @@ def test_tables_grow(cuda, monkeypatch):
 
 
 def test_nothing_changed_is_nothing_launched_but_the_read(cuda):
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     if not isinstance(device, SimulatedDevice):
         pytest.skip("launches are counted by the simulated GPU")
     store = FrameStore(SMALL, device=cuda)
@@ -231,7 +230,7 @@ def test_a_reading_of_fields_decodes_on_their_device(cuda):
     played = frames("Pong", 320, 0)
     array = TensorArray.zeros((300,), store)
     array[:] = played[:300]
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     reading = Reading(lambda: array[[3, 200]])
     reading.start()
     np.testing.assert_array_equal(device.download(reading.result()), played[[3, 200]])
@@ -271,7 +270,7 @@ def test_a_full_heap_refuses_and_loses_nothing(cuda, heap):
 
 def test_a_device_without_memory_refuses_and_loses_nothing(monkeypatch):
     device = SimulatedDevice(seed=3, capacity=600_000)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     store = FrameStore(SMALL, device="cuda")
     tensors = small_steps(300)
     ids = store.append(tensors)
@@ -304,7 +303,7 @@ def test_a_damaged_block_is_complained_of_at_the_next_call(cuda):
 
 def test_arrays_that_can_not_be_read_into(cuda):
     store = FrameStore(SMALL, device=cuda)
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     ids = store.append(noise(4))
     with pytest.raises(SlotError, match=r"^id 77 is of no frame in this store$"):
         read(store, [77])
@@ -334,7 +333,7 @@ def test_places_that_do_not_exist(make):
 
 def test_a_store_that_goes_while_streams_read_it(monkeypatch):
     device = SimulatedDevice(seed=5)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     outs = []
     for heap in ("device", "pinned"):
         for work in on_new_streams(device, 3):
@@ -350,7 +349,7 @@ def test_a_store_that_goes_while_streams_read_it(monkeypatch):
 
 def test_a_forked_process_is_told_that_it_can_not_read(cuda):
     store = FrameStore(SMALL, device=cuda)
-    device = backend.device(cuda)
+    device = opened.device(cuda)
     ids, out = store.append(noise(4)), device.empty((4, *SMALL.shape), np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads of others, which a child lacks
@@ -367,7 +366,7 @@ def test_a_forked_process_is_told_that_it_can_not_read(cuda):
 
 def test_threads_read_while_another_one_appends(monkeypatch):
     device = SimulatedDevice(seed=7)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     store = FrameStore(SMALL, block_frames=4, device="cuda")
     tensors = small_steps(400)
     kept = store.append(tensors[:50])
@@ -441,7 +440,7 @@ def test_what_the_cpu_decodes_is_not_copied_to_another_shape_or_dtype(cuda, kind
             FrameStore(stack.frame_layout(layout), codec="zstd:1", block_frames=1, stack=2, device=cuda), layout, stack
         ),
     }[kind]()
-    device, ids = backend.device(cuda), store.append(noise(5, layout))
+    device, ids = opened.device(cuda), store.append(noise(5, layout))
     for n, dtype, step, error in [
         (4, np.uint8, 1, ShapeError), (6, np.uint8, 1, ShapeError), (5, np.int8, 1, DTypeError),
         (5, np.float32, 1, DTypeError), (10, np.uint8, 2, ShapeError),

@@ -8,7 +8,6 @@ from collections import Counter
 from contextlib import nullcontext
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import HealthCheck, settings
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import FrameStack, FrameStore, Layout, StackStore
 from obscodec.frames import frame_log as blocks
+from obscodec_cupy.device import opened
 
 FRAME = Layout((1, 5, 7), np.uint8)
 N_STREAMS = 3
@@ -44,7 +44,7 @@ class StoreOnDevice(RuleBasedStateMachine):
 
     def begin(self, seed, codec, heap, stack):
         self.device = SimulatedDevice(seed=seed)
-        self.patch.setattr(obscodec_cupy.backend, "device", lambda name: self.device)
+        self.patch.setattr(opened, "device", lambda name: self.device)
         self.streams = [None, *(self.device.streams.new() for _ in range(2))]
         spec, block_frames = codec
         options = {"codec": spec, "block_frames": block_frames, "stack": stack, "recent": 4}

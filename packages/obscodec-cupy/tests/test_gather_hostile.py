@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from mirrors import Mirror
-from obscodec import CorruptStream, FrameStack, FrameStore, Layout, Segments
-from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
-from obscodec.codecs.formats.delta_rle.patch import frame_room
-from obscodec.codecs.varint import encode_varint
+from obscodec import CorruptStream, FrameStack, FrameStore, Layout
+from obscodec.codecs import encode_varint
+from obscodec.codecs.formats.delta_rle import check, frame_room, read_blocks
+from obscodec.segments import Segments
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
 from side_by_side import GUARD, GUARD_NBYTES, fenced

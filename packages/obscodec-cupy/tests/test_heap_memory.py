@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import HeapFull, Segments, SlotError, SlotHeap, SpecError
+from obscodec import HeapFull, SlotError, SpecError
+from obscodec.heap import SlotHeap
+from obscodec.segments import Segments
 from obscodec_cupy.backend import CudaBackend
 from obscodec_cupy.device.copies import move
 from obscodec_cupy.device.device import Device

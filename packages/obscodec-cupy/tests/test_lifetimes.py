@@ -7,13 +7,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import FrameStore, Layout, SlotHeap, TensorArray, TensorStore, codec
+from obscodec import FrameStore, Layout, TensorArray, TensorStore, codec
+from obscodec.heap import SlotHeap
 from obscodec_cupy import BatchReader
+from obscodec_cupy.backend import CudaBackend
 from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.copies import move
 
@@ -25,7 +27,7 @@ SEEDS = range(1, 4)
 
 def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[SimulatedDevice, On, On]:
     device = SimulatedDevice(seed=seed)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     return device, *on_new_streams(device, 2)
 
 
@@ -55,7 +57,7 @@ def test_a_tensor_store(monkeypatch, spec, heap, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_heap(monkeypatch, seed):
     device, ours, theirs = late(monkeypatch, seed)
-    memory = obscodec_cupy.backend.CudaBackend().heap_memory("cuda", "device")
+    memory = CudaBackend().heap_memory("cuda", "device")
     with ours():
         heap = SlotHeap(8, memory=memory)
         heap.put(np.arange(8), codec("raw", LAYOUT).encode_batch(LAYOUT.rows(TENSORS), np.empty(TENSORS.nbytes, "u1")))

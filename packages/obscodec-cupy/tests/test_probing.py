@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from obscodec import BackendUnavailable, SpecError
-from obscodec_cupy.backend import device
+from obscodec_cupy.device.opened import device
 
 NO_DRIVER = "device 'cuda' needs the NVIDIA driver, which is not installed or not running"
 
@@ -38,9 +38,10 @@ def test_without_cupy_the_package_is_imported_and_says_how_to_install_it() -> No
     code = """
 import sys
 sys.modules["cupy"] = None
-import obscodec, obscodec_cupy.backend
+import obscodec
+from obscodec_cupy.device import opened
 try:
-    obscodec_cupy.backend.device("cuda")
+    opened.device("cuda")
 except obscodec.BackendUnavailable as error:
     print(error)
 """
@@ -55,9 +56,9 @@ def test_importing_the_package_imports_no_cupy() -> None:
     code = """
 import pkgutil, sys
 import obscodec_cupy
-for module in pkgutil.iter_modules(obscodec_cupy.__path__):
-    if module.name not in ("gpu", "events", "uploads"):
-        __import__(f"obscodec_cupy.{module.name}")
+for module in pkgutil.walk_packages(obscodec_cupy.__path__, "obscodec_cupy."):
+    if module.name.rpartition(".")[2] not in ("gpu", "events", "uploads"):
+        __import__(module.name)
 print(sorted({"cupy", "torch"} & set(sys.modules)))
 """
     assert run(code) == "[]"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
-from obscodec import BufferOptions, Field, Layout, RingBuffer, ShapeError
+from obscodec import Field, Layout, RingBuffer, ShapeError
+from obscodec.buffers import BufferOptions
+from obscodec_cupy.device import opened
 from stores_in_pairs import walk
 
 FRAME = Layout((20, 20), np.uint8)
@@ -29,7 +30,7 @@ def rings(cuda: str, n_envs: int, heap: str = "device") -> list[RingBuffer]:
 @pytest.mark.parametrize("frames_are", ["on the CPU", "there", "both"])
 @pytest.mark.parametrize("n_envs", [1, 2])
 def test_a_ring_on_a_device_gives_what_one_on_the_cpu_gives(cuda, n_envs, frames_are, heap):
-    there = obscodec_cupy.backend.device(cuda)
+    there = opened.device(cuda)
     buffers = rings(cuda, n_envs, heap)
     played = walk(301 * n_envs, FRAME).reshape(301, n_envs, *FRAME.shape)
     for i in range(300):
@@ -50,7 +51,7 @@ def test_a_ring_on_a_device_gives_what_one_on_the_cpu_gives(cuda, n_envs, frames
 
 
 def test_a_refused_step_changes_nothing(cuda):
-    there = obscodec_cupy.backend.device(cuda)
+    there = opened.device(cuda)
     _, buffer = rings(cuda, 2)
     rest = {"reward": np.zeros(2), "done": np.zeros(2, bool)}
     frames = there.upload(walk(2, FRAME))

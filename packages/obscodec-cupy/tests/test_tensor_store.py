@@ -6,23 +6,13 @@ import threading
 import warnings
 
 import numpy as np
-import obscodec_cupy.backend
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import (
-    CorruptStream,
-    DTypeError,
-    HeapFull,
-    Layout,
-    Segments,
-    ShapeError,
-    SlotError,
-    SpecError,
-    TensorStore,
-    codec,
-)
+from obscodec import CorruptStream, DTypeError, HeapFull, Layout, ShapeError, SlotError, SpecError, TensorStore, codec
+from obscodec.segments import Segments
+from obscodec_cupy.device import opened
 
 HEAPS = pytest.mark.parametrize("heap", ["device", "pinned"])
 SPECS = pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle"])
@@ -41,7 +31,7 @@ LAYOUTS = [
 @pytest.fixture
 def late(device, monkeypatch):
     """A device that works late on what it is given, under the name ``"cuda"``."""
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: device)
+    monkeypatch.setattr(opened, "device", lambda name: device)
     return device
 
 
@@ -59,7 +49,7 @@ def few_values(layout: Layout, n: int, seed: int = 0) -> np.ndarray:
 
 
 def on(cuda: str):
-    return obscodec_cupy.backend.device(cuda)
+    return opened.device(cuda)
 
 
 def read_there(store: TensorStore, ids) -> np.ndarray:
@@ -231,7 +221,7 @@ def test_a_full_device_keeps_what_it_has(spec, born, monkeypatch):
     plain.append(noise)
     capacity = int(1.9 * plain.stats().reserved_bytes) + noise.nbytes * born
     there = SimulatedDevice(seed=1, eager=True, capacity=capacity)
-    monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: there)
+    monkeypatch.setattr(opened, "device", lambda name: there)
     store = store_on("cuda", spec)
     ids = store.append(noise)
     given = there.upload(noise) if born else noise

@@ -14,6 +14,7 @@ import obscodec
 import pytest
 import torch
 from atari_steps import atari_steps
+from obscodec.arrays import NewArray, drawn_together
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import NonTensorStack, TensorDict, tensorclass
@@ -484,7 +485,7 @@ def test_what_one_storage_compresses_and_the_other_does_not_goes_both_ways_in_th
     a, b = early(20, codec={"a": "raw"}, min_nbytes=1 << 20), early(20, codec={"b": "raw"}, min_nbytes=1 << 20)
     for storage in (a, b):
         storage.set(range(20), TensorDict({"a": images(20), "b": images(20)}, 20))
-    items = obscodec.drawn_together([leaf.array for leaf in b.compressed().values()])
+    items = drawn_together([leaf.array for leaf in b.compressed().values()])
     drawn = TensorDict({"a": images(20), "b": CompressedTensor(items[0])}, 20)
     with ThreadPoolExecutor(1) as pool, b.lock:
         pool.submit(a.set, range(20), drawn).result(60)
@@ -520,9 +521,9 @@ def test_a_buffer_that_is_interrupted_between_two_leaves_goes_on_where_it_was(
     buffer = TensorDictReplayBuffer(storage=early(2 * N), batch_size=8)
     for seed in (0, 1):
         buffer.extend(steps(N, seed=seed))
-    move, n_moved = obscodec.NewArray.move, 0
+    move, n_moved = NewArray.move, 0
 
-    def interrupted(self: obscodec.NewArray, *args: Any) -> bool:
+    def interrupted(self: NewArray, *args: Any) -> bool:
         nonlocal n_moved
         n_moved += 1
         if n_moved == 2:
@@ -531,7 +532,7 @@ def test_a_buffer_that_is_interrupted_between_two_leaves_goes_on_where_it_was(
 
     new = steps(N, seed=2)
     with monkeypatch.context() as patch:
-        patch.setattr(obscodec.NewArray, "move", interrupted)
+        patch.setattr(NewArray, "move", interrupted)
         with pytest.raises(raised, match="of a signal handler"):
             buffer.extend(new)
     assert (buffer[EVERYTHING].exclude("index") == steps(N)).all()

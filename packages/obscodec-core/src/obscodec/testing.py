@@ -21,11 +21,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.codec import Codec
-from obscodec.codecs.registry import codec, codec_from_config
+from obscodec.codecs import Codec, codec_from_config, new_codec
 from obscodec.errors import CorruptStream, DictionaryMissing
-from obscodec.layout.dtypes import dtype_from_name
-from obscodec.layout.layout import Layout, Rows
+from obscodec.layout import Layout, Rows, dtype_from_name
 from obscodec.segments import Bytes, Segments
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -53,7 +51,7 @@ class CodecContract:
 
     def make(self, layout: Layout) -> Codec:
         """The codec under test, for items of ``layout``; each call must give an equal one."""
-        return codec(self.spec, layout)
+        return new_codec(self.spec, layout)
 
     def test_decode_inverts_encode(self) -> None:
         """Every item comes back bit for bit, whatever the dtype, shape, strides and byte order."""

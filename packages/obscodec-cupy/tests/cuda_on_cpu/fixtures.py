@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
-import obscodec_cupy.backend
 import pytest
+from obscodec_cupy.device import opened
 from obscodec_cupy.device.device import Device
 
 from cuda_on_cpu.device import SimulatedDevice
@@ -19,7 +19,7 @@ DEVICES = ["simulated", pytest.param("gpu", marks=pytest.mark.gpu)]
 def device(request: pytest.FixtureRequest) -> Device:
     """A device to call directly; on the simulated one, work is done late."""
     if request.param == "gpu":
-        return obscodec_cupy.backend.device("cuda")
+        return opened.device("cuda")
     return SimulatedDevice(seed=1)
 
 
@@ -28,7 +28,7 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """The name of a device for ``device=``; on the simulated one, tensors of torch are those of the CPU."""
     if request.param != "gpu":
         simulated = SimulatedDevice(seed=1, eager=True)
-        monkeypatch.setattr(obscodec_cupy.backend, "device", lambda name: simulated)
+        monkeypatch.setattr(opened, "device", lambda name: simulated)
     return "cuda"
 
 

@@ -10,6 +10,11 @@ from typing import Any
 
 import obscodec
 import torch as th
+from obscodec.arguments import as_count
+from obscodec.arrays import Reading, Selected, open_reading
+from obscodec.buffers import ArraySet, BufferOptions, RingStats
+from obscodec.layout import hollow_layouts
+from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
 
@@ -17,7 +22,7 @@ from obscodec_sb3.migration import refuse_former
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
-# Of obscodec.BufferOptions.
+# Of BufferOptions.
 _KEEPING = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames")
 _OPTIONS = (*_KEEPING, "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
@@ -35,7 +40,7 @@ class _Count:
         self._name = name
 
     def __set__(self, buffer: object, value: object) -> None:
-        vars(buffer)[self._name] = obscodec.as_count(self._name, value)
+        vars(buffer)[self._name] = as_count(self._name, value)
 
 
 class CompressedBuffer(buffers.BaseBuffer):
@@ -52,7 +57,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     _is_hollow = False
     _waiting = 3  # observations that wait to be stored together, of a step each
     _looks_at: tuple[str, ...] = ()  # the keys of observations that SB3's code for samples computes with
-    _arrays: obscodec.ArraySet = None  # type: ignore[assignment]  # until there are some
+    _arrays: ArraySet = None  # type: ignore[assignment]  # until there are some
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -61,7 +66,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def __init__(self, *args: Any, threads: int | None = None, **kwargs: Any) -> None:
         refuse_former(kwargs)
-        self._options: obscodec.BufferOptions[str] = obscodec.BufferOptions.taken_from(kwargs, *_OPTIONS)
+        self._options: BufferOptions[str] = BufferOptions.taken_from(kwargs, *_OPTIONS)
         self._threads = threads
         self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
         of: Any = [type(self), super()]
@@ -101,13 +106,13 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def to_torch(self, array: Any, copy: bool = True) -> Any:
         """``array`` on the device of the buffer; a GPU copies it from pinned memory, and nobody waits for that."""
-        if isinstance(array, obscodec.Selected):
+        if isinstance(array, Selected):
             return array  # until all of the batch is decoded
         if self.device.type != "cuda":
             return super().to_torch(array, copy)
         return th.as_tensor(array).pin_memory().to(self.device, non_blocking=True)
 
-    def stats(self) -> obscodec.RingStats:
+    def stats(self) -> RingStats:
         """What the buffer holds now, and how long its samples took; the field of a plain observation is ``""``."""
         return self._arrays.stats(self.size() * self.n_envs)
 
@@ -134,19 +139,19 @@ class CompressedBuffer(buffers.BaseBuffer):
         """What SB3's ``get`` gives; observations and next ones, which share frames, are decoded at once if possible."""
         read = partial(get, *args, **kwargs)
         normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
-        return read() if normalizes or not self._hands_on or obscodec.open_reading() else self._reading(read).result()
+        return read() if normalizes or not self._hands_on or open_reading() else self._reading(read).result()
 
-    def _reading(self, read: Callable[[], Any]) -> obscodec.Reading:
+    def _reading(self, read: Callable[[], Any]) -> Reading:
         looked_at = [self._arrays.stores.get(key) for key in self._looks_at]
-        return obscodec.Reading(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
+        return Reading(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
 
-    def _batch_array(self, store: obscodec.Store, n: int) -> Any:
+    def _batch_array(self, store: Store, n: int) -> Any:
         """``[n, *shape]`` to decode into: on a GPU, in memory that torch has pinned for it, or that of all buffers."""
         layout = store.layout
         if store.device != "cpu":
             return th.empty((n, *layout.shape), dtype=getattr(th, layout.dtype.name), device=self.device)
         if self.device.type != "cuda":
-            return obscodec.BATCH_MEMORY.array(n, layout)
+            return BATCH_MEMORY.array(n, layout)
         return layout.tensors(th.empty((n, layout.nbytes), dtype=th.uint8, pin_memory=True).numpy())
 
     @contextmanager
@@ -159,10 +164,10 @@ class CompressedBuffer(buffers.BaseBuffer):
             self._is_hollow = before
         shapes = self._obs_shape if isinstance(self._obs_shape, dict) else {"": self._obs_shape}
         for name, value in list(vars(self).items()):
-            if layouts := obscodec.hollow_layouts(value if isinstance(value, dict) else {"": value}, shapes):
+            if layouts := hollow_layouts(value if isinstance(value, dict) else {"": value}, shapes):
                 if self._arrays is None:
                     self._options.check(partial(th.empty, 1, device=self.device))
-                    self._arrays = obscodec.ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
+                    self._arrays = ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
                 vars(self)[name] = _each(partial(self._arrays.in_place_of, name, waiting=self._waiting), value)
 
 

@@ -1,6 +1,6 @@
 """CompressionCallback: what the buffer holds, in the log of a training."""
 
-import obscodec
+from obscodec.arguments import as_count
 from stable_baselines3.common.callbacks import BaseCallback
 
 from obscodec_sb3.base import CompressedBuffer
@@ -27,7 +27,7 @@ class CompressionCallback(BaseCallback):
 
     def __init__(self, every: int = 1000) -> None:
         super().__init__()
-        self._every = obscodec.as_count("every", every)
+        self._every = as_count("every", every)
 
     def _on_training_start(self) -> None:
         buffer = getattr(self.model, "replay_buffer", None) or getattr(self.model, "rollout_buffer", None)

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import obscodec
 import torch as th
+from obscodec.arguments import as_count, as_flag
+from obscodec.arrays import ReadAhead
+from obscodec.layout import as_numbers, check_assignable
+from obscodec.runtime import says_memory_error
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
@@ -69,12 +73,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
-        self._prefetch, self._ahead = obscodec.as_flag("prefetch", prefetch), obscodec.ReadAhead()
+        self._prefetch, self._ahead = as_flag("prefetch", prefetch), ReadAhead()
         samples = {stock.sample.__module__, type(self).sample.__module__}
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
-    @obscodec.says_memory_error
+    @says_memory_error
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
 
@@ -85,13 +89,13 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             FieldError: an observation lacks a key of the space.
         """
         # SB3's own add stores one thing after the other, so what could be refused is refused before.
-        action = obscodec.as_numbers(action)
+        action = as_numbers(action)
         shape = (self.n_envs, self.action_dim)
         if action.size != self.n_envs * self.action_dim:
             raise obscodec.ShapeError(f"expected actions of shape {shape}, got {action.shape}")
         action = action.reshape(shape)
         for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
-            obscodec.check_assignable(name, value, getattr(self, name))
+            check_assignable(name, value, getattr(self, name))
         if self.handle_timeout_termination:
             try:
                 n_infos = len([info.get("TimeLimit.truncated") for info in infos])
@@ -117,7 +121,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         super().reset()
         self._ahead.clear()
 
-    @obscodec.says_memory_error
+    @says_memory_error
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Random transitions; with ``prefetch``, those that were drawn when the batch before was given out.
 
@@ -125,7 +129,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             DTypeError: ``batch_size`` is no number, or ``env`` can't normalize.
             ShapeError: ``batch_size`` is negative.
         """
-        batch_size = obscodec.as_count("batch_size", batch_size, 0)
+        batch_size = as_count("batch_size", batch_size, 0)
         if env is not None and not hasattr(env, "normalize_obs"):
             raise obscodec.DTypeError(f"env must be a VecNormalize or None, got {type(env).__name__}")
         with self._arrays.sampling():

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, Self
 
-import obscodec
+from obscodec.arguments import check_kind
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from obscodec_sb3.base import CompressedBuffer
@@ -36,7 +36,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         Raises:
             DTypeError: ``buffer`` is no rollout buffer.
         """
-        obscodec.check_kind("buffer", buffer, RolloutBuffer, "a RolloutBuffer, such as model.rollout_buffer")
+        check_kind("buffer", buffer, RolloutBuffer, "a RolloutBuffer, such as model.rollout_buffer")
         names = list(inspect.signature(type(buffer).__init__).parameters)[1:]
         return cls(**{name: getattr(buffer, name) for name in names}, **options)
 

@@ -11,13 +11,18 @@ from typing import Any, NoReturn
 import numpy as np
 import obscodec
 import torch
+from obscodec.arrays import NewArray, PartArray, drawn, steps_of, strided_view, strides_of
+from obscodec.arrays import drawn_together as all_drawn
+from obscodec.buffers import read_together
+from obscodec.layout import as_array
+from obscodec.stores import BATCH_MEMORY, BatchMemory, Store
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
 Device = torch.device | str
-_PINNED_MEMORY = obscodec.BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
+_PINNED_MEMORY = BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views of other numbers
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
 
@@ -40,22 +45,22 @@ class CompressedTensor(torch.Tensor):
     __deepcopy__ = None  # type: ignore[assignment]  # so that copy goes by __reduce_ex__; that of torch.Tensor would decode
 
     @staticmethod
-    def __new__(cls, array: obscodec.TensorArray | obscodec.PartArray, device: Device = "cpu") -> CompressedTensor:
+    def __new__(cls, array: obscodec.TensorArray | PartArray, device: Device = "cpu") -> CompressedTensor:
         """See the class."""
-        strides, dtype = obscodec.strides_of(array), _torch_dtype(array.dtype)
+        strides, dtype = strides_of(array), _torch_dtype(array.dtype)
         made = cls._make_wrapper_subclass(cls, array.shape, strides=strides, dtype=dtype, device=torch.device(device))
         made.array = array
         return made
 
     def drawn(self, index: Any) -> CompressedTensor:
         """The items that ``index`` selects, as they are now."""
-        return CompressedTensor(obscodec.drawn(self.array, index), self.device)
+        return CompressedTensor(drawn(self.array, index), self.device)
 
-    def new_array(self, store: obscodec.Store, n: int) -> Any:
+    def new_array(self, store: Store, n: int) -> Any:
         """``[n, *shape]`` to decode into: on the GPU that has the items, pinned for one, or in that of all batches."""
         if store.device != "cpu":
             return torch.empty((n, *store.layout.shape), dtype=_torch_dtype(store.layout.dtype), device=self.device)
-        return (_PINNED_MEMORY if self.is_cuda else obscodec.BATCH_MEMORY).array(n, store.layout)
+        return (_PINNED_MEMORY if self.is_cuda else BATCH_MEMORY).array(n, store.layout)
 
     def decoded(self) -> torch.Tensor:
         """The tensor, uncompressed; a copy."""
@@ -75,7 +80,7 @@ class CompressedTensor(torch.Tensor):
     share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # what torch would crash in
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        *steps, at = obscodec.steps_of(as_index(index), self.array.ids.ndim, self.ndim)
+        *steps, at = steps_of(as_index(index), self.array.ids.ndim, self.ndim)
         if steps:
             return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]
         if any(np.ndim(part) for part in at) and self.array.selects_items(at):
@@ -83,10 +88,10 @@ class CompressedTensor(torch.Tensor):
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        *views, at = obscodec.steps_of(as_index(index), self.array.ids.ndim, self.ndim, writing=True)
+        *views, at = steps_of(as_index(index), self.array.ids.ndim, self.ndim, writing=True)
         if views:
             self[views[0]][at] = value
-        elif not isinstance(new := getattr(value, "array", None), obscodec.NewArray) or not new.move(self.array, at):
+        elif not isinstance(new := getattr(value, "array", None), NewArray) or not new.move(self.array, at):
             self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype))[...]
 
     @classmethod
@@ -98,9 +103,9 @@ class CompressedTensor(torch.Tensor):
         """What a function that gives views does with the ids, or with decoded items if it does not keep them whole."""
         same = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype, device="meta")
         views = func(same, *args[1:], **kwargs)
-        arrays = tree_map(lambda x: obscodec.strided_view(self.array, x) if x.dtype == self.dtype else None, views)
+        arrays = tree_map(lambda x: strided_view(self.array, x) if x.dtype == self.dtype else None, views)
         if any(array is None for array in tree_leaves(arrays)):
-            arrays = tree_map(obscodec.PartArray, func(self.decoded().cpu(), *args[1:], **kwargs))
+            arrays = tree_map(PartArray, func(self.decoded().cpu(), *args[1:], **kwargs))
         return tree_map(lambda array: CompressedTensor(array, self.device), arrays)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -113,19 +118,19 @@ class CompressedTensor(torch.Tensor):
 
 def stored_array(tensor: torch.Tensor) -> Any:
     """A tensor as an array, compressed if it is that; no copy if it is on the CPU, downloaded if it is on a GPU."""
-    return tensor.array if isinstance(tensor, CompressedTensor) else obscodec.as_array(tensor.detach().cpu())
+    return tensor.array if isinstance(tensor, CompressedTensor) else as_array(tensor.detach().cpu())
 
 
 def drawn_together(tensors: Mapping[Any, CompressedTensor]) -> dict[Any, CompressedTensor]:
-    """Compressed tensors as they are at one time, whatever is written later; see ``obscodec.drawn_together``."""
-    arrays = obscodec.drawn_together([x.array for x in tensors.values()])
+    """Compressed tensors as they are at one time, whatever is written later; see ``obscodec.arrays.drawn_together``."""
+    arrays = all_drawn([x.array for x in tensors.values()])
     return {key: CompressedTensor(array, tensors[key].device) for key, array in zip(tensors, arrays, strict=True)}
 
 
 def decode(drawn: Mapping[Any, CompressedTensor]) -> dict[Any, torch.Tensor]:
     """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
     arrays = {key: x.array for key, x in drawn.items()}
-    arrays = obscodec.read_together(arrays, *(x.new_array for x in [*drawn.values()][:1]))
+    arrays = read_together(arrays, *(x.new_array for x in [*drawn.values()][:1]))
     tensors = {key: x if isinstance(x, torch.Tensor) else as_tensor(x) for key, x in arrays.items()}
     return {key: tensor.to(drawn[key].device) for key, tensor in tensors.items()}
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import obscodec
 import torch
+from obscodec.arrays import note_of, pack_together, unpack_together
 from tensordict import TensorDict, is_tensor_collection
 from torchrl.data import LazyTensorStorage
 
@@ -17,7 +18,7 @@ class Contents(NamedTuple):
     """All that a storage holds.
 
     Attributes:
-        packed: the leaves, see ``obscodec.pack_together``, with a note of these names: ``paths``, of the leaves;
+        packed: the leaves, see ``obscodec.arrays.pack_together``, with a note of these names: ``paths``, of the leaves;
             ``length``, how many items there are; ``is_tree``, whether something else than tensordicts is stored;
             ``is_full``, whether there was no more room; ``last_row``, the one that was written last, where episodes
             that go on break off.
@@ -43,7 +44,7 @@ class Contents(NamedTuple):
         if saved.keys() == {"packed", "rest"}:
             return Contents(saved["packed"].numpy().data, saved["rest"])
         is_full = saved.batch_size[:ndim].numel() == length
-        return Contents(obscodec.pack_together([], {"paths": [], "length": length, "is_full": is_full}), saved)
+        return Contents(pack_together([], {"paths": [], "length": length, "is_full": is_full}), saved)
 
 
 def contents_of(storage: LazyTensorStorage) -> Contents:
@@ -63,7 +64,7 @@ def contents_of(storage: LazyTensorStorage) -> Contents:
             "is_full": storage._is_full,
             "last_row": storage._last_cursor_index,
         }
-        message = obscodec.pack_together([*map(stored_array, packed.values())], note)
+        message = pack_together([*map(stored_array, packed.values())], note)
         return Contents(message, TensorDict() if is_tree else written.exclude(*packed))
 
 
@@ -85,7 +86,7 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
         HeapFull: there is not enough room below ``max_bytes``.
     """
     packed, rest, own = contents.packed, contents.rest.to("cpu"), storage._storage
-    about, per_row = obscodec.note_of(packed), rest.batch_size[1 : storage.ndim].numel()
+    about, per_row = note_of(packed), rest.batch_size[1 : storage.ndim].numel()
     n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
     if n_rows > room or (about["is_full"] and n_rows < room):
         found = f"there are {about['length']}" + " of a full storage, which need one of its size" * about["is_full"]
@@ -96,7 +97,7 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
         rest.clear_device_()
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
     fresh = storage.empty_copy()
-    for rows, arrays in obscodec.unpack_together(packed) if about["paths"] else [(slice(0, n_rows), [])][:n_rows]:
+    for rows, arrays in unpack_together(packed) if about["paths"] else [(slice(0, n_rows), [])][:n_rows]:
         items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
         items |= {} if is_tree else leaves(rest[rows])
         fresh.set(torch.arange(rows.start, rows.stop), with_leaves(like if is_tree else like[rows], items))

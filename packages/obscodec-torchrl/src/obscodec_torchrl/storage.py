@@ -11,11 +11,16 @@ from typing import Any, TypeVar, cast
 
 import obscodec
 import torch
+from obscodec.arguments import as_count
+from obscodec.arrays import DrawnArray
+from obscodec.buffers import ArrayStats, BufferOptions, append_together, check_items, shared_stores, stats_of
+from obscodec.runtime import PicklableLock, locked, says_memory_error
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
+from obscodec_torchrl.calls import Calls
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
 from obscodec_torchrl.compressed_tensor import (
     DRAWING,
@@ -38,8 +43,8 @@ def _not_compiled(function: _F) -> _F:
     return cast("_F", torch.compiler.disable(function, reason=reason))  # type: ignore[no-untyped-call]
 
 
-@obscodec.Calls.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
-@obscodec.Calls.attributes("initialized", "max_size", "device", "_total_shape")
+@Calls.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
+@Calls.attributes("initialized", "max_size", "device", "_total_shape")
 class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
     """What a worker is sent in place of a ``CompressedStorage``: it reads and writes that one, in the process of it.
 
@@ -65,15 +70,15 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         shared_init: whether a worker may make the first write, which it may here in any case.
         consolidated: False; compressed leaves are in no common block of memory.
         cleanup_memmap: without effect, since nothing is memory-mapped, and True if ``shared_init`` is.
-        **options: those of ``obscodec.BufferOptions``, under keys that are names or nested tuples. ``codec`` is the
-            spec of the codec of large leaves, such as ``"zstd:3"``; ``"auto"``, the default, to find the best one on
-            the first items; None to compress nothing. Or it is a mapping from keys to specs for leaves of any size;
-            the leaves that it does not name have ``"auto"``. ``decide_after`` is how many
-            tensors, next ones included, are looked at before a store decides how it keeps them, and ``block_frames``
-            how many frames are encoded together. ``max_bytes`` is the most to reserve
-            for the compressed items of each store. ``buffer_device`` is where they are, and are decoded: the GPU that
-            is ``device``, which is the default if that is one, and needs obscodec-cupy; or ``"cpu"``, from where
-            batches are copied. ``heap="pinned"`` keeps what is compressed in host memory that the GPU reads.
+        **options: those of ``obscodec.buffers.BufferOptions``, under keys that are names or nested tuples. ``codec`` is
+            the spec of the codec of large leaves, such as ``"zstd:3"``; ``"auto"``, the default, to find the best one
+            on the first items; None to compress nothing. Or it is a mapping from keys to specs for leaves of any size;
+            the leaves that it does not name have ``"auto"``. ``decide_after`` is how many tensors, next ones included,
+            are looked at before a store decides how it keeps them, and ``block_frames`` how many frames are encoded
+            together. ``max_bytes`` is the most to reserve for the compressed items of each store. ``buffer_device`` is
+            where they are, and are decoded: the GPU that is ``device``, which is the default if that is one, and needs
+            obscodec-cupy; or ``"cpu"``, from where batches are copied. ``heap="pinned"`` keeps what is compressed in
+            host memory that the GPU reads.
 
     Raises:
         SpecError: there is no such device or heap, or an option of ``LazyTensorStorage`` asks for what is not there.
@@ -122,14 +127,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             raise obscodec.SpecError(
                 "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out"
             )
-        max_size, ndim = obscodec.as_count("max_size", max_size), obscodec.as_count("ndim", ndim)
+        max_size, ndim = as_count("max_size", max_size), as_count("ndim", ndim)
         super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
         options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
-        self.options = obscodec.BufferOptions[Key](**options)
+        self.options = BufferOptions[Key](**options)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
-        self.lock = obscodec.PicklableLock()
+        self.lock = PicklableLock()
 
     def empty_copy(self) -> CompressedStorage:
         """A storage like this one, to which nothing was ever written."""
@@ -139,7 +144,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        sent = obscodec.Calls.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
+        sent = Calls.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
         return sent or super().__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompressedStorage:
@@ -167,7 +172,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             buffer._init_collate_fn = decoded
 
     @_not_compiled
-    @obscodec.says_memory_error
+    @says_memory_error
     def get(self, index: Any) -> Any:
         """The items that ``index`` selects; views, which write through, if that is an integer or a slice.
 
@@ -182,7 +187,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
 
     @_not_compiled
-    @obscodec.says_memory_error
+    @says_memory_error
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
 
@@ -225,15 +230,15 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         with self.lock:
             compressed = {key: x for key, x in changed.items() if isinstance(x, CompressedTensor)}
             arrays = {key: stored_array(patch[key].to(leaf.dtype)) for key, leaf in compressed.items()}
-            stored = obscodec.append_together(arrays, {key: leaf.array.store for key, leaf in compressed.items()})
+            stored = append_together(arrays, {key: leaf.array.store for key, leaf in compressed.items()})
             patch |= {key: CompressedTensor(array, compressed[key].device) for key, array in stored.items()}
             with self._all_or_none(changed, tuple(index.unbind(-1)) if index.ndim > 1 else (index,)):
                 super()._apply_conditional_patch(index, patch)
 
-    def stats(self) -> obscodec.ArrayStats:
-        """What the storage holds, for each leaf; see ``obscodec.ArrayStats``."""
+    def stats(self) -> ArrayStats:
+        """What the storage holds, for each leaf; see ``obscodec.buffers.ArrayStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
-        return obscodec.stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
+        return stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
 
     def state_dict(self) -> dict[str, Any]:
         """All that is stored, compressed leaves as messages in tensors of bytes; tensors, numbers and strings only."""
@@ -260,7 +265,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
         return {path: leaf for path, leaf in leaves(self._storage).items() if isinstance(leaf, CompressedTensor)}
 
-    @obscodec.locked
+    @locked
     def _empty(self) -> None:
         super()._empty()
         for leaf in self.compressed().values():
@@ -275,9 +280,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             for path, leaf in given.items()
         }
         fields = self.options.fields_of(layouts, min_nbytes=_MIN_NBYTES)
-        stores = obscodec.shared_stores(
-            fields, group=lambda path: (batches[path], *(name for name in path if name != "next"))
-        )
+        stores = shared_stores(fields, group=lambda path: (batches[path], *(name for name in path if name != "next")))
         for store in stores.values():
             store.changing = self.lock
         super()._init_standard(
@@ -293,7 +296,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         given, own = leaves(data), leaves(self._storage)
         if given:  # else it is a number for all leaves
             rows, large = torch.empty(()).expand(self._total_shape)[index].shape, self.options.large_nbytes
-            obscodec.check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], large)
+            check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], large)
 
     @contextmanager
     def _all_or_none(self, changed: Mapping[Any, torch.Tensor], index: Any) -> Iterator[None]:
@@ -305,7 +308,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             yield
         except BaseException:
             arrays = {key: x.array for key, x in drawn.items()}
-            again = obscodec.append_together(arrays, {key: array.store for key, array in arrays.items()})
+            again = append_together(arrays, {key: array.store for key, array in arrays.items()})
             for key, leaf in changed.items():
                 leaf[index] = CompressedTensor(again[key], leaf.device) if key in again else plain[key]
             self._len = length
@@ -324,7 +327,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         given, compressed = leaves(data), self.compressed()
         stores = {path: leaf.array.store for path, leaf in compressed.items() if path in given}
         arrays = {path: stored_array(given[path]) for path in stores}
-        stored = obscodec.append_together(arrays, stores)
+        stored = append_together(arrays, stores)
         plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
         encoded = {path: CompressedTensor(array, compressed[path].device) for path, array in stored.items()}
         return with_leaves(data, plain | encoded)
@@ -340,5 +343,5 @@ def _of_one_moment(data: Any) -> Any:
 @_not_compiled
 def decoded(data: Any) -> Any:
     """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
-    drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), obscodec.DrawnArray)}
+    drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), DrawnArray)}
     return with_leaves(data, decode(drawn), in_place=True)

@@ -1,1 +1,32 @@
 """Ids that behave like the ndarray of the tensors."""
+
+from obscodec.arrays.deferred_read import ReadAhead, Reading, Selected, open_reading
+from obscodec.arrays.drawn_array import DrawnArray, drawn, drawn_together
+from obscodec.arrays.geometry import strided_view, strides_of
+from obscodec.arrays.indexing import Index, steps_of
+from obscodec.arrays.new_array import NewArray
+from obscodec.arrays.packing_together import note_of, pack_together, unpack_together
+from obscodec.arrays.part_array import PartArray
+from obscodec.arrays.tensor_array import TensorArray
+from obscodec.arrays.write_buffer import Staging
+
+__all__ = [
+    "DrawnArray",
+    "Index",
+    "NewArray",
+    "PartArray",
+    "ReadAhead",
+    "Reading",
+    "Selected",
+    "Staging",
+    "TensorArray",
+    "drawn",
+    "drawn_together",
+    "note_of",
+    "open_reading",
+    "pack_together",
+    "steps_of",
+    "strided_view",
+    "strides_of",
+    "unpack_together",
+]

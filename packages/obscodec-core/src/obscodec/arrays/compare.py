@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from obscodec.codecs.formats.delta_rle.patch import first_difference
-from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import address
-from obscodec.layout.layout import Rows
+from obscodec.codecs.formats.delta_rle import first_difference
+from obscodec.kernels import address, compiled
+from obscodec.layout import Rows
 
 
 @compiled

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores.batch_memory import new_batch
-from obscodec.stores.store import Store
+from obscodec.stores import Store, new_batch
 
 T = TypeVar("T")
 _MAX_AHEAD = 2

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from obscodec.arrays.indexing import Index
 from obscodec.arrays.part_array import PartArray
 from obscodec.arrays.tensor_array import TensorArray
-from obscodec.runtime.lock import PicklableLock
+from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
-from obscodec.stores.guarded_store import PinnedStore
+from obscodec.stores import PinnedStore
 
 
 class DrawnArray(TensorArray):

@@ -10,8 +10,7 @@ from obscodec.arrays.indexing import Index
 from obscodec.arrays.tensor_array import TensorArray
 from obscodec.errors import DTypeError
 from obscodec.segments import Ints
-from obscodec.stores.guarded_store import Pin, PinnedStore
-from obscodec.stores.store import Store
+from obscodec.stores import Pin, PinnedStore, Store
 
 
 class NewArray(TensorArray):

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays.tensor_array import TensorArray
-from obscodec.codecs.packing import pack, unpack
+from obscodec.codecs import pack, unpack
 from obscodec.errors import CorruptStream, ShapeError
-from obscodec.stores.guarded_store import pinned
+from obscodec.stores import pinned
 
 Array = npt.NDArray[np.generic]
 _HEAD = struct.Struct("<I")  # bytes of the JSON that follows

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays.indexing import Index
-from obscodec.layout.as_array import ArrayLike, as_array
-from obscodec.layout.layout import Layout
+from obscodec.layout import ArrayLike, Layout, as_array
 
 
 class PartArray:

@@ -13,11 +13,10 @@ from obscodec.arrays.deferred_read import open_reading
 from obscodec.arrays.dirty_rows import IdWatch, note
 from obscodec.arrays.indexing import Index, Part, n_axes, split_index, winners
 from obscodec.errors import DTypeError, ShapeError
-from obscodec.layout.as_array import as_dtype, as_numbers
-from obscodec.layout.layout import Layout
-from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.layout import Layout, as_dtype, as_numbers
+from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores.store import Place, Store
+from obscodec.stores import Place, Store
 
 if TYPE_CHECKING:
     from obscodec.arrays.write_buffer import Staging

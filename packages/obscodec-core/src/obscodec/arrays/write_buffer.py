@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.compare import same
 from obscodec.arrays.dirty_rows import IdWatch, note
-from obscodec.stores.store import Place, Store
+from obscodec.stores import Place, Store
 
 _MAX_NBYTES = 1 << 18  # four steps of Atari: storing them together takes little longer than storing one
 _MANY_ROWS = 8  # from here on, to find them takes longer than to store them

@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
-from obscodec.arrays.tensor_array import TensorArray
-from obscodec.arrays.write_buffer import Staging
+from obscodec.arrays import Staging, TensorArray
 from obscodec.buffers.array_stats import ArrayStats
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Array, Field
 from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError
-from obscodec.layout.as_array import ArrayLike
-from obscodec.layout.lent import Lent
-from obscodec.stores.store import Store
+from obscodec.layout import ArrayLike, Lent
+from obscodec.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class ArraySet:
         return made
 
     def in_place_of(self, array: str, field: str, hollow: Array, *, waiting: int = 0) -> Array | TensorArray:
-        """:meth:`zeros` in the place of an array ``[n_steps, n_envs, 0, *field_shape]``; see ``obscodec.hollow``.
+        """:meth:`zeros` in the place of an array ``[n_steps, n_envs, 0, *field_shape]``; see ``hollow_layouts``.
 
         Args:
             array: see :meth:`zeros`.

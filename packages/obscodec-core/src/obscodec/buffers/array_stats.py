@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from obscodec.stores.store import StoreStats
+from obscodec.stores import StoreStats
 
 
 @dataclass(frozen=True, slots=True)

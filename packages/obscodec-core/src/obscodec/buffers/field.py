@@ -11,16 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_nbytes, as_option
-from obscodec.codecs.spec import check_spec, parse
-from obscodec.devices.backend import check_place
+from obscodec.codecs import check_spec, parse
+from obscodec.devices import check_place
 from obscodec.errors import FieldError, ShapeError, SpecError
-from obscodec.layout.as_array import ArrayLike, as_dtype, as_numbers
-from obscodec.layout.dtypes import is_common
-from obscodec.layout.frame_stack import FrameStack
-from obscodec.layout.layout import Layout
-from obscodec.stores.auto.auto_store import AutoStore
-from obscodec.stores.auto.choice import parse_budget
-from obscodec.stores.store import Store
+from obscodec.layout import ArrayLike, FrameStack, Layout, as_dtype, as_numbers, is_common
+from obscodec.stores import AutoStore, Store, parse_budget
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
 

@@ -8,10 +8,9 @@ from typing import Any, Generic, Self, TypeVar
 
 from obscodec.arguments import check_kind
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.devices.backend import check_place
+from obscodec.devices import check_place
 from obscodec.errors import FieldError
-from obscodec.layout.frame_stack import FrameStack
-from obscodec.layout.layout import Layout
+from obscodec.layout import FrameStack, Layout
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

@@ -11,17 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind, kind_of
-from obscodec.arrays.deferred_read import Reading
-from obscodec.arrays.indexing import Index
-from obscodec.arrays.tensor_array import TensorArray
+from obscodec.arrays import Index, Reading, TensorArray
 from obscodec.buffers.array_set import ArraySet, RingStats, listed
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, SlotError
-from obscodec.layout.as_array import ArrayLike
-from obscodec.layout.layout import Layout
-from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.layout import ArrayLike, Layout
+from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores.store import Store
+from obscodec.stores import Store
 
 T = TypeVar("T")
 

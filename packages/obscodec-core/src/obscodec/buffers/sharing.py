@@ -8,16 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arrays.new_array import NewArray
-from obscodec.arrays.part_array import PartArray
-from obscodec.arrays.tensor_array import TensorArray
+from obscodec.arrays import NewArray, PartArray, TensorArray
 from obscodec.buffers.array_stats import ArrayStats
 from obscodec.buffers.field import Field
-from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores.batch_memory import new_batch
-from obscodec.stores.guarded_store import PinnedStore, pinned
-from obscodec.stores.store import Store
+from obscodec.stores import PinnedStore, Store, new_batch, pinned
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound=Store)

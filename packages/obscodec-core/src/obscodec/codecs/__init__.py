@@ -1,1 +1,33 @@
 """Items to streams and back."""
+
+from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.chain import TailedCodec
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.coding import decode, encode
+from obscodec.codecs.encoded import EncodedTensor
+from obscodec.codecs.filter import Filter
+from obscodec.codecs.packing import pack, unpack
+from obscodec.codecs.registry import available, codec_from_config, new_codec
+from obscodec.codecs.spec import check_spec, parse
+from obscodec.codecs.stage import Levels
+from obscodec.codecs.varint import decode_varint, encode_varint
+
+__all__ = [
+    "BytesCodec",
+    "Codec",
+    "EncodedTensor",
+    "Filter",
+    "Levels",
+    "TailedCodec",
+    "available",
+    "check_spec",
+    "codec_from_config",
+    "decode",
+    "decode_varint",
+    "encode",
+    "encode_varint",
+    "new_codec",
+    "pack",
+    "parse",
+    "unpack",
+]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
 from obscodec.errors import CorruptStream
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.filter import Filter
 from obscodec.codecs.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint
 from obscodec.errors import CorruptStream
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments
 
 

@@ -16,8 +16,7 @@ from obscodec.arguments import check_elements, check_kind
 from obscodec.codecs.encoded import EncodedTensor, check_encoded
 from obscodec.codecs.stage import Stage
 from obscodec.errors import CorruptStream, DictionaryMissing, DTypeError, ShapeError, SpecError
-from obscodec.layout.as_array import ArrayLike, as_array, as_writable
-from obscodec.layout.layout import Layout, Rows
+from obscodec.layout import ArrayLike, Layout, Rows, as_array, as_writable
 from obscodec.segments import Bytes, Ints, Segments
 
 
@@ -178,7 +177,7 @@ class Codec(Stage):
         return target
 
     def config(self) -> dict[str, object]:
-        """Plain JSON values that ``obscodec.codec_from_config`` builds an equal codec from."""
+        """Plain JSON values that ``obscodec.codecs.codec_from_config`` builds an equal codec from."""
         config: dict[str, object] = {"spec": self.spec, "layout": self.layout.config()}
         if self.dictionary:
             config["dictionary"] = base64.b64encode(self.dictionary).decode()

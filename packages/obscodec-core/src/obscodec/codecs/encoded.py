@@ -12,7 +12,7 @@ import numpy as np
 
 from obscodec.arguments import as_nbytes, check_kind
 from obscodec.errors import CorruptStream, LayoutError, SpecError
-from obscodec.layout.layout import Layout
+from obscodec.layout import Layout
 from obscodec.segments import Bytes
 
 _MAGIC = b"OBSC"

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 from obscodec.codecs.stage import Stage
-from obscodec.layout.layout import Layout, Rows
+from obscodec.layout import Layout, Rows
 
 
 @dataclass(frozen=True)

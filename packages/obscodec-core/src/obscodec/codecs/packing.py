@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind
-from obscodec.codecs.encode import decode, encode
+from obscodec.codecs.coding import decode, encode
 from obscodec.codecs.encoded import EncodedTensor
 from obscodec.errors import CorruptStream, ShapeError
-from obscodec.layout.as_array import as_array
+from obscodec.layout import as_array
 
 _HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
 _SPEC = "delta-rle|zstd:3"

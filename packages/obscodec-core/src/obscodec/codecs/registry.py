@@ -8,8 +8,6 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, Literal, overload
 
 from obscodec.arguments import check_kind
 from obscodec.codecs.bytes_codec import BytesCodec
@@ -18,9 +16,8 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.filter import Filter
 from obscodec.codecs.spec import StageSpec, parse
 from obscodec.codecs.stage import Stage
-from obscodec.devices.backend import backend
 from obscodec.errors import LayoutError, MissingPackage, SpecError
-from obscodec.layout.layout import Layout
+from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.codecs"
 
@@ -80,6 +77,8 @@ _BUILT_IN = {
 @cache
 def _entries() -> Mapping[str, Entry]:
     """Every known name; a built-in one can't be taken by an entry point."""
+    from importlib.metadata import entry_points  # which takes as long to load as all of this package
+
     third_party = {e.name: Entry(e.value.replace(" ", "")) for e in entry_points(group=ENTRY_POINT_GROUP)}
     return dict(sorted({**third_party, **_BUILT_IN}.items()))
 
@@ -97,37 +96,9 @@ def available() -> dict[str, str]:
     return {name: "ready" if e.ready else f"pip install '{e.install}'" for name, e in _entries().items()}
 
 
-@overload
-def codec(spec: str, layout: Layout, device: Literal["cpu"] = "cpu") -> Codec: ...
-
-
-@overload
-def codec(spec: str, layout: Layout, device: str) -> Any: ...
-
-
-def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
-    """The codec that ``spec`` names, for items of ``layout``.
-
-    Args:
-        spec: such as ``"zstd:3"`` or ``"shuffle|lz4"``: filters, one codec, then codecs that compress its streams.
-        layout: shape and dtype of one item.
-        device: where its batches are: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"`` with obscodec-cupy, whose codecs are
-            described there.
-
-    Raises:
-        SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
-        LevelError: a level is out of range.
-        LayoutError: a filter does not take items of this layout, or it is no layout.
-        MissingPackage: a codec needs a package that is not installed.
-        BackendUnavailable: the device can't be used.
-
-    Example:
-        >>> codec("zstd", Layout((84, 84), "uint8")).spec
-        'zstd:3'
-    """
+def new_codec(spec: str, layout: Layout) -> Codec:
+    """The codec that ``spec`` names, for items of ``layout``, on the CPU; see ``obscodec.codec``."""
     check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-    if not isinstance(device, str) or device != "cpu":
-        return backend(device).codec(spec, layout, device)
     stages = [(stage, _load(stage, spec)) for stage in parse(spec)]
     filters = 0
     while filters < len(stages) and issubclass(stages[filters][1], Filter):
@@ -181,4 +152,4 @@ def codec_from_config(config: Mapping[str, object]) -> Codec:
         trained = base64.b64decode(str(dictionary), validate=True)
     except ValueError as error:
         raise SpecError(f"the dictionary of a codec config is base64 text, got {dictionary!r}: {error}") from None
-    return codec(spec, Layout.from_config(layout)).with_dictionary(trained)
+    return new_codec(spec, Layout.from_config(layout)).with_dictionary(trained)

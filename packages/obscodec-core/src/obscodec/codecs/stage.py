@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 from obscodec.errors import LevelError, SpecError
-from obscodec.layout.layout import Layout
+from obscodec.layout import Layout
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,8}")
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.layout.frame_stack import FrameStack
-from obscodec.layout.layout import Layout, Rows
+from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints, Segments
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any
 
-from obscodec.heap.memory import Places, Streams
+from obscodec.heap import Places, Streams
 
 
 class TensorCoder(ABC):

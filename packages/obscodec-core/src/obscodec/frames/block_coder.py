@@ -1,4 +1,4 @@
-"""What the blocks of a FrameStore have in common, however they are encoded: see ``obscodec.frame_blocks``."""
+"""What the blocks of a FrameStore have in common, however they are encoded: see ``coder_for.py``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.bytes_codec import BytesCodec
-from obscodec.codecs.codec import Codec
-from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.codecs import BytesCodec, Codec, decode_varint, encode_varint
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
 from obscodec.frames.trained_codecs import Versions
-from obscodec.layout.layout import Rows
-from obscodec.runtime.threads import over_ranges
+from obscodec.layout import Rows
+from obscodec.runtime import over_ranges
 from obscodec.segments import Bytes, Ints, Segments
 
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves

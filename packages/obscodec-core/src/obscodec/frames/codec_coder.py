@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.delta_rle.blocks import check, copy_frames, first_bytes
-from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.codecs import Codec, decode_varint, encode_varint
+from obscodec.codecs.formats.delta_rle import check, copy_frames, first_bytes
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import PLAIN, BlockCoder, Offer, Wanted, joined
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
 from obscodec.frames.trained_codecs import Versions
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments
 
 _SCRATCH_NBYTES = 1 << 22

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from obscodec.codecs.bytes_codec import BytesCodec
-from obscodec.codecs.codec import Codec
-from obscodec.codecs.registry import codec
+from obscodec.codecs import BytesCodec, Codec, new_codec
 from obscodec.errors import SpecError
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.codec_coder import CodecBlocks
 from obscodec.frames.patch_coder import PATCHES, PatchBlocks
-from obscodec.layout.layout import Layout
+from obscodec.layout import Layout
 
 
-def block_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCodec] | BlockCoder[Codec]:
+def new_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCodec] | BlockCoder[Codec]:
     """The coder that ``spec`` names, for blocks of ``block_frames`` frames of the layout ``frame``.
 
     Raises:
         SpecError: the spec names no codec, or one that can't stand there.
     """
-    block_codec = codec(spec, Layout((block_frames, *frame.shape), frame.dtype))
+    block_codec = new_codec(spec, Layout((block_frames, *frame.shape), frame.dtype))
     if block_codec.spec == PATCHES:
         return PatchBlocks(None, block_frames, block_codec.bound())
     if not block_codec.spec.startswith(f"{PATCHES}|"):
         return CodecBlocks(block_codec)
-    tail = codec(block_codec.spec.removeprefix(f"{PATCHES}|"), Layout((0,), np.uint8))
+    tail = new_codec(block_codec.spec.removeprefix(f"{PATCHES}|"), Layout((0,), np.uint8))
     if not isinstance(tail, BytesCodec):
         raise SpecError(f"{spec!r} compresses patches more than once, use one codec behind {PATCHES!r}")
-    inner_bound = codec(PATCHES, block_codec.layout).bound()
+    inner_bound = new_codec(PATCHES, block_codec.layout).bound()
     return PatchBlocks(tail, block_frames, inner_bound)

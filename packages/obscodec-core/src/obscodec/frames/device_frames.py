@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from obscodec.devices.frame_reader import FrameReader
+from obscodec.devices import FrameReader
 from obscodec.frames.frame_log import Blocks
 from obscodec.frames.frame_watch import FrameWatch
 from obscodec.frames.stack_table import ListedStacks
-from obscodec.layout.frame_stack import FrameStack
+from obscodec.layout import FrameStack
 from obscodec.segments import Ints
 
 

@@ -8,9 +8,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.bytes_codec import BytesCodec
-from obscodec.codecs.codec import Codec
-from obscodec.codecs.varint import decode_varint
+from obscodec.codecs import BytesCodec, Codec, decode_varint
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, Offer, Wanted
 from obscodec.frames.frame_watch import FrameWatch
@@ -29,8 +27,8 @@ from obscodec.frames.kernels.grouping import group_by_block
 from obscodec.frames.kernels.stacks import LISTED_TWICE, NO_STACK, name_stacks, release_stacks
 from obscodec.frames.open_blocks import FrameTables, OpenBlocks
 from obscodec.frames.stack_table import ListedStacks
-from obscodec.heap.slot_heap import SlotHeap
-from obscodec.layout.layout import Rows
+from obscodec.heap import SlotHeap
+from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
 
 MIN_BLOCKS = 1 << 10

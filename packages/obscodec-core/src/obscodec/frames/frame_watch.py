@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from obscodec.codecs.bytes_codec import BytesCodec
-from obscodec.codecs.codec import Codec
-from obscodec.devices.frame_reader import FrameChanges
+from obscodec.codecs import BytesCodec, Codec
+from obscodec.devices import FrameChanges
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.open_blocks import FrameTables, OpenBlocks
-from obscodec.heap.slot_heap import SlotHeap
+from obscodec.heap import SlotHeap
 from obscodec.segments import Ints, Segments
 
 

@@ -8,15 +8,14 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle.patch import runs_bound
-from obscodec.codecs.formats.delta_rle.reference_frames import MAX_REFERENCES
-from obscodec.codecs.packing import pack, unpack
+from obscodec.codecs import pack, unpack
+from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.kernels import sequence_table as column
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.sequence_table import begin_block
-from obscodec.layout.layout import Rows
-from obscodec.runtime.pages import doubled, new_chunk, new_table
+from obscodec.layout import Rows
+from obscodec.runtime import doubled, new_chunk, new_table
 from obscodec.segments import Bytes, Ints
 
 

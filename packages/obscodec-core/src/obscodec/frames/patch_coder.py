@@ -7,16 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.bytes_codec import BytesCodec
-from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
-from obscodec.codecs.formats.delta_rle.patch import MAX_VARINT_NBYTES, frame_room, runs_bound
-from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.codecs import BytesCodec, decode_varint, encode_varint
+from obscodec.codecs.formats.delta_rle import MAX_VARINT_NBYTES, check, frame_room, read_blocks, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import PLAIN, BlockCoder, Offer, Wanted, joined
 from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
 from obscodec.frames.trained_codecs import Versions
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments
 
 PATCHES = "delta-rle"

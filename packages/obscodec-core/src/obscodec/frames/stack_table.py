@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.devices.frame_reader import ListedChanges
+from obscodec.devices import ListedChanges
 from obscodec.frames.kernels.stacks import N_CHANGED, N_FREE_ROWS, N_ROWS, N_STACKS
-from obscodec.runtime.pages import doubled, new_table
+from obscodec.runtime import doubled, new_table
 from obscodec.segments import Ints
 
 _MIN_ROWS = 1 << 8

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from obscodec.codecs.codec import Codec
+from obscodec.codecs import Codec
 from obscodec.errors import ShapeError
-from obscodec.runtime.pages import give_back_free_memory, new_chunk
+from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Bytes
 
 C = TypeVar("C", bound=Codec)

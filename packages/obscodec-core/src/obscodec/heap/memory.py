@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.runtime.pages import new_chunk
+from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
 C = TypeVar("C")

@@ -71,7 +71,7 @@ class SlotHeap:
     """
 
     def __init__(self, n_slots: int, *, max_bytes: int | None = None, memory: HeapMemory[Any] = HOST) -> None:
-        check_kind("memory", memory, HeapMemory, "a HeapMemory, such as obscodec.HOST")
+        check_kind("memory", memory, HeapMemory, "a HeapMemory, such as obscodec.heap.HOST")
         self.memory = memory
         self.lock = threading.RLock()
         self._log = ChunkLog(as_nbytes("max_bytes", max_bytes), memory)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import SlotError
-from obscodec.runtime.pages import new_table
+from obscodec.runtime import new_table
 from obscodec.segments import Ints
 
 

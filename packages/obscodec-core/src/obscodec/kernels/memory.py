@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from obscodec.kernels.compiled import inlined
+from obscodec.kernels.compiler import inlined
 
 _BYTE = ir.IntType(8)
 LINE_NBYTES: Final = 64  # what a processor loads and stores at once

@@ -1,1 +1,35 @@
 """Tensors under integer ids, however they are kept."""
+
+from obscodec.stores.auto.auto_store import AutoStats, AutoStore
+from obscodec.stores.auto.choice import Choice, Trial, parse_budget
+from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
+from obscodec.stores.frame_store import FrameStore
+from obscodec.stores.guarded_store import Pin, PinnedStore, pinned
+from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.narrow.narrow_store import NarrowStore
+from obscodec.stores.stack_store import StackStore
+from obscodec.stores.store import Place, Store, StoreStats
+from obscodec.stores.tensor_store import TensorStore
+
+__all__ = [
+    "BATCH_MEMORY",
+    "AutoStats",
+    "AutoStore",
+    "BatchMemory",
+    "Choice",
+    "FrameStore",
+    "Narrow",
+    "NarrowStore",
+    "Pin",
+    "PinnedStore",
+    "Place",
+    "StackStore",
+    "Store",
+    "StoreStats",
+    "TensorStore",
+    "Trial",
+    "find_narrow",
+    "new_batch",
+    "parse_budget",
+    "pinned",
+]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.devices.backend import backend
-from obscodec.layout.layout import Layout
-from obscodec.runtime.pages import new_huge_chunk
+from obscodec.devices import backend
+from obscodec.layout import Layout
+from obscodec.runtime import new_huge_chunk
 from obscodec.segments import Bytes
 from obscodec.stores.store import Store
 

@@ -6,20 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
-from obscodec.devices.backend import backend, check_place, decoding_device
-from obscodec.devices.frame_reader import FrameForm, FrameReader
+from obscodec.devices import FrameForm, FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
-from obscodec.frames.coder_for import block_coder
-from obscodec.frames.device_frames import DeviceFrames
-from obscodec.frames.frame_log import MIN_BLOCKS, Blocks
-from obscodec.frames.kernels.first_use import announce
-from obscodec.frames.open_blocks import OpenBlocks
-from obscodec.frames.stack_table import ListedStacks
-from obscodec.frames.transfer import adopt
-from obscodec.heap.memory import HOST
-from obscodec.heap.slot_heap import SlotHeap
-from obscodec.layout.layout import Layout, Rows
-from obscodec.runtime.threads import as_threads
+from obscodec.frames import MIN_BLOCKS, Blocks, DeviceFrames, ListedStacks, OpenBlocks, adopt, announce, new_coder
+from obscodec.heap import HOST, SlotHeap
+from obscodec.layout import Layout, Rows
+from obscodec.runtime import as_threads
 from obscodec.segments import Ints
 from obscodec.stores.store import Store, StoreStats, as_ids
 
@@ -95,7 +87,7 @@ class FrameStore(Store):
         self.device = device
         self.block_frames = block_frames
         self.threads = as_threads(threads)
-        coder = block_coder(codec, layout, block_frames)
+        coder = new_coder(codec, layout, block_frames)
         open_blocks = OpenBlocks(
             layout.nbytes,
             block_frames=block_frames,
@@ -169,7 +161,7 @@ class FrameStore(Store):
         self._blocks.name(frames, ids, stacks)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.adoption``."""
+        """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.frames.transfer``."""
         if other is self:
             self._blocks.retain(ids, adopted)
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels.compiled import compiled
+from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
 
@@ -90,7 +90,7 @@ def hand_on(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], 
 
 @compiled
 def part_narrow(ids: Ints, code_0_is_zero: bool, codes: Ints, wide: Ints) -> None:
-    """Hand the ids of a NarrowStore over to those of its two stores; see ``obscodec.narrow_store``.
+    """Hand the ids of a NarrowStore over to those of its two stores; see ``NarrowStore``.
 
     Args:
         ids: ``i64[n]``, set to 0.

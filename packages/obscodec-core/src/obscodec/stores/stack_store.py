@@ -15,13 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind
-from obscodec.devices.frame_reader import FrameReader
+from obscodec.devices import FrameReader
 from obscodec.errors import ShapeError, SlotError
-from obscodec.frames.device_frames import DeviceFrames
-from obscodec.frames.kernels import stacks as kernel
-from obscodec.frames.stack_table import ListedStacks
-from obscodec.layout.frame_stack import FrameStack
-from obscodec.layout.layout import Layout, Rows
+from obscodec.frames import DeviceFrames, ListedStacks, expand_stacks, interleave
+from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
 from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.frame_store import FrameStore
@@ -150,7 +147,7 @@ class StackStore(Store):
     def _expand(self, ids: Ints) -> npt.NDArray[np.int64]:
         """The frames of stacks, ``i64[n, depth]``."""
         frames, listed = np.empty((len(ids), self.frame_stack.depth), np.int64), self.listed.frames
-        known = kernel.expand(ids, self.frames.previous, listed, len(listed), frames)
+        known = expand_stacks(ids, self.frames.previous, listed, len(listed), frames)
         if known < len(ids):
             raise SlotError(f"id {int(ids[known])} is of no stack in this store")
         return frames
@@ -161,7 +158,7 @@ class StackStore(Store):
         if depth in (2, 4, 8) and frames.itemsize * frames.shape[1] == 1:
             size = self.frames.layout.nbytes
             pixels = out.reshape(len(out), size * depth).view(f"u{depth}")
-            kernel.interleave(frames.reshape(len(out), depth, size).view(np.uint8), pixels)
+            interleave(frames.reshape(len(out), depth, size).view(np.uint8), pixels)
         else:
             out[...] = self.frame_stack.join(frames)
 

@@ -15,13 +15,10 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.devices.backend import backend
-from obscodec.devices.frame_reader import FrameReader
+from obscodec.devices import FrameReader, backend
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError, SpecError
-from obscodec.layout.as_array import as_array, as_writable
-from obscodec.layout.layout import Layout
-from obscodec.runtime.lock import PicklableLock
-from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.layout import Layout, as_array, as_writable
+from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.turns import turns
 

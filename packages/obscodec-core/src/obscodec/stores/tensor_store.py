@@ -10,14 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
-from obscodec.codecs.codec import Codec
-from obscodec.devices.backend import backend, check_place, decoding_device
-from obscodec.devices.tensor_coder import TensorCoder
+from obscodec.codecs import Codec
+from obscodec.devices import TensorCoder, backend, check_place, decoding_device
 from obscodec.errors import ShapeError, SlotError
-from obscodec.heap.memory import HOST, Streams
-from obscodec.heap.slot_heap import SlotHeap
-from obscodec.layout.layout import Layout, Rows
-from obscodec.runtime.threads import as_threads, over_ranges
+from obscodec.heap import HOST, SlotHeap, Streams
+from obscodec.layout import Layout, Rows
+from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
 from obscodec.stores.free_slots import FreeSlots
 from obscodec.stores.store import NO_TENSOR, Place, Store, StoreStats, as_ids

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from obscodec import Codec, SpecError
+from obscodec import SpecError
+from obscodec.codecs import Codec
 
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.codecs.delta_rle import CudaDeltaRle

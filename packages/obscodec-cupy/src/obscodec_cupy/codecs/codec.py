@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Final, Self, cast
 import numpy as np
 import numpy.typing as npt
 import obscodec
-from obscodec import Codec, Layout, ShapeError
+from obscodec import Layout, ShapeError
+from obscodec.codecs import Codec
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel

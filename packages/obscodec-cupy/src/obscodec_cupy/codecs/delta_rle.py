@@ -11,9 +11,9 @@ from obscodec import ShapeError
 
 from obscodec_cupy.codecs.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads, n_words
 from obscodec_cupy.codecs.delta_decode import DeltaDecode
+from obscodec_cupy.codecs.failures import EXPLANATIONS
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Kernel
-from obscodec_cupy.device.failures import EXPLANATIONS
 from obscodec_cupy.device.segments import Located
 
 MEASURE: Final = Kernel("delta_encode.cu", "delta_measure")

@@ -8,7 +8,10 @@ from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Codec, CorruptStream, HeapMemory, Layout, Places, TensorCoder
+from obscodec import CorruptStream, Layout
+from obscodec.codecs import Codec
+from obscodec.devices import TensorCoder
+from obscodec.heap import HeapMemory, Places
 
 from obscodec_cupy.codecs.by_stage import on_device
 from obscodec_cupy.device.array import DeviceArray, checked

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from obscodec import CorruptStream, Segments
+from obscodec import CorruptStream
+from obscodec.segments import Segments
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from obscodec import Codec, CorruptStream
+from obscodec import CorruptStream
+from obscodec.codecs import Codec
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device

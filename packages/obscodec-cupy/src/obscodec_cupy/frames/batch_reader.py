@@ -8,14 +8,16 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
-from obscodec import FrameReader, PinnedStore, ShapeError, SpecError, StackStore, Store, TensorArray
+from obscodec import ShapeError, SpecError, StackStore, TensorArray
+from obscodec.devices import FrameReader
+from obscodec.stores import PinnedStore, Store
 
-from obscodec_cupy import backend
+from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
 from obscodec_cupy.frames.gather import Gather, Source
 from obscodec_cupy.frames.gather_form import GatherForm
-from obscodec_cupy.memory.id_mirror import IdMirror
+from obscodec_cupy.frames.id_mirror import IdMirror
 from obscodec_cupy.memory.tables import Writes
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
@@ -84,7 +86,7 @@ class BatchReader:
         for array in arrays:
             GatherForm.of(array.layout, 1, dtype=dtype, shifted_axes=shifted_axes)
         names = sorted({array.store.device for array in arrays})
-        devices = [] if "cpu" in names else list({backend.device(name) for name in names})
+        devices = [] if "cpu" in names else list({opened.device(name) for name in names})
         if len(devices) != 1:
             raise SpecError(f"a BatchReader is for arrays of stores on one GPU, got them on {', '.join(names)}")
         self._device = devices[0]

@@ -9,22 +9,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import (
-    BackendUnavailable,
-    CorruptStream,
-    FrameChanges,
-    FrameForm,
-    FrameReader,
-    FrameStack,
-    Layout,
-    LayoutError,
-    ListedChanges,
-)
+from obscodec import BackendUnavailable, CorruptStream, FrameStack, Layout, LayoutError
+from obscodec.devices import FrameChanges, FrameForm, FrameReader, ListedChanges
 
 from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.frames.gather import Gather, Source
+from obscodec_cupy.frames.mirror import Mirror
 from obscodec_cupy.memory.heap_memory import CudaHeapMemory
-from obscodec_cupy.memory.mirror import Mirror
 
 
 class CudaFrameReader(FrameReader):

@@ -10,9 +10,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import HeapFull, HeapMemory, Segments, SpecError, Streams
+from obscodec import HeapFull, SpecError
+from obscodec.heap import HeapMemory, Streams
+from obscodec.segments import Segments
 
-from obscodec_cupy import backend
+from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.copies import Addresses, Lengths, move
 from obscodec_cupy.device.device import Device, Mark
@@ -238,7 +240,7 @@ def heap_memory(device: str, heap: str) -> CudaHeapMemory[Any]:
     kinds: dict[str, type[CudaHeapMemory[Any]]] = {"device": DeviceHeapMemory, "pinned": PinnedHeapMemory}
     if heap not in kinds:
         raise SpecError(f"heap is 'device' or 'pinned', got {heap!r}")
-    return kinds[heap](backend.device(device), (heap_memory, (device, heap)))
+    return kinds[heap](opened.device(device), (heap_memory, (device, heap)))
 
 
 def _packed(streams: Streams) -> npt.NDArray[np.uint8]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from obscodec.codecs.filter import Filter
 from obscodec.errors import DTypeError, ShapeError
-from obscodec.layout.layout import Layout, Rows
+from obscodec.layout import Layout, Rows
 
 
 @dataclass(frozen=True)

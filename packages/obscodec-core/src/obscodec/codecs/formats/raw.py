@@ -9,7 +9,7 @@ import numpy as np
 
 from obscodec.codecs.codec import Codec
 from obscodec.errors import CorruptStream
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments
 
 

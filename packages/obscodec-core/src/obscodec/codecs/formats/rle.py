@@ -13,7 +13,7 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.rle_kernel import EXPLANATIONS, OK, decode_items
 from obscodec.codecs.varint import encode_varint, encode_varints
 from obscodec.errors import CorruptStream
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments
 
 _NO_RUNS = encode_varint(0)

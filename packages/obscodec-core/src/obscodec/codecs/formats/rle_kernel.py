@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels.compiled import compiled
-from obscodec.layout.layout import Rows
+from obscodec.kernels import compiled
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
 Items = npt.NDArray[np.unsignedinteger]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from obscodec.codecs.filter import Filter
-from obscodec.layout.layout import Layout, Rows
+from obscodec.layout import Layout, Rows
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle.patch import encode_patch, first_difference
-from obscodec.codecs.formats.delta_rle.references import encode_first
+from obscodec.codecs.formats.delta_rle import encode_first, encode_patch, first_difference
 from obscodec.frames.kernels.counts import Table
 from obscodec.frames.kernels.sequence_table import (
     BEGIN,
@@ -27,9 +26,8 @@ from obscodec.frames.kernels.sequence_table import (
     next_place,
     ring_size,
 )
-from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import address, copy, load_u8, load_u64, signed, unsigned
-from obscodec.layout.layout import Rows
+from obscodec.kernels import address, compiled, copy, load_u8, load_u64, signed, unsigned
+from obscodec.layout import Rows
 from obscodec.segments import Ints
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels.compiled import compiled, inlined
+from obscodec.kernels import compiled, inlined
 from obscodec.segments import Ints
 
 Table = npt.NDArray[np.int32]

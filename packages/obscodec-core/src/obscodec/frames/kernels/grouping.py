@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from obscodec.frames.kernels.counts import Table, is_frame
-from obscodec.kernels.compiled import compiled
+from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
 _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
@@ -17,7 +17,7 @@ def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, In
     """Sort frames by their blocks, and in each block by their places.
 
     Args:
-        ids: ``i64[n]``; see ``obscodec.frame_store``.
+        ids: ``i64[n]``; see ``FrameStore``.
         block_frames: how many frames a block has.
         counts: references to each frame, by id; see ``kernels.counts``.
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.frames.kernels.counts import Table, bury, take_number
-from obscodec.kernels.compiled import compiled, inlined
+from obscodec.kernels import compiled, inlined
 from obscodec.segments import Ints
 
 # The columns of the table of frame streams, one row for each environment. Addresses point into arrays that the

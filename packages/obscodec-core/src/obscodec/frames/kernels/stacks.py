@@ -1,4 +1,4 @@
-"""Stacks of frames as single integers: see ``obscodec.stack_store``.
+"""Stacks of frames as single integers: see ``StackStore``.
 
 Nearly every stack is a frame and the ones that came before it: its id is ``newest * depth + again``. A stack that does
 not follow from that is listed in a row of a table, and its id is ``-1 - row``. Single frames are stacks of one.
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.frames.kernels.counts import Table, release_frames
-from obscodec.kernels.compiled import compiled
+from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
 # What is counted of the stacks of a store, ``i64[4]``.
@@ -113,7 +113,7 @@ def _follows(stack: Ints, last: int, previous: Table) -> bool:
 
 
 @compiled
-def expand(ids: Ints, previous: Table, listed: Listed, n_rows: int, frames: npt.NDArray[np.int64]) -> int:
+def expand_stacks(ids: Ints, previous: Table, listed: Listed, n_rows: int, frames: npt.NDArray[np.int64]) -> int:
     """The inverse of :func:`name_stacks`: fill ``frames``, ``i64[n, depth]``.
 
     Returns:
@@ -171,7 +171,7 @@ def release_stacks(
     Returns:
         What is wrong, 0 if nothing is; and with which of ``ids``, or of the frames in ``frames``.
     """
-    known = expand(ids, previous, listed, tallies[N_ROWS], frames)
+    known = expand_stacks(ids, previous, listed, tallies[N_ROWS], frames)
     if known < len(ids):
         return NO_STACK, known
     for i in range(len(ids)):

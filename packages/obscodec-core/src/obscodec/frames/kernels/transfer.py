@@ -6,12 +6,21 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.codecs.formats.delta_rle.blocks import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, OTHER_VERSION, sections
-from obscodec.codecs.formats.delta_rle.patch import OK, apply_patch, check_patch, first_difference, write_varint
-from obscodec.codecs.formats.delta_rle.references import encode_first
-from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import address, copy, load_u8, store_u8, unsigned
-from obscodec.layout.layout import Rows
+from obscodec.codecs.formats.delta_rle import (
+    FEW_FRAMES,
+    LEFT_OVER,
+    NO_SUCH_REFERENCE,
+    OK,
+    OTHER_VERSION,
+    apply_patch,
+    check_patch,
+    encode_first,
+    first_difference,
+    sections,
+    write_varint,
+)
+from obscodec.kernels import address, compiled, copy, load_u8, store_u8, unsigned
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
 _NOT_LOOKED_FOR: Final = -2

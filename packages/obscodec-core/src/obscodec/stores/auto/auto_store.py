@@ -11,14 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_nbytes, as_option, check_kind
-from obscodec.codecs.packing import pack, unpack
-from obscodec.codecs.registry import codec as build_codec
-from obscodec.codecs.spec import check_spec
-from obscodec.devices.backend import check_place, decoding_device
+from obscodec.codecs import check_spec, new_codec, pack, unpack
+from obscodec.devices import check_place, decoding_device
 from obscodec.errors import ShapeError, SlotError, SpecError
-from obscodec.layout.frame_stack import FrameStack
-from obscodec.layout.layout import Layout
-from obscodec.runtime.pages import give_back_free_memory, new_chunk
+from obscodec.layout import FrameStack, Layout
+from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
 from obscodec.stores import ids as kernel
 from obscodec.stores.auto.choice import Choice, parse_budget
@@ -99,7 +96,7 @@ class AutoStore(Store):
         self.block_frames = block_frames = as_option("block_frames", block_frames)
         decide_after = as_option("decide_after", decide_after)
         self.layout = layout
-        self.codec = codec if check_spec(codec) == "auto" else build_codec(codec, layout).spec
+        self.codec = codec if check_spec(codec) == "auto" else new_codec(codec, layout).spec
         self.device = device
         self.heap = heap
         self._decoding = device

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.registry import available
-from obscodec.codecs.spec import parse
-from obscodec.devices.backend import backend
+from obscodec.codecs import available, parse
+from obscodec.devices import backend
 from obscodec.errors import SpecError
-from obscodec.layout.layout import Layout
+from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 

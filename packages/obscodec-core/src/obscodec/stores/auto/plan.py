@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.spec import parse
-from obscodec.layout.frame_stack import FrameStack, find_frame_stack
-from obscodec.layout.layout import Layout
+from obscodec.codecs import parse
+from obscodec.layout import FrameStack, Layout, find_frame_stack
 from obscodec.segments import Ints
 from obscodec.stores.auto.choice import Choice, choose
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore

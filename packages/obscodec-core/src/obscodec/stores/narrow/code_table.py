@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import SpecError
-from obscodec.layout.layout import Rows
-from obscodec.runtime.threads import as_threads, over_ranges
+from obscodec.layout import Rows
+from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints
 from obscodec.stores.narrow.formulas import Formula
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import DTypeError, SpecError
-from obscodec.layout.dtypes import storable
+from obscodec.layout import storable
 
 Dtype = np.dtype[np.generic]
 Steps = tuple[tuple[str, float], ...]

@@ -1,4 +1,4 @@
-"""Lookup tables between codes and wide values: see ``obscodec.narrow``.
+"""Lookup tables between codes and wide values: see ``Narrow``.
 
 A pattern is the bits of a wide value, as an unsigned integer of its size. All arrays of two axes are contiguous.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels.compiled import compiled
+from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
 Codes = npt.NDArray[np.unsignedinteger]

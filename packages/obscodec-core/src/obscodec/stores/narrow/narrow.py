@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.errors import DTypeError, ShapeError, SpecError
-from obscodec.layout.as_array import as_writable
-from obscodec.layout.dtypes import storable
-from obscodec.layout.layout import Layout
+from obscodec.layout import Layout, as_writable, storable
 from obscodec.segments import Ints
 from obscodec.stores.narrow.code_table import (
     CODE_DTYPES,

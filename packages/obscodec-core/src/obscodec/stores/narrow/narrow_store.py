@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
-from obscodec.runtime.lock import PicklableLock
+from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
 from obscodec.stores.ids import part_narrow
 from obscodec.stores.narrow.narrow import Narrow

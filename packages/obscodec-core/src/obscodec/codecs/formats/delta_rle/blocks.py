@@ -7,10 +7,10 @@ from typing import Final
 from obscodec.codecs.formats.delta_rle import patch
 from obscodec.codecs.formats.delta_rle.patch import OK, apply_patch, read_varint
 from obscodec.errors import CorruptStream
-from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import (
+from obscodec.kernels import (
     LINE_NBYTES,
     address,
+    compiled,
     copy,
     copy_line_past_caches,
     fence,
@@ -18,7 +18,7 @@ from obscodec.kernels.memory import (
     load_u8,
     prefetch,
 )
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
 NO_SUCH_REFERENCE: Final = 16

@@ -16,7 +16,7 @@ from obscodec.codecs.formats.delta_rle.reference_frames import MAX_REFERENCES
 from obscodec.codecs.formats.delta_rle.references import add_references, encode_block
 from obscodec.codecs.varint import encode_varint
 from obscodec.errors import CorruptStream, SpecError
-from obscodec.layout.layout import Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments
 
 

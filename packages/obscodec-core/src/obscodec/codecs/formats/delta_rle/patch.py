@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.kernels.compiled import compiled, inlined
-from obscodec.kernels.memory import (
+from obscodec.kernels import (
+    compiled,
     copy,
+    inlined,
     load_u8,
     load_u16,
     load_u64,

@@ -6,9 +6,8 @@ import numpy as np
 
 from obscodec.codecs.formats.delta_rle.patch import encode_patch
 from obscodec.codecs.formats.delta_rle.reference_frames import JOIN_PART
-from obscodec.kernels.compiled import compiled
-from obscodec.kernels.memory import address, copy, load_u64
-from obscodec.layout.layout import Rows
+from obscodec.kernels import address, compiled, copy, load_u64
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
 

@@ -10,8 +10,8 @@ from multiprocessing import AuthenticationError, get_context
 from multiprocessing.connection import Client
 
 import pytest
-from obscodec import Calls
 from obscodec.errors import ShapeError
+from obscodec_torchrl.calls import Calls
 
 
 class Tally(Counter[str]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from obscodec import FrameChanges, FrameForm, ListedChanges
+from obscodec.devices import FrameChanges, FrameForm, ListedChanges
 
+from obscodec_cupy.codecs.failures import check_failure
 from obscodec_cupy.device.array import DeviceArray
-from obscodec_cupy.device.failures import check_failure
 from obscodec_cupy.memory.heap_memory import CudaHeapMemory
 from obscodec_cupy.memory.tables import DeviceTable, Writes
 

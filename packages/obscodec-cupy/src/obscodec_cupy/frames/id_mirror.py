@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from obscodec import Store, TensorArray
+from obscodec import TensorArray
+from obscodec.stores import Store
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device

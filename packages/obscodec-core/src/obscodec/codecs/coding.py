@@ -9,16 +9,15 @@ import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.encoded import EncodedTensor, check_encoded
-from obscodec.codecs.registry import codec
+from obscodec.codecs.registry import new_codec
 from obscodec.codecs.spec import check_spec
 from obscodec.errors import CorruptStream, LayoutError, SpecError
-from obscodec.layout.as_array import ArrayLike, as_array
-from obscodec.layout.layout import Layout
+from obscodec.layout import ArrayLike, Layout, as_array
 
 
 @lru_cache(maxsize=64)
 def _cached_codec(spec: str, layout: Layout) -> Codec:
-    return codec(spec, layout)
+    return new_codec(spec, layout)
 
 
 def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:

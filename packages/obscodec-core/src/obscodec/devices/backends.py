@@ -7,19 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import kind_of
-from obscodec.codecs.codec import Codec
+from obscodec.arguments import check_kind, kind_of
+from obscodec.codecs import Codec, new_codec
 from obscodec.devices.frame_reader import FrameForm, FrameReader
 from obscodec.devices.tensor_coder import TensorCoder
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
-from obscodec.heap.memory import HeapMemory
-from obscodec.layout.layout import Layout
+from obscodec.heap import HeapMemory
+from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.backends"
 HEAPS = ("device", "pinned")  # of a store on a device: in the memory of that, or in pinned memory of the host
@@ -138,6 +137,8 @@ class Backend(ABC):
 
 @cache
 def _made(kind: str) -> Backend:
+    from importlib.metadata import entry_points  # which takes long to load
+
     found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
     if kind not in found:
         if kind in _INSTALL:
@@ -212,3 +213,37 @@ def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str
     others = "'rle', 'delta-rle' and 'raw'" if block_frames == 1 else "'delta-rle' and 'raw'"
     warnings.warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}", stacklevel=3)
     return "cpu"
+
+
+@overload
+def codec(spec: str, layout: Layout, device: Literal["cpu"] = "cpu") -> Codec: ...
+
+
+@overload
+def codec(spec: str, layout: Layout, device: str) -> Any: ...
+
+
+def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
+    """The codec that ``spec`` names, for items of ``layout``.
+
+    Args:
+        spec: such as ``"zstd:3"`` or ``"shuffle|lz4"``: filters, one codec, then codecs that compress its streams.
+        layout: shape and dtype of one item.
+        device: where its batches are: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"`` with obscodec-cupy, whose codecs are
+            described there.
+
+    Raises:
+        SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
+        LevelError: a level is out of range.
+        LayoutError: a filter does not take items of this layout, or it is no layout.
+        MissingPackage: a codec needs a package that is not installed.
+        BackendUnavailable: the device can't be used.
+
+    Example:
+        >>> codec("zstd", Layout((84, 84), "uint8")).spec
+        'zstd:3'
+    """
+    if isinstance(device, str) and device == "cpu":
+        return new_codec(spec, layout)
+    check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+    return backend(device).codec(spec, layout, device)
