@@ -45,7 +45,7 @@ gpu:
 
 # Which data shows that a barrier of the kernels is needed, for each of them.
 barriers:
-    uv run pytest packages/obscodec-cupy/tests/test_barriers.py -rPx
+    uv run pytest packages/obscodec-cupy/tests/device/test_barriers.py -rPx
 
 # Break chosen lines one by one, all or those whose names have such a part, and see which test notices: half an hour.
 mutants *parts:

@@ -1,4 +1,4 @@
-"""Writes the golden files: ``uv run python packages/obscodec-core/tests/make_golden.py``.
+"""Writes the golden files: ``uv run python packages/obscodec-core/tests/codecs/make_golden.py``.
 
 Run it when a format is added, and never to make a failing test pass: files that are there stay as they are.
 """

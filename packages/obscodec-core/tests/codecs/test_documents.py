@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from obscodec import EncodedTensor, Layout, available, codec, decode, unpack
 
-FORMATS = Path(__file__).parents[3] / "docs" / "formats"
+FORMATS = Path(__file__).parents[4] / "docs" / "formats"
 EXAMPLE = re.compile(r"^- `(?P<values>[^`]+)` of (?P<dtype>\w+), `(?P<spec>[^`]+)`: `(?P<stream>[^`]*)`$", re.M)
 EXAMPLES = [(p.stem, *m.groups()) for p in sorted(FORMATS.glob("*.md")) for m in EXAMPLE.finditer(p.read_text())]
 
