@@ -29,7 +29,6 @@ from obscodec.arrays import Staging
 from obscodec.buffers import ArraySet, BufferOptions
 from obscodec.codecs import codec_from_config
 from obscodec.heap import SlotHeap
-from obscodec.layout import check_assignable
 from obscodec.segments import Segments
 from obscodec.stores import Narrow, NarrowStore, PinnedStore, find_narrow
 from obscodec.stores.narrow.formulas import Formula
@@ -421,7 +420,6 @@ ENTRANCES = {
     "PinnedStore.append": ("", lambda x: PinnedStore(FrameStore(LAYOUT)).append(x)),
     "Store.append_together": ("", lambda x: FrameStore(LAYOUT).append_together([x, x])),
     "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
-    "check_assignable": ("", lambda x: check_assignable("obs", x[0], np.zeros((5, 4, 3)))),
 }  # fmt: skip
 
 

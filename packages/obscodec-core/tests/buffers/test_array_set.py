@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, TensorArray
 from obscodec.buffers import ArraySet, BufferOptions
-from obscodec.layout import Lent, hollow_layouts
 
 IMAGE = Field((40, 40), np.uint8, "zstd:1", decide_after=4, block_frames=2)
 VECTOR = Field((3,), np.float32)
@@ -52,22 +51,11 @@ def test_what_is_not_compressed_is_an_ndarray():
         assert (array.shape, array.dtype) == ((5, 2, *of.shape), of.dtype)
 
 
-def test_a_step_is_lent_where_it_is_large_and_compressed():
-    fields = {"image": IMAGE, "plain": Field((40, 40), np.uint8, None), "small": Field((3,), np.uint8, "zstd:1")}
-    arrays = ArraySet(fields, 2)
-    for name, field in fields.items():
-        value = np.ones((2, *field.shape), np.uint8)
-        assert arrays.step(name, value) is value
-        lent = arrays.step(name, value, lend=True)
-        assert isinstance(lent, Lent) == (name == "image")
-        assert (np.array(lent) is value) == (name == "image")
-
-
 def test_a_wrong_step_is_refused_by_name():
     arrays = ArraySet({"image": IMAGE, "": VECTOR}, 2)
     text = "field 'image': expected shape (2, 40, 40), got (2, 40)"
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-        arrays.step("image", np.zeros((2, 40), np.uint8), lend=True)
+        arrays.step("image", np.zeros((2, 40), np.uint8))
     with pytest.raises(ShapeError, match=f"^{re.escape('expected shape (2, 3), got (2, 4)')}$"):
         arrays.step("", np.zeros((2, 4), np.float32))
     with pytest.raises(DTypeError, match=r"^field 'image': values of dtype float64 would be changed"):
@@ -176,21 +164,6 @@ def test_a_field_that_a_mapping_names_is_compressed_whatever_its_size():
     assert [name for name, field in fields.items() if field.new_store() is not None] == ["vector", "image"]
     assert [BufferOptions(None).large_nbytes, BufferOptions(min_nbytes=5).large_nbytes] == [None, 1024]
     assert BufferOptions(min_nbytes=5000).large_nbytes == 5000
-
-
-def test_an_array_takes_the_place_of_one_that_has_no_items():
-    arrays = ArraySet({"image": IMAGE, "vector": VECTOR}, 2)
-    for name, shape, kind in (("image", (40, 40), TensorArray), ("vector", (3,), np.ndarray)):
-        hollow = np.zeros((10, 2, 0, *shape), arrays.fields[name].dtype)
-        assert hollow_layouts({name: hollow}, {name: shape}) == {name: arrays.fields[name].layout}
-        assert hollow_layouts({name: hollow}, {"other": shape}) is None
-        assert hollow_layouts({name: hollow}, {name: (0, *shape)}) is None
-        assert hollow_layouts({name: "text"}, {name: shape}) is None
-        made = arrays.in_place_of("obs", name, hollow, waiting=3)
-        assert isinstance(made, kind)
-        assert made.shape == (10, 2, *shape)
-        with pytest.raises(TypeError, match=r"^obs is .*, expected \[buffer_size, n_envs, \*obs_shape\]$"):
-            arrays.in_place_of("obs", name, hollow[:, :1])
 
 
 def test_the_mean_time_of_samples_is_that_since_the_last_look():

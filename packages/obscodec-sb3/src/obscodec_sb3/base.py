@@ -13,15 +13,17 @@ import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import Reading, Selected, open_reading
 from obscodec.buffers import ArraySet, BufferOptions, RingStats
-from obscodec.layout import hollow_layouts
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
 
 from obscodec_sb3.migration import refuse_former
+from obscodec_sb3.no_copy_array import NoCopyArray
+from obscodec_sb3.placeholders import placeholder_layouts
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
+_MIN_NO_COPY_NBYTES = 1024  # below, a copy costs less than to go without
 # Of BufferOptions.
 _KEEPING = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames")
 _OPTIONS = (*_KEEPING, "buffer_device", "heap")
@@ -47,14 +49,14 @@ class CompressedBuffer(buffers.BaseBuffer):
     """What all compressed buffers have in common; comes before a buffer of SB3 among the bases of a class.
 
     While SB3's constructor and ``reset`` allocate their arrays, ``obs_shape`` has a 0 in front. So they allocate no
-    memory for observations, and each array that ends in this shape is one of observations: a compressed array takes
-    its place, and SB3's own methods work on that. All arrays of one observation share a store, where a frame that they
+    memory for observations, and each array that ends in this shape is a placeholder: a compressed array takes its
+    place, and SB3's own methods work on that. All arrays of one observation share a store, where a frame that they
     have in common is stored once.
     """
 
     buffer_size: int = _Count()  # type: ignore[assignment]
     n_envs: int = _Count()  # type: ignore[assignment]
-    _is_hollow = False
+    _allocates_placeholders = False
     _waiting = 3  # observations that wait to be stored together, of a step each
     _looks_at: tuple[str, ...] = ()  # the keys of observations that SB3's code for samples computes with
     _arrays: ArraySet = None  # type: ignore[assignment]  # until there are some
@@ -68,16 +70,18 @@ class CompressedBuffer(buffers.BaseBuffer):
         refuse_former(kwargs)
         self._options: BufferOptions[str] = BufferOptions.taken_from(kwargs, *_OPTIONS)
         self._threads = threads
-        self._lends = all(vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c))
+        self._add_copies = all(
+            vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
+        )
         of: Any = [type(self), super()]
         self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
-        with self._hollow():
+        with self._placeholders_replaced():
             super().__init__(*args, **kwargs)
 
     @property
     def obs_shape(self) -> Any:
         """The shape of an observation, of each key if it is a dictionary."""
-        return _each(lambda _, shape: (0,) * self._is_hollow + shape, self._obs_shape)
+        return _each(lambda _, shape: (0,) * self._allocates_placeholders + shape, self._obs_shape)
 
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
@@ -101,7 +105,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def reset(self) -> None:
         """Forget all steps."""
-        with self._hollow():
+        with self._placeholders_replaced():
             super().reset()
 
     def to_torch(self, array: Any, copy: bool = True) -> Any:
@@ -129,8 +133,13 @@ class CompressedBuffer(buffers.BaseBuffer):
                 raise obscodec.FieldError(
                     f"observations are a dictionary with the keys {keys}, got {reprlib.repr(found)}"
                 ) from None
-            return {key: self._arrays.step(key, value, lend=self._lends) for key, value in given.items()}
-        return self._arrays.step("", obs, lend=self._lends)
+            return {key: self._row(key, value) for key, value in given.items()}
+        return self._row("", obs)
+
+    def _row(self, key: str, obs: Any) -> Any:
+        """An observation of each environment, checked; one that need not be copied as a :class:`NoCopyArray`."""
+        row = self._arrays.step(key, obs)
+        return NoCopyArray(row) if key in self._not_copied else row
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         return self._together(super()._get_samples, *args, **kwargs)  # type: ignore[safe-super]
@@ -155,20 +164,34 @@ class CompressedBuffer(buffers.BaseBuffer):
         return layout.tensors(th.empty((n, layout.nbytes), dtype=th.uint8, pin_memory=True).numpy())
 
     @contextmanager
-    def _hollow(self) -> Iterator[None]:
-        """Let SB3 allocate its arrays without their observations; then compressed arrays take their places."""
-        before, self._is_hollow = self._is_hollow, True
+    def _placeholders_replaced(self) -> Iterator[None]:
+        """Let SB3 allocate placeholders for observations; then compressed arrays take their places."""
+        before, self._allocates_placeholders = self._allocates_placeholders, True
         try:
             yield
         finally:
-            self._is_hollow = before
+            self._allocates_placeholders = before
         shapes = self._obs_shape if isinstance(self._obs_shape, dict) else {"": self._obs_shape}
         for name, value in list(vars(self).items()):
-            if layouts := hollow_layouts(value if isinstance(value, dict) else {"": value}, shapes):
+            if layouts := placeholder_layouts(value if isinstance(value, dict) else {"": value}, shapes):
                 if self._arrays is None:
-                    self._options.check(partial(th.empty, 1, device=self.device))
-                    self._arrays = ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
-                vars(self)[name] = _each(partial(self._arrays.in_place_of, name, waiting=self._waiting), value)
+                    self._make_arrays(layouts)
+                vars(self)[name] = _each(partial(self._in_place_of, name), value)
+
+    def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
+        self._options.check(partial(th.empty, 1, device=self.device))
+        arrays = self._arrays = ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
+        large = {key for key, layout in layouts.items() if layout.nbytes >= _MIN_NO_COPY_NBYTES}
+        self._not_copied = {key for key in large if self._add_copies and arrays.stores[key] is not None}
+
+    def _in_place_of(self, name: str, key: str, placeholder: Any) -> Any:
+        """The array ``name`` in the place of a placeholder ``[n_steps, n_envs, 0, *obs_shape]``."""
+        layout, found = self._arrays.fields[key].layout, (placeholder.shape[1:], placeholder.dtype)
+        if found != ((self.n_envs, 0, *layout.shape), layout.dtype):
+            raise obscodec.DTypeError(
+                f"{name} is {placeholder.dtype} {placeholder.shape}, expected [buffer_size, n_envs, *obs_shape]"
+            )
+        return self._arrays.zeros(name, key, len(placeholder), waiting=self._waiting)
 
 
 def _each(function: Callable[[str, Any], Any], of: Any) -> Any:

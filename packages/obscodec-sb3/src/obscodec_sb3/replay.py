@@ -10,12 +10,13 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count, as_flag
 from obscodec.arrays import ReadAhead
-from obscodec.layout import as_numbers, check_assignable
+from obscodec.layout import as_numbers
 from obscodec.runtime import says_memory_error
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
+from obscodec_sb3.assignable import check_assignable
 from obscodec_sb3.base import CompressedBuffer
 
 

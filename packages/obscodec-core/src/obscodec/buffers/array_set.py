@@ -13,9 +13,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import Staging, TensorArray
 from obscodec.buffers.array_stats import ArrayStats
-from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Array, Field
-from obscodec.errors import DTypeError, FieldError, LayoutError, ShapeError
-from obscodec.layout import ArrayLike, Lent
+from obscodec.buffers.field import Array, Field
+from obscodec.errors import FieldError, LayoutError, ShapeError
+from obscodec.layout import ArrayLike
 from obscodec.stores import Store
 
 
@@ -73,8 +73,6 @@ class ArraySet:
         threads = as_option("threads", threads)
         own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
         self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
-        large = {name for name, field in fields.items() if field.layout.nbytes >= MIN_COMPRESSED_NBYTES}
-        self._lends = {name for name in large if self.stores[name] is not None}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
         self._stagings: dict[str, Staging] = {}
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
@@ -114,31 +112,12 @@ class ArraySet:
         self._arrays[array, field] = made
         return made
 
-    def in_place_of(self, array: str, field: str, hollow: Array, *, waiting: int = 0) -> Array | TensorArray:
-        """:meth:`zeros` in the place of an array ``[n_steps, n_envs, 0, *field_shape]``; see ``hollow_layouts``.
-
-        Args:
-            array: see :meth:`zeros`.
-            field: likewise.
-            hollow: that array.
-            waiting: see :meth:`zeros`.
-
-        Raises:
-            DTypeError: it has another shape or dtype.
-        """
-        (n_envs, *shape), dtype = self._rows[field]
-        if (hollow.shape[1:], hollow.dtype) != ((n_envs, 0, *shape), dtype):
-            raise DTypeError(f"{array} is {hollow.dtype} {hollow.shape}, expected [buffer_size, n_envs, *obs_shape]")
-        return self.zeros(array, field, len(hollow), waiting=waiting)
-
-    def step(self, field: str, value: ArrayLike | npt.ArrayLike, *, lend: bool = False) -> Array | Lent:
+    def step(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
         """``value`` as a step of all environments; see ``Field.step``.
 
         Args:
             field: the name of the field.
             value: ``[n_envs, *shape]``; for a compressed field on a GPU also an array there, which is downloaded.
-            lend: whether whoever gets the step copies it before assigning it to one of these arrays. A large one is
-                :class:`Lent` then if the array is compressed, which copies it as well.
 
         Raises:
             ShapeError: it has another shape.
@@ -146,10 +125,8 @@ class ArraySet:
         """
         shape, dtype = self._rows[field]
         if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
-            row: Array = value
-        else:
-            row = self._fitted(field, value)
-        return Lent(row) if lend and field in self._lends else row
+            return value
+        return self._fitted(field, value)
 
     def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
         store = self.stores[field]

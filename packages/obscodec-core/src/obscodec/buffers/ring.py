@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar, cast, overload
+from typing import TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -241,7 +241,7 @@ class RingBuffer:
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():
             raise FieldError(f"a step has the fields {listed(self.fields)}, got {listed(values)}")
-        return {name: cast("Array", self._set.step(name, value)) for name, value in values.items()}
+        return {name: self._set.step(name, value) for name, value in values.items()}
 
     def _check_names(self) -> None:
         for name in self.fields:

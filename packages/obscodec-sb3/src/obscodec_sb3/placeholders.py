@@ -1,0 +1,38 @@
+"""Placeholders: arrays that SB3 allocates for observations with an axis of length 0 in front, so without memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from obscodec import Layout
+
+
+def placeholder_layouts(
+    arrays: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Layout] | None:
+    """The layouts of the observations that placeholders stand for.
+
+    Args:
+        arrays: by key.
+        shapes: of one observation of each key, without the axis of length 0.
+
+    Returns:
+        The layouts by key; None if the keys differ, or an array is no numpy array ``[..., 0, *shape]``.
+
+    Raises:
+        DTypeError: observations of this dtype can't be stored.
+
+    Example:
+        >>> str(placeholder_layouts({"obs": np.zeros((100, 2, 0, 84, 84), np.uint8)}, {"obs": (84, 84)})["obs"])
+        'uint8[84, 84]'
+    """
+    if arrays.keys() != shapes.keys():
+        return None
+    layouts = {}
+    for key, array in arrays.items():
+        end = (0, *shapes[key])
+        if not isinstance(array, np.ndarray) or array.shape[-len(end) :] != end:
+            return None
+        layouts[key] = Layout(shapes[key], array.dtype)
+    return layouts

@@ -1,0 +1,55 @@
+"""Arrays that SB3 allocates without memory, and observations that it need not copy."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from obscodec import Layout, TensorArray
+from obscodec_sb3 import CompressedDictReplayBuffer, compressed
+from obscodec_sb3.no_copy_array import NoCopyArray
+from obscodec_sb3.placeholders import placeholder_layouts
+from stable_baselines3.common.buffers import ReplayBuffer
+
+IMAGE = spaces.Box(0, 255, (40, 40), np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (3,), ()])
+def test_a_placeholder_tells_the_layout_of_its_items(shape):
+    placeholder = np.zeros((10, 2, 0, *shape), np.uint8)
+    assert placeholder_layouts({"obs": placeholder}, {"obs": shape}) == {"obs": Layout(shape, np.uint8)}
+    assert placeholder_layouts({"obs": placeholder}, {"other": shape}) is None
+    assert placeholder_layouts({"obs": placeholder}, {"obs": (0, *shape)}) is None
+    assert placeholder_layouts({"obs": "text"}, {"obs": shape}) is None
+
+
+def test_compressed_arrays_take_the_places_of_placeholders():
+    space = spaces.Dict(image=IMAGE, vector=spaces.Box(-1, 1, (3,)))
+    buffer = CompressedDictReplayBuffer(20, space, spaces.Discrete(2), "cpu", n_envs=2)
+    for name, kind, shape in (("image", TensorArray, (40, 40)), ("vector", np.ndarray, (3,))):
+        for array in (buffer.observations[name], buffer.next_observations[name]):
+            assert isinstance(array, kind)
+            assert (array.shape, array.dtype) == ((10, 2, *shape), space[name].dtype)
+
+
+class WithMean(ReplayBuffer):
+    """A buffer with an array of observations that is no ``[buffer_size, n_envs, *obs_shape]``."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.mean = np.zeros((1, *self.obs_shape), np.float32)
+
+
+def test_a_placeholder_of_another_shape_is_refused():
+    text = r"^mean is float32 \(1, 0, 40, 40\), expected \[buffer_size, n_envs, \*obs_shape\]$"
+    with pytest.raises(TypeError, match=text):
+        compressed(WithMean)(20, IMAGE, spaces.Discrete(2), "cpu", n_envs=2)
+
+
+def test_observations_that_are_large_and_compressed_are_not_copied_twice():
+    small = spaces.Box(0, 255, (3,), np.uint8)
+    space = spaces.Dict(image=IMAGE, plain=IMAGE, small=small)
+    codecs = {"image": "zstd:1", "plain": None, "small": "zstd:1"}
+    buffer = CompressedDictReplayBuffer(20, space, spaces.Discrete(2), "cpu", n_envs=2, codec=codecs)
+    obs = {name: np.ones((2, *of.shape), np.uint8) for name, of in space.items()}
+    for name, row in buffer._step(obs).items():
+        assert isinstance(row, NoCopyArray) == (name == "image")
+        assert (np.array(row) is obs[name]) == (name == "image")
