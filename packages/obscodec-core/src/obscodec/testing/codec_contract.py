@@ -1,12 +1,4 @@
-"""The contract of a codec, as a test class: subclass it, name your codec, and pytest checks every law.
-
-    from obscodec.testing import CodecContract
-
-    class TestMyCodec(CodecContract):
-        spec = "my-codec:3"
-
-The class needs no pytest, any runner that calls methods named ``test_*`` will do.
-"""
+"""CodecContract: the laws of a codec."""
 
 from __future__ import annotations
 
@@ -25,6 +17,7 @@ from obscodec.codecs import Codec, codec_from_config, new_codec
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.layout import Layout, Rows, dtype_from_name
 from obscodec.segments import Bytes, Segments
+from obscodec.testing.law import check
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "float32", "float64", "longdouble", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -59,14 +52,14 @@ class CodecContract:
             tested, rows = self.make(layout), _rows(layout)
             for variant, x in _variants(layout.tensors(rows)):
                 decoded = _decode(tested, _encode(tested, layout.rows(x)))
-                _check(np.array_equal(decoded, rows), tested, f"decoding does not give back the {variant} items")
+                check(np.array_equal(decoded, rows), tested, f"decoding does not give back the {variant} items")
 
     def test_no_stream_exceeds_its_bound(self) -> None:
         """No stream is longer than ``bound()``."""
         for layout in self._layouts():
             tested = self.make(layout)
             longest = int(_encode(tested, _rows(layout)).lengths.max())
-            _check(longest <= tested.bound(), tested, f"a stream has {longest} bytes, bound() says {tested.bound()}")
+            check(longest <= tested.bound(), tested, f"a stream has {longest} bytes, bound() says {tested.bound()}")
 
     def test_a_batch_equals_its_rows(self) -> None:
         """Items are encoded and decoded one by one as they are together."""
@@ -76,9 +69,9 @@ class CodecContract:
             decoded = _decode(tested, streams)
             for i in range(len(rows)):
                 alone = _encode(tested, rows[i : i + 1])
-                _check(bytes(alone[0]) == bytes(streams[i]), tested, f"item {i} of a batch has another stream alone")
-                _check(np.array_equal(_decode(tested, alone)[0], decoded[i]), tested, f"item {i} is another alone")
-            _check(len(_encode(tested, rows[:0])) == 0, tested, "a batch of no items has streams")
+                check(bytes(alone[0]) == bytes(streams[i]), tested, f"item {i} of a batch has another stream alone")
+                check(np.array_equal(_decode(tested, alone)[0], decoded[i]), tested, f"item {i} is another alone")
+            check(len(_encode(tested, rows[:0])) == 0, tested, "a batch of no items has streams")
             _decode(tested, Segments.of([]))
 
     def test_a_codec_equals_its_rebuilt_self(self) -> None:
@@ -88,12 +81,10 @@ class CodecContract:
             streams = list(map(bytes, _encode(tested, rows)))
             for how, rebuilt in _rebuilt(tested, self.make(layout)):
                 same = (rebuilt, hash(rebuilt), repr(rebuilt)) == (tested, hash(tested), repr(tested))
-                _check(
-                    same and rebuilt.spec == tested.spec, tested, f"after {how} it is {rebuilt!r}, before {tested!r}"
-                )
-                _check(list(map(bytes, _encode(rebuilt, rows))) == streams, tested, f"after {how} streams are others")
+                check(same and rebuilt.spec == tested.spec, tested, f"after {how} it is {rebuilt!r}, before {tested!r}")
+                check(list(map(bytes, _encode(rebuilt, rows))) == streams, tested, f"after {how} streams are others")
             other = self.make(Layout((*layout.shape, 2), layout.dtype))
-            _check(tested != other, tested, f"it equals the codec for {other.layout}")
+            check(tested != other, tested, f"it equals the codec for {other.layout}")
 
     def test_prefixes_and_appended_bytes_are_refused(self) -> None:
         """A stream that is cut anywhere, or followed by any byte, raises CorruptStream."""
@@ -133,7 +124,7 @@ class CodecContract:
             return all(_there_and_back(tested, inputs[i]) == expected[i] for _ in range(8))
 
         with ThreadPoolExecutor(_N_THREADS) as pool:
-            _check(all(pool.map(work, range(_N_THREADS))), tested, "threads get other results than one alone")
+            check(all(pool.map(work, range(_N_THREADS))), tested, "threads get other results than one alone")
 
     def _layouts(self) -> Iterator[Layout]:
         for name in self.dtypes:
@@ -207,7 +198,7 @@ def _decode(tested: Codec, streams: Segments) -> Rows:
         tested.decode_batch(streams, rows)
     finally:
         around = np.concatenate([memory[:_GUARD_NBYTES], memory[_GUARD_NBYTES + nbytes :]])
-        _check(bool((around == _GUARD).all()), tested, "decoding writes outside of its output")
+        check(bool((around == _GUARD).all()), tested, "decoding writes outside of its output")
     return rows
 
 
@@ -215,9 +206,3 @@ def _there_and_back(tested: Codec, rows: Rows) -> tuple[list[bytes], bytes]:
     """The streams, and the items decoded from them."""
     streams = _encode(tested, rows)
     return list(map(bytes, streams)), _decode(tested, streams).tobytes()
-
-
-def _check(kept: bool, tested: Codec, broken: str) -> None:
-    """Asserts, also under ``python -O``."""
-    if not kept:
-        raise AssertionError(f"{tested}: {broken}")

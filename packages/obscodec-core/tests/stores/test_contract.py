@@ -1,0 +1,116 @@
+"""Every store keeps the contract: these are the laws of the room."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore, TensorStore, codec
+from obscodec.stores import NarrowStore, PinnedStore, Store
+from obscodec.stores.narrow.formulas import Formula
+from obscodec.stores.narrow.narrow import Narrow
+from obscodec.testing import StoreContract
+
+SMALL = Layout((6, 5), "uint8")
+FLOATS = Layout((6, 5), "float32")
+STACK = FrameStack(3)
+PIXELS = Narrow(np.dtype(np.float32), 8, Formula((("/", 255),), np.dtype(np.float32)))
+CENTERED = Narrow(np.dtype(np.float32), 8, Formula((("/", 127.5), ("-", 1)), np.dtype(np.float32)))  # no code is 0
+
+
+class TestTensorStore(StoreContract):
+    def make(self) -> Store:
+        return TensorStore(codec("rle", SMALL), n_slots=1000)
+
+
+class TestTensorStoreOfBools(StoreContract):
+    def make(self) -> Store:
+        return TensorStore(codec("bitpack|zstd:1", Layout((6, 5), "bool")), n_slots=1000)
+
+
+class FramesContract(StoreContract):
+    spec: ClassVar[str]
+    block_frames: ClassVar[int] = 4
+
+    def make(self) -> Store:
+        return FrameStore(SMALL, codec=self.spec, block_frames=self.block_frames)
+
+
+class TestFrameStore(FramesContract):
+    spec = "delta-rle"
+
+
+class TestFrameStoreThatCompressesPatches(FramesContract):
+    spec = "delta-rle|zstd:1"
+
+
+class TestFrameStoreOfSingleFrames(FramesContract):
+    spec = "zstd:1"
+    block_frames = 1
+
+
+class TestFrameStoreOfFloats(StoreContract):
+    def make(self) -> Store:
+        return FrameStore(FLOATS, codec="shuffle|lz4", block_frames=3)
+
+
+class TestStackStore(StoreContract):
+    def make(self) -> Store:
+        layout = Layout((3, 6, 5), "uint8")
+        return StackStore(FrameStore(STACK.frame_layout(layout), block_frames=4, stack=3), layout, STACK)
+
+    def tensors(self, n: int) -> np.ndarray:
+        """Consecutive stacks."""
+        frames = super().tensors(n + 2)[:, 0]
+        return np.stack([frames[i : i + 3] for i in range(n)])
+
+
+class NarrowContract(StoreContract):
+    narrow: ClassVar[Narrow]
+    kinds: str = "both"
+
+    def make(self) -> Store:
+        codes = TensorStore(codec("rle", SMALL), n_slots=1000)
+        return NarrowStore(self.narrow, codes, FrameStore(FLOATS, codec="lz4", block_frames=1))
+
+    def tensors(self, n: int) -> np.ndarray:
+        """Two that are narrow, then one that is wide; or those of one kind."""
+        tensors, codes = super().tensors(n), np.random.default_rng(0).integers(0, 256, (n, 6, 5), np.uint8)
+        narrow = np.flatnonzero({"both": np.arange(n) % 3 != 2, "narrow": np.ones(n), "wide": np.zeros(n)}[self.kinds])
+        self.narrow.undo(codes[narrow], tensors, narrow)
+        return tensors
+
+    def test_a_reference_is_released_once(self) -> None:
+        """Of each kind; a call that names both may release the narrow ones before it refuses the wide ones."""
+        for self.kinds in ("narrow", "wide"):
+            super().test_a_reference_is_released_once()
+
+
+class TestNarrowStore(NarrowContract):
+    narrow = PIXELS
+
+
+class TestNarrowStoreWithoutACodeForZero(NarrowContract):
+    narrow = CENTERED
+
+
+class TestAutoStoreThatHasNotDecided(StoreContract):
+    def make(self) -> Store:
+        return AutoStore(SMALL, decide_after=1000)
+
+
+class TestAutoStoreThatDecidesMeanwhile(StoreContract):
+    def make(self) -> Store:
+        return AutoStore(SMALL, decide_after=7)
+
+
+class TestAutoStoreThatHasDecided(StoreContract):
+    def make(self) -> Store:
+        store = AutoStore(SMALL, codec="delta-rle", block_frames=4, decide_after=2)
+        store.release(store.append(np.array([[[1]], [[2]]], np.uint8).repeat(6, 1).repeat(5, 2)))
+        return store
+
+
+class TestPinnedStore(StoreContract):
+    def make(self) -> Store:
+        return PinnedStore(FrameStore(SMALL, block_frames=4))

@@ -1,0 +1,224 @@
+"""The contract finds broken stores: each one here breaks one law, and fails exactly that law."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from broken_laws import broken_laws, laws
+from obscodec import FrameStore, Layout, SlotError, TensorStore, codec
+from obscodec.stores import Store, StoreStats
+from obscodec.testing import StoreContract
+
+SMALL = Layout((6, 5), "uint8")
+
+
+class Sound(TensorStore):
+    def __init__(self) -> None:
+        super().__init__(codec("raw", SMALL), 1000)
+
+
+class SoundFrames(FrameStore):
+    def __init__(self) -> None:
+        super().__init__(SMALL, codec="raw", block_frames=4)
+
+
+class LosesABit(Sound):
+    def append(self, tensors: Any, streams: Any = 0) -> Any:
+        if tensors.dtype == np.uint8:
+            tensors = tensors & 0x7F
+        return super().append(tensors, streams)
+
+
+class ReadsInTheOrderOfIds(Sound):
+    """Gives what was asked for in another order."""
+
+    def read(self, ids: Any, out: Any = None) -> Any:
+        return super().read(ids if np.any(np.asarray(ids) % 1) else np.sort(ids, axis=-1), out)
+
+
+class LosesAReference(SoundFrames):
+    """A frame that comes twice in a call is counted once."""
+
+    def append(self, tensors: Any, streams: Any = 0) -> Any:
+        ids = super().append(tensors, streams)
+        ordered = np.sort(ids)
+        self.release(ordered[1:][ordered[1:] == ordered[:-1]])
+        return ids
+
+
+class ReleasesTheZeroTensor(Sound):
+    def release(self, ids: Any) -> None:
+        self.released = (np.asarray(ids) == 0).any() or vars(self).get("released", False)
+        super().release(ids)
+
+    def read(self, ids: Any, out: Any = None) -> Any:
+        if vars(self).get("released") and np.any(np.asarray(ids) == 0):
+            raise SlotError("id 0 holds nothing")
+        return super().read(ids, out)
+
+
+class ReleasesWhatItKnows(Sound):
+    """Leaves ids alone that are of no tensor."""
+
+    def release(self, ids: Any) -> None:
+        for id_ in np.asarray(ids).tolist():
+            if id_ < self.n_slots and self._heap.holds([id_])[0]:
+                super().release([id_])
+
+
+class ReleasesOneByOne(Sound):
+    """Refuses an id when those before it are released."""
+
+    def release(self, ids: Any) -> None:
+        for id_ in np.asarray(ids).tolist():
+            super().release([id_])
+
+
+class InventsTensors(Sound):
+    """Reads zeros where there is nothing."""
+
+    def read(self, ids: Any, out: Any = None) -> Any:
+        given = np.asarray(ids)
+        held = (given > 0) & (given <= self.n_slots)
+        return super().read(np.where(held, given, 0).astype(np.int64), out)
+
+
+class CountsWhatIsGone(Sound):
+    def stats(self) -> StoreStats:
+        stats, most = super().stats(), vars(self).get("most", 0)
+        self.most = max(most, stats.n_tensors)
+        return StoreStats(self.most, *(getattr(stats, name) for name in StoreStats.__slots__[1:]))
+
+
+class CastsInSilence(Sound):
+    def append(self, tensors: Any, streams: Any = 0) -> Any:
+        return super().append(tensors.astype(np.uint8), streams)
+
+
+class StoresWhatItRefuses(Sound):
+    def append(self, tensors: Any, streams: Any = 0) -> Any:
+        if tensors.dtype != np.uint8:
+            super().append(np.zeros((1, *SMALL.shape), np.uint8))
+        return super().append(tensors, streams)
+
+
+class ReadsIntoAnArrayOfItsOwn(Sound):
+    def read(self, ids: Any, out: Any = None) -> Any:
+        return super().read(ids) if out is not None and not out.flags.c_contiguous else super().read(ids, out)
+
+
+class FillsWhatIsTooLarge(Sound):
+    def read(self, ids: Any, out: Any = None) -> Any:
+        if out is not None and out.dtype != np.uint8:
+            out[...] = super().read(ids)
+            return out
+        return super().read(ids, out)
+
+
+class ForgetsWhatIsPickled(Sound):
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+class IsItsOwnCopy(Sound):
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+class SharesItsScratch(Sound):
+    """All threads write through the same memory."""
+
+    def append(self, tensors: Any, streams: Any = 0) -> Any:
+        self.scratch = tensors
+        if getattr(tensors, "shape", ()) == (12, *SMALL.shape):
+            time.sleep(1e-3)
+        return super().append(self.scratch, streams)
+
+
+class TransfersInAnotherOrder(Sound):
+    def adopt(self, other: Store, ids: Any, out: Any = None) -> Any:
+        return super().adopt(other, ids, out)[:, ::-1]
+
+
+class TakesFromItsKindOnly(Sound):
+    def adopt(self, other: Store, ids: Any, out: Any = None) -> Any:
+        if not isinstance(other, TakesFromItsKindOnly):
+            raise SlotError("it is of another store")
+        return super().adopt(other, ids, out)
+
+
+class TakesWhatItTransfers(Sound):
+    """Moves tensors, where they should be copied."""
+
+    def adopt(self, other: Store, ids: Any, out: Any = None) -> Any:
+        taken = super().adopt(other, ids, out)
+        other.release(np.unique(ids))
+        return taken
+
+
+BROKEN = {
+    LosesABit: "test_a_store_equals_a_dict_of_arrays",
+    ReadsInTheOrderOfIds: "test_a_store_equals_a_dict_of_arrays",
+    LosesAReference: "test_a_store_equals_a_dict_of_arrays",
+    ReleasesTheZeroTensor: "test_id_0_is_the_zero_tensor",
+    ReleasesWhatItKnows: "test_a_reference_is_released_once",
+    ReleasesOneByOne: "test_a_reference_is_released_once",
+    InventsTensors: "test_unknown_ids_are_refused",
+    CountsWhatIsGone: "test_released_tensors_are_counted_down",
+    CastsInSilence: "test_a_refused_append_stores_nothing",
+    StoresWhatItRefuses: "test_a_refused_append_stores_nothing",
+    ReadsIntoAnArrayOfItsOwn: "test_read_fills_what_it_is_given",
+    FillsWhatIsTooLarge: "test_read_fills_what_it_is_given",
+    ForgetsWhatIsPickled: "test_a_rebuilt_store_holds_the_same",
+    IsItsOwnCopy: "test_a_rebuilt_store_holds_the_same",
+    SharesItsScratch: "test_threads_change_nothing",
+    TransfersInAnotherOrder: "test_transferred_tensors_are_the_same",
+    TakesFromItsKindOnly: "test_transferred_tensors_are_the_same",
+    TakesWhatItTransfers: "test_transferred_tensors_are_the_same",
+}
+
+
+def contract_of(kind: type[Store]) -> StoreContract:
+    class Contract(StoreContract):
+        def make(self) -> Store:
+            return kind()
+
+    return Contract()
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_store_that_breaks_one_law_fails_that_law(kind: type[Store]) -> None:
+    assert broken_laws(StoreContract, contract_of(kind)) == [BROKEN[kind]]
+
+
+def test_each_law_is_broken_by_some_store() -> None:
+    assert set(BROKEN.values()) == set(laws(StoreContract))
+
+
+@pytest.mark.parametrize("kind", [Sound, SoundFrames])
+def test_a_sound_store_keeps_all_laws(kind: type[Store]) -> None:
+    assert broken_laws(StoreContract, contract_of(kind)) == []
+
+
+def test_a_broken_law_is_explained() -> None:
+    with pytest.raises(AssertionError) as caught:
+        contract_of(CountsWhatIsGone).test_released_tensors_are_counted_down()
+    assert str(caught.value) == (
+        "TensorStore('raw', uint8[6, 5], StoreStats(n_tensors=9, raw_bytes=150, live_bytes=150, reserved_bytes=65536, "
+        "table_bytes=120, dictionary_bytes=0)): it holds 5 tensors, stats() counts 9"
+    )
+    with pytest.raises(AssertionError) as caught:
+        contract_of(InventsTensors).test_unknown_ids_are_refused()
+    assert str(caught.value).endswith(": reading the ids [1000000] is accepted, it should raise SlotError")
+    with pytest.raises(AssertionError) as caught:
+        contract_of(TakesFromItsKindOnly).test_transferred_tensors_are_the_same()
+    assert str(caught.value).endswith(": taking over from a TensorStore raises SlotError('it is of another store')")
+
+
+def test_a_contract_that_makes_no_store_says_so() -> None:
+    with pytest.raises(NotImplementedError) as caught:
+        StoreContract().test_id_0_is_the_zero_tensor()
+    assert str(caught.value) == "StoreContract has to say how a store is made: override make()"
