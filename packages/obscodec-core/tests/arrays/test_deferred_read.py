@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, SlotError, TensorArray
-from obscodec.arrays import ReadAhead, Reading, open_reading
+from obscodec.arrays import Prefetcher, Reading, open_reading
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -251,7 +251,7 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
         drawn.append((kind, step))
         return Reading(lambda: array[step])
 
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     assert_equal(ahead.next("a", lambda: draw("a")).result(), array[0])
     assert_equal(ahead.next("b", lambda: draw("b")).result(), array[2])
     array.store.wait_for_readings()
@@ -266,7 +266,7 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
 @pytest.mark.parametrize("rebuild", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
     (array,) = filled(1)
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     ahead.next(0, lambda: Reading(lambda: array[3]))
     assert_equal(rebuild(ahead).next(0, lambda: Reading(lambda: array[5])).result(), array[5])
 
@@ -325,7 +325,7 @@ def test_an_interrupt_leaves_no_reading_open():
 def test_a_process_is_forked_between_two_readings():
     (array,) = filled(1)
     expected = array[:]
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     for _ in range(60):
         ahead.next(0, lambda: Reading(lambda: [array[:], array[:4], array[3:]]))
         child = os.fork()

@@ -9,7 +9,7 @@ import numpy as np
 import obscodec
 import torch as th
 from obscodec.arguments import as_count, as_flag
-from obscodec.arrays import ReadAhead
+from obscodec.arrays import Prefetcher
 from obscodec.layout import as_numbers
 from obscodec.runtime import says_memory_error
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
@@ -74,7 +74,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
-        self._prefetch, self._ahead = as_flag("prefetch", prefetch), ReadAhead()
+        self._prefetch, self._ahead = as_flag("prefetch", prefetch), Prefetcher()
         samples = {stock.sample.__module__, type(self).sample.__module__}
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")

@@ -1,6 +1,6 @@
 """Ids that behave like the ndarray of the tensors."""
 
-from obscodec.arrays.deferred_read import ReadAhead, Reading, Selected, open_reading
+from obscodec.arrays.deferred_read import Prefetcher, Reading, Selected, open_reading
 from obscodec.arrays.drawn_array import DrawnArray, drawn, drawn_together
 from obscodec.arrays.geometry import strided_view, strides_of
 from obscodec.arrays.indexing import Index, steps_of
@@ -15,7 +15,7 @@ __all__ = [
     "Index",
     "NewArray",
     "PartArray",
-    "ReadAhead",
+    "Prefetcher",
     "Reading",
     "Selected",
     "Staging",

@@ -171,13 +171,13 @@ def _done(function: Callable[[], T]) -> Future[T]:
     return future
 
 
-class ReadAhead:
+class Prefetcher:
     """Readings that are decoded in the background before they are asked for, one of each of the last two kinds.
 
     Example:
         >>> from obscodec import AutoStore, Layout, TensorArray
         >>> array = TensorArray.zeros((10,), AutoStore(Layout((84, 84), np.uint8)))
-        >>> ahead = ReadAhead()
+        >>> ahead = Prefetcher()
         >>> ahead.next(32, lambda: Reading(lambda: array[np.zeros(32, int)])).result().shape
         (32, 84, 84)
     """
@@ -198,8 +198,8 @@ class ReadAhead:
         """Forget what was drawn."""
         self._started.clear()
 
-    def __reduce__(self) -> tuple[type[ReadAhead], tuple[()]]:
-        return ReadAhead, ()
+    def __reduce__(self) -> tuple[type[Prefetcher], tuple[()]]:
+        return Prefetcher, ()
 
 
 class Selected(NamedTuple):
