@@ -1,4 +1,4 @@
-"""An IdWatch names the rows of an array whose ids changed, whoever assigned to them."""
+"""DirtyRows names the rows of an array whose ids changed, whoever assigned to them."""
 
 from __future__ import annotations
 

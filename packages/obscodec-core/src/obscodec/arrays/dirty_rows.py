@@ -1,4 +1,4 @@
-"""IdWatch: which rows of an array of ids were assigned to, for a copy of it on a device."""
+"""DirtyRows: which rows of an array of ids were assigned to, for a copy of it on a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from obscodec.arrays.indexing import Part
 from obscodec.segments import Ints
 
 
-class IdWatch:
+class DirtyRows:
     """Notes rows of an array, until they are taken. Safe to use from several threads.
 
     Args:
@@ -40,7 +40,7 @@ class IdWatch:
         return rows
 
 
-def note(watches: list[ref[IdWatch]], index: Sequence[Part]) -> None:
+def note(watches: list[ref[DirtyRows]], index: Sequence[Part]) -> None:
     """Have all watches that still are there note what an index selects; the others go from the list."""
     for one in list(watches):
         watch = one()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import check_kind, kind_of
 from obscodec.arrays.deferred_read import open_reading
-from obscodec.arrays.dirty_rows import IdWatch, note
+from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, n_axes, split_index, winners
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout import Layout, as_dtype, as_numbers
@@ -71,7 +71,7 @@ class TensorArray:
         self.store = store
         self._staging = staging
         self._is_view = False
-        self._watches: list[ref[IdWatch]] = []  # of this array and its views
+        self._watches: list[ref[DirtyRows]] = []  # of this array and its views
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
@@ -237,7 +237,7 @@ class TensorArray:
         self._note(leading)
         return Place(self._ids, leading)
 
-    def watch(self) -> IdWatch:
+    def watch(self) -> DirtyRows:
         """What notes from now on which rows of :attr:`ids` are assigned to, as long as somebody holds it.
 
         Raises:
@@ -245,7 +245,7 @@ class TensorArray:
         """
         if self._is_view:
             raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
-        watch = IdWatch(len(self._ids))
+        watch = DirtyRows(len(self._ids))
         self._watches.append(ref(watch))
         if self._staging is not None:
             self._staging.watch(self._ids, self._watches)

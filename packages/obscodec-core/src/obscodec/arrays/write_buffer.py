@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.compare import same
-from obscodec.arrays.dirty_rows import IdWatch, note
+from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.stores import Place, Store
 
 _MAX_NBYTES = 1 << 18  # four steps of Atari: storing them together takes little longer than storing one
@@ -75,7 +75,7 @@ class Staging:
         self._lock = threading.RLock()
         self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
-        self._watches: dict[int, list[ref[IdWatch]]] = {}  # of arrays, by the ``id`` of their ids
+        self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of arrays, by the ``id`` of their ids
 
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
         """Let ``tensors`` wait, for the ids at ``ids[row]``.
@@ -113,7 +113,7 @@ class Staging:
             self._waiting[place] = new
         return True
 
-    def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[IdWatch]]) -> None:
+    def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[DirtyRows]]) -> None:
         """Let watches know when rows of ``ids`` are stored; the list may change."""
         with self._lock:
             self._watches[id(ids)] = watches
