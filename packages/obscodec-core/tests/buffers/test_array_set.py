@@ -127,7 +127,7 @@ def test_fields_take_options_for_all_or_for_some():
 
 def test_options_are_taken_from_the_arguments_of_a_buffer():
     arguments = {"codec": "raw", "max_bytes": 5000, "capacity": 10, "budget": None}
-    options = BufferOptions.taken_from(arguments, "codec", "max_bytes", "heap", "budget")
+    options = BufferOptions.pop_from(arguments, "codec", "max_bytes", "heap", "budget")
     assert options == BufferOptions("raw", max_bytes=5000)
     assert arguments == {"capacity": 10}
     text = "decide_after must be a whole number, 1 or more, or None, got '8'"

@@ -68,7 +68,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def __init__(self, *args: Any, threads: int | None = None, **kwargs: Any) -> None:
         refuse_former(kwargs)
-        self._options: BufferOptions[str] = BufferOptions.taken_from(kwargs, *_OPTIONS)
+        self._options: BufferOptions[str] = BufferOptions.pop_from(kwargs, *_OPTIONS)
         self._threads = threads
         self._add_copies = all(
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)

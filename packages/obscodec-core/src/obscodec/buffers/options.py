@@ -70,7 +70,7 @@ class BufferOptions(Generic[K]):
         return None if self.codec is None else max(MIN_COMPRESSED_NBYTES, self.min_nbytes or 0)
 
     @classmethod
-    def taken_from(cls, arguments: dict[str, Any], *names: str) -> Self:
+    def pop_from(cls, arguments: dict[str, Any], *names: str) -> Self:
         """Those of these names that are among the named arguments of a buffer, from which they are removed."""
         return cls(**{name: arguments.pop(name) for name in names if name in arguments})
 
