@@ -122,7 +122,7 @@ def _n_axes_left(step: tuple[Part, ...]) -> int:
     return len([part for part in step if not isinstance(part, np.ndarray)]) + max(arrays)
 
 
-def winners(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints | None:
+def last_writes(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints | None:
     """For each of the elements that an index selects, in C order, which of them stays when all are assigned.
 
     An index array can name an element twice; then the last one stays. ``leading`` indexes an array of ``shape`` and

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind, kind_of
 from obscodec.arrays.deferred_read import open_reading
 from obscodec.arrays.dirty_rows import DirtyRows, note
-from obscodec.arrays.indexing import Index, Part, n_axes, split_index, winners
+from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout import Layout, as_dtype, as_numbers
 from obscodec.runtime import says_memory_error
@@ -278,8 +278,8 @@ class TensorArray:
     def _place(self, leading: tuple[Part, ...], shape: tuple[int, ...]) -> tuple[Place, npt.NDArray[np.bool_] | None]:
         """Where ids of ``shape`` go that an index selects; and which of them stay if it selects something twice."""
         self._note(leading)
-        winner = winners(leading, self._ids.shape, shape)
-        if winner is None or (stay := winner == np.arange(len(winner))).all():
+        last = last_writes(leading, self._ids.shape, shape)
+        if last is None or (stay := last == np.arange(len(last))).all():
             return Place(self._ids, leading), None
         at = np.arange(self._ids.size).reshape(self._ids.shape)[leading].reshape(-1)[stay]
         return Place(self._ids, np.unravel_index(at, self._ids.shape)), stay
