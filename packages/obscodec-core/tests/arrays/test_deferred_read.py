@@ -1,4 +1,4 @@
-"""What a function reads in a Reading is what it would read outside of one."""
+"""What a function reads in a DeferredRead is what it would read outside of one."""
 
 import copy
 import os
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, SlotError, TensorArray
-from obscodec.arrays import Prefetcher, Reading, open_reading
+from obscodec.arrays import DeferredRead, Prefetcher, open_deferred_read
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -63,11 +63,11 @@ def test_a_reading_gives_what_indexing_gives(background, stores, chosen):
         (np.array(column, np.int64) for column in zip(*chosen, strict=True)) if chosen else [np.empty(0, int)] * 2
     )
     expected = read_some([array[:] for array in arrays], steps, envs)
-    reading = Reading(lambda: read_some(arrays, steps, envs))
+    deferred = DeferredRead(lambda: read_some(arrays, steps, envs))
     if background:
-        reading.start()
-        reading.wait()
-    assert_equal(reading.result(), expected)
+        deferred.start()
+        deferred.wait()
+    assert_equal(deferred.result(), expected)
 
 
 def test_frames_in_common_are_decoded_in_one_call(monkeypatch):
@@ -75,9 +75,9 @@ def test_frames_in_common_are_decoded_in_one_call(monkeypatch):
     calls = []
     read = AutoStore.read_into
     monkeypatch.setattr(AutoStore, "read_into", lambda self, ids, out: calls.append(len(ids)) or read(self, ids, out))
-    reading = Reading(lambda: {"obs": arrays[0][[1, 2], 0], "next_obs": arrays[1][3]})
+    deferred = DeferredRead(lambda: {"obs": arrays[0][[1, 2], 0], "next_obs": arrays[1][3]})
     assert calls == []
-    batch = reading.result()
+    batch = deferred.result()
     assert calls == [5]
     assert batch["obs"].base is not None
     assert np.shares_memory(batch["obs"].base, batch["next_obs"].base)
@@ -86,9 +86,9 @@ def test_frames_in_common_are_decoded_in_one_call(monkeypatch):
 def test_it_reads_what_was_there_when_it_was_made():
     (array,) = filled(1)
     expected = array[3]
-    reading = Reading(lambda: array[3])
+    deferred = DeferredRead(lambda: array[3])
     array[4] = 0  # other items may change
-    assert_equal(reading.result(), expected)
+    assert_equal(deferred.result(), expected)
 
 
 class Late(FrameStore):
@@ -112,10 +112,10 @@ def test_nothing_is_given_back_while_it_is_decoded_in_the_background():
     array, before = TensorArray.zeros((8,), Late()), RNG.integers(1, 256, size=(8, 6, 5), dtype=np.uint8)
     array[:] = before
     array.store.given_back.clear()
-    reading = Reading(lambda: array[:])
-    reading.start()
+    deferred = DeferredRead(lambda: array[:])
+    deferred.start()
     array[:] = 0
-    np.testing.assert_array_equal(reading.result(), before)
+    np.testing.assert_array_equal(deferred.result(), before)
 
 
 def test_all_tensors_of_a_store_are_converted_at_once():
@@ -131,7 +131,7 @@ def test_all_tensors_of_a_store_are_converted_at_once():
         converted.append(tensors.shape)
         return tensors.astype(np.float32)
 
-    batch = Reading(lambda: (array[1], array[2:4]), room, convert).result()
+    batch = DeferredRead(lambda: (array[1], array[2:4]), room, convert).result()
     assert (rooms, converted) == ([(array.store, 9)], [(9, 6, 5)])
     assert_equal(batch, (array[1].astype(np.float32), array[2:4].astype(np.float32)))
 
@@ -144,7 +144,7 @@ def test_stores_that_are_looked_at_are_decoded_at_once():
         looked_at.append(arrays[0][3])
         return arrays[0][3], arrays[1][3]
 
-    batch = Reading(read, at_once=[arrays[0].store, None]).result()
+    batch = DeferredRead(read, at_once=[arrays[0].store, None]).result()
     assert_equal(looked_at[0], arrays[0][3])
     assert_equal(batch, (arrays[0][3], arrays[1][3]))
 
@@ -170,10 +170,10 @@ def test_a_store_on_a_gpu_is_read_by_the_thread_that_starts():
     array[...] = RNG.integers(256, size=array.shape, dtype=np.uint8)
     expected = array[3]
     array.store.threads_that_read.clear()
-    reading = Reading(lambda: array[3], room_of, convert=np.asarray)
-    reading.start()
+    deferred = DeferredRead(lambda: array[3], room_of, convert=np.asarray)
+    deferred.start()
     array[3] = 0  # which does not wait
-    assert_equal(reading.result(), expected)
+    assert_equal(deferred.result(), expected)
     assert array.store.threads_that_read == [threading.current_thread()]
 
 
@@ -183,10 +183,10 @@ def test_an_error_of_a_gpu_comes_with_the_result():
     def room(store, n):
         raise HeapFull("no")
 
-    reading = Reading(lambda: array[3], room)
-    reading.start()
+    deferred = DeferredRead(lambda: array[3], room)
+    deferred.start()
     with pytest.raises(HeapFull, match=r"^no$"):
-        reading.result()
+        deferred.result()
 
 
 def room_of(store, n):
@@ -201,7 +201,7 @@ def test_indexing_is_as_before_after_a_reading_that_fails():
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match=r"^no$"):
-        Reading(fails)
+        DeferredRead(fails)
     assert isinstance(array[3], np.ndarray)
 
 
@@ -216,7 +216,7 @@ def test_other_threads_and_whole_arrays_are_not_part_of_a_reading():
         seen.append(np.asarray(array))
         return array[3]
 
-    expected = Reading(read).result()
+    expected = DeferredRead(read).result()
     assert_equal(tuple(seen), (expected, array[:]))
 
 
@@ -225,21 +225,21 @@ def test_a_reading_in_a_reading_is_one_of_its_own():
     inner = []
 
     def read():
-        inner.append(Reading(lambda: array[2]).result())
+        inner.append(DeferredRead(lambda: array[2]).result())
         return array[3]
 
-    assert_equal(Reading(read).result(), array[3])
+    assert_equal(DeferredRead(read).result(), array[3])
     assert_equal(inner[0], array[2])
 
 
 def test_an_error_in_the_background_comes_with_the_result():
     (array,) = filled(1)
-    reading = Reading(lambda: array[3])
+    deferred = DeferredRead(lambda: array[3])
     array.store.release(array.ids[3])
-    reading.start()
-    reading.wait()
+    deferred.start()
+    deferred.wait()
     with pytest.raises(SlotError):
-        reading.result()
+        deferred.result()
 
 
 def test_read_ahead_gives_each_reading_once_and_in_order():
@@ -249,7 +249,7 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
     def draw(kind):
         step = len(drawn) % 8
         drawn.append((kind, step))
-        return Reading(lambda: array[step])
+        return DeferredRead(lambda: array[step])
 
     ahead = Prefetcher()
     assert_equal(ahead.next("a", lambda: draw("a")).result(), array[0])
@@ -267,21 +267,21 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
 def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
     (array,) = filled(1)
     ahead = Prefetcher()
-    ahead.next(0, lambda: Reading(lambda: array[3]))
-    assert_equal(rebuild(ahead).next(0, lambda: Reading(lambda: array[5])).result(), array[5])
+    ahead.next(0, lambda: DeferredRead(lambda: array[3]))
+    assert_equal(rebuild(ahead).next(0, lambda: DeferredRead(lambda: array[5])).result(), array[5])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_decodes_what_its_parent_started():
     (array,) = filled(1)
     expected = array[3]
-    reading = Reading(lambda: array[3])
-    reading.start()
+    deferred = DeferredRead(lambda: array[3])
+    deferred.start()
     child = os.fork()
     if child == 0:
         signal.alarm(20)  # a deadlock ends the child
         try:
-            assert_equal(reading.result(), expected)
+            assert_equal(deferred.result(), expected)
         except BaseException:
             os._exit(1)
         os._exit(0)
@@ -296,8 +296,8 @@ def test_an_interrupt_leaves_no_reading_open():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Reading(interrupted)
-    assert open_reading() is None
+        DeferredRead(interrupted)
+    assert open_deferred_read() is None
     armed, n_interrupts = [], 0
 
     def interrupt(*_):
@@ -311,7 +311,7 @@ def test_an_interrupt_leaves_no_reading_open():
             armed.append(True)
             signal.setitimer(signal.ITIMER_REAL, delay_us * 1e-6)
             for _ in range(20):
-                Reading(lambda: array[:]).result()
+                DeferredRead(lambda: array[:]).result()
             armed.clear()
         except KeyboardInterrupt:
             n_interrupts += 1
@@ -327,7 +327,7 @@ def test_a_process_is_forked_between_two_readings():
     expected = array[:]
     ahead = Prefetcher()
     for _ in range(60):
-        ahead.next(0, lambda: Reading(lambda: [array[:], array[:4], array[3:]]))
+        ahead.next(0, lambda: DeferredRead(lambda: [array[:], array[:4], array[3:]]))
         child = os.fork()
         if child == 0:
             signal.alarm(20)  # a deadlock ends the child
@@ -338,7 +338,7 @@ def test_a_process_is_forked_between_two_readings():
 
 def test_lists_are_filled():
     (array,) = filled(1)
-    found = Reading(lambda: [array[0], [array[1], 2]]).result()
+    found = DeferredRead(lambda: [array[0], [array[1], 2]]).result()
     assert_equal(found[0], array[0])
     assert_equal(found[1][0], array[1])
     assert found[1][1] == 2

@@ -31,7 +31,7 @@ from obscodec import (
     TensorStore,
     codec,
 )
-from obscodec.arrays import Reading
+from obscodec.arrays import DeferredRead
 from obscodec.frames import frame_log as blocks
 from obscodec.segments import Segments
 from obscodec.stores import NarrowStore
@@ -231,9 +231,9 @@ def test_a_reading_of_fields_decodes_on_their_device(cuda):
     array = TensorArray.zeros((300,), store)
     array[:] = played[:300]
     device = opened.device(cuda)
-    reading = Reading(lambda: array[[3, 200]])
-    reading.start()
-    np.testing.assert_array_equal(device.download(reading.result()), played[[3, 200]])
+    deferred = DeferredRead(lambda: array[[3, 200]])
+    deferred.start()
+    np.testing.assert_array_equal(device.download(deferred.result()), played[[3, 200]])
 
 
 def test_blocks_go_from_the_cpu_to_the_device_and_back(cuda):

@@ -11,7 +11,7 @@ from typing import Any
 import obscodec
 import torch as th
 from obscodec.arguments import as_count
-from obscodec.arrays import Reading, Selected, open_reading
+from obscodec.arrays import DeferredRead, Selection, open_deferred_read
 from obscodec.buffers import ArraySet, BufferOptions, RingStats
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
@@ -110,7 +110,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def to_torch(self, array: Any, copy: bool = True) -> Any:
         """``array`` on the device of the buffer; a GPU copies it from pinned memory, and nobody waits for that."""
-        if isinstance(array, Selected):
+        if isinstance(array, Selection):
             return array  # until all of the batch is decoded
         if self.device.type != "cuda":
             return super().to_torch(array, copy)
@@ -148,11 +148,11 @@ class CompressedBuffer(buffers.BaseBuffer):
         """What SB3's ``get`` gives; observations and next ones, which share frames, are decoded at once if possible."""
         read = partial(get, *args, **kwargs)
         normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
-        return read() if normalizes or not self._hands_on or open_reading() else self._reading(read).result()
+        return read() if normalizes or not self._hands_on or open_deferred_read() else self._deferred(read).result()
 
-    def _reading(self, read: Callable[[], Any]) -> Reading:
+    def _deferred(self, read: Callable[[], Any]) -> DeferredRead:
         looked_at = [self._arrays.stores.get(key) for key in self._looks_at]
-        return Reading(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
+        return DeferredRead(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
 
     def _batch_array(self, store: Store, n: int) -> Any:
         """``[n, *shape]`` to decode into: on a GPU, in memory that torch has pinned for it, or that of all buffers."""

@@ -138,7 +138,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 return self._draw(batch_size, env)
             stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # where a GPU decodes ahead
             read = partial(self._draw, batch_size)
-            return self._ahead.next((batch_size, stream), partial(self._reading, read)).result()
+            return self._ahead.next((batch_size, stream), partial(self._deferred, read)).result()
 
     @property
     def _plain_arrays(self) -> list[Any]:

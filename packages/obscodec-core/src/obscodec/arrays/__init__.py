@@ -1,6 +1,6 @@
 """Ids that behave like the ndarray of the tensors."""
 
-from obscodec.arrays.deferred_read import Prefetcher, Reading, Selected, open_reading
+from obscodec.arrays.deferred_read import DeferredRead, Prefetcher, Selection, open_deferred_read
 from obscodec.arrays.drawn_array import DrawnArray, drawn, drawn_together
 from obscodec.arrays.geometry import strided_view, strides_of
 from obscodec.arrays.indexing import Index, steps_of
@@ -11,19 +11,19 @@ from obscodec.arrays.tensor_array import TensorArray
 from obscodec.arrays.write_buffer import Staging
 
 __all__ = [
+    "DeferredRead",
     "DrawnArray",
     "Index",
     "NewArray",
     "PartArray",
     "Prefetcher",
-    "Reading",
-    "Selected",
+    "Selection",
     "Staging",
     "TensorArray",
     "drawn",
     "drawn_together",
     "note_of",
-    "open_reading",
+    "open_deferred_read",
     "pack_together",
     "steps_of",
     "strided_view",

@@ -1,4 +1,4 @@
-"""Reading: what a function reads of compressed arrays, decoded later, together or in the background."""
+"""DeferredRead: what a function reads of compressed arrays, decoded later, together or in the background."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Tensors(Protocol):
         """The same in another shape."""
 
 
-_OPEN: ContextVar[Reading | None] = ContextVar("_OPEN", default=None)
+_OPEN: ContextVar[DeferredRead | None] = ContextVar("_OPEN", default=None)
 
 
-def open_reading() -> Reading | None:
-    """The reading that is open in this thread."""
+def open_deferred_read() -> DeferredRead | None:
+    """The deferred read whose function runs in this thread; None if there is none."""
     return _OPEN.get()
 
 
@@ -57,12 +57,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_DECODING.acquire, after_in_parent=_DECODING.release, after_in_child=_after_fork)
 
 
-class Reading:
+class DeferredRead:
     """What a function reads of compressed arrays, decoded in one call for each store.
 
-    The function is called at once, in this thread, with :class:`Selected` in place of what it reads of a
-    :class:`TensorArray`: it must only hand that on. So code that was written for ndarrays can be let run as it is, and
-    frames that two of its arrays have in common, such as those of an observation and the next one, are decoded once.
+    The function is called at once, in this thread. While it runs, indexing a :class:`TensorArray` returns a
+    :class:`Selection`, which the function may pass on, but not look inside. So code that was written for ndarrays runs
+    as it is, and a frame that two arrays have in common, such as an observation and the next one, is decoded once.
 
     Args:
         read: gives what it read, also as values of dictionaries, lists, tuples and named tuples.
@@ -76,9 +76,9 @@ class Reading:
         >>> store = AutoStore(Layout((84, 84), np.uint8))
         >>> obs, next_obs = TensorArray.zeros((10, 2), store), TensorArray.zeros((10, 2), store)
         >>> next_obs[3] = np.ones((2, 84, 84), np.uint8)
-        >>> reading = Reading(lambda: {"before": obs[3], "after": next_obs[3:5, 0]})
-        >>> reading.start()
-        >>> batch = reading.result()
+        >>> deferred = DeferredRead(lambda: {"before": obs[3], "after": next_obs[3:5, 0]})
+        >>> deferred.start()
+        >>> batch = deferred.result()
         >>> batch["before"].max(), batch["after"].max(axis=(1, 2))
         (np.uint8(0), array([1, 0], dtype=uint8))
     """
@@ -102,12 +102,12 @@ class Reading:
         """Whether tensors of a store are decoded later."""
         return store not in self._at_once
 
-    def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selected:
+    def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selection:
         """The tensors ``ids``, ``[*chosen]``, of a store. Copies the ids, not the tensors: these must stay."""
         chosen = self._ids.setdefault(store, [])
         begin = sum(map(len, chosen))
         chosen.append(ids.reshape(-1).astype(np.int64))
-        return Selected(store, begin, ids.shape)
+        return Selection(store, begin, ids.shape)
 
     def start(self) -> None:
         """Decode in the background. What is assigned to an array of these stores waits until that is done.
@@ -172,27 +172,27 @@ def _done(function: Callable[[], T]) -> Future[T]:
 
 
 class Prefetcher:
-    """Readings that are decoded in the background before they are asked for, one of each of the last two kinds.
+    """Decodes batches in the background before they are asked for, one of each of the last two kinds.
 
     Example:
         >>> from obscodec import AutoStore, Layout, TensorArray
         >>> array = TensorArray.zeros((10,), AutoStore(Layout((84, 84), np.uint8)))
         >>> ahead = Prefetcher()
-        >>> ahead.next(32, lambda: Reading(lambda: array[np.zeros(32, int)])).result().shape
+        >>> ahead.next(32, lambda: DeferredRead(lambda: array[np.zeros(32, int)])).result().shape
         (32, 84, 84)
     """
 
     def __init__(self) -> None:
-        self._started: dict[Hashable, Reading] = {}
+        self._started: dict[Hashable, DeferredRead] = {}
 
-    def next(self, kind: Hashable, draw: Callable[[], Reading]) -> Reading:
+    def next(self, kind: Hashable, draw: Callable[[], DeferredRead]) -> DeferredRead:
         """What was drawn at the last call for this kind, drawn now if there was none; starts what comes next."""
-        reading = self._started.pop(kind, None) or draw()
+        deferred = self._started.pop(kind, None) or draw()
         following = self._started[kind] = draw()
         following.start()
         while len(self._started) > _MAX_AHEAD:
             del self._started[next(iter(self._started))]
-        return reading
+        return deferred
 
     def clear(self) -> None:
         """Forget what was drawn."""
@@ -202,8 +202,8 @@ class Prefetcher:
         return Prefetcher, ()
 
 
-class Selected(NamedTuple):
-    """Tensors that a :class:`Reading` will decode.
+class Selection(NamedTuple):
+    """Tensors that a :class:`DeferredRead` will decode, in the place of the array of them.
 
     Attributes:
         store: where they are.
@@ -217,7 +217,7 @@ class Selected(NamedTuple):
 
 
 def _filled(read: Any, decoded: Mapping[Store, Tensors]) -> Any:
-    if isinstance(read, Selected):
+    if isinstance(read, Selection):
         tensors = decoded[read.store][read.begin : read.begin + math.prod(read.shape)]
         return tensors.reshape((*read.shape, *read.store.layout.shape))
     if isinstance(read, dict):

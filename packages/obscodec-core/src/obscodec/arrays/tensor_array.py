@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind, kind_of
-from obscodec.arrays.deferred_read import open_reading
+from obscodec.arrays.deferred_read import open_deferred_read
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.errors import DTypeError, ShapeError
@@ -169,8 +169,8 @@ class TensorArray:
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         ids = np.asarray(self.ids[leading])
-        if not of_items and (reading := open_reading()) is not None and reading.selects(self.store):
-            return cast("npt.NDArray[np.generic]", reading.select(self.store, ids))
+        if not of_items and (deferred := open_deferred_read()) is not None and deferred.selects(self.store):
+            return cast("npt.NDArray[np.generic]", deferred.select(self.store, ids))
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:
             return tensors

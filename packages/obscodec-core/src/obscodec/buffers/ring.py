@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind, kind_of
-from obscodec.arrays import Index, Reading, TensorArray
+from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, RingStats, listed
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, SlotError
@@ -193,7 +193,7 @@ class RingBuffer:
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
         """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
         inside = {name: self._inside_episode(steps, envs, n) for name, n in self.stack.items()}
-        arrays: dict[str, Array] = Reading(partial(self._choose, steps, envs, inside)).result()
+        arrays: dict[str, Array] = DeferredRead(partial(self._choose, steps, envs, inside)).result()
         return arrays
 
     def _choose(self, steps: Ints, envs: Ints, inside: Mapping[str, npt.NDArray[np.bool_]]) -> dict[str, Array]:

@@ -96,7 +96,7 @@ def read_together(
     Args:
         arrays: under any names; parts that are decoded already are copied.
         new_array: called with a store and a number of its tensors, gives an array ``[n, *shape]`` to decode into; see
-            :class:`Reading`.
+            :class:`DeferredRead`.
 
     Returns:
         For each array ``[*batch, *shape]``, a view of what ``new_array`` gave.
