@@ -14,7 +14,18 @@ MUTANTS = {name: mutant for named in KINDS.values() for name, mutant in named.it
 
 def test_each_kind_has_a_mutant() -> None:
     assert [*KINDS] == [
-        *("bounds", "memory", "counts", "slots", "wrap-around", "staging", "fingerprints", "crc", "dtypes", "limits"),
+        *(
+            "bounds",
+            "memory",
+            "counts",
+            "slots",
+            "wrap-around",
+            "write-buffer",
+            "fingerprints",
+            "crc",
+            "dtypes",
+            "limits",
+        ),
         *("pins", "adoption", "narrow", "moving", "dictionaries", "checkpoints", "exchange", "threads"),
         *("gpu", "sb3", "torchrl"),
     ]

@@ -25,7 +25,7 @@ from obscodec import (
     TensorArray,
     TensorStore,
 )
-from obscodec.arrays import Staging
+from obscodec.arrays import WriteBuffer
 from obscodec.buffers import ArraySet, BufferOptions
 from obscodec.codecs import codec_from_config
 from obscodec.heap import SlotHeap
@@ -90,8 +90,8 @@ COUNTS = {
     "EncodedTensor.from_bytes": (
         "max_bytes", 0, True, lambda n: (EncodedTensor.from_bytes(NUMBER, max_bytes=n), n)[1]),
     "unpack": ("max_bytes", 0, True, lambda n: ([*obscodec.unpack(obscodec.pack([np.uint8([4])]), max_bytes=n)], n)[1]),
-    "Staging(n_envs)": ("n_envs", 1, False, lambda n: Staging(FrameStore(LAYOUT), n).n_envs),
-    "Staging(min_rows)": ("min_rows", 1, False, lambda n: Staging(FrameStore(LAYOUT), 1, n).min_rows),
+    "WriteBuffer(n_envs)": ("n_envs", 1, False, lambda n: WriteBuffer(FrameStore(LAYOUT), n).n_envs),
+    "WriteBuffer(min_rows)": ("min_rows", 1, False, lambda n: WriteBuffer(FrameStore(LAYOUT), 1, n).min_rows),
 }  # fmt: skip
 
 NO_NUMBERS = [None, "10", "a", b"x", [4], (4,), {"a": 4}, True, np.True_, np.zeros(3, int), 1j]
@@ -182,7 +182,7 @@ KINDS = {
     "NarrowStore(codes)": ("codes must be a Store", lambda x: narrow_store(codes=x)),
     "NarrowStore(wide)": ("wide must be a Store", lambda x: narrow_store(wide=x)),
     "PinnedStore(store)": ("store must be a Store, such as FrameStore(layout)", PinnedStore),
-    "Staging(store)": ("store must be a Store, such as FrameStore(layout)", lambda x: Staging(x, 1)),
+    "WriteBuffer(store)": ("store must be a Store, such as FrameStore(layout)", lambda x: WriteBuffer(x, 1)),
     "TensorArray(store)": ("store must be a Store, such as FrameStore(layout)",
                            lambda x: TensorArray(np.zeros(3, np.int32), x)),
     "TensorArray.zeros(store)": ("store must be a Store, such as FrameStore(layout)",
@@ -316,8 +316,9 @@ OTHERS = {
     "RingBuffer.sample(rng)": (DTypeError, A_SEED, ["3", 1.5, -1, {"a": 4}], lambda x: ring().sample(2, x)),
     "fields_of": (DTypeError, "layouts must be a mapping from names to Layouts, got {kind}", [None, 4, [LAYOUT]],
                   lambda x: BufferOptions().fields_of(x)),
-    "TensorArray(staging)": (DTypeError, "staging must be a Staging, such as Staging(store, n_envs), got {kind}",
-                             [4, "10", [4]], lambda x: TensorArray.zeros((3, 1), FrameStore(LAYOUT), x)),
+    "TensorArray(write_buffer)": (DTypeError,
+                                  "write_buffer must be a WriteBuffer, such as WriteBuffer(store, n_envs), got {kind}",
+                                  [4, "10", [4]], lambda x: TensorArray.zeros((3, 1), FrameStore(LAYOUT), x)),
     "swapaxes": (DTypeError, "axis must be a whole number, got {kind}", [None, "0", 1.5, [0]],
                  lambda x: zeros((3, 1)).swapaxes(x, 0)),
     "Segments.of": (DTypeError, STREAMS, [["a"], [4], None, 4, "a"], lambda x: Segments.of(x)),
@@ -409,7 +410,7 @@ ENTRANCES = {
     "ArraySet.step": (FIELD, lambda x: ArraySet(FIELDS).step("frame", x[:1])),
     "TensorArray, a row": ("", lambda x: TensorArray.zeros((5,), FrameStore(LAYOUT)).__setitem__(0, x[0])),
     "TensorArray, a part": ("", lambda x: TensorArray.zeros((5,), FrameStore(LAYOUT)).__setitem__((0, 0), x[0, 0])),
-    "TensorArray, staged": ("", lambda x: staged().__setitem__(0, x[:1])),
+    "TensorArray, waiting": ("", lambda x: waiting().__setitem__(0, x[:1])),
     "FrameStore.append": ("", FrameStore(LAYOUT).append),
     "FrameStore.replace": ("", lambda x: FrameStore(LAYOUT).replace(np.zeros(3, np.int64), x)),
     "AutoStore.append": ("", AutoStore(LAYOUT).append),
@@ -423,9 +424,9 @@ ENTRANCES = {
 }  # fmt: skip
 
 
-def staged():
+def waiting():
     store = FrameStore(LAYOUT)
-    return TensorArray.zeros((5, 1), store, Staging(store, 1))
+    return TensorArray.zeros((5, 1), store, WriteBuffer(store, 1))
 
 
 def stack_store():

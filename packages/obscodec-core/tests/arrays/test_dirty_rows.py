@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import Field, FrameStore, Layout, RingBuffer, ShapeError, TensorArray
-from obscodec.arrays import Staging
+from obscodec.arrays import WriteBuffer
 
 ITEM = Layout((2, 3), np.uint8)
 INDICES = [
@@ -34,12 +34,12 @@ def follow(array: TensorArray, watch, copied: np.ndarray) -> int:
     return len(rows)
 
 
-@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(INDICES), st.booleans(), st.booleans()), max_size=8))
-def test_a_copy_of_the_ids_stays_right(staged, assigned):
+def test_a_copy_of_the_ids_stays_right(waits, assigned):
     store = FrameStore(ITEM)
-    array = TensorArray.zeros((8, 2), store, Staging(store, 2) if staged else None)
+    array = TensorArray.zeros((8, 2), store, WriteBuffer(store, 2) if waits else None)
     watch, copied = array.watch(), np.full((8, 2), -1)
     assert follow(array, watch, copied) == 8
     for seed, (index, through_view, follows) in enumerate(assigned):

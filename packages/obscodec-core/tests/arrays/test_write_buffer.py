@@ -20,8 +20,7 @@ from obscodec import (
     TensorStore,
     codec,
 )
-from obscodec.arrays import Staging
-from obscodec.arrays import write_buffer as staging
+from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.runtime import PicklableLock
 from obscodec.stores.auto import auto_store
 
@@ -36,10 +35,10 @@ STORES = {
 FEW_ROWS = 4 * 2 * LAYOUT.nbytes  # bytes that may wait, for four rows of two environments
 
 
-def staged(n_arrays=2, n_envs=2, n_steps=30, make=STORES["auto"]):
+def waiting(n_arrays=2, n_envs=2, n_steps=30, make=STORES["auto"]):
     store = make()
-    staging = Staging(store, n_envs)
-    return store, [TensorArray.zeros((n_steps, n_envs), store, staging) for _ in range(n_arrays)]
+    write_buffer = WriteBuffer(store, n_envs)
+    return store, [TensorArray.zeros((n_steps, n_envs), store, write_buffer) for _ in range(n_arrays)]
 
 
 def random_rows(rng):
@@ -48,13 +47,13 @@ def random_rows(rng):
 
 @pytest.mark.parametrize("few_rows", [True, False])
 @pytest.mark.parametrize("kind", STORES)
-def test_staged_arrays_equal_plain_ones(monkeypatch, kind, few_rows):
+def test_arrays_whose_rows_wait_equal_plain_ones(monkeypatch, kind, few_rows):
     """Half of the rows are those of the assignment before, as the observations of a replay buffer are."""
     monkeypatch.setattr(auto_store, "_MAX_FIRST", 20)
     if few_rows:
-        monkeypatch.setattr(staging, "_MAX_NBYTES", FEW_ROWS)
+        monkeypatch.setattr(write_buffer, "_MAX_NBYTES", FEW_ROWS)
     rng = np.random.default_rng(0)
-    store, arrays = staged(make=STORES[kind])
+    store, arrays = waiting(make=STORES[kind])
     plain = [np.zeros(array.shape, np.uint8) for array in arrays]
     rows = random_rows(rng)
     for i in range(600):
@@ -76,9 +75,9 @@ def test_staged_arrays_equal_plain_ones(monkeypatch, kind, few_rows):
 
 
 def test_a_row_that_repeats_is_stored_once(monkeypatch):
-    monkeypatch.setattr(staging, "_MAX_NBYTES", FEW_ROWS)
+    monkeypatch.setattr(write_buffer, "_MAX_NBYTES", FEW_ROWS)
     rng = np.random.default_rng(0)
-    store, (array, other) = staged(make=STORES["frames"])
+    store, (array, other) = waiting(make=STORES["frames"])
     rows = [random_rows(rng) for _ in range(4)]
     for i in range(3):  # four rows are three steps
         array[i], other[i] = rows[i], rows[i + 1]
@@ -91,7 +90,7 @@ def test_a_row_that_repeats_is_stored_once(monkeypatch):
 
 def test_the_same_again_at_the_same_place_goes_on_waiting():
     rng = np.random.default_rng(0)
-    store, (array, _) = staged()
+    store, (array, _) = waiting()
     rows = [random_rows(rng) for _ in range(5)]
     for i in range(4):  # as a buffer does that keeps next observations as the observations of the next step
         array[i] = rows[i]
@@ -103,7 +102,7 @@ def test_the_same_again_at_the_same_place_goes_on_waiting():
 
 def test_threads_that_read_at_once_store_what_waits_once():
     rng = np.random.default_rng(0)
-    store, (array, _) = staged(n_steps=400, make=STORES["frames"])
+    store, (array, _) = waiting(n_steps=400, make=STORES["frames"])
     for begin in range(0, 400, 8):
         for i in range(begin, begin + 8):
             array[i] = rng.integers(0, 255, (2, 3, 8, 8)).astype(np.uint8)
@@ -128,7 +127,7 @@ class Announced(PicklableLock):
 
 
 def test_what_another_thread_stored_meanwhile_is_not_stored_again():
-    store, (array, _) = staged(make=STORES["frames"])
+    store, (array, _) = waiting(make=STORES["frames"])
     store.changing = lock = Announced()
     array[3] = np.arange(1, 3, dtype=np.uint8)[:, None, None, None].repeat(3, 1).repeat(8, 2).repeat(8, 3)
     with ThreadPoolExecutor(1) as pool:
@@ -141,7 +140,7 @@ def test_what_another_thread_stored_meanwhile_is_not_stored_again():
 
 
 def test_a_row_that_its_dtype_would_change_is_refused():
-    _, (array, _) = staged()
+    _, (array, _) = waiting()
     array[3] = np.full((2, 3, 8, 8), 7.0)
     text = (
         "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
@@ -155,20 +154,20 @@ def test_a_row_that_its_dtype_would_change_is_refused():
     ("ids", "text"),
     [
         (np.zeros((3, 2), np.int16), "ids are int32 or int64, got int16"),
-        (np.broadcast_to(np.int32(0), (3, 2)), "ids are read-only, and a staging writes them: pass a copy"),
+        (np.broadcast_to(np.int32(0), (3, 2)), "ids are read-only, and a write buffer writes them: pass a copy"),
     ],
 )
 def test_ids_that_could_not_be_written_are_refused(ids, text):
     store = AutoStore(LAYOUT)
     with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
-        TensorArray(ids, store, Staging(store, 2))
+        TensorArray(ids, store, WriteBuffer(store, 2))
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
 @pytest.mark.parametrize("store_first", [True, False])
 def test_rows_that_wait_are_copied(copied, store_first):
     rng = np.random.default_rng(1)
-    store, (array, other) = staged()
+    store, (array, other) = waiting()
     rows = [random_rows(rng) for _ in range(300)]
     for i, row in enumerate(rows):
         (array, other)[i % 2][i // 2 % 30] = row
@@ -184,13 +183,17 @@ def test_rows_that_wait_are_copied(copied, store_first):
 @pytest.mark.parametrize(
     ("shape", "same_store", "text"),
     [
-        ((30, 3), True, "a staging is for one store and ids [n_steps, 2], got ids of shape (30, 3)"),
-        ((60,), True, "a staging is for one store and ids [n_steps, 2], got ids of shape (60,)"),
-        ((30, 2), False, "a staging is for one store and ids [n_steps, 2], got ids of shape (30, 2) and another store"),
+        ((30, 3), True, "a write buffer is for one store and ids [n_steps, 2], got ids of shape (30, 3)"),
+        ((60,), True, "a write buffer is for one store and ids [n_steps, 2], got ids of shape (60,)"),
+        (
+            (30, 2),
+            False,
+            "a write buffer is for one store and ids [n_steps, 2], got ids of shape (30, 2) and another store",
+        ),
     ],
 )
-def test_a_staging_fits_its_arrays(shape, same_store, text):
+def test_a_write_buffer_fits_its_arrays(shape, same_store, text):
     store = AutoStore(LAYOUT)
-    staging = Staging(store, 2)
+    write_buffer = WriteBuffer(store, 2)
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-        TensorArray.zeros(shape, store if same_store else AutoStore(LAYOUT), staging)
+        TensorArray.zeros(shape, store if same_store else AutoStore(LAYOUT), write_buffer)

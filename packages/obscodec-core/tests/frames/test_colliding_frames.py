@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from obscodec import FrameStack, FrameStore, Layout, StackStore, TensorArray
-from obscodec.arrays import Staging
-from obscodec.arrays import write_buffer as staging
+from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.frames.kernels.append import _fingerprint
 
 SIZES = [2, 5, 31, 32, 33, 34, 63, 64, 65, 97, 250, 7056, 7067]
@@ -86,13 +85,13 @@ def test_a_store_of_stacks(nbytes: int) -> None:
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_rows_that_wait(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
     """One stands for the row behind it, or for what comes to the same place, only if all of their bytes are equal."""
-    monkeypatch.setattr(staging, "_MAX_NBYTES", 0)
+    monkeypatch.setattr(write_buffer, "_MAX_NBYTES", 0)
     row = same_fingerprint(nbytes)[:1]
     for at in {0, nbytes // 2, nbytes - 1}:
         other = row.copy()
         other[0, at] ^= 1
         store = FrameStore(Layout((nbytes,), np.uint8))
-        array = TensorArray.zeros((5, 1), store, Staging(store, 1))
+        array = TensorArray.zeros((5, 1), store, WriteBuffer(store, 1))
         array[0], array[1] = row, other
         array[2], array[2] = row, other
         np.testing.assert_array_equal(array[:3, 0], np.concatenate([row, other, other]))

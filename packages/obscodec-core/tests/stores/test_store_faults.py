@@ -20,7 +20,7 @@ from obscodec import (
     TensorStore,
     codec,
 )
-from obscodec.arrays import Staging
+from obscodec.arrays import WriteBuffer
 from obscodec.stores import PinnedStore, Store
 
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every line
@@ -122,9 +122,9 @@ def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
 def test_rows_that_wait_are_stored_all_in_the_end(kind):
     store = STORES[kind]()
     player = Player(1)
-    staging = Staging(store, N_ENVS, min_rows=4)
+    write_buffer = WriteBuffer(store, N_ENVS, min_rows=4)
     names = ("obs", "next_obs")
-    arrays = {name: TensorArray.zeros((N_STEPS, N_ENVS), store, staging) for name in names}
+    arrays = {name: TensorArray.zeros((N_STEPS, N_ENVS), store, write_buffer) for name in names}
     models = {name: np.zeros((N_STEPS, N_ENVS, *STACK.shape), np.uint8) for name in names}
     obs, at = player.step(), 0
 
@@ -142,7 +142,7 @@ def test_rows_that_wait_are_stored_all_in_the_end(kind):
     def prepare():
         add()
         add()
-        return staging.flush
+        return write_buffer.flush
 
     for _ in range(2):
         for where in at_every_line(prepare, STEP):

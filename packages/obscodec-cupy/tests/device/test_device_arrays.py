@@ -10,7 +10,7 @@ import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, TensorArray
-from obscodec.arrays import Staging
+from obscodec.arrays import WriteBuffer
 from obscodec.buffers import append_together
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES
 from obscodec_cupy.device import opened
@@ -294,7 +294,7 @@ def test_arrays_are_assigned_arrays_of_a_device(cuda):
 def test_rows_of_the_cpu_and_of_a_device_wait_together(cuda):
     there = opened.device(cuda)
     store = FrameStore(SMALL, device=cuda)
-    array = TensorArray.zeros((6, 2), store, staging=Staging(store, n_envs=2))
+    array = TensorArray.zeros((6, 2), store, write_buffer=WriteBuffer(store, n_envs=2))
     frames = walk(12, SMALL).reshape(6, 2, *SMALL.shape)
     for row in range(6):
         array[row] = there.upload(frames[row]) if row % 2 else frames[row]

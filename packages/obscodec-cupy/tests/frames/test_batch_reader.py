@@ -25,7 +25,7 @@ from obscodec import (
     StackStore,
     TensorArray,
 )
-from obscodec.arrays import Staging
+from obscodec.arrays import WriteBuffer
 from obscodec.frames import frame_log as blocks
 from obscodec.stores import PinnedStore
 from obscodec_cupy import BatchReader
@@ -70,12 +70,12 @@ def flat(model: np.ndarray) -> np.ndarray:
     return model.reshape(-1, *model.shape[2:])
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_a_buffer_that_goes_on_while_it_is_read(cuda, staged):
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_buffer_that_goes_on_while_it_is_read(cuda, waits):
     device = opened.device(cuda)
     store = AutoStore(STACK, codec="delta-rle", frame_stack=FrameStack(4), device=cuda)
-    staging = Staging(store, 2) if staged else None
-    arrays = [TensorArray.zeros((160, 2), store, staging) for _ in range(2)]
+    write_buffer = WriteBuffer(store, 2) if waits else None
+    arrays = [TensorArray.zeros((160, 2), store, write_buffer) for _ in range(2)]
     model = [np.zeros((160, 2, *STACK.shape), np.uint8) for _ in range(2)]
     played, rng = atari(320), np.random.default_rng(0)
     reader = BatchReader(arrays)

@@ -8,7 +8,7 @@ from obscodec.arrays.new_array import NewArray
 from obscodec.arrays.packing_together import note_of, pack_together, unpack_together
 from obscodec.arrays.part_array import PartArray
 from obscodec.arrays.tensor_array import TensorArray
-from obscodec.arrays.write_buffer import Staging
+from obscodec.arrays.write_buffer import WriteBuffer
 
 __all__ = [
     "DeferredRead",
@@ -18,8 +18,8 @@ __all__ = [
     "PartArray",
     "Prefetcher",
     "Selection",
-    "Staging",
     "TensorArray",
+    "WriteBuffer",
     "drawn",
     "drawn_together",
     "note_of",

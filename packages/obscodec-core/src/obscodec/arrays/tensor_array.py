@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 from weakref import ref
 
 import numpy as np
@@ -12,14 +12,12 @@ from obscodec.arguments import check_kind, kind_of
 from obscodec.arrays.deferred_read import open_deferred_read
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
+from obscodec.arrays.write_buffer import WriteBuffer
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout import Layout, as_dtype, as_numbers
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores import Place, Store
-
-if TYPE_CHECKING:
-    from obscodec.arrays.write_buffer import Staging
 
 MAX_DECODED_NBYTES = 1 << 26  # of np.asarray(array): a rollout of 8 environments and 256 steps of Atari fits
 
@@ -35,12 +33,12 @@ class TensorArray:
     Args:
         ids: an integer array of ids in ``store``; this array owns one reference for each that is not 0.
         store: where the tensors are.
-        staging: where assigned steps wait to be stored together, for an array ``[n_steps, n_envs, *shape]`` that is
-            filled step by step; None to store at once.
+        write_buffer: where assigned steps wait to be stored together, for an array ``[n_steps, n_envs, *shape]`` that
+            is filled step by step; None to store at once.
 
     Raises:
         DTypeError: an argument is something else than is asked for, or ids have another dtype.
-        ShapeError: the staging is for other ids.
+        ShapeError: the write buffer is for other ids.
 
     Example:
         >>> import numpy as np, obscodec
@@ -53,28 +51,31 @@ class TensorArray:
         array([0., 1.])
     """
 
-    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, staging: Staging | None = None) -> None:
+    def __init__(
+        self, ids: npt.NDArray[np.signedinteger], store: Store, write_buffer: WriteBuffer | None = None
+    ) -> None:
         if not isinstance(ids, np.ndarray) or ids.dtype not in (np.int32, np.int64):
             found = ids.dtype if isinstance(ids, np.ndarray) else kind_of(ids)
             raise DTypeError(f"ids are int32 or int64, got {found}")
         check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
-        if staging is not None and not hasattr(staging, "row_shape"):  # to import the class would take numba
-            raise DTypeError(f"staging must be a Staging, such as Staging(store, n_envs), got {kind_of(staging)}")
-        if staging is not None and not ids.flags.writeable:
-            raise DTypeError("ids are read-only, and a staging writes them: pass a copy")
-        if staging is not None and (staging.store is not store or ids.shape[1:] != (staging.n_envs,)):
-            raise ShapeError(
-                f"a staging is for one store and ids [n_steps, {staging.n_envs}], got ids of shape {ids.shape}"
-                + ("" if staging.store is store else " and another store")
-            )
+        if write_buffer is not None:
+            check_kind("write_buffer", write_buffer, WriteBuffer, "a WriteBuffer, such as WriteBuffer(store, n_envs)")
+            if not ids.flags.writeable:
+                raise DTypeError("ids are read-only, and a write buffer writes them: pass a copy")
+            n_envs, other = write_buffer.n_envs, write_buffer.store is not store
+            if other or ids.shape[1:] != (n_envs,):
+                raise ShapeError(
+                    f"a write buffer is for one store and ids [n_steps, {n_envs}], got ids of shape {ids.shape}"
+                    + (" and another store" if other else "")
+                )
         self._ids = ids
         self.store = store
-        self._staging = staging
+        self._write_buffer = write_buffer
         self._is_view = False
         self._watches: list[ref[DirtyRows]] = []  # of this array and its views
 
     @classmethod
-    def zeros(cls, shape: tuple[int, ...], store: Store, staging: Staging | None = None) -> Self:
+    def zeros(cls, shape: tuple[int, ...], store: Store, write_buffer: WriteBuffer | None = None) -> Self:
         """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written.
 
         Raises:
@@ -82,13 +83,13 @@ class TensorArray:
             DTypeError: ``store`` is no store.
         """
         of_ids = Layout((shape,) if isinstance(shape, (int, np.integer)) else shape, np.int32)  # which checks it
-        return cls(np.zeros(of_ids.shape, np.int32), store, staging)
+        return cls(np.zeros(of_ids.shape, np.int32), store, write_buffer)
 
     @property
     def ids(self) -> npt.NDArray[np.signedinteger]:
         """The id of each tensor in the store."""
-        if self._staging is not None:
-            self._staging.flush()
+        if self._write_buffer is not None:
+            self._write_buffer.flush()
         return self._ids
 
     @property
@@ -184,10 +185,10 @@ class TensorArray:
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         if type(value) is not np.ndarray and self.store.has_on_device(value):
             value = self.store.on_cpu(value)
-        staging = self._staging
-        if staging is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
-            if type(value) is not np.ndarray or not staging.put(self._ids, index, value):
-                staging.put(self._ids, index, self._cast(value, staging.row_shape))
+        write_buffer = self._write_buffer
+        if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
+            if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):
+                write_buffer.put(self._ids, index, self._cast(value, write_buffer.row_shape))
             return
         if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
@@ -247,8 +248,8 @@ class TensorArray:
             raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
         watch = DirtyRows(len(self._ids))
         self._watches.append(ref(watch))
-        if self._staging is not None:
-            self._staging.watch(self._ids, self._watches)
+        if self._write_buffer is not None:
+            self._write_buffer.watch(self._ids, self._watches)
         return watch
 
     def clear(self) -> None:
@@ -267,7 +268,7 @@ class TensorArray:
         return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_ids": self.ids, "store": self.store, "_staging": self._staging, "_is_view": self._is_view}
+        return {"_ids": self.ids, "store": self.store, "_write_buffer": self._write_buffer, "_is_view": self._is_view}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _watches=[])
@@ -298,7 +299,7 @@ class TensorArray:
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         """Other axes before the same items; it sees what waits, but nothing waits for it."""
         view = TensorArray(ids, self.store)
-        view._staging, view._is_view, view._watches = self._staging, True, self._watches
+        view._write_buffer, view._is_view, view._watches = self._write_buffer, True, self._watches
         return view
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:

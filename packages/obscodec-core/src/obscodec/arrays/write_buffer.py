@@ -1,4 +1,4 @@
-"""Staging: rows of compressed arrays that wait to be stored together."""
+"""WriteBuffer: rows of compressed arrays that wait to be stored together."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MAX_ROWS = 64  # of small tensors, so that nobody waits for long
 _Place = tuple[int, int]  # which array of ids, and which row of it
 
 
-class Staging:
+class WriteBuffer:
     """Rows of tensors on their way into a store.
 
     To store the observations of a step takes some 4 microseconds, and to get there 10 more. So they wait here, copied
-    but not encoded, until there are some, or somebody wants to read. Arrays that share a store can share a staging,
-    which keeps their rows in order. Where only a few rows may wait, one that is equal to the row before it, as an
-    observation is to the next one of the step before, waits once. Several threads may read its arrays at once.
+    but not encoded, until there are some, or somebody wants to read. Arrays that share a store can share a write
+    buffer, which keeps their rows in order. Where only a few rows may wait, one that is equal to the row before it, as
+    an observation is to the next one of the step before, waits once. Several threads may read its arrays at once.
 
     Args:
         store: where the rows go.
@@ -46,7 +46,7 @@ class Staging:
     Example:
         >>> import numpy as np, obscodec
         >>> store = obscodec.AutoStore(obscodec.Layout((84, 84), np.uint8))
-        >>> array = obscodec.TensorArray.zeros((10, 2), store, staging=Staging(store, n_envs=2))
+        >>> array = obscodec.TensorArray.zeros((10, 2), store, write_buffer=WriteBuffer(store, n_envs=2))
         >>> array[3] = np.ones((2, 84, 84), np.uint8)
         >>> store.stats().n_tensors
         0
@@ -175,6 +175,6 @@ class Staging:
         self._waiting.clear()
         self._arrays.clear()
 
-    def __reduce__(self) -> tuple[type[Staging], tuple[Store, int, int]]:
+    def __reduce__(self) -> tuple[type[WriteBuffer], tuple[Store, int, int]]:
         self.flush()
-        return Staging, (self.store, self.n_envs, self.min_rows)
+        return WriteBuffer, (self.store, self.n_envs, self.min_rows)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
-from obscodec.arrays import Staging, TensorArray
+from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers.array_stats import ArrayStats
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import FieldError, LayoutError, ShapeError
@@ -74,7 +74,7 @@ class ArraySet:
         own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
         self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
-        self._stagings: dict[str, Staging] = {}
+        self._write_buffers: dict[str, WriteBuffer] = {}
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
         self._n_samples, self._sample_s = 0, 0.0
 
@@ -106,9 +106,9 @@ class ArraySet:
             shape, dtype = self._rows[field]
             made = np.zeros((n_steps, *shape), dtype)
         else:
-            if waiting and field not in self._stagings:
-                self._stagings[field] = Staging(store, self.n_envs, waiting)
-            made = TensorArray.zeros((n_steps, self.n_envs), store, self._stagings[field] if waiting else None)
+            if waiting and field not in self._write_buffers:
+                self._write_buffers[field] = WriteBuffer(store, self.n_envs, waiting)
+            made = TensorArray.zeros((n_steps, self.n_envs), store, self._write_buffers[field] if waiting else None)
         self._arrays[array, field] = made
         return made
 
@@ -138,18 +138,18 @@ class ArraySet:
             raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
 
     def reserve(self, row: int) -> None:
-        """Store what waits, if a step in ``row`` of all arrays would not have room beside it; see ``Staging.reserve``.
+        """Store what waits if a step in ``row`` of all arrays has no room beside it; see ``WriteBuffer.reserve``.
 
         Raises:
             HeapFull: it does not fit into its store; it goes on waiting.
         """
-        for field, staging in self._stagings.items():
-            staging.reserve(row, sum(of == field for _, of in self._arrays))
+        for field, write_buffer in self._write_buffers.items():
+            write_buffer.reserve(row, sum(of == field for _, of in self._arrays))
 
     def forget(self, row: int) -> None:
         """Drop what waits for ``row`` of any array."""
-        for staging in self._stagings.values():
-            staging.forget(row)
+        for write_buffer in self._write_buffers.values():
+            write_buffer.forget(row)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -160,8 +160,8 @@ class ArraySet:
 
     def stats(self, n_tensors: int) -> RingStats:
         """What the arrays hold, if ``n_tensors`` of the items of each were written; what waits is stored before."""
-        for staging in self._stagings.values():
-            staging.flush()
+        for write_buffer in self._write_buffers.values():
+            write_buffer.flush()
         plain = dict.fromkeys(self.fields, 0)
         for _, field in self._arrays:
             plain[field] += n_tensors * self.fields[field].layout.nbytes
@@ -169,7 +169,7 @@ class ArraySet:
         fields = {name: plain[name] if store is None else stored[store] for name, store in self.stores.items()}
         total = sum(of for of in fields.values() if isinstance(of, int)) + sum(s.total_bytes for s in stored.values())
         total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
-        total += sum(staging.memory_bytes for staging in self._stagings.values())
+        total += sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values())
         return RingStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)
 
 
