@@ -37,7 +37,7 @@ class Mirror:
     def __init__(self, device: Device, store: FrameStore | StackStore, streams: list[bytes] | None = None) -> None:
         self.device = device
         frames = store.frames if isinstance(store, StackStore) else store
-        blocks = frames._blocks
+        blocks = frames.log
         if streams is None:
             live = np.flatnonzero(blocks.tables.live[: blocks.n] > 0)
             streams = [b""] * blocks.n

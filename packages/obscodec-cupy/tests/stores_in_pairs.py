@@ -53,7 +53,7 @@ class Pair:
         np.testing.assert_array_equal(one.read(ids).view(np.uint8), self.there.download(there).view(np.uint8))
         assert one.stats().live_bytes == other.stats().live_bytes
         frames = [getattr(store, "frames", store) for store in self.stores]
-        a, b = [pickle.loads(pickle.dumps(store._blocks)) for store in frames]
+        a, b = [pickle.loads(pickle.dumps(store.log)) for store in frames]
         assert a.n == b.n
         np.testing.assert_array_equal(a.open.blocks, b.open.blocks)
         for number in a.open.blocks[a.open.blocks > 0].tolist():

@@ -72,7 +72,7 @@ class TablesAreCopied(RuleBasedStateMachine):
 
     def begin(self):
         self.tables = CopiedTables()
-        self.on_device = DeviceFrames(self.store.frames._blocks, self.tables)
+        self.on_device = DeviceFrames(self.store.frames.log, self.tables)
 
     def stacks(self, seed, n):
         rng = np.random.default_rng(seed)
@@ -101,7 +101,7 @@ class TablesAreCopied(RuleBasedStateMachine):
 
     @rule()
     def compact(self):
-        self.store.frames._blocks.heap.compact()
+        self.store.frames.log.heap.compact()
 
     @rule(how=st.sampled_from(["pickled", "another reader"]))
     def rebuild(self, how):
@@ -111,7 +111,7 @@ class TablesAreCopied(RuleBasedStateMachine):
 
     @rule(hold=st.booleans())
     def look(self, hold):
-        with self.store.frames._blocks.lock:
+        with self.store.frames.log.lock:
             self.on_device._update(self.store.listed, hold=hold)
         self.is_the_same()
 
@@ -123,7 +123,7 @@ class TablesAreCopied(RuleBasedStateMachine):
         self.tables.fails = False
 
     def is_the_same(self):
-        blocks = self.store.frames._blocks
+        blocks = self.store.frames.log
         numbers = np.arange(1, blocks.n)
         live = blocks.tables.live[numbers] > 0
         streams = blocks._snapshot(numbers[live])
@@ -145,9 +145,7 @@ class TablesAreCopied(RuleBasedStateMachine):
             n_updates = self.tables.n_updates
             self.look(hold=False)
             assert self.tables.n_updates == n_updates  # the second one saw that nothing has changed
-            changes = self.store.frames._blocks.watch.look(
-                self.store.frames._blocks.coder, self.store.frames._blocks.open, self.store.frames._blocks.tables
-            )
+            changes = self.store.frames.log.watch.look(self.store.frames.log.tables)
             assert len(changes.blocks) == len(changes.references) == 0
 
 
@@ -157,7 +155,7 @@ TestTablesAreCopied.settings = settings(max_examples=40, stateful_step_count=30,
 
 def test_a_block_whose_number_comes_again_is_seen_as_another_one():
     store, tables = FrameStore(FRAME, block_frames=2, recent=1), CopiedTables()
-    on_device = DeviceFrames(store._blocks, tables)
+    on_device = DeviceFrames(store.log, tables)
     frames = np.random.default_rng(0).integers(256, size=(5, *FRAME.shape), dtype=np.uint8)
     first = last = store.append(frames[:1])
     on_device.update()
@@ -167,7 +165,7 @@ def test_a_block_whose_number_comes_again_is_seen_as_another_one():
         last = store.append(frame[None])
     assert last == first
     on_device.update()
-    assert tables.streams[1] == bytes(store._blocks._snapshot(np.array([1]))[0]) != before
+    assert tables.streams[1] == bytes(store.log._snapshot(np.array([1]))[0]) != before
 
 
 def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypatch):
@@ -176,12 +174,12 @@ def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypat
     frames = np.random.default_rng(0).integers(256, size=(40, 4, 5), dtype=np.uint8)
     ids = source.append(frames[np.arange(38)[:, None] + np.arange(3)])
     tables = CopiedTables()
-    on_device = DeviceFrames(target.frames._blocks, tables)
-    set_previous = target.frames._blocks.set_previous
-    monkeypatch.setattr(target.frames._blocks, "set_previous", lambda *of: (on_device.update(), set_previous(*of)))
+    on_device = DeviceFrames(target.frames.log, tables)
+    set_previous = target.frames.log.set_previous
+    monkeypatch.setattr(target.frames.log, "set_previous", lambda *of: (on_device.update(), set_previous(*of)))
     target.adopt(source, ids[None])
     on_device.update()
-    previous = target.frames.previous.reshape(-1, 16)
+    previous = target.frames.log.previous.reshape(-1, 16)
     assert tables.n_updates == 2
     assert previous.any()
     assert all((tables.previous[number] == previous[number]).all() for number in tables.previous)
@@ -191,13 +189,13 @@ def test_two_readers_of_the_same_blocks_take_turns():
     """As those of a store and of its shallow copy do."""
     store = FrameStore(FRAME, block_frames=2)
     frames = np.random.default_rng(0).integers(256, size=(12, *FRAME.shape), dtype=np.uint8)
-    readers = [DeviceFrames(store._blocks, CopiedTables()) for _ in range(2)]
+    readers = [DeviceFrames(store.log, CopiedTables()) for _ in range(2)]
     for turn, frame in enumerate(frames):
         store.append(frame[None])
         if turn % 3:
             readers[turn % 2].update()
     for on_device in readers:
         on_device.update()
-        numbers = np.arange(1, store._blocks.n)
-        streams = [bytes(stream) for stream in store._blocks._snapshot(numbers)]
+        numbers = np.arange(1, store.log.n)
+        streams = [bytes(stream) for stream in store.log._snapshot(numbers)]
         assert [on_device.reader.streams[number] for number in numbers] == streams

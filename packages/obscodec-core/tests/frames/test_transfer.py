@@ -200,7 +200,7 @@ def test_full_blocks_of_any_codec_are_copied(spec, block_frames, monkeypatch):
     played = np.concatenate([frames(game, 320, 0)[:300] for game in GAMES])
     source, target = frame_store(spec, block_frames), frame_store(spec, block_frames)
     for store in (source, target):
-        monkeypatch.setattr(store._blocks.coder.versions, "_learning", False)
+        monkeypatch.setattr(store.log.coder.versions, "_learning", False)
     ids = source.append(played)[: len(played) // block_frames * block_frames]
     calls = Calls(monkeypatch, (FrameStore, "take_in"))
     adopted = target.adopt(source, ids[None])[0]
@@ -240,8 +240,8 @@ def test_few_frames_of_a_block_are_decoded_and_many_are_taken_with_the_rest():
     few, many = frame_store(), frame_store()
     few.adopt(source, np.unique(ids // 16)[None, 1:] * 16)
     many.adopt(source, ids[ids % 16 < 8][None])
-    assert few._blocks.heap.stats().n_streams <= 2
-    assert many._blocks.heap.stats().n_streams >= 18
+    assert few.log.heap.stats().n_streams <= 2
+    assert many.log.heap.stats().n_streams >= 18
 
 
 @pytest.mark.parametrize("other", [frame_store("delta-rle", 8), frame_store("lz4", 1), AutoStore(FRAME)])
@@ -325,7 +325,7 @@ def test_damaged_blocks_are_refused_and_nothing_is_lost(spec, block_frames):
     refused = 0
     for _ in range(60):
         source = copy.deepcopy(whole)
-        streams = source._blocks.heap.get(np.unique(ids // block_frames)[: 60 // block_frames])
+        streams = source.log.heap.get(np.unique(ids // block_frames)[: 60 // block_frames])
         stream = streams[int(rng.integers(len(streams)))]
         stream[int(rng.integers(len(stream)))] ^= np.uint8(1 << rng.integers(8))
         before = target.stats().n_tensors
@@ -351,12 +351,12 @@ def test_truncated_blocks_are_refused():
     source, target = frame_store(), frame_store()
     ids = source.append(frames("MsPacman", 320, 0)[:64])
     block = int(ids[20] // 16)
-    content = source._blocks.heap.get([block])[0]
+    content = source.log.heap.get([block])[0]
     for n in (0, 1, 2, 3, len(content) // 2, len(content) - 1):
-        source._blocks.heap.put([block], Segments.of([content[:n]]))
+        source.log.heap.put([block], Segments.of([content[:n]]))
         with pytest.raises(CorruptStream, match=NOT_TAKEN):
             target.adopt(source, ids[None])
-    source._blocks.heap.free([block])
+    source.log.heap.free([block])
     with pytest.raises(CorruptStream, match=NOT_TAKEN):
         target.adopt(source, ids[None])
     assert target.stats().n_tensors == 0
@@ -365,7 +365,7 @@ def test_truncated_blocks_are_refused():
 def test_a_block_of_more_frames_than_a_block_has_is_refused():
     source, target = frame_store(), frame_store()
     ids = source.append(frames("MsPacman", 320, 0)[:64])
-    source._blocks.heap.put([int(ids[20] // 16)], Segments.of([bytes([0, 0, 17, *[0] * 17])]))  # patches without runs
+    source.log.heap.put([int(ids[20] // 16)], Segments.of([bytes([0, 0, 17, *[0] * 17])]))  # patches without runs
     with pytest.raises(CorruptStream, match=NOT_TAKEN + "it holds more than its frames need$"):
         target.adopt(source, ids[None])
     assert target.stats().n_tensors == 0
@@ -374,7 +374,7 @@ def test_a_block_of_more_frames_than_a_block_has_is_refused():
 def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
     source = stack_store()
     source.append(stacks("Pong", 50))
-    source.frames.previous[40] = 1 << 30
+    source.frames.log.previous[40] = 1 << 30
     with pytest.raises(CorruptStream, match=r"frames follow those of ids 0\.\.16383, got 0\.\.1073741824"):
         pickle.loads(pickle.dumps(source))
 

@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError
-from obscodec.frames import frame_log as blocks
+from obscodec.frames import frame_log
 from obscodec.segments import Segments
 
 FRAME = Layout((84, 84), np.uint8)
@@ -489,8 +489,8 @@ def test_altered_blocks_are_refused_or_decode_within_bounds(codec, block_frames)
     played = frames("MsPacman", 320, 0)[:100]
     ids = store.append(played)
     blocks = np.unique(ids // block_frames)
-    blocks = blocks[store._blocks.heap.holds(blocks)]
-    streams = list(store._blocks.heap.get(blocks))
+    blocks = blocks[store.log.heap.holds(blocks)]
+    streams = list(store.log.heap.get(blocks))
     memory = np.full((102, 84, 84), 0xA5, np.uint8)
     rng = np.random.default_rng(0)
     why = []
@@ -529,7 +529,7 @@ def test_altered_blocks_are_refused_or_decode_within_bounds(codec, block_frames)
 def test_what_is_said_of_an_altered_block(codec, bytes_of_block, why):
     store = FrameStore(FRAME, codec=codec, block_frames=2)
     ids = store.append(frames("MsPacman", 320, 0)[100:106])
-    stream = store._blocks.heap.get(ids[:1] // 2)[0]
+    stream = store.log.heap.get(ids[:1] // 2)[0]
     altered = np.frombuffer(bytes.fromhex(bytes_of_block), np.uint8)
     stream[: len(altered)] = altered
     with pytest.raises(CorruptStream) as caught:
@@ -541,8 +541,8 @@ def test_what_is_said_of_an_altered_block(codec, bytes_of_block, why):
 def test_a_block_that_lacks_its_last_byte_lacks_its_last_frame():
     store = FrameStore(Layout((4,), np.uint8), codec="raw", block_frames=2)
     ids = store.append(np.arange(1, 13, dtype=np.uint8).reshape(3, 4))
-    stream = store._blocks.heap.get(ids[:1] // 2)[0]
-    store._blocks.heap.put(ids[:1] // 2, Segments.of([stream[:-1]]))
+    stream = store.log.heap.get(ids[:1] // 2)[0]
+    store.log.heap.put(ids[:1] // 2, Segments.of([stream[:-1]]))
     assert store.read(ids[:1]).tolist() == [[1, 2, 3, 4]]
     with pytest.raises(CorruptStream) as caught:
         store.read(ids[1:2])
@@ -556,7 +556,7 @@ def test_a_block_is_stored_as_its_document_says(codec, stored):
     """The examples in ``docs/formats/frame-block.md``."""
     store = FrameStore(Layout((4,), np.uint8), codec=codec, block_frames=2)
     ids = store.append(np.array([[1, 2, 3, 4], [1, 2, 3, 5], [9, 9, 9, 9]], np.uint8))
-    assert bytes(store._blocks.heap.get(ids[:1] // 2)[0]).hex(" ") == stored
+    assert bytes(store.log.heap.get(ids[:1] // 2)[0]).hex(" ") == stored
 
 
 def test_blocks_are_streams_of_the_codec():
@@ -565,10 +565,10 @@ def test_blocks_are_streams_of_the_codec():
     store = FrameStore(FRAME)
     ids = store.append(played)
     blocks = np.unique(ids // 16)
-    blocks = blocks[store._blocks.heap.holds(blocks)]
-    references = store._blocks.open.references[1 : store._blocks.open.n_references].tobytes()
+    blocks = blocks[store.log.heap.holds(blocks)]
+    references = store.log.open.references[1 : store.log.open.n_references].tobytes()
     tested = obscodec.codec("delta-rle", Layout((16, 84, 84), np.uint8)).with_dictionary(references)
-    for block, stream in zip(blocks, store._blocks.heap.get(blocks), strict=True):
+    for block, stream in zip(blocks, store.log.heap.get(blocks), strict=True):
         encoded = tested.encode(np.zeros((16, 84, 84), np.uint8))
         decoded = tested.decode(encoded.__class__(stream[1:], encoded.layout, "delta-rle", encoded.dictionary_id))
         np.testing.assert_array_equal(decoded, store.read(block * 16 + np.arange(16)))
@@ -576,7 +576,7 @@ def test_blocks_are_streams_of_the_codec():
 
 def test_a_store_whose_ids_are_used_up_is_full(monkeypatch):
     """Ids must fit into 32 bits, as StackStores and NarrowStores make them larger."""
-    monkeypatch.setattr(blocks, "_MAX_ID", 2 * 4 * 16 * 10)
+    monkeypatch.setattr(frame_log, "_MAX_ID", 2 * 4 * 16 * 10)
     played = noise(300, 0)
     store = FrameStore(FRAME, stack=4)
     ids = store.append(played[:50])

@@ -72,7 +72,7 @@ def test_garbage_may_be_collected_in_the_midst_of_a_call(store: PinnedStore) -> 
     new = NewArray(ids[1:], store)
     pin = store.pin()
     store.release(ids[:1])
-    with store._lock, store.store._blocks.lock:  # of which neither could be taken again
+    with store._lock, store.store.log.lock:  # of which neither could be taken again
         del pin, new
     assert store.stats().n_tensors == 0
 

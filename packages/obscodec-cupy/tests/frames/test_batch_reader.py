@@ -26,7 +26,7 @@ from obscodec import (
     TensorArray,
 )
 from obscodec.arrays import WriteBuffer
-from obscodec.frames import frame_log as blocks
+from obscodec.frames import frame_log
 from obscodec.stores import PinnedStore
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
@@ -222,7 +222,7 @@ def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
     device, recorded = opened.device(cuda), []
     if not isinstance(device, SimulatedDevice):
         pytest.skip("on a GPU, a CUDA graph records it")
-    monkeypatch.setattr(blocks, "MIN_BLOCKS", 2)
+    monkeypatch.setattr(frame_log, "MIN_BLOCKS", 2)
     arrays, model = small_arrays(cuda, block_frames=4)
     reader = BatchReader(arrays)
     reader.sync()
@@ -254,7 +254,7 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
         before = [expected.copy() for expected in model]
         for k in range(2):
             arrays[k][:] = model[k] = rng.integers(256, size=model[k].shape, dtype=np.uint8)
-            arrays[0].store.frames._blocks.heap.compact()
+            arrays[0].store.frames.log.heap.compact()
             gc.collect()
             device.synchronize()
         places = rng.integers(80, size=30)
@@ -333,7 +333,7 @@ def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
     for k in range(2):
         arrays[k][:3] = model[k][:3] = rng.integers(256, size=(3, 1, *layout.shape), dtype=np.uint8)
     reader.sync()
-    arrays[0].store.frames._blocks.heap.compact()  # what was held for the kernels goes
+    arrays[0].store.frames.log.heap.compact()  # what was held for the kernels goes
     ((of, how),) = recorded
     launch(*of, **how)
     for out, expected in zip(outs, model, strict=True):

@@ -32,7 +32,7 @@ from obscodec import (
     codec,
 )
 from obscodec.arrays import DeferredRead
-from obscodec.frames import frame_log as blocks
+from obscodec.frames import frame_log
 from obscodec.segments import Segments
 from obscodec.stores import NarrowStore
 from obscodec_cupy.device import opened
@@ -93,7 +93,7 @@ def test_frames_of_any_layout(cuda, layout, block_frames, codec):
 
 
 def test_tables_grow(cuda, monkeypatch):
-    monkeypatch.setattr(blocks, "MIN_BLOCKS", 2)
+    monkeypatch.setattr(frame_log, "MIN_BLOCKS", 2)
     store = FrameStore(SMALL, block_frames=4, device=cuda)
     steps = np.concatenate([small_steps(200), noise(40)])
     ids = np.zeros(0, np.int64)
@@ -101,7 +101,7 @@ def test_tables_grow(cuda, monkeypatch):
         ids = np.append(ids, store.append(steps[begin : begin + 9]))
         some = np.random.default_rng(begin).integers(len(ids), size=9)
         np.testing.assert_array_equal(read(store, ids[some]), steps[some])
-    assert store._blocks.open.n_references > 20
+    assert store.log.open.n_references > 20
 
 
 def test_nothing_changed_is_nothing_launched_but_the_read(cuda):
@@ -127,7 +127,7 @@ def test_numbers_of_blocks_are_used_again(cuda):
         ids = store.append(tensors)
         np.testing.assert_array_equal(read(store, np.concatenate([ids, kept])), np.concatenate([tensors, noise(3)]))
         store.release(ids)
-    assert store._blocks.n < 20
+    assert store.log.n < 20
 
 
 def test_a_batch_of_all_kinds_of_stacks(cuda):
@@ -288,9 +288,9 @@ def test_a_damaged_block_is_complained_of_at_the_next_call(cuda):
     tensors = small_steps(40)
     ids = store.append(tensors)
     block = int(ids[9]) // 4
-    stream = store._blocks.heap.get([block])[0].copy()
+    stream = store.log.heap.get([block])[0].copy()
     stream[3:6] = 0xFF
-    store._blocks.heap.put([block], Segments.of([stream]))
+    store.log.heap.put([block], Segments.of([stream]))
     np.testing.assert_array_equal(read(store, ids[20:]), tensors[20:])
     read(store, ids[9:10])
     with pytest.raises(

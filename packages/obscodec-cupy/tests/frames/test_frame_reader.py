@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import FrameStack, FrameStore, Layout, StackStore
-from obscodec.frames import frame_log as blocks
+from obscodec.frames import frame_log
 from obscodec_cupy.device import opened
 
 FRAME = Layout((1, 5, 7), np.uint8)
@@ -39,7 +39,7 @@ class StoreOnDevice(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(blocks, "MIN_BLOCKS", 2)
+        self.patch.setattr(frame_log, "MIN_BLOCKS", 2)
         self.pool, self.reads, self.counts = pool(), [], Counter()
 
     def begin(self, seed, codec, heap, stack):
@@ -109,7 +109,7 @@ class StoreOnDevice(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2))
     def compact(self, which):
         with self.on(self.streams[which]):
-            self.frames._blocks.heap.compact()
+            self.frames.log.heap.compact()
 
     @property
     def frames(self):

@@ -29,7 +29,7 @@ class Reader:
         self.stream = Mirror(device, self.store).streams[1]
         stack = Layout((len(WANTED), *self.layout.shape), self.layout.dtype)
         self.gather = Gather(device, stack, N_FRAMES, frame_stack=FrameStack(len(WANTED)), codec=codec)
-        self.references = self.store._blocks.open.references[: self.store._blocks.open.n_references]
+        self.references = self.store.log.open.references[: self.store.log.open.n_references]
 
     def on_device(self, stream: bytes) -> tuple[str, np.ndarray]:
         """What is wrong, empty if nothing is; and the frames."""
@@ -191,7 +191,7 @@ def test_blocks_of_rle_that_are_altered(device: Device) -> None:
         return "", device.download(out)
 
     def on_cpu(block: bytes) -> tuple[str, np.ndarray]:
-        store._blocks.heap.put([1], Segments.of([block]))
+        store.log.heap.put([1], Segments.of([block]))
         try:
             return "", store.read([first])
         except CorruptStream as error:

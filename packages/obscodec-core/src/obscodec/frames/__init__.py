@@ -3,23 +3,20 @@
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.coder_for import new_coder
 from obscodec.frames.device_frames import DeviceFrames
-from obscodec.frames.frame_log import MIN_BLOCKS, Blocks
+from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.first_use import announce
 from obscodec.frames.kernels.stacks import expand_stacks, interleave
-from obscodec.frames.open_blocks import OpenBlocks
-from obscodec.frames.stack_table import ListedStacks
-from obscodec.frames.transfer import adopt
+from obscodec.frames.stack_table import StackTable
+from obscodec.frames.transfer import transfer_frames
 
 __all__ = [
-    "MIN_BLOCKS",
     "BlockCoder",
-    "Blocks",
     "DeviceFrames",
-    "ListedStacks",
-    "OpenBlocks",
-    "adopt",
+    "FrameLog",
+    "StackTable",
     "announce",
     "expand_stacks",
     "interleave",
     "new_coder",
+    "transfer_frames",
 ]

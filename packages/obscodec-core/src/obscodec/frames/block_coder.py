@@ -1,4 +1,4 @@
-"""What the blocks of a FrameStore have in common, however they are encoded: see ``coder_for.py``."""
+"""What the blocks of a FrameStore have in common, however they are encoded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, Codec, decode_varint, encode_varint
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
-from obscodec.frames.trained_codecs import Versions
+from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import over_ranges
 from obscodec.segments import Bytes, Ints, Segments
@@ -36,7 +36,21 @@ class Wanted(NamedTuple):
     rows: Rows
 
 
-class Offer(NamedTuple):
+class Sealed(NamedTuple):
+    """A full block, encoded.
+
+    Attributes:
+        version: of the codec that compressed it, 0 for none.
+        block: ``u8[:]``, as it is stored: the version as a varint, then the bytes.
+        plain: ``u8[:]``, what was compressed, a copy or a view.
+    """
+
+    version: int
+    block: Bytes
+    plain: Bytes
+
+
+class BlockExport(NamedTuple):
     """Blocks of one store, for another one with such a coder.
 
     Attributes:
@@ -53,9 +67,9 @@ class Offer(NamedTuple):
     n_wanted: Ints
     last: Ints
     references: Rows
-    versions: Versions[BytesCodec] | Versions[Codec] | None
+    versions: TrainedCodecs[BytesCodec] | TrainedCodecs[Codec] | None
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Offer:
+    def take(self, which: npt.NDArray[np.bool_]) -> BlockExport:
         """Some of the blocks."""
         opened, n_wanted, last = self.opened[which], self.n_wanted[which], self.last[which]
         return self._replace(blocks=self.blocks.take(which), opened=opened, n_wanted=n_wanted, last=last)
@@ -75,7 +89,7 @@ class BlockCoder(ABC, Generic[C]):
 
     spec: str
     patches: bool
-    versions: Versions[C] | None
+    versions: TrainedCodecs[C] | None
 
     @abstractmethod
     def plain(self, content: BlockContent) -> Bytes:
@@ -89,7 +103,7 @@ class BlockCoder(ABC, Generic[C]):
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Read some blocks. An empty one holds frames of zeros."""
 
-    def lend(self, blocks: Segments) -> Segments:
+    def export_blocks(self, blocks: Segments) -> Segments:
         """Blocks as the coder of another store takes them.
 
         Raises:
@@ -98,7 +112,7 @@ class BlockCoder(ABC, Generic[C]):
         return blocks
 
     @abstractmethod
-    def suits(self, offer: Offer) -> npt.NDArray[np.bool_]:
+    def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """``bool[n]``: which blocks of another store to take as they are.
 
         One of which few frames are wanted would take more memory than these.
@@ -108,11 +122,11 @@ class BlockCoder(ABC, Generic[C]):
         """
 
     @abstractmethod
-    def take(self, offer: Offer, open_blocks: OpenBlocks) -> Segments:
-        """Blocks that suit, as they are stored here, from which the coder has learned.
+    def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
+        """Blocks that it accepts, as they are stored here, from which the coder has learned.
 
         Args:
-            offer: the blocks.
+            export: the blocks.
             open_blocks: with the reference frames here; some may join.
 
         Raises:
@@ -123,21 +137,23 @@ class BlockCoder(ABC, Generic[C]):
         """A block of version 0, a copy."""
         return joined(PLAIN, self.plain(content).data)
 
-    def seal(self, content: BlockContent) -> Bytes:
+    def seal(self, content: BlockContent) -> Sealed:
         """A full block, as it is stored: never larger than a block of version 0."""
-        return self.open(content) if self.versions is None else self._sealed(self.versions, self.plain(content))
+        if self.versions is None:
+            block = self.open(content)
+            return Sealed(0, block, block[len(PLAIN) :])
+        return self._sealed(self.versions, self.plain(content))
 
-    def _sealed(self, versions: Versions[C], plain: Bytes) -> Bytes:
+    def _sealed(self, versions: TrainedCodecs[C], plain: Bytes) -> Sealed:
         compressed = self.compress(versions[versions.newest], plain)
         if len(compressed) >= len(plain):
-            return joined(PLAIN, plain.data)
-        return joined(encode_varint(versions.newest), compressed.data)
+            return Sealed(0, joined(PLAIN, plain.data), plain)
+        return Sealed(versions.newest, joined(encode_varint(versions.newest), compressed.data), plain)
 
-    def learn(self, block: Bytes, plain: Bytes) -> None:
-        """Learn from a block that was sealed, and from what it was before compression, a copy or a view."""
-        version, start = decode_varint(block)
-        if self.versions is not None and version:
-            self.versions.encoded(plain, len(block) - start)
+    def learn(self, sealed: Sealed) -> None:
+        """Record a stored block, and train on it."""
+        if self.versions is not None and sealed.version:
+            self.versions.encoded(sealed.plain, len(sealed.block) - len(encode_varint(sealed.version)))
 
     def read(self, blocks: Segments, wanted: Wanted, references: Rows, threads: int) -> None:
         """Decode each block once, and put the wanted frames into their rows.

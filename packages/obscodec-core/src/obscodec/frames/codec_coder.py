@@ -10,25 +10,25 @@ import numpy.typing as npt
 from obscodec.codecs import Codec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import check, copy_frames, first_bytes
 from obscodec.errors import CorruptStream
-from obscodec.frames.block_coder import PLAIN, BlockCoder, Offer, Wanted, joined
+from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted, joined
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
-from obscodec.frames.trained_codecs import Versions
+from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments
 
 _SCRATCH_NBYTES = 1 << 22
 
 
-class CodecBlocks(BlockCoder[Codec]):
+class CodecCoder(BlockCoder[Codec]):
     """Any codec, for items of ``block_frames`` frames."""
 
     patches = False
-    versions: Versions[Codec]
+    versions: TrainedCodecs[Codec]
 
     def __init__(self, block_codec: Codec) -> None:
         self.spec = block_codec.spec
         self.layout = block_codec.layout
-        self.versions = Versions(block_codec, _fit)
+        self.versions = TrainedCodecs(block_codec, _fit)
 
     def plain(self, content: BlockContent) -> Bytes:
         """The frames, one behind the other."""
@@ -45,26 +45,26 @@ class CodecBlocks(BlockCoder[Codec]):
             piece = blocks.take(slice(first, first + step))
             self._read_piece(piece, wanted._replace(starts=wanted.starts[first : first + len(piece) + 1]))
 
-    def suits(self, offer: Offer) -> npt.NDArray[np.bool_]:
+    def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """Full ones that are compressed as the next one here will be, or not at all, if half of the frames are wanted.
 
         A dictionary stays in its store: those of many would take more than they save.
         """
-        versions = [decode_varint(block)[0] for block in offer.blocks]
-        alike = {version: self._encodes_like(offer, version) for version in set(versions)}
-        enough = ~offer.opened & (2 * offer.n_wanted >= self.layout.shape[0])
+        versions = [decode_varint(block)[0] for block in export.blocks]
+        alike = {version: self._encodes_like(export, version) for version in set(versions)}
+        enough = ~export.opened & (2 * export.n_wanted >= self.layout.shape[0])
         enough &= [alike[version] for version in versions]
         return enough
 
-    def _encodes_like(self, offer: Offer, version: int) -> bool:
-        mine, others = self.versions, offer.versions
+    def _encodes_like(self, export: BlockExport, version: int) -> bool:
+        mine, others = self.versions, export.versions
         if version == 0 or others is None:
             return version == 0
         return not mine.learning and version in others and mine[mine.newest] == others[version]
 
-    def take(self, offer: Offer, open_blocks: OpenBlocks) -> Segments:
+    def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
         """The same streams, under the version that they are of here."""
-        return Segments.of([self._renumbered(block) for block in offer.blocks])
+        return Segments.of([self._renumbered(block) for block in export.blocks])
 
     def _renumbered(self, block: Bytes) -> Bytes:
         version, start = decode_varint(block)

@@ -11,8 +11,8 @@ import numpy as np
 from obscodec.codecs import BytesCodec, Codec, new_codec
 from obscodec.errors import SpecError
 from obscodec.frames.block_coder import BlockCoder
-from obscodec.frames.codec_coder import CodecBlocks
-from obscodec.frames.patch_coder import PATCHES, PatchBlocks
+from obscodec.frames.codec_coder import CodecCoder
+from obscodec.frames.patch_coder import PATCHES, PatchCoder
 from obscodec.layout import Layout
 
 
@@ -24,11 +24,11 @@ def new_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCo
     """
     block_codec = new_codec(spec, Layout((block_frames, *frame.shape), frame.dtype))
     if block_codec.spec == PATCHES:
-        return PatchBlocks(None, block_frames, block_codec.bound())
+        return PatchCoder(None, block_frames, block_codec.bound())
     if not block_codec.spec.startswith(f"{PATCHES}|"):
-        return CodecBlocks(block_codec)
+        return CodecCoder(block_codec)
     tail = new_codec(block_codec.spec.removeprefix(f"{PATCHES}|"), Layout((0,), np.uint8))
     if not isinstance(tail, BytesCodec):
         raise SpecError(f"{spec!r} compresses patches more than once, use one codec behind {PATCHES!r}")
     inner_bound = new_codec(PATCHES, block_codec.layout).bound()
-    return PatchBlocks(tail, block_frames, inner_bound)
+    return PatchCoder(tail, block_frames, inner_bound)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Any
 
 from obscodec.devices import FrameReader
-from obscodec.frames.frame_log import Blocks
+from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.frame_watch import FrameWatch
-from obscodec.frames.stack_table import ListedStacks
+from obscodec.frames.stack_table import StackTable
 from obscodec.layout import FrameStack
 from obscodec.segments import Ints
 
@@ -17,20 +17,20 @@ class DeviceFrames:
     """Has a device know of the frames of a store what it needs to decode them. Safe to use from several threads.
 
     Args:
-        blocks: the blocks of the store, which know of this one too.
+        log: the frames of the store.
         reader: what decodes them.
 
     Attributes:
         reader: that.
     """
 
-    def __init__(self, blocks: Blocks, reader: FrameReader) -> None:
+    def __init__(self, log: FrameLog, reader: FrameReader) -> None:
         self.reader = reader
-        self._blocks = blocks
+        self._log = log
         self._watch: FrameWatch | None = None
         self._knows_listed = False  # whether the reader was told of listed stacks since then
 
-    def update(self, listed: ListedStacks | None = None) -> None:
+    def update(self, listed: StackTable | None = None) -> None:
         """Have the device know what there is now, for kernels that others queue until the next call.
 
         Args:
@@ -39,7 +39,7 @@ class DeviceFrames:
         Raises:
             HeapFull: the device has not enough memory.
         """
-        with self._blocks.lock:
+        with self._log.lock:
             self._update(listed, hold=True)
 
     def read(
@@ -49,7 +49,7 @@ class DeviceFrames:
         *,
         frames: Ints,
         stack: FrameStack | None = None,
-        listed: ListedStacks | None = None,
+        listed: StackTable | None = None,
     ) -> None:
         """Decode frames, or stacks of them.
 
@@ -64,27 +64,27 @@ class DeviceFrames:
             SlotError: there is no such frame.
             HeapFull: the device has not enough memory.
         """
-        with self._blocks.lock, self.reader.on_stream_of(out):
-            self._blocks.check(frames)
+        with self._log.lock, self.reader.on_stream_of(out):
+            self._log.check(frames)
             self._update(listed, hold=False)
             self.reader.read(ids, out, stack)
 
-    def _update(self, listed: ListedStacks | None, *, hold: bool) -> None:
-        blocks = self._blocks
-        if self._watch is None or blocks.watch is not self._watch:  # a copy of the store may share its blocks
-            self._watch = blocks.watch = FrameWatch(blocks.heap)
+    def _update(self, listed: StackTable | None, *, hold: bool) -> None:
+        log = self._log
+        if self._watch is None or log.watch is not self._watch:  # a copy of the store may share its frames
+            self._watch = log.new_watch()
             self._knows_listed = False
         if listed is not None and not self._knows_listed:
             listed.forget()
             self._knows_listed = True
         lists = listed is not None and listed.has_changed
-        if not (hold or lists or self._watch.sees_changes(blocks.open)):
+        if not (hold or lists or self._watch.sees_changes()):
             return
         try:
-            changes = self._watch.look(blocks.coder, blocks.open, blocks.tables)
+            changes = self._watch.look(log.tables)
             self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)
         except BaseException:  # the next call begins anew
-            self._watch = blocks.watch = None
+            self._watch = log.watch = None
             raise
 
     def __del__(self) -> None:

@@ -1,21 +1,20 @@
-"""Blocks: the frames of a FrameStore under their ids, in open blocks and in full ones."""
+"""FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
 from __future__ import annotations
 
 import threading
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, Codec, decode_varint
 from obscodec.errors import HeapFull, ShapeError, SlotError
-from obscodec.frames.block_coder import BlockCoder, Offer, Wanted
+from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.frame_watch import FrameWatch
 from obscodec.frames.kernels.counts import (
     N_DEAD,
     N_FREE,
-    N_USED,
     adopt_frames,
     count_known,
     give_back_frames,
@@ -25,9 +24,10 @@ from obscodec.frames.kernels.counts import (
 )
 from obscodec.frames.kernels.grouping import group_by_block
 from obscodec.frames.kernels.stacks import LISTED_TWICE, NO_STACK, name_stacks, release_stacks
-from obscodec.frames.open_blocks import FrameTables, OpenBlocks
-from obscodec.frames.stack_table import ListedStacks
-from obscodec.heap import SlotHeap
+from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.frames.stack_table import StackTable
+from obscodec.frames.tables import FrameTables
+from obscodec.heap import HeapMemory, SlotHeap
 from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
 
@@ -35,8 +35,26 @@ MIN_BLOCKS = 1 << 10
 _MAX_ID = (1 << 31) - 1
 
 
-class Blocks:
-    """Blocks of consecutive frames, by number: for each stream of frames an open one, the full ones in a heap.
+class FrameLogStats(NamedTuple):
+    """What a FrameLog holds.
+
+    Attributes:
+        n_frames: frames that somebody refers to.
+        live_bytes: the full blocks.
+        reserved_bytes: memory for blocks, the open ones included.
+        table_bytes: the tables that find a frame.
+        dictionary_bytes: reference frames, and the dictionaries that blocks need.
+    """
+
+    n_frames: int
+    live_bytes: int
+    reserved_bytes: int
+    table_bytes: int
+    dictionary_bytes: int
+
+
+class FrameLog:
+    """Blocks of consecutive frames, by number: for each sequence of frames an open one, the full ones in a heap.
 
     The id of a frame is ``number * block_frames + place``. Ids are counted; a block goes with its last frame, and its
     number is used again. Safe to use from several threads.
@@ -47,17 +65,20 @@ class Blocks:
 
     Args:
         coder: encodes full blocks.
-        heap: where these go, with their numbers as slots; ``MIN_BLOCKS`` of them, it is grown.
-        open_blocks: the open ones.
+        nbytes: of a frame.
+        block_frames: how many frames a block has.
+        stack: how many frames come from one observation.
+        n_recent: with how many of the last frames of its sequence a frame is compared.
         first_id: the least id to give out, 1 or more.
+        max_bytes: the most bytes to reserve for full blocks, None for no limit.
+        memory: where full blocks are.
 
     Attributes:
         coder: that.
-        heap: that.
-        open: the open blocks.
         block_frames: how many frames a block has.
+        heap: the full blocks, with their numbers as slots.
+        open: the open blocks.
         tables: what is known of each frame and block.
-        singles: what stands for listed stacks where single frames are given out, which are stacks of one.
         watch: what looks for changes, None while nobody does.
         lock: held by whoever works with these attributes.
     """
@@ -65,21 +86,24 @@ class Blocks:
     def __init__(
         self,
         coder: BlockCoder[BytesCodec] | BlockCoder[Codec],
-        heap: SlotHeap,
-        open_blocks: OpenBlocks,
+        nbytes: int,
         *,
+        block_frames: int,
+        stack: int,
+        n_recent: int,
         first_id: int,
+        max_bytes: int | None,
+        memory: HeapMemory[Any],
     ) -> None:
         self.coder = coder
-        self.heap = heap
-        self.open = open_blocks
-        self.block_frames = open_blocks.block_frames
-        first = -(-first_id // self.block_frames)
+        self.block_frames = block_frames
+        self.open = OpenBlocks(nbytes, block_frames=block_frames, stack=stack, n_recent=n_recent, patches=coder.patches)
+        first = -(-first_id // block_frames)
         n_blocks = max(MIN_BLOCKS, 1 << first.bit_length())
-        heap.grow(n_blocks)
-        self.tables = FrameTables(n_blocks, self.block_frames)
-        self.tables.tallies[N_USED] = first
-        self.singles = ListedStacks(depth=1)
+        self.heap = SlotHeap(n_blocks, max_bytes=max_bytes, memory=memory)
+        self.tables = FrameTables(n_blocks, block_frames)
+        self.tables.use(first)
+        self._singles = StackTable(depth=1)  # what stands for listed stacks where single frames are given out
         self._held: Ints | None = None  # frames that are taken in, but belong to no id that was given out yet
         self.watch: FrameWatch | None = None
         self.lock = threading.Lock()
@@ -87,32 +111,58 @@ class Blocks:
     @property
     def n(self) -> int:
         """How many numbers of blocks were ever used; 0 is the block of the frame of zeros."""
-        return int(self.tables.tallies[N_USED])
+        return self.tables.n_used
 
-    def take_in(self, rows: Rows, streams: Ints, which: Ints, ids: Ints, stacks: ListedStacks | None = None) -> None:
+    @property
+    def previous(self) -> npt.NDArray[np.int32]:
+        """For each frame, by id, the one before it in the observation that it came with first."""
+        return self.tables.previous
+
+    @property
+    def mean_frame_bytes(self) -> float:
+        """Bytes for each frame in the full blocks, with the reference frames; in the open ones if none is full yet."""
+        with self.lock:
+            heap = self.heap.stats()
+            if not heap.n_streams:
+                return self.open.mean_frame_bytes
+            return (heap.live_bytes + self.open.reference_bytes) / (heap.n_streams * self.block_frames)
+
+    def stats(self) -> FrameLogStats:
+        """What it holds now."""
+        with self.lock:
+            heap, versions = self.heap.stats(), self.coder.versions
+            return FrameLogStats(
+                n_frames=int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1)),
+                live_bytes=heap.live_bytes,
+                reserved_bytes=heap.reserved_bytes + self.open.memory_bytes,
+                table_bytes=heap.table_bytes + self.n * (8 * self.block_frames + 4),
+                dictionary_bytes=self.open.reference_bytes + (versions.dictionary_bytes if versions else 0),
+            )
+
+    def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints, stacks: StackTable | None = None) -> None:
         """Store frames, those that are new, and give ids to the stacks that they make.
 
         Args:
             rows: ``u8[m * depth, nbytes]``, contiguous: the frames of ``m`` stacks, oldest first.
-            streams: ``i64[m * depth]``, the stream of each frame.
+            sequences: ``i64[m * depth]``, the sequence of each frame.
             which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
             ids: ``i64[n]`` of zeros, filled in one step: then there is a reference for each.
             stacks: those that are listed, None for single frames.
 
         Raises:
-            ShapeError: a stream is negative.
+            ShapeError: a sequence is negative.
             HeapFull: there is not enough room; nothing was stored.
         """
         with self.lock:
             self._settle()
             try:
                 self._held = np.zeros(len(rows), np.int64)
-                self._append(rows, streams, self._held)
+                self._append(rows, sequences, self._held)
                 self._name(self._held, which, ids, stacks)
             finally:
                 self._settle()
 
-    def name(self, frames: Ints, ids: Ints, stacks: ListedStacks) -> None:
+    def name(self, frames: Ints, ids: Ints, stacks: StackTable) -> None:
         """Give ids to stacks of frames: each reference goes from ``frames`` over to ``ids``, all of them in one step.
 
         Args:
@@ -123,28 +173,17 @@ class Blocks:
         with self.lock:
             self._name(frames, np.arange(len(ids)), ids, stacks)
 
-    def give_back(self, ids: Ints, stacks: ListedStacks | None = None) -> None:
+    def give_back(self, ids: Ints, stacks: StackTable | None = None) -> None:
         """Take one reference from each of ``ids``, and set them to 0, in one step; 0 among them is left alone.
 
         Raises:
             SlotError: an id is of no stack, or of no frame; nothing was done.
         """
-        stacks = stacks or self.singles
+        stacks = stacks or self._singles
         frames = np.empty((len(ids), stacks.depth), np.int64)
         with self.lock:
             self._settle()
-            tables = self.tables
-            wrong, at = release_stacks(
-                ids,
-                frames,
-                self.block_frames,
-                tables.counts,
-                tables.live,
-                tables.previous,
-                tables.dead,
-                tables.tallies,
-                *stacks.tables,
-            )
+            wrong, at = release_stacks(ids, frames, self.block_frames, self.tables.arrays, stacks.tables)
             if wrong == NO_STACK and stacks.depth > 1:
                 raise SlotError(f"id {ids[at]} is of no stack in this store")
             if wrong == LISTED_TWICE:
@@ -190,7 +229,7 @@ class Blocks:
         if n_known < len(ids):
             self._refuse(ids[n_known])
 
-    def offer(self, frames: Ints) -> tuple[Offer, npt.NDArray[np.int32]]:
+    def export_blocks(self, frames: Ints) -> tuple[BlockExport, npt.NDArray[np.int32]]:
         """The blocks of frames, which are given rising, for another store; and for each frame the one before it.
 
         Raises:
@@ -199,7 +238,7 @@ class Blocks:
         """
         with self.lock:
             _, places, blocks, starts = self._grouped(frames)
-            offer = Offer(
+            export = BlockExport(
                 self._snapshot(blocks),
                 np.isin(blocks, self.open.blocks),
                 np.diff(starts),
@@ -208,13 +247,13 @@ class Blocks:
                 self.coder.versions,
             )
             before = self.tables.previous[frames]
-        return offer._replace(blocks=self.coder.lend(offer.blocks)), before
+        return export._replace(blocks=self.coder.export_blocks(export.blocks)), before
 
-    def take(self, offer: Offer, places: Ints, n_each: Ints, ids: Ints) -> None:
+    def take_blocks(self, export: BlockExport, places: Ints, n_each: Ints, ids: Ints) -> None:
         """Store encoded blocks.
 
         Args:
-            offer: the blocks.
+            export: the blocks.
             places: ``i64[n]``, the places in them of the frames that are wanted, one block behind the other.
             n_each: ``i64[n]``, how many references to each of these.
             ids: ``i64[n_each.sum()]`` of zeros, filled with each of them as often as it has references.
@@ -223,20 +262,25 @@ class Blocks:
             CorruptStream: a block is damaged.
             HeapFull: there is not enough room; nothing was stored.
         """
-        numbers = np.zeros(len(offer.n_wanted), np.int64)
-        starts = np.append(0, np.cumsum(offer.n_wanted))
+        numbers = np.zeros(len(export.n_wanted), np.int64)
+        starts = np.append(0, np.cumsum(export.n_wanted))
         with self.lock:
             self._settle()
             try:
                 self._make_room(len(numbers))
                 tables = self.tables
-                reserve_numbers(numbers, tables.live, tables.free, tables.dead, tables.tallies)
-                blocks = self.coder.take(offer, self.open)
+                reserve_numbers(numbers, tables.arrays)
+                blocks = self.coder.take(export, self.open)
                 tables.versions[numbers] = [decode_varint(block)[0] for block in blocks]
                 self.heap.put(numbers, blocks)
-                adopt_frames(numbers, starts, places, n_each, self.block_frames, tables.counts, tables.live, ids)
+                adopt_frames(numbers, starts, places, n_each, self.block_frames, tables.arrays, ids)
             finally:
                 self._settle()
+
+    def new_watch(self) -> FrameWatch:
+        """What looks for changes from now on, in place of what did before; called with the lock held."""
+        self.watch = FrameWatch(self.coder, self.heap, self.open)
+        return self.watch
 
     def set_previous(self, ids: Ints, before: Ints) -> None:
         """Note which frame came before each of ``ids``."""
@@ -245,33 +289,32 @@ class Blocks:
                 self.watch.note(ids // self.block_frames)
             self.tables.previous[ids] = before
 
-    def _append(self, rows: Rows, streams: Ints, ids: Ints) -> None:
+    def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
         """Take frames in; each id is there as soon as it has a reference."""
         done = 0
-        while (done := self.open.append(rows, done, streams, self.tables, ids)) < len(rows):
-            self._next(int(streams[done]))
+        while (done := self.open.append(rows, done, sequences, self.tables, ids)) < len(rows):
+            self._next(int(sequences[done]))
 
-    def _name(self, held: Ints, which: Ints, ids: Ints, stacks: ListedStacks | None) -> None:
+    def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable | None) -> None:
         """Have the references that ``held`` has go over to ``ids``."""
-        stacks = stacks or self.singles
+        stacks = stacks or self._singles
         stacks.reserve(len(which))
-        name_stacks(held, which, self.tables.counts, self.tables.previous, *stacks.tables, ids)
+        name_stacks(held, which, self.tables.arrays, stacks.tables, ids)
 
-    def _next(self, stream: int) -> None:
-        """Encode the full block of a stream, and begin another one."""
-        if stream < 0:
-            raise ShapeError(f"streams are numbers from 0 on, got {stream}")
-        self.open.add_streams(stream + 1)
-        full = int(self.open.blocks[stream])
+    def _next(self, sequence: int) -> None:
+        """Encode the full block of a sequence, and begin another one."""
+        if sequence < 0:
+            raise ShapeError(f"streams are numbers from 0 on, got {sequence}")
+        self.open.add_sequences(sequence + 1)
+        full = int(self.open.blocks[sequence])
         if full and self.tables.live[full] > 1:
-            content = self.open.content(full)
-            block = self.coder.seal(content)
-            self.tables.versions[full] = decode_varint(block)[0]
-            self.heap.put(full, Segments.packed(block, np.array([len(block)])))
-            self.coder.learn(block, self.coder.plain(content))
+            sealed = self.coder.seal(self.open.content(full))
+            self.tables.versions[full] = sealed.version
+            self.heap.put(full, Segments.packed(sealed.block, np.array([len(sealed.block)])))
+            self.coder.learn(sealed)
         self._sweep()
         self._make_room(1)
-        self.open.start(stream, self.tables)
+        self.open.start(sequence, self.tables)
 
     def _make_room(self, n: int) -> None:
         """Have numbers for ``n`` new blocks."""
@@ -289,8 +332,7 @@ class Blocks:
         """Finish what a call left: give back what it held, and blocks without frames."""
         if self._held is not None:
             if self._held.any():
-                tables = self.tables
-                give_back_frames(self._held, self.block_frames, tables.counts, tables.live, tables.dead, tables.tallies)
+                give_back_frames(self._held, self.block_frames, self.tables.arrays)
             self._held = None
         self._sweep()
 
@@ -301,7 +343,7 @@ class Blocks:
             return
         dead = tables.dead[: tables.tallies[N_DEAD]].astype(np.int64)  # numpy may crash where it casts, without memory
         self.heap.free(dead[tables.live[dead] == 0])
-        reclaim(tables.live, tables.free, tables.dead, tables.versions, tables.tallies)
+        reclaim(tables.arrays)
         versions = self.coder.versions
         if versions is not None and versions.are_several:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))

@@ -7,7 +7,8 @@ import numpy as np
 from obscodec.codecs import BytesCodec, Codec
 from obscodec.devices import FrameChanges
 from obscodec.frames.block_coder import BlockCoder
-from obscodec.frames.open_blocks import FrameTables, OpenBlocks
+from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.frames.tables import FrameTables
 from obscodec.heap import SlotHeap
 from obscodec.segments import Ints, Segments
 
@@ -19,12 +20,18 @@ class FrameWatch:
     by what is in the table of frame streams.
 
     Args:
+        coder: of the blocks.
         heap: where the full blocks are, with their numbers as slots.
+        open_blocks: the open ones.
     """
 
-    def __init__(self, heap: SlotHeap) -> None:
+    def __init__(
+        self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], heap: SlotHeap, open_blocks: OpenBlocks
+    ) -> None:
         heap.watch()
+        self._coder = coder
         self._heap = heap
+        self._open = open_blocks
         self._filled = np.zeros((0, 3), np.int64)  # see OpenBlocks.filled
         self._n_references = 1
         self._noted: set[int] = set()
@@ -34,20 +41,18 @@ class FrameWatch:
         """Let blocks be seen as changed at the next look."""
         self._noted.update(blocks.tolist())
 
-    def sees_changes(self, open_blocks: OpenBlocks) -> bool:
+    def sees_changes(self) -> bool:
         """Whether anything has changed since the last look, which takes longer."""
         if not self._has_looked or self._noted or self._heap.has_changed:
             return True
-        if open_blocks.n_references != self._n_references:
+        if self._open.n_references != self._n_references:
             return True
-        return not np.array_equal(open_blocks.filled(), self._filled)
+        return not np.array_equal(self._open.filled(), self._filled)
 
-    def look(
-        self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], open_blocks: OpenBlocks, tables: FrameTables
-    ) -> FrameChanges:
+    def look(self, tables: FrameTables) -> FrameChanges:
         """What has changed since the last look."""
         self._has_looked = True
-        now = open_blocks.filled()
+        now = self._open.filled()
         before, self._filled = self._filled, now
         changed = np.ones(len(now), bool)
         changed[: len(before)] = (now[: len(before)] != before).any(axis=1)
@@ -57,7 +62,7 @@ class FrameWatch:
         blocks = np.setdiff1d(found, np.append(0, still_open))
         of_streams = np.flatnonzero(changed & (now[:, 0] != 0))
         self._noted = set()
-        first_reference, self._n_references = self._n_references, open_blocks.n_references
+        first_reference, self._n_references = self._n_references, self._open.n_references
         places = self._heap.place(blocks)
         return FrameChanges(
             n_blocks=len(tables.live),
@@ -67,8 +72,10 @@ class FrameWatch:
             previous=tables.previous.reshape(len(tables.live), -1)[blocks],
             opened=np.searchsorted(blocks, now[of_streams, 0]),
             of_streams=of_streams,
-            contents=Segments.of([coder.open(open_blocks.content(block)) for block in now[of_streams, 0].tolist()]),
+            contents=Segments.of(
+                [self._coder.open(self._open.content(block)) for block in now[of_streams, 0].tolist()]
+            ),
             first_reference=first_reference,
-            references=open_blocks.references[first_reference : self._n_references],
+            references=self._open.references[first_reference : self._n_references],
             memories=places.memories,
         )

@@ -1,4 +1,4 @@
-"""OpenBlocks: for each stream of frames, the block that is being filled, and what new frames are compared with."""
+"""OpenBlocks: for each sequence of frames, the block that is being filled, and what new frames are compared with."""
 
 from __future__ import annotations
 
@@ -14,60 +14,10 @@ from obscodec.errors import CorruptStream
 from obscodec.frames.kernels import sequence_table as column
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.sequence_table import begin_block
+from obscodec.frames.tables import FrameTables
 from obscodec.layout import Rows
-from obscodec.runtime import doubled, new_chunk, new_table
+from obscodec.runtime import new_chunk, new_table
 from obscodec.segments import Bytes, Ints
-
-
-class FrameTables:
-    """What is known of each frame and block. What was never used takes no memory.
-
-    Kernels change it, each as a whole; see ``kernels.counts``.
-
-    Attributes:
-        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id.
-        previous: likewise, the frame before it in the observation that it came with first.
-        live: ``i32[n_blocks]``, frames that are counted.
-        versions: ``i32[n_blocks]``, the version of a full block, 0 if it is not compressed further.
-        free: ``i32[n_blocks]``, numbers to be used again.
-        dead: ``i32[2 * n_blocks]``, numbers of blocks to look at.
-        tallies: ``i64[3]``, how many there are.
-    """
-
-    def __init__(self, n_blocks: int, block_frames: int) -> None:
-        self.counts = new_table((n_blocks * block_frames,), np.int32)
-        self.previous = new_table((n_blocks * block_frames,), np.int32)
-        self.live = new_table((n_blocks,), np.int32)
-        self.versions = new_table((n_blocks,), np.int32)
-        self.free = new_table((n_blocks,), np.int32)
-        self.dead = new_table((2 * n_blocks,), np.int32)
-        self.tallies = np.zeros(3, np.int64)
-
-    def grown(self) -> FrameTables:
-        """The same with room for twice as many blocks; this one is not to be used any more."""
-        grown = FrameTables.__new__(FrameTables)
-        for name, table in vars(self).items():
-            setattr(grown, name, table if name == "tallies" else doubled(table))
-        return grown
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without the zeros around what is used: of a store with few frames they would be most of a pickle."""
-        state: dict[str, object] = {"tallies": self.tallies.copy()}
-        for name, table in vars(self).items():
-            if name != "tallies":
-                used = np.trim_zeros(table, "f")
-                state[name] = len(table), len(table) - len(used), np.trim_zeros(used, "b")
-        return state
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.tallies = cast("Ints", state.pop("tallies"))
-        for name, (n, begin, used) in cast("dict[str, tuple[int, int, npt.NDArray[np.int32]]]", state).items():
-            table = new_table((n,), np.int32)
-            table[begin : begin + len(used)] = used
-            setattr(self, name, table)
-        used = self.previous
-        if used.min() < 0 or used.max() >= len(used):  # kernels go from frame to frame by it
-            raise CorruptStream(f"frames follow those of ids 0..{len(used) - 1}, got {used.min()}..{used.max()}")
 
 
 class BlockContent(NamedTuple):
@@ -85,20 +35,20 @@ class BlockContent(NamedTuple):
 
 
 class OpenBlocks:
-    """One open block for each stream. Not safe to use from several threads: its FrameStore locks.
+    """One open block for each sequence. Not safe to use from several threads: its FrameStore locks.
 
     Args:
         nbytes: of a frame.
         block_frames: how many frames a block takes.
         stack: how many frames come from one observation.
-        n_recent: with how many of the last frames of its stream a frame is compared.
+        n_recent: with how many of the last frames of its sequence a frame is compared.
         patches: keep frames as patches of each other; else as they are.
 
     Attributes:
         references: ``u8[max_references, nbytes]``, the reference frames, the first one zeros.
         reference_count: ``i64[1]``, how many there are; kernels change it.
-        rows: ``i64[n_streams, n_columns]``, see ``kernels.frame_streams``; kernels change it.
-        n_recent: with how many of the last frames of its stream a frame is compared.
+        rows: ``i64[n_sequences, n_columns]``, see ``kernels.sequence_table``; kernels change it.
+        n_recent: with how many of the last frames of its sequence a frame is compared.
     """
 
     def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
@@ -111,12 +61,17 @@ class OpenBlocks:
         self.reference_count = np.ones(1, np.int64)
         self.rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
-        self._n_begun = np.zeros(0, np.int64)  # blocks, of each stream: a number may come again
+        self._n_begun = np.zeros(0, np.int64)  # blocks, of each sequence: a number may come again
 
     @property
     def n_references(self) -> int:
         """How many reference frames there are, the one of zeros included."""
         return int(self.reference_count[0])
+
+    @property
+    def reference_bytes(self) -> int:
+        """Bytes of the reference frames, without the one of zeros."""
+        return (self.n_references - 1) * self.nbytes
 
     @property
     def memory_bytes(self) -> int:
@@ -133,11 +88,11 @@ class OpenBlocks:
 
     @property
     def blocks(self) -> Ints:
-        """``i64[n_streams]``, the number of the open block of each stream, 0 for none."""
+        """``i64[n_sequences]``, the number of the open block of each sequence, 0 for none."""
         return self.rows[:, column.BLOCK]
 
-    def add_streams(self, n: int) -> None:
-        """Make sure that there are ``n`` streams."""
+    def add_sequences(self, n: int) -> None:
+        """Make sure that there are ``n`` sequences."""
         n_before = len(self.rows)
         if n <= n_before:
             return
@@ -150,34 +105,16 @@ class OpenBlocks:
         begun, rows = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64)), self.rows
         self._rooms, self._n_begun, self.rows = rooms, begun, np.concatenate([rows, added])
 
-    def append(self, frames: Rows, first: int, streams: Ints, tables: FrameTables, ids: Ints) -> int:
-        """Take frames in, from the row ``first`` on; see ``kernels.frames.append_frames``."""
-        return append_frames(
-            frames,
-            first,
-            streams,
-            self.rows,
-            self.block_frames,
-            self.stack,
-            self.references,
-            self.reference_count,
-            tables.counts,
-            tables.live,
-            tables.previous,
-            tables.dead,
-            tables.tallies,
-            ids,
-        )
+    def append(self, frames: Rows, first: int, of_sequences: Ints, tables: FrameTables, ids: Ints) -> int:
+        """Take frames in, from the row ``first`` on; see ``kernels.append.append_frames``."""
+        open_blocks = self.rows, self.references, self.reference_count, self.block_frames, self.stack
+        return append_frames(frames, first, of_sequences, open_blocks, tables.arrays, ids)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def block_of(self, stream: int) -> int:
-        """The number of the open block of a stream, 0 for none."""
-        return int(self.rows[stream, column.BLOCK])
-
     def filled(self) -> Ints:
-        """``i64[n_streams, 3]``, of each stream: its open block, 0 for none; frames in it; how many blocks it began."""
+        """``i64[n_sequences, 3]``: the open block of each, 0 for none; frames in it; how many blocks it began."""
         return np.column_stack([self.rows[:, [column.BLOCK, column.PLACE]], self._n_begun])
 
     def content(self, block: int) -> BlockContent:
@@ -195,9 +132,9 @@ class OpenBlocks:
             int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
         )
 
-    def start(self, stream: int, tables: FrameTables) -> None:
-        """Begin an empty block in place of the one that is open in a stream; see ``kernels.frame_streams``."""
-        begin_block(self.rows[stream], self._n_begun, stream, tables.live, tables.free, tables.dead, tables.tallies)
+    def start(self, sequence: int, tables: FrameTables) -> None:
+        """Begin an empty block in place of the one that is open in a sequence; see ``kernels.sequence_table``."""
+        begin_block(self.rows[sequence], self._n_begun, sequence, tables.arrays)
 
     def __getstate__(self) -> dict[str, object]:
         rooms: list[tuple[Bytes, ...]] = []
@@ -214,7 +151,7 @@ class OpenBlocks:
         self.references = new_table((MAX_REFERENCES, self.nbytes), np.uint8)
         self.references[: len(references)] = references
         self.rows, self._rooms, self._n_begun = table[:0], [], self._n_begun[:0]
-        self.add_streams(len(table))
+        self.add_sequences(len(table))
         self.rows = table.copy()
         for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
             for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):

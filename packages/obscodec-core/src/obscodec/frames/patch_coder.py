@@ -10,17 +10,17 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import MAX_VARINT_NBYTES, check, frame_room, read_blocks, runs_bound
 from obscodec.errors import CorruptStream
-from obscodec.frames.block_coder import PLAIN, BlockCoder, Offer, Wanted, joined
+from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted, joined
 from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
-from obscodec.frames.trained_codecs import Versions
+from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments
 
 PATCHES = "delta-rle"
 
 
-class PatchBlocks(BlockCoder[BytesCodec]):
+class PatchCoder(BlockCoder[BytesCodec]):
     """``delta-rle``: a frame is a patch of the one before it. A block of patches can be compressed further."""
 
     patches = True
@@ -29,7 +29,7 @@ class PatchBlocks(BlockCoder[BytesCodec]):
         self._block_frames = block_frames
         self._bound = bound  # bytes of the patches of a block
         self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
-        self.versions = None if tail is None else Versions(tail, _train)
+        self.versions = None if tail is None else TrainedCodecs(tail, _train)
 
     def plain(self, content: BlockContent) -> Bytes:
         """A stream of ``delta-rle``."""
@@ -58,35 +58,35 @@ class PatchBlocks(BlockCoder[BytesCodec]):
         room = frame_room(wanted.rows.shape[1])
         check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes, room))
 
-    def lend(self, blocks: Segments) -> Segments:
+    def export_blocks(self, blocks: Segments) -> Segments:
         """Blocks of version 0, not compressed further."""
         if self.versions is None:
             return blocks
         return Segments.of([joined(PLAIN, np.frombuffer(self._decompress(block), np.uint8).data) for block in blocks])
 
-    def suits(self, offer: Offer) -> npt.NDArray[np.bool_]:
+    def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """Those of which half of the frames are wanted, or more."""
-        blocks, n_frames = offer.blocks, np.empty(len(offer.blocks), np.int64)
+        blocks, n_frames = export.blocks, np.empty(len(export.blocks), np.int64)
         addresses = blocks.addresses()
-        check(count_frames(addresses, blocks.lengths, offer.last, offer.references, self._block_frames, n_frames))
-        return 2 * offer.n_wanted >= n_frames
+        check(count_frames(addresses, blocks.lengths, export.last, export.references, self._block_frames, n_frames))
+        return 2 * export.n_wanted >= n_frames
 
-    def take(self, offer: Offer, open_blocks: OpenBlocks) -> Segments:
+    def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
         """The same patches, the first one of a reference frame that is here, then compressed further as here."""
-        blocks, lengths, nbytes = offer.blocks, np.empty_like(offer.blocks.lengths), open_blocks.nbytes
+        blocks, lengths, nbytes = export.blocks, np.empty_like(export.blocks.lengths), open_blocks.nbytes
         rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
         out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
         here = open_blocks.references, open_blocks.reference_count
-        where = blocks.addresses(), blocks.lengths, offer.references
+        where = blocks.addresses(), blocks.lengths, export.references
         check(rebase_blocks(*where, *here, frame_room(nbytes), *rooms, out, lengths))
         taken = Segments.packed(out, lengths)
         if self.versions is None:
             return taken
         plain = [block[len(PLAIN) :] for block in taken]
         sealed = [self._sealed(self.versions, patches) for patches in plain]
-        for block, patches in zip(sealed, plain, strict=True):
-            self.learn(block, patches)
-        return Segments.of(sealed)
+        for one in sealed:
+            self.learn(one)
+        return Segments.of([one.block for one in sealed])
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:
         if len(block) == 0:

@@ -1,4 +1,4 @@
-"""ListedStacks: the stacks of frames that do not follow from their newest frame."""
+"""StackTable: the stacks of frames that do not follow from their newest frame."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.devices import ListedChanges
-from obscodec.frames.kernels.stacks import N_CHANGED, N_FREE_ROWS, N_ROWS, N_STACKS
+from obscodec.frames.kernels.stacks import N_CHANGED, N_FREE_ROWS, N_ROWS, N_STACKS, StackTables
 from obscodec.runtime import doubled, new_table
-from obscodec.segments import Ints
 
 _MIN_ROWS = 1 << 8
 
 
-class ListedStacks:
-    """A table with the frames of each stack in a row. Not safe to use from several threads: its Blocks lock.
+class StackTable:
+    """A table with the frames of each stack in a row. Not safe to use from several threads: its FrameLog locks.
 
     Kernels change it, each as a whole; see ``kernels.stacks``.
 
@@ -48,8 +47,8 @@ class ListedStacks:
         return self.frames.nbytes + self._free[: self.tallies[N_ROWS]].nbytes
 
     @property
-    def tables(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_], Ints]:
-        """What kernels change: ``listed, free_rows, changed, tallies``."""
+    def tables(self) -> StackTables:
+        """What kernels change."""
         return self._frames, self._free, self._changed, self.tallies
 
     def reserve(self, n: int) -> None:

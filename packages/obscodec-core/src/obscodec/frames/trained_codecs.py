@@ -1,4 +1,4 @@
-"""Versions: a codec that learns from what it encodes, and every earlier state of it that a stream still needs."""
+"""TrainedCodecs: a codec that learns from what it encodes, and every earlier state of it that a stream still needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_SAMPLES_NBYTES = 1 << 22  # training takes some 50 ms for each MB
 _DRIFT = 1.25
 
 
-class Versions(Generic[C]):
+class TrainedCodecs(Generic[C]):
     """Numbered codecs, of which the newest one encodes.
 
     The first streams are the samples that a dictionary is trained on. When streams have become larger than they were

@@ -1,4 +1,4 @@
-"""Adoption: frames of one FrameStore that go to another one as they are encoded, block by block."""
+"""Transfer: frames of one FrameStore that go to another one as they are encoded, block by block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from obscodec.errors import CorruptStream
-from obscodec.frames.frame_log import Blocks
+from obscodec.frames.frame_log import FrameLog
 from obscodec.segments import Ints
 
 # Decodes frames of the other store, by different ids there, and appends them: ``frames, which, ids``; see
@@ -15,7 +15,7 @@ from obscodec.segments import Ints
 Append = Callable[[Ints, Ints, Ints], None]
 
 
-def adopt(mine: Blocks, others: Blocks, ids: Ints, append: Append, adopted: Ints) -> None:
+def transfer_frames(mine: FrameLog, others: FrameLog, ids: Ints, append: Append, out: Ints) -> None:
     """Take frames over from the blocks of another store with such a coder.
 
     A block of which half of the frames are wanted goes as it is, with the others: alone, without the one before it,
@@ -26,7 +26,7 @@ def adopt(mine: Blocks, others: Blocks, ids: Ints, append: Append, adopted: Ints
         others: where they are.
         ids: ``i64[n]``, their ids there.
         append: decodes frames there, and appends them here.
-        adopted: ``i64[n]`` of zeros, filled with the ids here in one step: then there is a reference for each.
+        out: ``i64[n]`` of zeros, filled with the ids here in one step: then there is a reference for each.
 
     Raises:
         SlotError: an id is of no frame there.
@@ -39,11 +39,11 @@ def adopt(mine: Blocks, others: Blocks, ids: Ints, append: Append, adopted: Ints
     if len(frames) == 0:
         return
     try:
-        offer, before = others.offer(frames)
-        suits = mine.coder.suits(offer)
+        export, before = others.export_blocks(frames)
+        accepted = mine.coder.accepts(export)
     except CorruptStream as error:
         raise CorruptStream(f"a block of the other store can't be taken over: {error}") from error
-    as_is = suits.repeat(offer.n_wanted)
+    as_is = accepted.repeat(export.n_wanted)
     held = np.zeros(len(order), np.int64)  # the ids here of ids[order]
     taken, rest = np.zeros(n_each[as_is].sum(), np.int64), np.zeros(n_each[~as_is].sum(), np.int64)
     are_taken = as_is.repeat(n_each)
@@ -51,12 +51,12 @@ def adopt(mine: Blocks, others: Blocks, ids: Ints, append: Append, adopted: Ints
         if len(rest):
             append(frames[~as_is], np.arange(np.count_nonzero(~as_is)).repeat(n_each[~as_is]), rest)
         if len(taken):
-            mine.take(offer.take(suits), frames[as_is] % mine.block_frames, n_each[as_is], taken)
+            mine.take_blocks(export.take(accepted), frames[as_is] % mine.block_frames, n_each[as_is], taken)
         held[are_taken], held[~are_taken] = taken, rest
         here = held[np.cumsum(n_each) - n_each]  # of each frame
         at = np.searchsorted(frames, before[as_is]).clip(max=len(frames) - 1)
         mine.set_previous(here[as_is], np.where(frames[at] == before[as_is], here[at], 0))
-        adopted[order] = held
+        out[order] = held
     finally:
-        if not held.any() or not np.array_equal(adopted[order], held):  # it ended before they were handed over
+        if not held.any() or not np.array_equal(out[order], held):  # it ended before they were handed over
             mine.give_back(np.concatenate([taken, rest]))

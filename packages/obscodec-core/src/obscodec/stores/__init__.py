@@ -3,12 +3,13 @@
 from obscodec.stores.auto.auto_store import AutoStats, AutoStore
 from obscodec.stores.auto.choice import Choice, Trial, parse_budget
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
+from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.guarded_store import Pin, PinnedStore, pinned
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
-from obscodec.stores.store import Place, Store, StoreStats
+from obscodec.stores.store import Store, StoreStats
 from obscodec.stores.tensor_store import TensorStore
 
 __all__ = [

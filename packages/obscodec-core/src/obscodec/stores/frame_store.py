@@ -8,8 +8,8 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.devices import FrameForm, FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
-from obscodec.frames import MIN_BLOCKS, Blocks, DeviceFrames, ListedStacks, OpenBlocks, adopt, announce, new_coder
-from obscodec.heap import HOST, SlotHeap
+from obscodec.frames import DeviceFrames, FrameLog, StackTable, announce, new_coder, transfer_frames
+from obscodec.heap import HOST
 from obscodec.layout import Layout, Rows
 from obscodec.runtime import as_threads
 from obscodec.segments import Ints
@@ -59,6 +59,7 @@ class FrameStore(Store):
         np.uint8(255)
     """
 
+    log: FrameLog
     on_device: DeviceFrames | None  # what decodes on the device, None if the CPU does
 
     def __init__(
@@ -88,39 +89,28 @@ class FrameStore(Store):
         self.block_frames = block_frames
         self.threads = as_threads(threads)
         coder = new_coder(codec, layout, block_frames)
-        open_blocks = OpenBlocks(
+        decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
+        self.log = FrameLog(
+            coder,
             layout.nbytes,
             block_frames=block_frames,
             stack=stack,
             n_recent=n_recent,
-            patches=coder.patches,
+            first_id=first_id,
+            max_bytes=max_bytes,
+            memory=HOST if decoding == "cpu" else backend(device).heap_memory(device, heap),
         )
-        decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
-        memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
-        slots = SlotHeap(MIN_BLOCKS, max_bytes=max_bytes, memory=memory)
-        self._blocks = Blocks(coder, slots, open_blocks, first_id=first_id)
         self.on_device = None if decoding == "cpu" else self._new_reader()
 
     @property
     def codec(self) -> str:
         """The spec of the codec of the blocks."""
-        return self._blocks.coder.spec
-
-    @property
-    def previous(self) -> npt.NDArray[np.int32]:
-        """For each frame, by id, the one before it in the observation of ``stack`` frames that it came with first."""
-        return self._blocks.tables.previous
+        return self.log.coder.spec
 
     @property
     def mean_frame_bytes(self) -> float:
-        """Bytes for each frame in the full blocks, with the reference frames; in the open ones if none is full yet."""
-        blocks = self._blocks
-        with blocks.lock:
-            heap = blocks.heap.stats()
-            if heap.n_streams:
-                references = (blocks.open.n_references - 1) * self.layout.nbytes
-                return (heap.live_bytes + references) / (heap.n_streams * self.block_frames)
-            return blocks.open.mean_frame_bytes
+        """See ``FrameLog.mean_frame_bytes``."""
+        return self.log.mean_frame_bytes
 
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store frames, those that are new.
@@ -142,9 +132,11 @@ class FrameStore(Store):
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        self._blocks.take_in(self.layout.rows(self.on_cpu(tensors)), streams, which, ids)
+        self.log.take_in(
+            self.layout.rows(tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)), streams, which, ids
+        )
 
-    def take_in_stacks(self, rows: Rows, which: Ints, streams: Ints, stacks: ListedStacks, ids: Ints) -> None:
+    def take_in_stacks(self, rows: Rows, which: Ints, streams: Ints, stacks: StackTable, ids: Ints) -> None:
         """Store frames, and give ids to the stacks that they make; see ``Store.take_in``.
 
         Args:
@@ -154,16 +146,16 @@ class FrameStore(Store):
             stacks: those that are listed.
             ids: ``i64[n]`` of zeros, filled.
         """
-        self._blocks.take_in(rows, streams.repeat(stacks.depth), which, ids, stacks)
+        self.log.take_in(rows, streams.repeat(stacks.depth), which, ids, stacks)
 
-    def name_stacks(self, frames: Ints, stacks: ListedStacks, ids: Ints) -> None:
-        """Give ids to stacks of frames, which take over the references to these; see ``Blocks.name``."""
-        self._blocks.name(frames, ids, stacks)
+    def name_stacks(self, frames: Ints, stacks: StackTable, ids: Ints) -> None:
+        """Give ids to stacks of frames, which take over the references to these; see ``FrameLog.name``."""
+        self.log.name(frames, ids, stacks)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take frames over from a store with the same codec; see ``Store.adopt`` and ``obscodec.frames.transfer``."""
+        """Take frames over from a store with the same codec; see ``Store.adopt`` and ``transfer_frames``."""
         if other is self:
-            self._blocks.retain(ids, adopted)
+            self.log.retain(ids, adopted)
             return True
         if not isinstance(other, FrameStore) or other._form != self._form:
             return False
@@ -171,13 +163,13 @@ class FrameStore(Store):
         def append(frames: Ints, which: Ints, taken: Ints) -> None:
             self.take_in(other.read(frames), which, np.zeros(len(frames), np.int64), taken)
 
-        adopt(self._blocks, other._blocks, ids, append, adopted)
+        transfer_frames(self.log, other.log, ids, append, adopted)
         return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
         if isinstance(out, np.ndarray):
-            self._blocks.read(ids, self.layout.rows(out), self.threads)
+            self.log.read(ids, self.layout.rows(out), self.threads)
         elif self.on_device is None:
             self.read_on_cpu(ids, out)
         else:
@@ -197,39 +189,26 @@ class FrameStore(Store):
             SlotError: an id is of no frame.
         """
         retained = as_ids(ids)
-        self._blocks.retain(retained, np.empty_like(retained))
+        self.log.retain(retained, np.empty_like(retained))
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
-        self._blocks.give_back(ids)
+        self.log.give_back(ids)
 
-    def give_back_stacks(self, ids: Ints, stacks: ListedStacks) -> None:
+    def give_back_stacks(self, ids: Ints, stacks: StackTable) -> None:
         """Take one reference from each of the frames of stacks, and set ``ids`` to 0; see ``Store.give_back``."""
-        self._blocks.give_back(ids, stacks)
+        self.log.give_back(ids, stacks)
 
     def stats(self) -> StoreStats:
         """What the store holds now."""
-        blocks = self._blocks
-        with blocks.lock:
-            heap = blocks.heap.stats()
-            n_frames = int(np.count_nonzero(blocks.tables.counts[: blocks.n * self.block_frames] > 1))
-            open_bytes = blocks.open.memory_bytes
-            reference_bytes = (blocks.open.n_references - 1) * self.layout.nbytes
-            versions = blocks.coder.versions
-        return StoreStats(
-            n_tensors=n_frames,
-            raw_bytes=n_frames * self.layout.nbytes,
-            live_bytes=heap.live_bytes,
-            reserved_bytes=heap.reserved_bytes + open_bytes,
-            table_bytes=heap.table_bytes + blocks.n * (8 * self.block_frames + 4),
-            dictionary_bytes=reference_bytes + (versions.dictionary_bytes if versions else 0),
-        )
+        n_frames, *nbytes = self.log.stats()
+        return StoreStats(n_frames, n_frames * self.layout.nbytes, *nbytes)
 
     def _new_reader(self) -> DeviceFrames:
-        form = FrameForm(self.layout, self.block_frames, self._blocks.coder.spec)
-        heap = self._blocks.heap
+        form = FrameForm(self.layout, self.block_frames, self.log.coder.spec)
+        heap = self.log.heap
         reader = backend(self.device).frame_reader(self.device, form, heap.memory, heap.lock)
-        return DeviceFrames(self._blocks, reader)
+        return DeviceFrames(self.log, reader)
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "on_device": self.on_device is not None}

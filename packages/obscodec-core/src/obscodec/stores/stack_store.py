@@ -17,7 +17,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind
 from obscodec.devices import FrameReader
 from obscodec.errors import ShapeError, SlotError
-from obscodec.frames import DeviceFrames, ListedStacks, expand_stacks, interleave
+from obscodec.frames import DeviceFrames, StackTable, expand_stacks, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
 from obscodec.stores.batch_memory import BATCH_MEMORY
@@ -59,7 +59,7 @@ class StackStore(Store):
         self.layout = layout
         self.device = frames.device
         self.frame_stack = frame_stack
-        self.listed = ListedStacks(frame_stack.depth)
+        self.listed = StackTable(frame_stack.depth)
 
     def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
         """Store stacks, ``[n, *shape]``.
@@ -80,7 +80,7 @@ class StackStore(Store):
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        tensors = self.on_cpu(tensors)
+        tensors = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)
         rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
         rows = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes)
         self.frames.take_in_stacks(rows, which, streams, self.listed, ids)
@@ -147,7 +147,7 @@ class StackStore(Store):
     def _expand(self, ids: Ints) -> npt.NDArray[np.int64]:
         """The frames of stacks, ``i64[n, depth]``."""
         frames, listed = np.empty((len(ids), self.frame_stack.depth), np.int64), self.listed.frames
-        known = expand_stacks(ids, self.frames.previous, listed, len(listed), frames)
+        known = expand_stacks(ids, self.frames.log.previous, listed, len(listed), frames)
         if known < len(ids):
             raise SlotError(f"id {int(ids[known])} is of no stack in this store")
         return frames

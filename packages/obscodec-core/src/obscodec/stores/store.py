@@ -8,18 +8,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, cast
+from itertools import pairwise
+from typing import Any, cast
 from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.devices import FrameReader, backend
-from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError, SpecError
+from obscodec.errors import DTypeError, ShapeError, SlotError, SpecError
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.segments import Ints
+from obscodec.stores.exchange import Exchange, Place
 from obscodec.stores.turns import turns
 
 _READINGS = threading.Lock()  # of all stores; several threads can sample
@@ -93,65 +94,6 @@ def as_ids(ids: npt.ArrayLike) -> Ints:
     if given.ndim > 1:
         raise ShapeError(f"ids have shape (n,), got {given.shape}")
     return np.atleast_1d(given.astype(np.int64))
-
-
-class Place(NamedTuple):
-    """Where ids are.
-
-    Attributes:
-        ids: an integer array.
-        index: what of it, any index of numpy that selects nothing twice.
-    """
-
-    ids: npt.NDArray[np.signedinteger]
-    index: Any
-
-
-class Exchange(NamedTuple):
-    """Ids on their way to their places. Each place is filled in one step, which shows to what point it has come.
-
-    Attributes:
-        places: where they go.
-        new: ``i64[n]``, for all places.
-        old: for each place ``i64[k]``, the ids that are there.
-        ends: where those for each place end in ``new``.
-    """
-
-    places: Sequence[Place]
-    new: Ints
-    old: list[Ints]
-    ends: list[int]
-
-    @classmethod
-    def of(cls, places: Sequence[Place], new: Ints) -> Exchange:
-        """Ids on their way to ``places``."""
-        old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
-        return cls(places, new, old, list(accumulate(map(len, old))))
-
-    def put(self) -> None:
-        """Put them there.
-
-        Raises:
-            HeapFull: an array of ids is of a dtype that is too narrow.
-        """
-        largest = max(int(self.new.max(initial=0)), -int(self.new.min(initial=0)))
-        for ids, _ in self.places:
-            most = np.iinfo(ids.dtype).max
-            if largest > most:
-                raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
-        for (ids, index), begin, end in zip(self.places, [0, *self.ends], self.ends, strict=False):
-            new = self.new[begin:end].astype(ids.dtype)  # numpy may crash if it casts while it assigns, without memory
-            ids[index] = new.reshape(np.shape(ids[index]))
-
-    def settle(self, store: Store) -> None:
-        """Give back the old ids of the places that have the new ones, and the new ones of the others."""
-        for (ids, index), old, begin, end in zip(self.places, self.old, [0, *self.ends], self.ends, strict=False):
-            new = self.new[begin:end]
-            if np.array_equal(np.reshape(ids[index], -1), new):
-                store.give_back(old)
-                new[:] = 0
-            else:
-                store.give_back(new)
 
 
 class Store(ABC):
@@ -457,7 +399,7 @@ class Store(ABC):
     def _begin_exchange(self, places: Sequence[Place], new: Ints) -> Exchange:
         self._settle_exchange()
         self.wait_for_readings()
-        exchange = Exchange.of(places, new)
+        exchange = Exchange(places, new)
         vars(self)["_exchange"] = exchange
         return exchange
 
@@ -466,7 +408,7 @@ class Store(ABC):
         exchange: Exchange | None = vars(self).get("_exchange")
         if exchange is not None:
             try:
-                exchange.settle(self)
+                self.give_back(exchange.left())
             except SlotError:  # what was there is of no tensor: nobody can give it back
                 vars(self)["_exchange"] = None
                 raise

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.delta_rle import encode_first, encode_patch, first_difference
-from obscodec.frames.kernels.counts import Table
+from obscodec.frames.kernels.counts import COUNTS, Tables
 from obscodec.frames.kernels.sequence_table import (
     BEGIN,
     LITERALS,
@@ -30,88 +30,73 @@ from obscodec.kernels import address, compiled, copy, load_u8, load_u64, signed,
 from obscodec.layout import Rows
 from obscodec.segments import Ints
 
+# Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
+# ``u8[max_references, nbytes]``, the first one zeros; how many there are, ``i64[1]``; how many frames a block has; how
+# many come from one observation, so that its first one is likely to be this far back.
+OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
+
 
 @compiled
 def append_frames(
-    frames: Rows,
-    first: int,
-    of_streams: Ints,
-    streams: npt.NDArray[np.int64],
-    block_frames: int,
-    stack: int,
-    references: Rows,
-    n_references: Ints,
-    counts: Table,
-    live: Table,
-    previous: Table,
-    dead: Table,
-    tallies: Ints,
-    ids: Ints,
+    frames: Rows, first: int, of_sequences: Ints, open_blocks: OpenTables, tables: Tables, ids: Ints
 ) -> int:
     """Take frames in, from ``first`` on, until one needs a new block.
 
     Args:
         frames: ``u8[n, nbytes]``, contiguous.
         first: the frame to begin with.
-        of_streams: ``i64[n]``, the row in ``streams`` of each frame.
-        streams: the table of frame streams, changed.
-        block_frames: how many frames a block has.
-        stack: how many frames come from one observation, so that the first one is likely to be this far back.
-        references: ``u8[max_references, nbytes]``, the first one zeros.
-        n_references: ``i64[1]``, how many there are, changed.
-        counts: see ``kernels.counts``, changed.
-        live: likewise.
-        previous: for each frame, by id, the one before it in the observation that it came with first, changed.
-        dead: see ``kernels.counts``, changed.
-        tallies: likewise.
+        of_sequences: ``i64[n]``, the row in the table of sequences of each frame.
+        open_blocks: where new frames go, changed.
+        tables: see ``kernels.counts``, changed.
         ids: ``i64[n]``, zeros from ``first`` on, filled: a reference is counted for each.
 
     Returns:
-        The frame that needs a new block in its stream, or a new stream, or ``n``.
+        The frame that needs a new block in its sequence, or a new sequence, or ``n``.
     """
+    sequences, references, n_references, block_frames, stack = open_blocks
     nbytes = frames.shape[1]
-    n_ring = ring_size(streams)
-    for i in range(first, len(of_streams)):
-        if not 0 <= of_streams[i] < len(streams):
+    n_ring = ring_size(sequences)
+    for i in range(first, len(of_sequences)):
+        if not 0 <= of_sequences[i] < len(sequences):
             return i
-        stream = streams[of_streams[i]]
+        sequence = sequences[of_sequences[i]]
         frame = address(frames) + i * nbytes
         if first_difference(frame, address(references), 0, nbytes) == nbytes:
             continue  # the frame of zeros, whose id is 0
         begins = i % stack == 0
-        place, fingerprint = _find(frame, nbytes, stream, n_ring, begins)
+        place, fingerprint = _find(frame, nbytes, sequence, n_ring, begins)
         if place < 0:
-            if needs_block(stream, block_frames):
+            if needs_block(sequence, block_frames):
                 return i
-            _encode(frame, nbytes, stream, references, n_references)
-            place = next_place(stream, n_ring)
-            copy(stream[RECENT] + place * nbytes, frame, nbytes)
+            _encode(frame, nbytes, sequence, references, n_references)
+            place = next_place(sequence, n_ring)
+            copy(sequence[RECENT] + place * nbytes, frame, nbytes)
             before = 0 if begins else ids[i - 1]
-            add_new(stream, place, n_ring, fingerprint, block_frames, before, counts, live, previous, dead, tallies)
-        ids[i] = give_id(stream, place, begins, counts)
-    return len(of_streams)
+            add_new(sequence, place, n_ring, fingerprint, block_frames, before, tables)
+        ids[i] = give_id(sequence, place, begins, tables[COUNTS])
+    return len(of_sequences)
 
 
 @compiled
-def _is_at(place: int, frame: int, nbytes: int, stream: Ints) -> bool:
+def _is_at(place: int, frame: int, nbytes: int, sequence: Ints) -> bool:
     """Whether the recent frame at ``place`` is equal in every byte."""
-    return bool(first_difference(frame, stream[RECENT] + place * nbytes, 0, nbytes) == nbytes)
+    return bool(first_difference(frame, sequence[RECENT] + place * nbytes, 0, nbytes) == nbytes)
 
 
 @compiled
-def _find(frame: int, nbytes: int, stream: Ints, n_ring: int, is_first: bool) -> tuple[int, int]:
+def _find(frame: int, nbytes: int, sequence: Ints, n_ring: int, is_first: bool) -> tuple[int, int]:
     """The place in the ring of a recent frame that is equal in every byte, or -1; and the fingerprint if that is -1.
 
     Nearly always an observation begins where the last one did, or one frame later, and goes on from there.
     """
-    n = stream[N_RECENT]
-    likely = stream[BEGIN] if is_first else (stream[MATCHED] + 1) % n_ring
+    n = sequence[N_RECENT]
+    likely = sequence[BEGIN] if is_first else (sequence[MATCHED] + 1) % n_ring
     for place in (likely, (likely + 1) % n_ring):
-        if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, stream):
+        if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, sequence):
             return place, 0
     fingerprint = _fingerprint(frame, nbytes)
     for place in range(n):
-        if stream[RECENT_IDS + n_ring + place] == fingerprint and _is_at(place, frame, nbytes, stream):
+        if sequence[RECENT_IDS + n_ring + place] == fingerprint and _is_at(place, frame, nbytes, sequence):
             return place, fingerprint
     return -1, fingerprint
 
@@ -135,19 +120,19 @@ def _fingerprint(frame: int, nbytes: int) -> int:
 
 
 @compiled
-def _encode(frame: int, nbytes: int, stream: npt.NDArray[np.int64], references: Rows, n_references: Ints) -> None:
+def _encode(frame: int, nbytes: int, sequence: npt.NDArray[np.int64], references: Rows, n_references: Ints) -> None:
     """Add a frame to the open block."""
-    if stream[RUNS] == 0:
-        copy(stream[LITERALS] + stream[LITERALS_NBYTES], frame, nbytes)
-        stream[LITERALS_NBYTES] += nbytes
+    if sequence[RUNS] == 0:
+        copy(sequence[LITERALS] + sequence[LITERALS_NBYTES], frame, nbytes)
+        sequence[LITERALS_NBYTES] += nbytes
         return
-    runs = stream[RUNS] + stream[RUNS_NBYTES]
-    literals = stream[LITERALS] + stream[LITERALS_NBYTES]
-    if stream[PLACE] > 0:
-        old = stream[RECENT] + stream[NEWEST] * nbytes
+    runs = sequence[RUNS] + sequence[RUNS_NBYTES]
+    literals = sequence[LITERALS] + sequence[LITERALS_NBYTES]
+    if sequence[PLACE] > 0:
+        old = sequence[RECENT] + sequence[NEWEST] * nbytes
         runs_nbytes, n_literals = encode_patch(old, frame, nbytes, runs, literals)
     else:
         reference, runs_nbytes, n_literals = encode_first(frame, references, n_references, runs, literals)
-        stream[REFERENCE] = reference
-    stream[RUNS_NBYTES] += runs_nbytes
-    stream[LITERALS_NBYTES] += n_literals
+        sequence[REFERENCE] = reference
+    sequence[RUNS_NBYTES] += runs_nbytes
+    sequence[LITERALS_NBYTES] += n_literals

@@ -17,6 +17,16 @@ from obscodec.segments import Ints
 
 Table = npt.NDArray[np.int32]
 
+# What is known of the frames and blocks of a store, as kernels take it; see ``FrameTables``.
+Tables = tuple[Table, Table, Table, Table, Table, Table, Ints]
+COUNTS: Final = 0
+PREVIOUS: Final = 1
+LIVE: Final = 2
+VERSIONS: Final = 3
+FREE: Final = 4
+DEAD: Final = 5
+TALLIES: Final = 6
+
 # What is counted of the blocks of a store, ``i64[3]``.
 N_USED: Final = 0  # numbers that were ever used; 0 is the block of the frame of zeros
 N_FREE: Final = 1  # numbers in ``free``, to be used again
@@ -60,20 +70,18 @@ def retain_frames(ids: Ints, counts: Table, retained: Ints) -> int:
 
 
 @compiled
-def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dead: Table, tallies: Ints) -> int:
+def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
     """Take one reference from each of ``ids``, or from none; 0 among them is left alone.
 
     Args:
         ids: ``i64[n]``.
         block_frames: how many frames a block has.
-        counts: changed, as ``live``.
-        live: see above.
-        dead: ``i32[:]``, blocks to look at; those are added that lose their last frame.
-        tallies: see :data:`N_DEAD`.
+        tables: changed; blocks that lose their last frame are dead.
 
     Returns:
         ``n``, or i if ``ids[i]`` is of no frame or has no reference left.
     """
+    counts = tables[COUNTS]
     for i in range(len(ids)):
         if ids[i] != 0:
             if not is_frame(ids[i], counts):
@@ -84,7 +92,7 @@ def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dea
     for frame_id in ids:
         if frame_id != 0 and counts[frame_id] == 0:
             counts[frame_id] = -1  # each frame dies once, however often it is named
-            bury(frame_id // block_frames, live, dead, tallies)
+            bury(frame_id // block_frames, tables)
     for frame_id in ids:
         if counts[frame_id] < 0:
             counts[frame_id] = 0
@@ -92,59 +100,62 @@ def release_frames(ids: Ints, block_frames: int, counts: Table, live: Table, dea
 
 
 @compiled
-def give_back_frames(held: Ints, block_frames: int, counts: Table, live: Table, dead: Table, tallies: Ints) -> None:
+def give_back_frames(held: Ints, block_frames: int, tables: Tables) -> None:
     """:func:`release_frames` of what somebody holds, who holds nothing afterwards: zeros."""
-    release_frames(held, block_frames, counts, live, dead, tallies)
+    release_frames(held, block_frames, tables)
     held[:] = 0
 
 
 @compiled
-def bury(block: int, live: Table, dead: Table, tallies: Ints) -> None:
+def bury(block: int, tables: Tables) -> None:
     """Count a frame of ``block`` less."""
-    live[block] -= 1
-    if live[block] == 0:
-        dead[tallies[N_DEAD]] = block
-        tallies[N_DEAD] += 1
+    tables[LIVE][block] -= 1
+    if tables[LIVE][block] == 0:
+        tables[DEAD][tables[TALLIES][N_DEAD]] = block
+        tables[TALLIES][N_DEAD] += 1
 
 
 @compiled
-def take_number(live: Table, free: Table, tallies: Ints) -> int:
-    """The number of a new block; there must be one that is free, or room in ``live`` for one more."""
+def take_number(tables: Tables) -> int:
+    """The number of a new block; there must be one that is free, or room in the tables for one more."""
+    tallies = tables[TALLIES]
     if tallies[N_FREE]:
         tallies[N_FREE] -= 1
-        number = int(free[tallies[N_FREE]])
+        number = int(tables[FREE][tallies[N_FREE]])
     else:
         number = int(tallies[N_USED])
         tallies[N_USED] += 1
-    live[number] = 0
+    tables[LIVE][number] = 0
     return number
 
 
 @compiled
-def reserve_numbers(numbers: Ints, live: Table, free: Table, dead: Table, tallies: Ints) -> None:
+def reserve_numbers(numbers: Ints, tables: Tables) -> None:
     """Fill ``numbers`` with those of new blocks; :func:`reclaim` takes back those that get no frames."""
+    tallies = tables[TALLIES]
     for i in range(len(numbers)):
-        numbers[i] = take_number(live, free, tallies)
-        dead[tallies[N_DEAD]] = numbers[i]
+        numbers[i] = take_number(tables)
+        tables[DEAD][tallies[N_DEAD]] = numbers[i]
         tallies[N_DEAD] += 1
 
 
 @compiled
-def reclaim(live: Table, free: Table, dead: Table, versions: Table, tallies: Ints) -> None:
+def reclaim(tables: Tables) -> None:
     """Let the numbers of dead blocks be used again."""
+    live, tallies = tables[LIVE], tables[TALLIES]
     for k in range(tallies[N_DEAD]):
-        block = dead[k]
+        block = tables[DEAD][k]
         if live[block] == 0:
             live[block] = -1
-            versions[block] = 0
-            free[tallies[N_FREE]] = block
+            tables[VERSIONS][block] = 0
+            tables[FREE][tallies[N_FREE]] = block
             tallies[N_FREE] += 1
     tallies[N_DEAD] = 0
 
 
 @compiled
 def adopt_frames(
-    numbers: Ints, starts: Ints, places: Ints, n_each: Ints, block_frames: int, counts: Table, live: Table, ids: Ints
+    numbers: Ints, starts: Ints, places: Ints, n_each: Ints, block_frames: int, tables: Tables, ids: Ints
 ) -> None:
     """Refer to frames of blocks that were stored whole.
 
@@ -154,16 +165,15 @@ def adopt_frames(
         places: ``i64[n]``, the places of these frames in their blocks, different ones in each.
         n_each: ``i64[n]``, how many references to each.
         block_frames: how many frames a block has.
-        counts: changed.
-        live: changed.
+        tables: changed.
         ids: ``i64[n_each.sum()]``, filled with the id of each frame as often as it is referred to.
     """
     at = 0
     for b in range(len(numbers)):
-        live[numbers[b]] = starts[b + 1] - starts[b]
+        tables[LIVE][numbers[b]] = starts[b + 1] - starts[b]
         for k in range(starts[b], starts[b + 1]):
             frame_id = numbers[b] * block_frames + places[k]
-            counts[frame_id] = 2 * n_each[k]
+            tables[COUNTS][frame_id] = 2 * n_each[k]
             for _ in range(n_each[k]):
                 ids[at] = frame_id
                 at += 1

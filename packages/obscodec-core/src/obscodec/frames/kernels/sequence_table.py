@@ -1,4 +1,4 @@
-"""Streams of frames: the open block of each, its recent frames, and the bookkeeping of those that join it."""
+"""Sequences of frames: the open block of each, its recent frames, and the bookkeeping of those that join it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.counts import Table, bury, take_number
+from obscodec.frames.kernels.counts import COUNTS, LIVE, PREVIOUS, Table, Tables, bury, take_number
 from obscodec.kernels import compiled, inlined
 from obscodec.segments import Ints
 
-# The columns of the table of frame streams, one row for each environment. Addresses point into arrays that the
-# FrameStore holds.
+# The columns of the table of sequences, a row for each environment. Addresses point into arrays that OpenBlocks holds.
 BLOCK: Final = 0  # number of the open block, 0 for none
 PLACE: Final = 1  # frames in the open block
 REFERENCE: Final = 2  # what the first frame of the open block is a patch of, 0 for zeros
@@ -29,96 +28,80 @@ RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the r
 
 
 @inlined
-def ring_size(streams: npt.NDArray[np.int64]) -> int:
-    """How many recent frames each stream has place for."""
-    return int((streams.shape[1] - RECENT_IDS) // 2)
+def ring_size(sequences: npt.NDArray[np.int64]) -> int:
+    """How many recent frames each sequence has place for."""
+    return int((sequences.shape[1] - RECENT_IDS) // 2)
 
 
 @inlined
-def needs_block(stream: Ints, block_frames: int) -> bool:
-    """Whether a stream has no open block, or a full one."""
-    return bool(stream[BLOCK] == 0 or stream[PLACE] == block_frames)
+def needs_block(sequence: Ints, block_frames: int) -> bool:
+    """Whether a sequence has no open block, or a full one."""
+    return bool(sequence[BLOCK] == 0 or sequence[PLACE] == block_frames)
 
 
 @compiled
-def next_place(stream: Ints, n_ring: int) -> int:
+def next_place(sequence: Ints, n_ring: int) -> int:
     """The place in the ring of the next new frame."""
-    return int((stream[NEWEST] + 1) % n_ring) if stream[N_RECENT] else 0
+    return int((sequence[NEWEST] + 1) % n_ring) if sequence[N_RECENT] else 0
 
 
 @compiled
-def begin_block(stream: Ints, n_begun: Ints, which: int, live: Table, free: Table, dead: Table, tallies: Ints) -> None:
-    """Begin an empty block in place of the open one of a stream, which is stored, or without a frame that counts.
+def begin_block(sequence: Ints, n_begun: Ints, which: int, tables: Tables) -> None:
+    """Begin an empty block in place of the open one of a sequence, which is stored, or without a frame that counts.
 
     Args:
-        stream: the row of the stream, changed.
-        n_begun: ``i64[n_streams]``, how many blocks each stream has begun, changed.
-        which: the number of the stream.
-        live: see ``kernels.counts``, changed, as the rest.
-        free: likewise.
-        dead: likewise.
-        tallies: likewise.
+        sequence: the row of the sequence, changed.
+        n_begun: ``i64[n_sequences]``, how many blocks each sequence has begun, changed.
+        which: the number of the sequence.
+        tables: see ``kernels.counts``, changed.
     """
-    if stream[BLOCK]:
-        bury(stream[BLOCK], live, dead, tallies)  # it is not open any more
-    stream[BLOCK] = take_number(live, free, tallies)
-    stream[PLACE] = stream[REFERENCE] = stream[RUNS_NBYTES] = stream[LITERALS_NBYTES] = 0
-    live[stream[BLOCK]] = 1
+    if sequence[BLOCK]:
+        bury(sequence[BLOCK], tables)  # it is not open any more
+    sequence[BLOCK] = take_number(tables)
+    sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = 0
+    tables[LIVE][sequence[BLOCK]] = 1
     n_begun[which] += 1
 
 
 @compiled
 def add_new(
-    stream: Ints,
-    place: int,
-    n_ring: int,
-    fingerprint: int,
-    block_frames: int,
-    before: int,
-    counts: Table,
-    live: Table,
-    previous: Table,
-    dead: Table,
-    tallies: Ints,
+    sequence: Ints, place: int, n_ring: int, fingerprint: int, block_frames: int, before: int, tables: Tables
 ) -> None:
     """Give the frame that was encoded last its id, and a place in the ring, instead of the oldest one there.
 
     Args:
-        stream: the row of the stream, changed.
+        sequence: the row of the sequence, changed.
         place: where in the ring, see :func:`next_place`.
         n_ring: see :func:`ring_size`.
         fingerprint: of the frame.
         block_frames: how many frames a block has.
         before: the id of the frame before it in its observation, 0 for none.
-        counts: see ``kernels.counts``, changed.
-        live: likewise.
-        previous: for each frame, by id, the one before it in the observation that it came with first, changed.
-        dead: see ``kernels.counts``, changed.
-        tallies: likewise.
+        tables: see ``kernels.counts``, changed.
     """
-    if stream[N_RECENT] == n_ring:
-        forgotten = stream[RECENT_IDS + place]
+    counts = tables[COUNTS]
+    if sequence[N_RECENT] == n_ring:
+        forgotten = sequence[RECENT_IDS + place]
         counts[forgotten] -= 1
         if counts[forgotten] == 0:
-            bury(forgotten // block_frames, live, dead, tallies)
+            bury(forgotten // block_frames, tables)
     else:
-        stream[N_RECENT] += 1
-    frame_id = stream[BLOCK] * block_frames + stream[PLACE]
-    stream[PLACE] += 1
-    stream[RECENT_IDS + place] = frame_id
-    stream[RECENT_IDS + n_ring + place] = fingerprint
-    stream[NEWEST] = place
+        sequence[N_RECENT] += 1
+    frame_id = sequence[BLOCK] * block_frames + sequence[PLACE]
+    sequence[PLACE] += 1
+    sequence[RECENT_IDS + place] = frame_id
+    sequence[RECENT_IDS + n_ring + place] = fingerprint
+    sequence[NEWEST] = place
     counts[frame_id] = 1
-    previous[frame_id] = before
-    live[stream[BLOCK]] += 1
+    tables[PREVIOUS][frame_id] = before
+    tables[LIVE][sequence[BLOCK]] += 1
 
 
 @compiled
-def give_id(stream: Ints, place: int, begins: bool, counts: Table) -> int:
+def give_id(sequence: Ints, place: int, begins: bool, counts: Table) -> int:
     """Count a reference to the recent frame at ``place``, which an observation may begin with; its id."""
-    stream[MATCHED] = place
+    sequence[MATCHED] = place
     if begins:
-        stream[BEGIN] = place
-    frame_id = stream[RECENT_IDS + place]
+        sequence[BEGIN] = place
+    frame_id = sequence[RECENT_IDS + place]
     counts[frame_id] += 2
     return int(frame_id)

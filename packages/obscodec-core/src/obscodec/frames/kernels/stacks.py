@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.counts import Table, release_frames
+from obscodec.frames.kernels.counts import COUNTS, PREVIOUS, Table, Tables, release_frames
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
@@ -27,20 +27,14 @@ LISTED_TWICE: Final = 2
 NO_FRAME: Final = 3
 
 Listed = npt.NDArray[np.int32]  # ``[n_rows, depth]``, the frames of listed stacks; -1 in front in a row that is free
+# The table of listed stacks: these, the free rows ``i32[n_rows]``, the changed ones ``bool[n_rows]``, and the tallies.
+StackTables = tuple[Listed, Table, npt.NDArray[np.bool_], Ints]
+LISTED: Final = 0
+STACK_TALLIES: Final = 3
 
 
 @compiled
-def name_stacks(
-    held: Ints,
-    which: Ints,
-    counts: Table,
-    previous: Table,
-    listed: Listed,
-    free_rows: Table,
-    changed: npt.NDArray[np.bool_],
-    tallies: Ints,
-    ids: Ints,
-) -> None:
+def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, ids: Ints) -> None:
     """Give ids to stacks. The references to their frames go from ``held`` over to the ids, in this one step.
 
     A stack may also end in its newest frame several times: ``again`` times more, before what ``previous`` tells.
@@ -48,21 +42,18 @@ def name_stacks(
     Args:
         held: ``i64[m * depth]``, the frames of each stack, oldest first, with a reference to each; zeros afterwards.
         which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
-        counts: see ``kernels.counts``, changed.
-        previous: the frame before each frame, by id.
-        listed: the table of listed stacks, with room for ``n`` more, changed.
-        free_rows: ``i32[n_rows]``, changed.
-        changed: ``bool[n_rows]``, rows are marked that change.
-        tallies: see above, changed.
+        tables: see ``kernels.counts``, changed.
+        stacks: those that are listed, with room for ``n`` more, changed.
         ids: ``i64[n]``, filled.
     """
-    depth = listed.shape[1]
+    counts, previous = tables[COUNTS], tables[PREVIOUS]
+    depth, tallies = stacks[LISTED].shape[1], stacks[STACK_TALLIES]
     for i in range(len(which)):
         begin = which[i] * depth
         stack = held[begin : begin + depth]
         ids[i] = _name(stack, previous)
         if ids[i] == -1:
-            ids[i] = -1 - _list(stack, listed, free_rows, changed, tallies)
+            ids[i] = -1 - _list(stack, stacks)
         tallies[N_STACKS] += ids[i] != 0
         if len(which) * depth > len(held):
             for frame in stack:
@@ -88,8 +79,9 @@ def _name(stack: Ints, previous: Table) -> int:
 
 
 @compiled
-def _list(stack: Ints, listed: Listed, free_rows: Table, changed: npt.NDArray[np.bool_], tallies: Ints) -> int:
+def _list(stack: Ints, stacks: StackTables) -> int:
     """Put a stack into a row of its own; the row."""
+    listed, free_rows, changed, tallies = stacks
     if tallies[N_FREE_ROWS]:
         tallies[N_FREE_ROWS] -= 1
         row = int(free_rows[tallies[N_FREE_ROWS]])
@@ -139,18 +131,7 @@ def expand_stacks(ids: Ints, previous: Table, listed: Listed, n_rows: int, frame
 
 @compiled
 def release_stacks(
-    ids: Ints,
-    frames: npt.NDArray[np.int64],
-    block_frames: int,
-    counts: Table,
-    live: Table,
-    previous: Table,
-    dead: Table,
-    block_tallies: Ints,
-    listed: Listed,
-    free_rows: Table,
-    changed: npt.NDArray[np.bool_],
-    tallies: Ints,
+    ids: Ints, frames: npt.NDArray[np.int64], block_frames: int, tables: Tables, stacks: StackTables
 ) -> tuple[int, int]:
     """Take one reference from each of ``ids``, and set them to 0; or change nothing.
 
@@ -158,20 +139,14 @@ def release_stacks(
         ids: ``i64[n]``, 0 among them is left alone.
         frames: ``i64[n, depth]``, filled with their frames.
         block_frames: how many frames a block has.
-        counts: see ``kernels.counts``, changed.
-        live: likewise.
-        previous: the frame before each frame, by id.
-        dead: see ``kernels.counts``, changed.
-        block_tallies: likewise.
-        listed: see :func:`name_stacks`, changed, as the rest.
-        free_rows: likewise.
-        changed: likewise.
-        tallies: likewise.
+        tables: see ``kernels.counts``, changed.
+        stacks: those that are listed, changed.
 
     Returns:
         What is wrong, 0 if nothing is; and with which of ``ids``, or of the frames in ``frames``.
     """
-    known = expand_stacks(ids, previous, listed, tallies[N_ROWS], frames)
+    listed, free_rows, changed, tallies = stacks
+    known = expand_stacks(ids, tables[PREVIOUS], listed, tallies[N_ROWS], frames)
     if known < len(ids):
         return NO_STACK, known
     for i in range(len(ids)):
@@ -181,7 +156,7 @@ def release_stacks(
                 return LISTED_TWICE, i
             listed[-1 - ids[i], 0] = -1
     flat = frames.reshape(-1)
-    known = release_frames(flat, block_frames, counts, live, dead, block_tallies)
+    known = release_frames(flat, block_frames, tables)
     if known < len(flat):
         _put_back(ids, frames, listed)
         return NO_FRAME, known

@@ -139,7 +139,7 @@ class AutoStore(Store):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``.
         """
-        tensors, n = self.on_cpu(tensors), 0
+        tensors, n = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors), 0
         if self._store is None:
             self.layout.check(tensors)
             if streams.min(initial=0) < 0:
