@@ -9,6 +9,7 @@ The classes need no pytest, any runner that calls methods named ``test_*`` will 
 """
 
 from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS, SHAPES, CodecContract
+from obscodec.testing.heap_memory_contract import HeapMemoryContract
 from obscodec.testing.store_contract import StoreContract
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "OTHERS",
     "SHAPES",
     "CodecContract",
+    "HeapMemoryContract",
     "StoreContract",
 ]
