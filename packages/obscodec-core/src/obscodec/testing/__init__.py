@@ -9,6 +9,7 @@ The classes need no pytest, any runner that calls methods named ``test_*`` will 
 """
 
 from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS, SHAPES, CodecContract
+from obscodec.testing.device_contract import DeviceContract
 from obscodec.testing.heap_memory_contract import HeapMemoryContract
 from obscodec.testing.store_contract import StoreContract
 
@@ -18,6 +19,7 @@ __all__ = [
     "OTHERS",
     "SHAPES",
     "CodecContract",
+    "DeviceContract",
     "HeapMemoryContract",
     "StoreContract",
 ]

@@ -1,0 +1,278 @@
+"""The contract finds broken backends: each one here breaks one law, and fails exactly that law."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+from broken_laws import broken_laws, laws
+from obscodec import DTypeError, Layout, ShapeError, SpecError, codec
+from obscodec.devices import Backend, FrameChanges, FrameForm, FrameReader, TensorCoder, backends
+from obscodec.heap.memory import HostMemory
+from obscodec.layout import FrameStack
+from obscodec.segments import Segments
+from obscodec.testing import DeviceContract
+
+
+class FarArray:
+    """An array that the host can't read but through its backend."""
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self.memory = memory
+        self.shape, self.dtype = memory.shape, memory.dtype
+
+
+def memory_of(x: Any) -> np.ndarray:
+    if not isinstance(x, FarArray):
+        raise DTypeError(f"it is no array of the far device, but {type(x).__name__}")
+    return x.memory
+
+
+class FarStreams:
+    def __init__(self, streams: list[bytes]) -> None:
+        self.streams = streams
+
+    def download(self) -> Segments:
+        return Segments.of(self.streams)
+
+
+class FarCodec:
+    def __init__(self, spec: str, layout: Layout) -> None:
+        self.cpu, self.layout = codec(spec, layout), layout
+
+    def encode_batch(self, x: Any) -> FarStreams:
+        rows = self.layout.rows(memory_of(x))
+        streams = self.cpu.encode_batch(rows, np.empty(len(rows) * self.cpu.bound(), np.uint8))
+        return FarStreams([bytes(stream) for stream in streams])
+
+    def decode_batch(self, streams: FarStreams, out: Any) -> None:
+        self.cpu.decode_batch(Segments.of(streams.streams), self.layout.rows(memory_of(out)))
+
+
+class Sound(Backend):
+    """A device that decodes nothing of stores, so that the CPU does and fills its arrays."""
+
+    def codec(self, spec: str, layout: Layout, device: str) -> Any:
+        if spec not in ("rle", "delta-rle"):
+            raise SpecError(f"{spec!r} does not run there")
+        return FarCodec(spec, layout)
+
+    def check(self, device: str, *arrays: object) -> None:
+        for array in arrays:
+            memory_of(array)
+
+    def empty(self, device: str, n: int, layout: Layout) -> Any:
+        return FarArray(np.empty((n, *layout.shape), layout.dtype))
+
+    def heap_memory(self, device: str, heap: str) -> Any:
+        return HostMemory()
+
+    def fill(self, device: str, out: Any, n: int, layout: Layout, decode: Any) -> None:
+        memory = memory_of(out)
+        if memory.shape != (n, *layout.shape):
+            raise ShapeError(f"out has shape {(n, *layout.shape)}, got {memory.shape}")
+        if memory.dtype != layout.dtype:
+            raise DTypeError(f"out has dtype {layout.dtype}, got {memory.dtype}")
+        decode(memory)
+
+    def decodes(self, spec: str, block_frames: int) -> bool:
+        return False
+
+    def frame_reader(self, device: str, form: Any, memory: Any, lock: Any) -> Any:
+        raise AssertionError("the CPU decodes")
+
+    def download(self, device: str, x: Any) -> Any:
+        return memory_of(x).copy()
+
+    def tensor_coder(self, codec: Any, memory: Any) -> Any:
+        raise AssertionError("the CPU decodes")
+
+
+class TakesArraysOfTheHost(Sound):
+    def check(self, device: str, *arrays: object) -> None:
+        super().check(device, *(array for array in arrays if not isinstance(array, np.ndarray)))
+
+
+class MakesRoomForOne(Sound):
+    """Has no array of no tensors."""
+
+    def empty(self, device: str, n: int, layout: Layout) -> Any:
+        return super().empty(device, max(1, n), layout)
+
+
+class HasOneArray(Sound):
+    """Gives the same memory for two tensors, each time."""
+
+    def __init__(self) -> None:
+        self.made: dict[object, Any] = {}
+
+    def empty(self, device: str, n: int, layout: Layout) -> Any:
+        x = super().empty(device, n, layout)
+        return self.made.setdefault(layout, x) if n == 2 else x
+
+
+class LosesNegativeZeros(Sound):
+    def fill(self, device: str, out: Any, n: int, layout: Layout, decode: Any) -> None:
+        super().fill(device, out, n, layout, decode)
+        if layout.dtype.kind == "f":
+            np.nan_to_num(out.memory, copy=False)
+
+
+class DownloadsItsMemory(Sound):
+    def download(self, device: str, x: Any) -> Any:
+        return memory_of(x)
+
+
+class FillsAnyShape(Sound):
+    def fill(self, device: str, out: Any, n: int, layout: Layout, decode: Any) -> None:
+        super().fill(device, out, len(memory_of(out)), layout, decode)
+
+
+class EncodesTheOtherWayRound(Sound):
+    """Its streams are those of the items in another order."""
+
+    def codec(self, spec: str, layout: Layout, device: str) -> Any:
+        class Reversed(FarCodec):
+            def encode_batch(self, x: Any) -> FarStreams:
+                return FarStreams(super().encode_batch(x).streams[::-1])
+
+            def decode_batch(self, streams: FarStreams, out: Any) -> None:
+                super().decode_batch(FarStreams(streams.streams[::-1]), out)
+
+        super().codec(spec, layout, device)
+        return Reversed(spec, layout)
+
+
+class DecodesNothing(Sound):
+    def codec(self, spec: str, layout: Layout, device: str) -> Any:
+        made = super().codec(spec, layout, device)
+        made.decode_batch = lambda streams, out: memory_of(out).fill(0)
+        return made
+
+
+class TakesEveryCodec(Sound):
+    def codec(self, spec: str, layout: Layout, device: str) -> Any:
+        return FarCodec(spec, layout)
+
+
+class ReaderOfRawFrames(FrameReader):
+    """Reads frames from blocks that are not compressed, and zeros for stacks of them."""
+
+    def __init__(self, form: FrameForm) -> None:
+        self.form = form
+        self.blocks: dict[int, bytes] = {}
+
+    def on_stream_of(self, out: Any) -> Any:
+        return nullcontext()
+
+    def takes(self, stack: FrameStack) -> bool:
+        return True
+
+    def update(self, changes: FrameChanges, listed: Any = None, *, hold: bool = False) -> None:
+        located = zip(changes.addresses.tolist(), changes.lengths.tolist(), strict=True)
+        streams = [ctypes.string_at(address, length) if length else b"" for address, length in located]
+        for at, content in zip(changes.opened.tolist(), changes.contents, strict=True):
+            streams[at] = bytes(content)
+        self.blocks.update(zip(changes.blocks.tolist(), streams, strict=True))
+
+    def read(self, ids: Any, out: Any, stack: FrameStack | None = None) -> None:
+        memory_of(out).fill(0)
+        if stack is None:
+            self.read_frames(ids, self.form.layout.rows(memory_of(out)))
+
+    def read_frames(self, ids: Any, rows: Any) -> None:
+        for row, (block, place) in zip(rows, (divmod(i, self.form.block_frames) for i in ids.tolist()), strict=True):
+            if block:  # behind the byte of the version
+                row[:] = np.frombuffer(self.blocks[block], np.uint8, len(row), 1 + place * len(row))
+
+    def wait(self) -> None:
+        pass
+
+
+class ReaderOfZeros(ReaderOfRawFrames):
+    """Has stacks put together by the CPU."""
+
+    def takes(self, stack: FrameStack) -> bool:
+        return False
+
+    def read_frames(self, ids: Any, rows: Any) -> None:
+        pass
+
+
+class ReadsZerosForStacks(Sound):
+    def decodes(self, spec: str, block_frames: int) -> bool:
+        return spec == "raw" and block_frames > 1
+
+    def frame_reader(self, device: str, form: Any, memory: Any, lock: Any) -> FrameReader:
+        return ReaderOfRawFrames(form)
+
+
+class ReadsZerosForFrames(ReadsZerosForStacks):
+    def frame_reader(self, device: str, form: Any, memory: Any, lock: Any) -> FrameReader:
+        return ReaderOfZeros(form)
+
+
+class DecodesZerosForTensors(Sound):
+    def decodes(self, spec: str, block_frames: int) -> bool:
+        return block_frames == 1
+
+    def tensor_coder(self, codec: Any, memory: Any) -> Any:
+        class CoderOfZeros(TensorCoder):
+            @contextmanager
+            def encoded(self, tensors: Any) -> Any:
+                rows = codec.layout.rows(memory_of(tensors))
+                yield codec.encode_batch(rows, np.empty(len(rows) * codec.bound(), np.uint8))
+
+            def decode(self, places: Any, out: Any) -> None:
+                memory_of(out).fill(0)
+
+        return CoderOfZeros()
+
+
+BROKEN = {
+    TakesArraysOfTheHost: "test_check_takes_arrays_of_the_device_only",
+    MakesRoomForOne: "test_empty_has_the_layout",
+    HasOneArray: "test_empty_has_the_layout",
+    LosesNegativeZeros: "test_download_inverts_fill",
+    DownloadsItsMemory: "test_download_inverts_fill",
+    FillsAnyShape: "test_download_inverts_fill",
+    EncodesTheOtherWayRound: "test_codecs_have_the_bytes_of_the_cpu",
+    DecodesNothing: "test_codecs_have_the_bytes_of_the_cpu",
+    TakesEveryCodec: "test_unknown_codecs_are_refused",
+    ReadsZerosForFrames: "test_frames_are_those_of_the_cpu",
+    ReadsZerosForStacks: "test_stacks_are_those_of_the_cpu",
+    DecodesZerosForTensors: "test_tensors_are_those_of_the_cpu",
+}
+
+
+class Contract(DeviceContract):
+    device = "far"
+
+
+def broken_by(monkeypatch: pytest.MonkeyPatch, kind: type[Backend]) -> list[str]:
+    made = kind()
+    monkeypatch.setattr(backends, "_made", lambda name: made)
+    return broken_laws(DeviceContract, Contract())
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_backend_that_breaks_one_law_fails_that_law(monkeypatch: pytest.MonkeyPatch, kind: type[Backend]) -> None:
+    assert broken_by(monkeypatch, kind) == [BROKEN[kind]]
+
+
+def test_each_law_is_broken_by_some_backend() -> None:
+    assert set(BROKEN.values()) == set(laws(DeviceContract))
+
+
+def test_a_sound_backend_keeps_all_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert broken_by(monkeypatch, Sound) == []
+
+
+def test_a_broken_law_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_by(monkeypatch, TakesArraysOfTheHost)
+    with pytest.raises(AssertionError) as caught:
+        Contract().test_check_takes_arrays_of_the_device_only()
+    assert str(caught.value).endswith(": checking an array of the host is accepted, it should raise DTypeError")
