@@ -66,7 +66,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     """
 
     _waiting = 6  # four steps: most observations are the next ones of the steps before, and wait once
-    _plain_names: list[str] | None = None  # of arrays, until the first step comes
+    _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, when the first step comes
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
         at = _place(type(self), "optimize_memory_usage")
@@ -107,14 +107,15 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 raise obscodec.ShapeError(f"expected infos of {self.n_envs} environments, got {n_infos}")
         obs, next_obs = self._step(obs), self._step(next_obs)
         self._arrays.reserve(self.pos)
-        pos, full, rows = self.pos, self.full, [array[self.pos].copy() for array in self._plain_arrays]
+        pos, full, arrays = self.pos, self.full, vars(self)
+        rows = [arrays[name][pos].copy() for name in self._plain_names or self._find_plain_names()]
         try:
             super().add(obs, next_obs, action, reward, done, infos)
         except BaseException:
             self.pos, self.full = pos, full
             self._arrays.forget(pos)
-            for array, row in zip(self._plain_arrays, rows, strict=True):
-                array[pos] = row
+            for name, row in zip(self._plain_names, rows, strict=True):
+                arrays[name][pos] = row
             raise
 
     def reset(self) -> None:
@@ -140,13 +141,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             read = partial(self._draw, batch_size)
             return self._ahead.next((batch_size, stream), partial(self._deferred, read)).result()
 
-    @property
-    def _plain_arrays(self) -> list[Any]:
-        """The arrays ``[buffer_size, n_envs, ...]`` that are not compressed: actions, rewards and so on."""
-        if self._plain_names is None:
-            shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()
-            self._plain_names = [name for name, x in arrays if isinstance(x, np.ndarray) and x.shape[:2] == shape]
-        return [getattr(self, name) for name in self._plain_names]
+    def _find_plain_names(self) -> tuple[str, ...]:
+        """Names of the arrays ``[buffer_size, n_envs, ...]`` that are not compressed: actions, rewards and so on."""
+        shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()
+        self._plain_names = tuple(name for name, x in arrays if isinstance(x, np.ndarray) and x.shape[:2] == shape)
+        return self._plain_names
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage
