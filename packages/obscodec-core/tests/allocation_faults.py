@@ -5,8 +5,10 @@ import sys
 import numpy as np
 from failing_allocator import at_every_allocation
 from obscodec import AutoStore, Field, Layout, RingBuffer, TensorArray
+from obscodec.arrays import write_buffer
 
 N_STEPS, N_ENVS, SHAPE = 6, 2, (3, 40, 40)
+N_WAITING = 4  # steps that wait in six rows: observations are the next ones of the steps before
 
 
 class Player:
@@ -39,16 +41,24 @@ def appended(codec: str, dtype: str, decide_after: int | None) -> int:
         "next_obs": Field(SHAPE, dtype, shares="obs"),
         "action": Field((), np.int64),
     }
+    write_buffer._MAX_NBYTES = 0  # six rows may wait
     buffer, player, steps, n_failed = RingBuffer(N_STEPS, fields, n_envs=N_ENVS), Player(dtype), [], 0
     obs, given = player.step(), {}
 
-    def prepare():
+    def prepare_one():
         nonlocal obs
         given.update(obs=obs, next_obs=player.step(), action=player.rng.integers(100, size=N_ENVS))
         obs = given["next_obs"]
         return lambda: buffer.append(**given)
 
-    for _ in range(3 * N_STEPS):  # so that all is compiled, and full
+    def prepare():
+        buffer.stats()  # which stores what waits
+        for _ in range(N_WAITING):  # so that the next one finds no room
+            prepare_one()()
+            steps.append(dict(given))
+        return prepare_one()
+
+    for _ in range(3):  # so that all is compiled, and full
         prepare()()
         steps.append(dict(given))
     buffer.sample(64, 0)
@@ -58,9 +68,6 @@ def appended(codec: str, dtype: str, decide_after: int | None) -> int:
             if buffer._n_appended > len(steps):
                 steps.append(dict(given))
             check(buffer, steps, error)
-            if n_failed % 2:
-                prepare()()
-                steps.append(dict(given))
         if buffer._n_appended > len(steps):
             steps.append(dict(given))
         check(buffer, steps, "at the end")

@@ -100,6 +100,29 @@ def test_the_same_again_at_the_same_place_goes_on_waiting():
     np.testing.assert_array_equal(array[:5, :], np.stack([rows[i] for i in (0, 1, 0, 3, 4)]))
 
 
+@pytest.mark.parametrize("n_rows", [3, 70])
+def test_as_many_rows_wait_as_are_asked_for(monkeypatch, n_rows):
+    monkeypatch.setattr(write_buffer, "_MAX_NBYTES", 0)
+    store = FrameStore(LAYOUT)
+    array = TensorArray.zeros((200, 1), store, WriteBuffer(store, 1, min_rows=n_rows))
+    rows = np.random.default_rng(0).integers(256, size=(n_rows + 1, 3, 8, 8), dtype=np.uint8)
+    for i in range(n_rows):
+        array[i] = rows[i : i + 1]
+    assert store.stats().n_tensors == 0
+    array[n_rows] = rows[-1:]
+    assert store.stats().n_tensors == n_rows
+    np.testing.assert_array_equal(array[: n_rows + 1, 0], rows)
+
+
+def test_rows_take_no_memory_before_one_waits():
+    store = FrameStore(LAYOUT)
+    waiting = WriteBuffer(store, 2, min_rows=4)
+    array = TensorArray.zeros((10, 2), store, waiting)
+    assert waiting.memory_bytes == 0
+    array[0] = np.ones((2, 3, 8, 8), np.uint8)
+    assert waiting.memory_bytes == 64 * 2 * LAYOUT.nbytes
+
+
 def test_threads_that_read_at_once_store_what_waits_once():
     rng = np.random.default_rng(0)
     store, (array, _) = waiting(n_steps=400, make=STORES["frames"])

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, TensorArray
+from obscodec.arrays import write_buffer
 from obscodec.buffers import ArraySet, BufferOptions
 
 IMAGE = Field((40, 40), np.uint8, "zstd:1", decide_after=4, block_frames=2)
@@ -27,6 +28,30 @@ def test_arrays_of_one_field_and_fields_that_share_have_one_store():
     assert arrays.stores["obs"].stats().n_tensors == 2  # it has decided, and keeps each once
     for array, row in ((obs, 3), (next_obs, 4), (again, 5)):
         np.testing.assert_array_equal(array[row], pictures)
+
+
+def test_fields_that_share_a_store_wait_together(monkeypatch):
+    monkeypatch.setattr(write_buffer, "_MAX_NBYTES", 0)
+    arrays = ArraySet({"obs": IMAGE, "next_obs": Field((40, 40), np.uint8, shares="obs")}, 2)
+    obs, next_obs = (arrays.zeros("a", name, 10, waiting=6) for name in ("obs", "next_obs"))
+    for i in range(5):  # six rows, since an observation waits with the next one of the step before
+        arrays.reserve(i)
+        assert (arrays.stores["obs"].stats().n_tensors == 0) == (i < 4)
+        obs[i], next_obs[i] = images(2, i), images(2, i + 1)
+    for i in range(5):
+        np.testing.assert_array_equal(obs[i], images(2, i))
+        np.testing.assert_array_equal(next_obs[i], images(2, i + 1))
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+def test_what_was_assigned_to_a_row_is_forgotten(waiting):
+    arrays = ArraySet({"obs": IMAGE, "vector": VECTOR}, 2)
+    obs = arrays.zeros("a", "obs", 6, waiting=waiting)
+    obs[1], obs[2] = images(2), images(2, 1)
+    arrays.forget(2)
+    np.testing.assert_array_equal(obs[1], images(2))
+    assert not obs[2].any()
+    assert arrays.stats(0).fields["obs"].n_tensors == 2
 
 
 @pytest.mark.parametrize("waiting", [0, 3])

@@ -2,6 +2,7 @@ import copy
 import itertools
 import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -216,20 +217,46 @@ def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
     assert_same(rebuilt[:], {name: model.everything(name) for name in FIELDS})
 
 
+def test_steps_that_wait_are_there_for_whoever_reads():
+    field = Field((40, 40), np.uint8, "delta-rle", decide_after=4)
+    steps = np.random.default_rng(0).integers(256, size=(10, 40, 40), dtype=np.uint8)
+    for read in (
+        lambda buffer: ThreadPoolExecutor(1).submit(lambda: buffer[:]).result(),
+        lambda buffer: pickle.loads(pickle.dumps(buffer))[:],
+        lambda buffer: copy.deepcopy(buffer)[:],
+        lambda buffer: (buffer.stats(), buffer[:])[1],
+    ):
+        buffer = RingBuffer(20, {"frame": field})
+        for step in steps:
+            buffer.append(frame=step)
+        (store,) = buffer._set.stores.values()
+        assert store.stats().n_tensors == 0
+        np.testing.assert_array_equal(read(buffer)["frame"][:, 0], steps)
+        assert store.stats().n_tensors == 10
+
+
+def test_no_step_waits_for_a_store_that_may_be_full():
+    buffer = RingBuffer(20, {"frame": Field((40, 40), np.uint8, "delta-rle", decide_after=4, max_bytes=100_000)})
+    for n in range(1, 10):
+        buffer.append(frame=np.full((40, 40), n, np.uint8))
+        (store,) = buffer._set.stores.values()
+        assert store.stats().n_tensors == n
+
+
 def test_statistics_are_the_sum_of_the_fields():
-    played = frames("Pong", 400, seed=0)
+    played = frames("Pong", 1400, seed=0)
     fields = {"frame": Field((84, 84), np.uint8, "zstd:1"), "reward": Field((), np.float32)}
-    buffer = RingBuffer(300, fields)
+    buffer = RingBuffer(1000, fields)
     assert buffer.stats().total_bytes == 0
     assert buffer.stats().ratio == 1.0
     for frame in played:
         buffer.append(frame=frame, reward=0.0)
     stats = buffer.stats()
-    assert 250 <= stats.fields["frame"].n_tensors <= 300  # equal frames are stored once
-    assert stats.fields["reward"] == 300 * 4
-    assert stats.raw_bytes == 300 * (84 * 84 + 4)
-    ids_bytes = 300 * 4
-    assert stats.total_bytes == stats.fields["frame"].total_bytes + 300 * 4 + ids_bytes
+    assert 900 <= stats.fields["frame"].n_tensors <= 1000  # equal frames are stored once
+    assert stats.fields["reward"] == 1000 * 4
+    assert stats.raw_bytes == 1000 * (84 * 84 + 4)
+    ids_bytes, waiting = 1000 * 4, 2**18 // 84**2 * 84**2
+    assert stats.total_bytes == stats.fields["frame"].total_bytes + 1000 * 4 + ids_bytes + waiting
     assert stats.ratio == stats.raw_bytes / stats.total_bytes > 10
 
 

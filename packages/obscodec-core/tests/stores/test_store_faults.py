@@ -20,11 +20,12 @@ from obscodec import (
     TensorStore,
     codec,
 )
-from obscodec.arrays import WriteBuffer
+from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.stores import PinnedStore, Store
 
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every line
 N_STEPS, N_ENVS, DEPTH = 10, 2, 3
+N_WAITING = 4  # steps that wait in six rows, since most observations are the next ones of the steps before
 STACK = Layout((DEPTH, 6, 6), np.uint8)
 
 
@@ -151,10 +152,12 @@ def test_rows_that_wait_are_stored_all_in_the_end(kind):
             check_count(store, list(arrays.values()), where)
 
 
-@pytest.mark.parametrize("fields", ["decided", "undecided", "floats"])
-def test_a_step_that_is_interrupted_is_appended_or_not(fields):
+@pytest.mark.parametrize("fields", ["decided", "undecided", "floats", "limited"])
+def test_a_step_that_is_interrupted_is_appended_or_not(fields, monkeypatch):
+    monkeypatch.setattr(write_buffer, "_MAX_NBYTES", 0)  # six rows may wait
     dtype = "f4" if fields == "floats" else "u1"
     options = {} if fields == "undecided" else {"codec": "delta-rle", "decide_after": 8, "block_frames": 4}
+    options |= {"max_bytes": 100_000} if fields == "limited" else {}  # nothing waits
     stack = Field(STACK.shape, dtype, **({"codec": "zstd:1"} | options))
     buffer = RingBuffer(
         N_STEPS,
@@ -164,11 +167,18 @@ def test_a_step_that_is_interrupted_is_appended_or_not(fields):
     player, steps = Player(2, dtype), []
     obs, given, n_interrupts = player.step(), {}, 0
 
-    def prepare():
+    def prepare_one():
         nonlocal obs
         given.update(obs=obs, next_obs=player.step(), action=player.rng.integers(100, size=N_ENVS))
         obs = given["next_obs"]
         return lambda: buffer.append(**given)
+
+    def prepare():
+        buffer.stats()  # which stores what waits
+        for _ in range(N_WAITING):  # so that the next one finds no room
+            prepare_one()()
+            steps.append(dict(given))
+        return prepare_one()
 
     for _ in range(2):
         for where in at_every_line(prepare, STEP):
@@ -182,9 +192,6 @@ def test_a_step_that_is_interrupted_is_appended_or_not(fields):
                 assert len(found[name]) == len(expected), where
                 for one, other in zip(found[name], expected, strict=True):
                     np.testing.assert_array_equal(one, other, err_msg=where)
-            if n_interrupts % 5 == 0:
-                prepare()()
-                steps.append(dict(given))
     assert n_interrupts > 400 // STEP
 
 

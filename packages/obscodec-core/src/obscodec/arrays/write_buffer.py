@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from itertools import groupby
+from operator import itemgetter
 from weakref import ref
 
 import numpy as np
@@ -66,11 +68,10 @@ class WriteBuffer:
         self.row_shape = (n_envs, *store.layout.shape)
         self.dtype = store.layout.dtype
         row_nbytes = n_envs * store.layout.nbytes
-        self._n_rows = int(np.clip(_MAX_NBYTES // max(1, row_nbytes), min_rows, _MAX_ROWS))
-        self._bytes = np.empty((self._n_rows, row_nbytes), np.uint8)
+        self._n_rows = max(min_rows, min(_MAX_NBYTES // max(1, row_nbytes), _MAX_ROWS))
+        self._n_places = max(self._n_rows, _MAX_ROWS)
         self._merges = self._n_rows < _MANY_ROWS
-        self._tensors = store.layout.tensors(self._bytes.reshape(self._n_rows * n_envs, store.layout.nbytes))
-        self._rows = self._tensors.reshape(self._n_rows, *self.row_shape)
+        self._allocate(0)
         self._envs = np.arange(n_envs)
         self._lock = threading.RLock()
         self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
@@ -95,8 +96,10 @@ class WriteBuffer:
             return False
         place = id(ids), row
         with self.store.changing, self._lock:
+            if not len(self._rows):
+                self._allocate(self._n_rows)
             new = self._n_used if self._waiting else 0
-            if new == self._n_rows or len(self._waiting) == _MAX_ROWS:
+            if new == self._n_rows or len(self._waiting) == self._n_places:
                 self.flush()
                 new = 0
             self._rows[new] = tensors  # which stays free until somebody waits for it
@@ -140,8 +143,8 @@ class WriteBuffer:
         """
         if self._waiting:
             with self.store.changing, self._lock:
-                many = self._n_used + n > self._n_rows or len(self._waiting) + n > _MAX_ROWS
-                if many or any(waiting == row for _, waiting in self._waiting):
+                many = self._n_used + n > self._n_rows or len(self._waiting) + n > self._n_places
+                if many or any((array, row) in self._waiting for array in self._arrays):
                     self._flush()
 
     def forget(self, row: int) -> None:
@@ -151,8 +154,14 @@ class WriteBuffer:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the rows that can wait."""
+        """Bytes of the rows that can wait; 0 as long as none has waited."""
         return self._bytes.nbytes
+
+    def _allocate(self, n_rows: int) -> None:
+        layout = self.store.layout
+        self._bytes = np.empty((n_rows, self.n_envs * layout.nbytes), np.uint8)
+        self._tensors = layout.tensors(self._bytes.reshape(n_rows * self.n_envs, layout.nbytes))
+        self._rows = self._tensors.reshape(n_rows, *self.row_shape)  # last: an interrupt leaves no rows, or all
 
     @property
     def _n_used(self) -> int:
@@ -162,18 +171,25 @@ class WriteBuffer:
     def _flush(self) -> None:
         if not self._waiting:  # another thread was here first
             return
-        if self._watches:
-            for array, row in self._waiting:
-                note(self._watches.get(array, []), (row,))
         n_used, rows = self._n_used, np.array(list(self._waiting.values()))
         self.store.exchange(
-            [Place(self._arrays[array], row) for array, row in self._waiting],
+            self._places(),
             self._tensors[: n_used * self.n_envs],
             np.add.outer(rows * self.n_envs, self._envs).reshape(-1),
             np.tile(self._envs, n_used),
         )
         self._waiting.clear()
         self._arrays.clear()
+
+    def _places(self) -> list[Place]:
+        """Where the rows that wait go, in their order; rows of an array that wait one after the other are one place."""
+        places = []
+        for array, waiting in groupby(self._waiting, key=itemgetter(0)):
+            rows = [row for _, row in waiting]
+            index = rows[0] if len(rows) == 1 else np.array(rows)
+            note(self._watches.get(array, []), (index,))
+            places.append(Place(self._arrays[array], index))
+        return places
 
     def __reduce__(self) -> tuple[type[WriteBuffer], tuple[Store, int, int]]:
         self.flush()

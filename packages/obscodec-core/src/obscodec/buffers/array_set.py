@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class ArraySet:
 
     Attributes:
         fields: the fields by name.
+        owners: for each field the one whose store keeps it.
         stores: for each field its store, None if it is not compressed.
 
     Raises:
@@ -71,10 +73,12 @@ class ArraySet:
         self.fields = dict(fields)
         self.n_envs = n_envs = as_count("n_envs", n_envs)
         threads = as_option("threads", threads)
+        self.owners = {name: field.shares or name for name, field in fields.items()}
         own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
-        self.stores: dict[str, Store | None] = {name: own[field.shares or name] for name, field in fields.items()}
+        self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
-        self._write_buffers: dict[str, WriteBuffer] = {}
+        self._write_buffers: dict[str, WriteBuffer] = {}  # of the owners
+        self._n_waiting: dict[str, int] = {}  # rows of one step
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
         self._n_samples, self._sample_s = 0, 0.0
 
@@ -86,7 +90,8 @@ class ArraySet:
             field: which field it is of.
             n_steps: how many steps it has.
             waiting: how many steps that are assigned may wait to be stored together, however large they are; more if
-                they are small, and 0 for none. Arrays of a field have it in common.
+                they are small, and 0 for none. Arrays that share a store have it in common. None waits for a store
+                with ``max_bytes``, which could refuse it when nobody expects that.
 
         Raises:
             FieldError: there is no such field.
@@ -106,11 +111,16 @@ class ArraySet:
             shape, dtype = self._rows[field]
             made = np.zeros((n_steps, *shape), dtype)
         else:
-            if waiting and field not in self._write_buffers:
-                self._write_buffers[field] = WriteBuffer(store, self.n_envs, waiting)
-            made = TensorArray.zeros((n_steps, self.n_envs), store, self._write_buffers[field] if waiting else None)
+            write_buffer = self._write_buffer_for(self.owners[field], store, waiting) if waiting else None
+            made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made
+        self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))
         return made
+
+    def _write_buffer_for(self, owner: str, store: Store, waiting: int) -> WriteBuffer | None:
+        if self.fields[owner].max_bytes is None and owner not in self._write_buffers:
+            self._write_buffers[owner] = WriteBuffer(store, self.n_envs, waiting)
+        return self._write_buffers.get(owner)
 
     def step(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
         """``value`` as a step of all environments; see ``Field.step``.
@@ -143,13 +153,16 @@ class ArraySet:
         Raises:
             HeapFull: it does not fit into its store; it goes on waiting.
         """
-        for field, write_buffer in self._write_buffers.items():
-            write_buffer.reserve(row, sum(of == field for _, of in self._arrays))
+        for owner, write_buffer in self._write_buffers.items():
+            write_buffer.reserve(row, self._n_waiting[owner])
 
     def forget(self, row: int) -> None:
-        """Drop what waits for ``row`` of any array."""
+        """Drop what was assigned to ``row`` of any compressed array: what waits for it, or is stored there at once."""
         for write_buffer in self._write_buffers.values():
             write_buffer.forget(row)
+        for (_, field), array in self._arrays.items():
+            if isinstance(array, TensorArray) and self.owners[field] not in self._write_buffers:
+                array.assign_ids(row, np.zeros(self.n_envs, np.int64))
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

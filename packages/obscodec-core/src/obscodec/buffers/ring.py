@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar, overload
@@ -18,9 +19,9 @@ from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores import Store
 
 T = TypeVar("T")
+_WAITING_STEPS = 3  # that wait to be stored together, however large they are
 
 
 class RingBuffer:
@@ -76,7 +77,11 @@ class RingBuffer:
         self._check_names()
         # A step is written where none is, and is there when it is counted, as the oldest one is gone then.
         self._n_rows = self.capacity + 1
-        self._arrays = {name: self._set.zeros(name, name, self._n_rows) for name in self.fields}
+        n_sharing = Counter(self._set.owners.values())
+        self._arrays = {
+            name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
+            for name, owner in self._set.owners.items()
+        }
         self._n_appended = 0
 
     @says_memory_error
@@ -93,9 +98,19 @@ class RingBuffer:
             FieldError: a field is missing, or unknown.
             ShapeError: a value has another shape.
             DTypeError: a value would be changed by the dtype of its field.
-            HeapFull: there is not enough room below the ``max_bytes`` of a field.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field; or a GPU has none for steps that were
+                appended before, which go on waiting on the CPU.
         """
-        self._append(self._checked(values))
+        steps = self._checked(values)
+        at = self._n_appended % self._n_rows
+        self._set.reserve(at)
+        try:
+            for name, array in self._arrays.items():
+                array[at] = steps[name]
+        except BaseException:
+            self._set.forget(at)
+            raise
+        self._n_appended += 1
 
     @overload
     def sample(self, batch: int, rng: np.random.Generator | int | None = None) -> dict[str, Array]: ...
@@ -167,29 +182,6 @@ class RingBuffer:
     def __repr__(self) -> str:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
 
-    def _append(self, steps: Mapping[str, Array]) -> None:
-        at = self._n_appended % self._n_rows
-        try:
-            self._write(at, steps)
-        except BaseException:
-            for array in self._arrays.values():
-                if isinstance(array, TensorArray):
-                    array.assign_ids(at, np.zeros(self.n_envs, np.int64))  # nobody counts them, but they take memory
-            raise
-        self._n_appended += 1
-
-    def _write(self, at: int, steps: Mapping[str, Array]) -> None:
-        """Write a step into a row, in which nothing is that is counted."""
-        for store, names in self._by_store().items():
-            tensors = np.concatenate([steps[name] for name in names]) if len(names) > 1 else steps[names[0]]
-            with store.changing:
-                places = [self._compressed(name).place_of(at) for name in names]
-                n = len(names) * self.n_envs
-                store.exchange(places, tensors, np.arange(n), np.tile(np.arange(self.n_envs), len(names)))
-        for name, array in self._arrays.items():
-            if isinstance(array, np.ndarray):
-                array[at] = steps[name]
-
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
         """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
         inside = {name: self._inside_episode(steps, envs, n) for name, n in self.stack.items()}
@@ -209,19 +201,6 @@ class RingBuffer:
                 picked = np.asarray(items[self._positions(steps), envs])
             chosen[name] = TensorArray(picked, array.store)[...] if isinstance(array, TensorArray) else picked
         return chosen
-
-    def _by_store(self) -> dict[Store, list[str]]:
-        """The compressed fields, those that share a store together: their frames are found and decoded once."""
-        names: dict[Store, list[str]] = {}
-        for name, array in self._arrays.items():
-            if isinstance(array, TensorArray):
-                names.setdefault(array.store, []).append(name)
-        return names
-
-    def _compressed(self, name: str) -> TensorArray:
-        array = self._arrays[name]
-        assert isinstance(array, TensorArray)
-        return array
 
     def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
         """``bool[..., n]``: which of the ``n`` steps up to each are stored, and of its episode."""
