@@ -182,6 +182,7 @@ def test_a_recount_follows_the_table_of_slots() -> None:
     numbers, _ = written(log, [1_000_000, 900_000])
     written(log, [1_500_000])
     log.append(log.newest, Segments.of([b"never counted"]))
+    log.written_bytes -= len(b"never counted")  # as if the last line of that was never reached
     log.recount(numbers[:1], np.array([1_000_000]))
     assert (log.n_streams, log.live_bytes) == (1, 1_000_000)
     assert set(log.chunks) == {int(numbers[0])}

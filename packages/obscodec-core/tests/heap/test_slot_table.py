@@ -67,6 +67,7 @@ def test_slots_that_were_never_used_cost_nothing() -> None:
 
 @pytest.mark.parametrize(("slots", "text"), [
     ([3, 10, -1], "slots are in 0..9, got 10"),
+    ([10], "slots are in 0..9, got 10"),
     ([-1], "slots are in 0..9, got -1"),
     ([-(2**63)], f"slots are in 0..9, got {-(2**63)}"),
     (np.array([2**63], np.uint64), f"slots are in 0..9, got {-(2**63)}"),

@@ -1,0 +1,202 @@
+"""PatchCoder and CodecCoder: blocks of each version are read as they were sealed, damaged ones are refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from obscodec import CorruptStream, Layout, SpecError, codec
+from obscodec.codecs import decode_varint, encode_varint
+from obscodec.frames import new_coder
+from obscodec.frames.block_coder import BlockCoder, Wanted
+from obscodec.frames.open_blocks import BlockContent
+from obscodec.segments import Bytes, Segments
+
+FRAME = Layout((24, 10), "uint8")
+N = 4
+SPECS = ["delta-rle", "delta-rle|zstd:1", "zstd:1", "raw", "rle", "shuffle|lz4"]
+TRAINED = ["delta-rle|zstd:1", "zstd:1", "lz4"]
+NO_REFERENCES = np.zeros((1, FRAME.nbytes), np.uint8)
+
+
+def frames_of(seed: int, n: int = N) -> np.ndarray:
+    """``u8[n, nbytes]``: words of a few bytes, some of which change from one frame to the next."""
+    rng = np.random.default_rng(seed)
+    words = np.random.default_rng(99).integers(0, 256, (12, 10), np.uint8)
+    which = np.repeat(rng.integers(12, size=(1, 24)), n, axis=0)
+    for i in range(1, n):
+        which[i:, rng.integers(24)] = rng.integers(12)
+    return words[which].reshape(n, FRAME.nbytes)
+
+
+def content_of(coder: BlockCoder, frames: np.ndarray) -> BlockContent:
+    """What an open block holds of frames."""
+    if not coder.patches:
+        return BlockContent(0, np.empty(0, np.uint8), frames.reshape(-1))
+    delta_rle = codec("delta-rle", Layout((len(frames), *FRAME.shape), "uint8"))
+    stream = delta_rle.encode_batch(frames.reshape(1, -1), np.empty(delta_rle.bound(), np.uint8))[0]
+    reference, at = decode_varint(stream)
+    n_runs, at = decode_varint(stream, at)
+    return BlockContent(reference, stream[at : at + n_runs], stream[at + n_runs :])
+
+
+def read(coder: BlockCoder, blocks: list[Bytes | bytes], places: list[list[int]], threads: int = 1) -> np.ndarray:
+    """The frames at places of each block, put into rows from the last to the first."""
+    starts = np.cumsum([0, *map(len, places)])
+    rows = np.full((starts[-1], FRAME.nbytes), 0xEE, np.uint8)
+    wanted = Wanted(starts, np.array([p for each in places for p in each], np.int64), np.arange(len(rows))[::-1], rows)
+    coder.read(Segments.of(blocks), wanted, NO_REFERENCES, threads)
+    return rows[::-1]
+
+
+def learned(spec: str) -> BlockCoder:
+    """A coder that has trained a dictionary, version 2."""
+    coder = new_coder(spec, FRAME, N)
+    for seed in range(256):
+        coder.learn(coder.seal(content_of(coder, frames_of(seed))))
+    assert coder.versions.newest == 2
+    return coder
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_block_is_read_as_it_was_sealed_or_opened(spec: str) -> None:
+    coder = new_coder(spec, FRAME, N)
+    contents = [frames_of(seed) for seed in range(3)]
+    for make in (coder.open, lambda content: coder.seal(content).block):
+        blocks = [make(content_of(coder, frames)) for frames in contents]
+        found = read(coder, blocks, [[0, 1, 2, 3], [2], [1, 3]])
+        np.testing.assert_array_equal(found, np.concatenate([contents[0], contents[1][[2]], contents[2][[1, 3]]]))
+        assert read(coder, blocks, [[], [0], []]).tolist() == contents[1][:1].tolist()
+    assert read(coder, [], []).shape == (0, FRAME.nbytes)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_an_empty_block_is_of_zeros(spec: str) -> None:
+    coder, frames = new_coder(spec, FRAME, N), frames_of(0)
+    block = coder.seal(content_of(coder, frames)).block
+    found = read(coder, [b"", block, b""], [[0, 3], [1], [2]])
+    np.testing.assert_array_equal(found[2], frames[1])
+    assert not found[[0, 1, 3]].any()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_no_sealed_block_is_larger_than_an_open_one(spec: str) -> None:
+    coder = new_coder(spec, FRAME, N)
+    noise = np.random.default_rng(0).integers(0, 256, (N, FRAME.nbytes), np.uint8)
+    for frames, version in ((noise, 0), (np.zeros_like(noise), None)):
+        content = content_of(coder, frames)
+        sealed, opened = coder.seal(content), coder.open(content)
+        assert len(sealed.block) <= len(opened)
+        assert sealed.version == decode_varint(sealed.block)[0]
+        np.testing.assert_array_equal(sealed.plain, coder.plain(content))
+        if version == 0:
+            assert sealed.version == 0
+            np.testing.assert_array_equal(sealed.block, opened)
+        np.testing.assert_array_equal(read(coder, [sealed.block], [[0, 1, 2, 3]]), frames)
+
+
+@pytest.mark.parametrize("spec", TRAINED)
+def test_blocks_of_each_version_are_read_together(spec: str) -> None:
+    coder = new_coder(spec, FRAME, N)
+    frames = [frames_of(seed) for seed in range(1000, 1003)]
+    opened = coder.open(content_of(coder, frames[0]))
+    first = coder.seal(content_of(coder, frames[1]))
+    for seed in range(256):
+        coder.learn(coder.seal(content_of(coder, frames_of(seed))))
+    second = coder.seal(content_of(coder, frames[2]))
+    assert (first.version, second.version) == (1, 2)
+    assert coder.versions.dictionary_bytes > 0
+    found = read(coder, [second.block, opened, first.block], [[0, 1, 2, 3]] * 3)
+    np.testing.assert_array_equal(found, np.concatenate([frames[2], frames[0], frames[1]]))
+    coder.versions.keep([])
+    text = f"a stored block of {spec} can't be decoded: it is of version 1, which this store does not have"
+    with pytest.raises(CorruptStream, match=f"^{re.escape(text)}$"):
+        read(coder, [first.block], [[0]])
+    np.testing.assert_array_equal(read(coder, [second.block], [[3]]), frames[2][3:])
+
+
+@pytest.mark.parametrize("spec", ["delta-rle|zstd:1", "zstd:1"])
+def test_blocks_that_are_not_compressed_are_not_learned_from(spec: str) -> None:
+    coder = new_coder(spec, FRAME, N)
+    noise = np.random.default_rng(0).integers(0, 256, (300, N, FRAME.nbytes), np.uint8)
+    for frames in noise:
+        coder.learn(coder.seal(content_of(coder, frames)))
+    assert coder.versions.learning
+
+
+def test_patches_that_are_not_compressed_further_have_no_versions() -> None:
+    coder = new_coder("delta-rle", FRAME, N)
+    assert (coder.spec, coder.patches, coder.versions) == ("delta-rle", True, None)
+    coder.learn(coder.seal(content_of(coder, frames_of(0))))
+
+
+@pytest.mark.parametrize(("spec", "canonical", "patches"), [
+    ("delta-rle|zstd", "delta-rle|zstd:3", True), ("zstd", "zstd:3", False), ("rle|zstd:1", "rle|zstd:1", False),
+    ("shuffle|delta-rle", "shuffle|delta-rle", False),
+])  # fmt: skip
+def test_a_coder_says_how_it_encodes(spec: str, canonical: str, patches: bool) -> None:
+    coder = new_coder(spec, FRAME, N)
+    assert (coder.spec, coder.patches) == (canonical, patches)
+
+
+def test_patches_are_compressed_once() -> None:
+    text = "'delta-rle|zstd:1|lz4' compresses patches more than once, use one codec behind 'delta-rle'"
+    with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
+        new_coder("delta-rle|zstd:1|lz4", FRAME, N)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_block_that_is_cut_is_refused(spec: str) -> None:
+    coder = new_coder(spec, FRAME, N)
+    for block in (coder.seal(content_of(coder, frames_of(0))).block, coder.open(content_of(coder, frames_of(0)))):
+        for end in range(1, len(block)):
+            with pytest.raises(CorruptStream, match=f"^a stored block of {re.escape(spec)} can't be decoded: "):
+                read(coder, [block[:end]], [[0, 1, 2, 3]])
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "lz4"])
+def test_an_altered_block_is_refused_or_read_within_bounds(spec: str) -> None:
+    coder = learned(spec) if spec in TRAINED else new_coder(spec, FRAME, N)
+    block = coder.seal(content_of(coder, frames_of(0))).block
+    n_refused = 0
+    for bit in range(8 * len(block)):
+        altered = block.copy()
+        altered[bit // 8] ^= 1 << bit % 8
+        try:
+            assert read(coder, [altered], [[0, 1, 2, 3]]).shape == (4, FRAME.nbytes)
+        except CorruptStream:
+            n_refused += 1
+    assert n_refused > 0
+
+
+@pytest.mark.parametrize(("spec", "block", "text"), [
+    ("delta-rle|zstd:1", encode_varint(7) + b"x", "it is of version 7, which this store does not have"),
+    ("zstd:1", encode_varint(7) + b"x", "it is of version 7, which this store does not have"),
+    ("delta-rle|zstd:1", b"\x80", "it ends inside a varint"),
+    ("zstd:1", b"\x80", "it ends inside a varint"),
+    ("zstd:1", b"\x80\x00" + bytes(4 * 60), "a varint is longer than it needs to be"),
+    ("delta-rle|zstd:1", encode_varint(0), "it has no patches"),
+    ("delta-rle|zstd:1", b"\x01" + encode_varint(10**9), "its patches have 1000000000 bytes, at most {n} are possible"),
+])  # fmt: skip
+def test_what_can_be_no_block_is_refused(spec: str, block: bytes, text: str) -> None:
+    text = text.format(n=codec("delta-rle", Layout((N, *FRAME.shape), "uint8")).bound())
+    with pytest.raises(CorruptStream) as caught:
+        read(new_coder(spec, FRAME, N), [block], [[0]])
+    assert str(caught.value) == f"a stored block of {spec} can't be decoded: {text}"
+
+
+@pytest.mark.parametrize("spec", ["delta-rle", "delta-rle|zstd:1", "zstd:1"])
+def test_many_blocks_are_read_in_threads_as_by_one(spec: str) -> None:
+    coder = new_coder(spec, FRAME, N)
+    blocks = [coder.seal(content_of(coder, frames_of(seed))).block for seed in range(400)]
+    places = [[0, 1, 2, 3][: 1 + i % 4] for i in range(len(blocks))] * 2
+    blocks *= 2
+    assert sum(map(len, places)) * FRAME.nbytes > 3 * (1 << 17)
+    expected = np.concatenate([frames_of(i % 400)[each] for i, each in enumerate(places)])
+    for threads in (1, 4):
+        np.testing.assert_array_equal(read(coder, blocks, places, threads), expected)
+    blocks[-1] = blocks[-1][:-1]
+    places[-1] = [3]
+    with pytest.raises(CorruptStream, match=f"^a stored block of {re.escape(spec)} can't be decoded: "):
+        read(coder, blocks, places, 4)
