@@ -92,7 +92,7 @@ def test_a_codec_without_dictionaries_stays_as_it_is() -> None:
     feed(codecs, samples_of(0))
     assert (codecs.newest, codecs.learning, codecs.are_several) == (1, False, False)
     feed(codecs, samples_of(1, 256), 0.1)
-    feed(codecs, samples_of(1, 600), 0.9)
+    feed(codecs, samples_of(1, 300), 0.9)
     assert (codecs.newest, codecs.learning) == (1, False)
 
 
@@ -123,7 +123,7 @@ def test_another_dictionary_is_trained_on_what_came_since() -> None:
     assert codecs[2] == second
     assert codecs[3] == train(second, samples_of(2))
     assert codecs.dictionary_bytes == len(second.dictionary) + len(codecs[3].dictionary)
-    feed(codecs, samples_of(2, 512), 0.9)  # which is how well this one goes from the start
+    feed(codecs, samples_of(2, 300), 0.9)  # which is how well this one goes from the start
     assert not codecs.learning
 
 
