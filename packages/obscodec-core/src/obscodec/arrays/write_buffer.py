@@ -73,6 +73,7 @@ class WriteBuffer:
         self._merges = self._n_rows < _MANY_ROWS
         self._allocate(0)
         self._envs = np.arange(n_envs)
+        self._streams = np.tile(self._envs, self._n_rows)
         self._lock = threading.RLock()
         self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
@@ -176,7 +177,7 @@ class WriteBuffer:
             self._places(),
             self._tensors[: n_used * self.n_envs],
             np.add.outer(rows * self.n_envs, self._envs).reshape(-1),
-            np.tile(self._envs, n_used),
+            self._streams[: n_used * self.n_envs],
         )
         self._waiting.clear()
         self._arrays.clear()
@@ -187,7 +188,8 @@ class WriteBuffer:
         for array, waiting in groupby(self._waiting, key=itemgetter(0)):
             rows = [row for _, row in waiting]
             index = rows[0] if len(rows) == 1 else np.array(rows)
-            note(self._watches.get(array, []), (index,))
+            if array in self._watches:
+                note(self._watches[array], (index,))
             places.append(Place(self._arrays[array], index))
         return places
 
