@@ -5,7 +5,7 @@ import pytest
 import torch
 from atari_frames import frames
 from gymnasium import spaces
-from obscodec.stores import AutoStats
+from obscodec.stores import StoreStats
 from obscodec.stores.auto import auto_store
 from obscodec_sb3 import CompressedReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer
@@ -74,7 +74,7 @@ def test_a_played_buffer_equals_the_stock_one(monkeypatch, kind, n_envs, codec):
     np.testing.assert_array_equal(ours.observations[:], stock.observations)
     np.testing.assert_array_equal(ours.next_observations[:], stock.next_observations)
     stats = ours.observation_store.stats()
-    assert isinstance(stats, AutoStats)
+    assert isinstance(stats, StoreStats)
     assert stats.n_tensors <= 2 * capacity
     if kind != "pictures that never repeat":
         assert stats.live_bytes < stats.raw_bytes / 20

@@ -12,7 +12,7 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import DeferredRead, Selection, open_deferred_read
-from obscodec.buffers import ArraySet, BufferOptions, RingStats
+from obscodec.buffers import ArraySet, BufferOptions, BufferStats
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
@@ -116,7 +116,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             return super().to_torch(array, copy)
         return th.as_tensor(array).pin_memory().to(self.device, non_blocking=True)
 
-    def stats(self) -> RingStats:
+    def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took; the field of a plain observation is ``""``."""
         return self._arrays.stats(self.size() * self.n_envs)
 

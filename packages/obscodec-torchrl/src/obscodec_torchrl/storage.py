@@ -13,7 +13,7 @@ import obscodec
 import torch
 from obscodec.arguments import as_count
 from obscodec.arrays import DrawnArray
-from obscodec.buffers import ArrayStats, BufferOptions, append_together, check_items, shared_stores, stats_of
+from obscodec.buffers import BufferOptions, BufferStats, append_together, check_items, shared_stores, stats_of
 from obscodec.runtime import PicklableLock, locked, says_memory_error
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
@@ -235,8 +235,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             with self._all_or_none(changed, tuple(index.unbind(-1)) if index.ndim > 1 else (index,)):
                 super()._apply_conditional_patch(index, patch)
 
-    def stats(self) -> ArrayStats:
-        """What the storage holds, for each leaf; see ``obscodec.buffers.ArrayStats``."""
+    def stats(self) -> BufferStats:
+        """What the storage holds, for each leaf; see ``obscodec.buffers.BufferStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         return stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -13,29 +12,11 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import TensorArray, WriteBuffer
-from obscodec.buffers.array_stats import ArrayStats
 from obscodec.buffers.field import Array, Field
+from obscodec.buffers.stats import BufferStats
 from obscodec.errors import FieldError, LayoutError, ShapeError
 from obscodec.layout import ArrayLike
 from obscodec.stores import Store
-
-
-@dataclass(frozen=True, slots=True)
-class RingStats(ArrayStats):
-    """What a buffer holds, and how long its samples took.
-
-    Attributes:
-        n_samples: how many batches were given out.
-        sample_s: how many seconds that took.
-    """
-
-    n_samples: int
-    sample_s: float
-
-    def sample_ms_since(self, before: RingStats) -> float | None:
-        """The mean duration of the samples since ``before``, None if there were none."""
-        n = self.n_samples - before.n_samples
-        return 1000 * (self.sample_s - before.sample_s) / n if n else None
 
 
 class ArraySet:
@@ -171,7 +152,7 @@ class ArraySet:
         yield
         self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
 
-    def stats(self, n_tensors: int) -> RingStats:
+    def stats(self, n_tensors: int) -> BufferStats:
         """What the arrays hold, if ``n_tensors`` of the items of each were written; what waits is stored before."""
         for write_buffer in self._write_buffers.values():
             write_buffer.flush()
@@ -183,7 +164,7 @@ class ArraySet:
         total = sum(of for of in fields.values() if isinstance(of, int)) + sum(s.total_bytes for s in stored.values())
         total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
         total += sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values())
-        return RingStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)
+        return BufferStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)
 
 
 def listed(names: Iterable[object]) -> str:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind, kind_of
 from obscodec.arrays import DeferredRead, Index, TensorArray
-from obscodec.buffers.array_set import ArraySet, RingStats, listed
+from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.field import Array, Field
+from obscodec.buffers.stats import BufferStats
 from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
@@ -175,7 +176,7 @@ class RingBuffer:
     def __len__(self) -> int:
         return min(self._n_appended, self.capacity)
 
-    def stats(self) -> RingStats:
+    def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
         return self._set.stats(len(self) * self.n_envs)
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import NewArray, PartArray, TensorArray
-from obscodec.buffers.array_stats import ArrayStats
 from obscodec.buffers.field import Field
+from obscodec.buffers.stats import BufferStats
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores import PinnedStore, Store, new_batch, pinned
@@ -114,7 +114,7 @@ def read_together(
     return decoded
 
 
-def stats_of(arrays: Mapping[str, TensorArray | int]) -> ArrayStats:
+def stats_of(arrays: Mapping[str, TensorArray | int]) -> BufferStats:
     """What compressed arrays hold, and others of which the bytes are given.
 
     Example:
@@ -127,4 +127,4 @@ def stats_of(arrays: Mapping[str, TensorArray | int]) -> ArrayStats:
     fields = {name: array if isinstance(array, int) else stored[array.store] for name, array in arrays.items()}
     ids = sum(array.ids.nbytes for array in compressed)
     total = plain + ids + sum(stats.total_bytes for stats in stored.values())
-    return ArrayStats(fields, plain + sum(array.nbytes for array in compressed), total)
+    return BufferStats(fields, plain + sum(array.nbytes for array in compressed), total)

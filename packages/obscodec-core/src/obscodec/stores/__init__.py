@@ -1,7 +1,7 @@
 """Tensors under integer ids, however they are kept."""
 
-from obscodec.stores.auto.auto_store import AutoStats, AutoStore
-from obscodec.stores.auto.choice import Choice, Trial, parse_budget
+from obscodec.stores.auto.auto_store import AutoStore
+from obscodec.stores.auto.choice import parse_budget
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -9,12 +9,12 @@ from obscodec.stores.guarded_store import Pin, PinnedStore, pinned
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
-from obscodec.stores.store import Store, StoreStats
+from obscodec.stores.stats import Choice, StoreStats, Trial
+from obscodec.stores.store import Store
 from obscodec.stores.tensor_store import TensorStore
 
 __all__ = [
     "BATCH_MEMORY",
-    "AutoStats",
     "AutoStore",
     "BatchMemory",
     "Choice",

@@ -13,7 +13,8 @@ from obscodec.heap import HOST
 from obscodec.layout import Layout, Rows
 from obscodec.runtime import as_threads
 from obscodec.segments import Ints
-from obscodec.stores.store import Store, StoreStats, as_ids
+from obscodec.stores.stats import StoreStats
+from obscodec.stores.store import Store, as_ids
 
 DEFAULT_BLOCK_FRAMES = 16
 

@@ -22,7 +22,8 @@ from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
 from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.store import Store, StoreStats
+from obscodec.stores.stats import StoreStats
+from obscodec.stores.store import Store
 
 
 class StackStore(Store):

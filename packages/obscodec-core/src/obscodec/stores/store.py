@@ -6,7 +6,6 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, cast
@@ -21,42 +20,12 @@ from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.exchange import Exchange, Place
+from obscodec.stores.stats import StoreStats
 from obscodec.stores.turns import turns
 
 _READINGS = threading.Lock()  # of all stores; several threads can sample
 _TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
 NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStats:
-    """What a store holds, in bytes.
-
-    Attributes:
-        n_tensors: tensors that are stored.
-        raw_bytes: what these would take uncompressed.
-        live_bytes: their streams.
-        reserved_bytes: memory reserved for streams, the live ones included.
-        table_bytes: the tables that find a stream.
-        dictionary_bytes: dictionaries that the streams need.
-    """
-
-    n_tensors: int
-    raw_bytes: int
-    live_bytes: int
-    reserved_bytes: int
-    table_bytes: int
-    dictionary_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        """All memory of the store."""
-        return self.reserved_bytes + self.table_bytes + self.dictionary_bytes
-
-    @property
-    def ratio(self) -> float:
-        """Uncompressed bytes for each byte of memory; 1 for an empty store."""
-        return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
 def each_stream(streams: npt.ArrayLike, n: int) -> Ints:

@@ -19,7 +19,8 @@ from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
 from obscodec.stores.exchange import Place
 from obscodec.stores.free_slots import FreeSlots
-from obscodec.stores.store import NO_TENSOR, Store, StoreStats, as_ids
+from obscodec.stores.stats import StoreStats
+from obscodec.stores.store import NO_TENSOR, Store, as_ids
 
 _SCRATCH_NBYTES = 1 << 22
 _MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves

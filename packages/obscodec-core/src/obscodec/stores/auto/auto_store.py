@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -18,25 +18,15 @@ from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
 from obscodec.stores import ids as kernel
-from obscodec.stores.auto.choice import Choice, parse_budget
+from obscodec.stores.auto.choice import parse_budget
 from obscodec.stores.auto.plan import Plan, find_plan, frames_of_block
-from obscodec.stores.store import NO_TENSOR, Store, StoreStats
+from obscodec.stores.stats import Choice, StoreStats
+from obscodec.stores.store import NO_TENSOR, Store
 
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
 _FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
-
-
-@dataclass(frozen=True, slots=True)
-class AutoStats(StoreStats):
-    """What a store holds, and how its codec was chosen.
-
-    Attributes:
-        choice: what was chosen, why, and how the other codecs did; None before that, or if the codec was given.
-    """
-
-    choice: Choice | None
 
 
 class AutoStore(Store):
@@ -214,12 +204,12 @@ class AutoStore(Store):
                 self._gone[before[self._are_first(before)] - _FIRST_ID] = False
                 raise
 
-    def stats(self) -> AutoStats:
+    def stats(self) -> StoreStats:
         """What the store holds now, and how its codec was chosen."""
         if self._store is not None:
-            return AutoStats(**asdict(self._store.stats()), choice=self.choice)
+            return replace(self._store.stats(), choice=self.choice)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
-        return AutoStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, None)
+        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0)
 
     @property
     def _asked(self) -> tuple[str, FrameStack | None, str | None, int | None]:

@@ -16,6 +16,7 @@ from obscodec.errors import SpecError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.stores.stats import Choice, Trial
 
 _BATCH = 256
 _BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>us|ms|s)/batch")
@@ -48,42 +49,6 @@ _CANDIDATES = (
 _MAX_COST = 1.5  # without a budget: a buffer of numpy arrays takes 2, a gather and a copy into tensors
 _HALF = 0.5  # of the raw size: if no fast codec gets there, a slow one may
 _MIN_GAIN = 0.95  # of the raw size; a codec that saves less is not worth its time
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """How a codec did on the first frames.
-
-    Attributes:
-        spec: the codec.
-        block_frames: frames in a block.
-        frame_bytes: bytes for each frame, without dictionaries, which come later.
-        cost: time to read a batch, relative to a gather from an uncompressed array, where the table was made.
-        batch_s: seconds to read a batch of 256 frames here and now, None if no budget was given.
-        fits: whether it is fast enough.
-    """
-
-    spec: str
-    block_frames: int
-    frame_bytes: float
-    cost: float
-    batch_s: float | None
-    fits: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What was chosen, and why.
-
-    Attributes:
-        chosen: the trial that won: the smallest of those that are fast enough, or the fastest if none is.
-        trials: all trials.
-        reason: the same in words.
-    """
-
-    chosen: Trial
-    trials: tuple[Trial, ...]
-    reason: str
 
 
 def parse_budget(budget: str) -> float:

@@ -14,7 +14,8 @@ from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
 from obscodec.stores.ids import part_narrow
 from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.store import NO_TENSOR, Store, StoreStats, as_ids
+from obscodec.stores.stats import StoreStats
+from obscodec.stores.store import NO_TENSOR, Store, as_ids
 
 _ALL_CODE_0 = 1  # the tensor whose codes are all 0, where that is not the zero tensor
 
