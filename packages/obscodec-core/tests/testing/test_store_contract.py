@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -90,7 +91,7 @@ class CountsWhatIsGone(Sound):
     def stats(self) -> StoreStats:
         stats, most = super().stats(), vars(self).get("most", 0)
         self.most = max(most, stats.n_tensors)
-        return StoreStats(self.most, *(getattr(stats, name) for name in StoreStats.__slots__[1:]))
+        return replace(stats, n_tensors=self.most)
 
 
 class CastsInSilence(Sound):
@@ -206,10 +207,8 @@ def test_a_sound_store_keeps_all_laws(kind: type[Store]) -> None:
 def test_a_broken_law_is_explained() -> None:
     with pytest.raises(AssertionError) as caught:
         contract_of(CountsWhatIsGone).test_released_tensors_are_counted_down()
-    assert str(caught.value) == (
-        "TensorStore('raw', uint8[6, 5], StoreStats(n_tensors=9, raw_bytes=150, live_bytes=150, reserved_bytes=65536, "
-        "table_bytes=120, dictionary_bytes=0)): it holds 5 tensors, stats() counts 9"
-    )
+    assert str(caught.value).startswith("TensorStore('raw', uint8[6, 5], StoreStats(")
+    assert str(caught.value).endswith("): it holds 5 tensors, stats() counts 9")
     with pytest.raises(AssertionError) as caught:
         contract_of(InventsTensors).test_unknown_ids_are_refused()
     assert str(caught.value).endswith(": reading the ids [1000000] is accepted, it should raise SlotError")
