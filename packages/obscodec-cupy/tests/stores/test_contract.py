@@ -1,0 +1,26 @@
+"""Stores on a device keep the contract of a store, for tensors of the host."""
+
+from __future__ import annotations
+
+import pytest
+from obscodec import FrameStore, Layout, TensorStore, codec
+from obscodec.stores import Store
+from obscodec.testing import StoreContract
+
+SMALL = Layout((6, 5), "uint8")
+
+
+class CudaContract(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _simulated(self, cuda: str) -> None:
+        """The name stands for the simulated device, or for a GPU."""
+
+
+class TestTensorStore(CudaContract):
+    def make(self) -> Store:
+        return TensorStore(codec("rle", SMALL), n_slots=1000, device="cuda")
+
+
+class TestFrameStore(CudaContract):
+    def make(self) -> Store:
+        return FrameStore(SMALL, block_frames=4, device="cuda", heap="pinned")
