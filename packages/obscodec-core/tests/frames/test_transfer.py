@@ -29,6 +29,7 @@ from obscodec import (
     codec,
 )
 from obscodec.buffers import append_together, read_together
+from obscodec.frames import FrameLog
 from obscodec.segments import Segments
 from obscodec.stores import PinnedStore, Store
 
@@ -187,7 +188,7 @@ def test_nothing_is_decoded_and_no_frame_encoded(make, monkeypatch):
     source, target, first = make(), make(), stacks("Pong", 160)
     ids = source.append(np.concatenate([first, stacks("Pong", 160) ^ np.uint8(3)]))
     target.adopt(source, ids[None, :160])
-    calls = Calls(monkeypatch, (FrameStore, "take_in_stacks"), (FrameStore, "read_into"))
+    calls = Calls(monkeypatch, (FrameLog, "take_in"), (FrameStore, "read_into"))
     adopted = target.adopt(source, ids[None])[0]
     assert calls.n == 0
     assert np.array_equal(target.read(adopted[:160]), first)

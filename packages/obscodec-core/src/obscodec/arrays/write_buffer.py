@@ -64,7 +64,7 @@ class WriteBuffer:
         self.store = store
         self.n_envs = n_envs
         self.min_rows = min_rows
-        store.stagings.add(self)
+        store.write_buffers.add(self)
         self.row_shape = (n_envs, *store.layout.shape)
         self.dtype = store.layout.dtype
         row_nbytes = n_envs * store.layout.nbytes

@@ -14,7 +14,7 @@ from obscodec.frames.open_blocks import BlockContent, OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import over_ranges
-from obscodec.segments import Bytes, Ints, Segments
+from obscodec.segments import Bytes, Ints, Segments, joined
 
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
 PLAIN = encode_varint(0)  # the version that every coder can read
@@ -151,7 +151,7 @@ class BlockCoder(ABC, Generic[C]):
         return Sealed(versions.newest, joined(encode_varint(versions.newest), compressed.data), plain)
 
     def learn(self, sealed: Sealed) -> None:
-        """Record a stored block, and train on it."""
+        """Record a stored block, and train on it if the codec compressed it."""
         if self.versions is not None and sealed.version:
             self.versions.encoded(sealed.plain, len(sealed.block) - len(encode_varint(sealed.version)))
 
@@ -184,8 +184,3 @@ class BlockCoder(ABC, Generic[C]):
         if self.versions is None or version not in self.versions:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
         return self.versions[version], block[start:]
-
-
-def joined(*parts: bytes | memoryview) -> Bytes:
-    """One behind the other. Not by ``np.concatenate``: numpy keeps seven freed arrays of each small size."""
-    return np.frombuffer(b"".join(parts), np.uint8)

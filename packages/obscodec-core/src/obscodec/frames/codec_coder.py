@@ -10,11 +10,11 @@ import numpy.typing as npt
 from obscodec.codecs import Codec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import check, copy_frames, first_bytes
 from obscodec.errors import CorruptStream
-from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted, joined
+from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Segments
+from obscodec.segments import Bytes, Segments, joined
 
 _SCRATCH_NBYTES = 1 << 22
 

@@ -12,9 +12,11 @@ from obscodec.codecs import BytesCodec, Codec, decode_varint
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.frame_watch import FrameWatch
+from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
     N_DEAD,
     N_FREE,
+    N_USED,
     adopt_frames,
     count_known,
     give_back_frames,
@@ -111,7 +113,7 @@ class FrameLog:
     @property
     def n(self) -> int:
         """How many numbers of blocks were ever used; 0 is the block of the frame of zeros."""
-        return self.tables.n_used
+        return int(self.tables.tallies[N_USED])
 
     @property
     def previous(self) -> npt.NDArray[np.int32]:
@@ -292,7 +294,7 @@ class FrameLog:
     def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
         """Take frames in; each id is there as soon as it has a reference."""
         done = 0
-        while (done := self.open.append(rows, done, sequences, self.tables, ids)) < len(rows):
+        while (done := append_frames(rows, done, sequences, self.open.tables, self.tables.arrays, ids)) < len(rows):
             self._next(int(sequences[done]))
 
     def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable | None) -> None:
@@ -311,7 +313,8 @@ class FrameLog:
             sealed = self.coder.seal(self.open.content(full))
             self.tables.versions[full] = sealed.version
             self.heap.put(full, Segments.packed(sealed.block, np.array([len(sealed.block)])))
-            self.coder.learn(sealed)
+            if sealed.version:
+                self.coder.learn(sealed)
         self._sweep()
         self._make_room(1)
         self.open.start(sequence, self.tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from obscodec.codecs import pack, unpack
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.kernels import sequence_table as column
-from obscodec.frames.kernels.append import append_frames
+from obscodec.frames.kernels.append import OpenTables
 from obscodec.frames.kernels.sequence_table import begin_block
 from obscodec.frames.tables import FrameTables
 from obscodec.layout import Rows
@@ -45,10 +45,8 @@ class OpenBlocks:
         patches: keep frames as patches of each other; else as they are.
 
     Attributes:
-        references: ``u8[max_references, nbytes]``, the reference frames, the first one zeros.
-        reference_count: ``i64[1]``, how many there are; kernels change it.
-        rows: ``i64[n_sequences, n_columns]``, see ``kernels.sequence_table``; kernels change it.
         n_recent: with how many of the last frames of its sequence a frame is compared.
+        tables: what kernels change.
     """
 
     def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
@@ -57,16 +55,25 @@ class OpenBlocks:
         self.stack = stack
         self.n_recent = n_recent
         self.patches = patches
-        self.references = new_table((MAX_REFERENCES, nbytes), np.uint8)
-        self.reference_count = np.ones(1, np.int64)
-        self.rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
+        rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
+        self.tables = self._new_tables(rows, np.ones(1, np.int64))
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
         self._n_begun = np.zeros(0, np.int64)  # blocks, of each sequence: a number may come again
 
     @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """``i64[n_sequences, n_columns]``, see ``kernels.sequence_table``; kernels change it."""
+        return self.tables[0]
+
+    @property
+    def references(self) -> Rows:
+        """``u8[max_references, nbytes]``, the reference frames, the first one zeros; kernels change it."""
+        return self.tables[1]
+
+    @property
     def n_references(self) -> int:
         """How many reference frames there are, the one of zeros included."""
-        return int(self.reference_count[0])
+        return int(self.tables[2][0])
 
     @property
     def reference_bytes(self) -> int:
@@ -102,13 +109,9 @@ class OpenBlocks:
             room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(self.n_recent * self.nbytes)
             rooms.append(room)
             self._point(row, room)
-        begun, rows = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64)), self.rows
-        self._rooms, self._n_begun, self.rows = rooms, begun, np.concatenate([rows, added])
-
-    def append(self, frames: Rows, first: int, of_sequences: Ints, tables: FrameTables, ids: Ints) -> int:
-        """Take frames in, from the row ``first`` on; see ``kernels.append.append_frames``."""
-        open_blocks = self.rows, self.references, self.reference_count, self.block_frames, self.stack
-        return append_frames(frames, first, of_sequences, open_blocks, tables.arrays, ids)
+        begun, (before, *rest) = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64)), self.tables
+        tables = cast("OpenTables", (np.concatenate([before, added]), *rest))
+        self._rooms, self._n_begun, self.tables = rooms, begun, tables
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -142,21 +145,24 @@ class OpenBlocks:
         for row, (runs, literals, recent) in zip(self.rows, self._rooms, strict=True):
             rooms.append((runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]))
             frames.append(recent[: row[column.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
-        return {**vars(self), "references": pack(frames), "_rooms": rooms}
+        return {**vars(self), "tables": self.rows, "frames": pack(frames), "_rooms": rooms}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        references, *recent = unpack(state.pop("frames"), max_bytes=sys.maxsize)
         vars(self).update(state)
-        table, rooms = self.rows, self._rooms
-        references, *recent = unpack(cast("bytes", state["references"]), max_bytes=sys.maxsize)
-        self.references = new_table((MAX_REFERENCES, self.nbytes), np.uint8)
+        rows, rooms, begun = state["tables"], self._rooms, self._n_begun
+        self.tables = self._new_tables(rows[:0], np.array([len(references)]))
         self.references[: len(references)] = references
-        self.rows, self._rooms, self._n_begun = table[:0], [], self._n_begun[:0]
-        self.add_sequences(len(table))
-        self.rows = table.copy()
+        self._rooms, self._n_begun = [], begun[:0]
+        self.add_sequences(len(rows))
+        self.rows[:], self._n_begun = rows, begun.copy()
         for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
             for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):
                 memory[: len(content)] = content
             self._point(row, room)
+
+    def _new_tables(self, rows: npt.NDArray[np.int64], n_references: Ints) -> OpenTables:
+        return rows, new_table((MAX_REFERENCES, self.nbytes), np.uint8), n_references, self.block_frames, self.stack
 
     @staticmethod
     def _point(row: npt.NDArray[np.int64], room: tuple[Bytes, Bytes, Bytes]) -> None:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import MAX_VARINT_NBYTES, check, frame_room, read_blocks, runs_bound
 from obscodec.errors import CorruptStream
-from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted, joined
+from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
 from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
 from obscodec.frames.open_blocks import BlockContent, OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Segments
+from obscodec.segments import Bytes, Segments, joined
 
 PATCHES = "delta-rle"
 
@@ -76,9 +76,9 @@ class PatchCoder(BlockCoder[BytesCodec]):
         blocks, lengths, nbytes = export.blocks, np.empty_like(export.blocks.lengths), open_blocks.nbytes
         rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
         out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
-        here = open_blocks.references, open_blocks.reference_count
+        _, references, n_references, _, _ = open_blocks.tables
         where = blocks.addresses(), blocks.lengths, export.references
-        check(rebase_blocks(*where, *here, frame_room(nbytes), *rooms, out, lengths))
+        check(rebase_blocks(*where, references, n_references, frame_room(nbytes), *rooms, out, lengths))
         taken = Segments.packed(out, lengths)
         if self.versions is None:
             return taken

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from obscodec.errors import HeapFull
 from obscodec.heap.memory import HeapMemory, Streams
@@ -79,12 +80,8 @@ class ChunkLog:
         """Bytes of the chunks."""
         return sum(chunk.nbytes for chunk in self.chunks.values())
 
-    def plan(self, lengths: Ints, above: int = 0) -> list[tuple[int, slice]]:
-        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
-
-        Raises:
-            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
-        """
+    def _plan(self, lengths: Ints, above: int) -> list[tuple[int, slice]]:
+        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit."""
         room, n_room = self._room()
         if len(lengths) <= n_room and int(lengths.sum()) <= room:  # nearly always
             return [(self.newest, slice(0, len(lengths)))]
@@ -113,21 +110,32 @@ class ChunkLog:
         self.newest = newest
         return pieces
 
-    def append(self, number: int, streams: Streams) -> Ints:
-        """Write streams to the end of a chunk that :meth:`plan` named; returns their offsets, ``i64[n]``.
+    def write(self, streams: Streams, above: int = 0) -> npt.NDArray[np.uint32]:
+        """Write streams to the ends of chunks. They are dead until they are counted by :meth:`enliven`.
 
-        They are dead until they are counted by :meth:`enliven`.
+        Returns:
+            ``u32[n, 3]``, the chunk of each stream, its offset there, and its bytes.
 
         Raises:
-            HeapFull: there is no memory to do that.
+            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
         """
-        chunk, nbytes = self.chunks[number], streams.nbytes
+        entries = np.empty((len(streams.lengths), 3), np.uint32)
+        pieces = self._plan(streams.lengths, above)
+        for number, part in pieces:
+            some = streams if len(pieces) == 1 else streams.take(part)
+            entries[part, 0], entries[part, 1] = number, self._append(number, some)
+        entries[:, 2] = streams.lengths
+        return entries
+
+    def _append(self, number: int, streams: Streams) -> Ints:
+        """Write streams to the end of a chunk that :meth:`_plan` named; their offsets, ``i64[n]``."""
+        chunk, lengths = self.chunks[number], streams.lengths
         self.memory.write(chunk.memory, chunk.end, streams)
-        offsets: Ints = chunk.end + np.cumsum(streams.lengths) - streams.lengths
-        chunk.end += nbytes
-        chunk.n_streams += len(streams)
-        self.written_bytes += nbytes
-        return offsets
+        ends: Ints = chunk.end + np.cumsum(lengths)
+        self.written_bytes += int(ends[-1]) - chunk.end
+        chunk.end = int(ends[-1])
+        chunk.n_streams += len(lengths)
+        return ends - lengths
 
     def enliven(self, numbers: Ints, lengths: Ints, sign: int = 1) -> set[int]:
         """Count streams as live, by their chunks and lengths; returns the chunks that they are in."""

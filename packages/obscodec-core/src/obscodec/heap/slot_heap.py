@@ -105,21 +105,23 @@ class SlotHeap:
             HeapFull: there is not enough room below ``max_bytes``, even before what is overwritten is dropped; or the
                 memory of the heap has no room.
         """
-        if not hasattr(streams, "lengths"):
+        lengths = getattr(streams, "lengths", None)
+        if lengths is None:
             raise DTypeError(f"streams must be Segments, such as Segments.of([b'abc']), got {kind_of(streams)}")
         slots = self._table.checked(slots)
-        if len(slots) != len(streams):
-            raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(streams)}")
+        if len(slots) != len(lengths):
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(lengths)}")
         if len(slots) == 0:
             return
-        if int(streams.lengths.max()) > _MAX_STREAM_NBYTES:
-            raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {int(streams.lengths.max())}")
+        if int(lengths.max()) > _MAX_STREAM_NBYTES:
+            raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {int(lengths.max())}")
         slots, streams = _last_of_each(slots, streams)
         with self.lock:
             self._count()
             self._is_counted = False
-            overwritten = self._write(slots, streams, self._make_room(streams.lengths))
-            self._log.drop_dead(overwritten)
+            overwritten = self._enter(slots, self._written(streams))
+            if overwritten:
+                self._log.drop_dead(overwritten)
             self._clean()
             self._is_counted = True
 
@@ -276,11 +278,11 @@ class SlotHeap:
         used = numbers != 0
         return self._log.bury(numbers[used], lengths[used]) if used.any() else set()
 
-    def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
-        """``ChunkLog.plan``, after a clean-up if the streams don't fit before."""
+    def _written(self, streams: Streams) -> npt.NDArray[np.uint32]:
+        """``ChunkLog.write``, after a clean-up if the streams don't fit before."""
         while True:
             try:
-                return self._log.plan(lengths)
+                return self._log.write(streams)
             except HeapFull as full:
                 if self._log.written_bytes == self._log.live_bytes:
                     raise
@@ -314,19 +316,14 @@ class SlotHeap:
 
     def _move(self, chunk: Chunk, slots: Ints) -> None:
         _, offsets, lengths = self._table.find(slots)
-        pieces = self._log.plan(lengths, above=chunk.nbytes)  # which is dropped as soon as it is empty
-        self._write(slots, self.memory.within(chunk.memory, offsets, lengths), pieces)
+        streams = self.memory.within(chunk.memory, offsets, lengths)
+        self._enter(slots, self._log.write(streams, above=chunk.nbytes))  # the chunk goes as soon as it is empty
 
-    def _write(self, slots: Ints, streams: Streams, pieces: list[tuple[int, slice]]) -> set[int]:
-        """Write streams to the ends of chunks; returns the chunks in which they were before."""
-        lengths = streams.lengths
-        entries = np.empty((len(slots), 3), np.uint32)
-        for number, part in pieces:
-            entries[part, 0], entries[part, 1] = number, self._log.append(number, streams.take(part))
-        entries[:, 2] = lengths
+    def _enter(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> set[int]:
+        """Have slots hold streams that were written; the chunks of those that they held before."""
         before, _, lengths_before = self._table.find(slots)
         self._table.set(slots, entries)
-        self._log.enliven(entries[:, 0].astype(np.int64), lengths)
+        self._log.enliven(entries[:, 0].astype(np.int64), entries[:, 2].astype(np.int64))
         return self._bury(before, lengths_before)
 
 

@@ -1,16 +1,22 @@
-"""Exchange: new ids take the places of others, all or none, whatever ends it."""
+"""IdExchange: new ids take the places of others in arrays, all or none, whatever ends it."""
 
 from __future__ import annotations
 
+import threading
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import HeapFull
+from obscodec.errors import HeapFull, SlotError
+from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
+
+_READINGS = threading.Lock()  # of all stores; several threads can sample
 
 
 class Place(NamedTuple):
@@ -25,7 +31,7 @@ class Place(NamedTuple):
     index: Any
 
 
-class Exchange:
+class _Exchange:
     """Ids on their way to their places. Each place is filled in one step, which shows to what point it has come.
 
     Args:
@@ -72,3 +78,119 @@ class Exchange:
     def _parts(self) -> list[Ints]:
         """The new ids of each place."""
         return [self._new[begin:end] for begin, end in zip([0, *self._ends], self._ends, strict=False)]
+
+
+class Reading(Protocol):
+    """What decodes in the background."""
+
+    def wait(self) -> None:
+        """Wait until it has decoded."""
+
+
+class Buffered(Protocol):
+    """Where rows wait that are on their way into a store."""
+
+    def flush(self) -> None:
+        """Store them."""
+
+
+class IdExchange:
+    """What arrays of ids, and those that read and write them, ask of the store of their tensors.
+
+    Attributes:
+        changing: held while an array of ids of this store is changed; stores whose arrays change together have one.
+        write_buffers: where rows wait that are on their way into this store.
+    """
+
+    changing: PicklableLock
+    write_buffers: WeakSet[Buffered]
+    _readings: WeakSet[Reading]  # what decodes in the background
+    _exchange: _Exchange | None  # that is under way, or ended before it was settled
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """See the class; this is there before any thread can ask for it."""
+        made = super().__new__(cls)
+        made.changing, made.write_buffers, made._readings, made._exchange = PicklableLock(), WeakSet(), WeakSet(), None
+        return made
+
+    @abstractmethod
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+        """See ``Store.take_in``."""
+
+    @abstractmethod
+    def give_back(self, ids: Ints) -> None:
+        """See ``Store.give_back``."""
+
+    def note_reading(self, reading: Reading) -> None:
+        """Have whoever releases tensors wait for a reading in the background."""
+        with _READINGS:
+            self._readings.add(reading)
+
+    def wait_for_readings(self) -> None:
+        """Wait until nothing decodes in the background: what it reads may be released then."""
+        with _READINGS:
+            readings = list(self._readings) if self._readings else []
+            self._readings.clear()
+        for reading in readings:
+            reading.wait()
+
+    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> None:
+        """Store tensors, and put their ids where others are, which are given back.
+
+        Whatever ends this call, wherever: each place has all of its new ids, and each tensor that one of them is for is
+        stored, or the place is as it was.
+
+        Args:
+            places: where the ids go, in the order of ``which``; none of them twice.
+            tensors: ``[m, *shape]``; see ``Store.append``.
+            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
+            streams: ``i64[m]``, the stream of each tensor.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room, or an array of ids is of a dtype that is too narrow.
+            SlotError: what is in a place is of no tensor.
+        """
+        new = np.zeros(len(which), np.int64)
+        with self.changing:
+            try:
+                exchange = self._begin_exchange(places, new)
+                self.take_in(tensors, which, streams, new)
+                exchange.put()
+            finally:
+                self._settle_exchange()
+
+    def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
+        """Put ids where others are, which are given back; see :meth:`exchange`.
+
+        Args:
+            places: where they go, none of them twice.
+            ids: ``i64[n]``, of which the caller owns one reference to each; set to 0.
+        """
+        from obscodec.stores.ids import hand_over  # which loads numba
+
+        new = np.zeros_like(ids)
+        with self.changing:
+            try:
+                exchange = self._begin_exchange(places, new)
+                hand_over(ids, new)
+                exchange.put()
+            finally:
+                self._settle_exchange()
+
+    def _begin_exchange(self, places: Sequence[Place], new: Ints) -> _Exchange:
+        self._settle_exchange()
+        self.wait_for_readings()
+        self._exchange = exchange = _Exchange(places, new)
+        return exchange
+
+    def _settle_exchange(self) -> None:
+        """Give back what an exchange took out, or, where it ended before, what it was about to put there."""
+        if self._exchange is not None:
+            try:
+                self.give_back(self._exchange.left())
+            except SlotError:  # what was there is of no tensor: nobody can give it back
+                self._exchange = None
+                raise
+            self._exchange = None

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.devices import FrameForm, FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
-from obscodec.frames import DeviceFrames, FrameLog, StackTable, announce, new_coder, transfer_frames
+from obscodec.frames import DeviceFrames, FrameLog, announce, new_coder, transfer_frames
 from obscodec.heap import HOST
-from obscodec.layout import Layout, Rows
+from obscodec.layout import Layout
 from obscodec.runtime import as_threads
 from obscodec.segments import Ints
 from obscodec.stores.stats import StoreStats
@@ -137,22 +137,6 @@ class FrameStore(Store):
             self.layout.rows(tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)), streams, which, ids
         )
 
-    def take_in_stacks(self, rows: Rows, which: Ints, streams: Ints, stacks: StackTable, ids: Ints) -> None:
-        """Store frames, and give ids to the stacks that they make; see ``Store.take_in``.
-
-        Args:
-            rows: ``u8[m * depth, nbytes]``, contiguous, the frames of each stack, oldest first.
-            which: ``i64[n]``, the stack that each id is for.
-            streams: ``i64[m]``, the stream of each stack.
-            stacks: those that are listed.
-            ids: ``i64[n]`` of zeros, filled.
-        """
-        self.log.take_in(rows, streams.repeat(stacks.depth), which, ids, stacks)
-
-    def name_stacks(self, frames: Ints, stacks: StackTable, ids: Ints) -> None:
-        """Give ids to stacks of frames, which take over the references to these; see ``FrameLog.name``."""
-        self.log.name(frames, ids, stacks)
-
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take frames over from a store with the same codec; see ``Store.adopt`` and ``transfer_frames``."""
         if other is self:
@@ -195,10 +179,6 @@ class FrameStore(Store):
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
         self.log.give_back(ids)
-
-    def give_back_stacks(self, ids: Ints, stacks: StackTable) -> None:
-        """Take one reference from each of the frames of stacks, and set ``ids`` to 0; see ``Store.give_back``."""
-        self.log.give_back(ids, stacks)
 
     def stats(self) -> StoreStats:
         """What the store holds now."""

@@ -152,7 +152,7 @@ class PinnedStore(Store):
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(state["store"])  # type: ignore[misc]
-        vars(self)["_changing"] = state["changing"]  # which it may have in common with other stores
+        self.changing = state["changing"]  # type: ignore[assignment]  # which it may have in common with other stores
         for _, released in state["_waiting"]:  # type: ignore[attr-defined]
             self.store.give_back(released)
 

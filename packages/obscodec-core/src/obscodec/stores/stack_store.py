@@ -84,7 +84,7 @@ class StackStore(Store):
         tensors = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)
         rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
         rows = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes)
-        self.frames.take_in_stacks(rows, which, streams, self.listed, ids)
+        self.frames.log.take_in(rows, streams.repeat(self.frame_stack.depth), which, ids, self.listed)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.adopt_alike``."""
@@ -94,7 +94,7 @@ class StackStore(Store):
         try:
             if not self.frames.adopt_alike(other.frames, other._expand(ids).reshape(-1), frames):
                 return False
-            self.frames.name_stacks(frames, self.listed, adopted)
+            self.frames.log.name(frames, adopted, self.listed)
         finally:
             if frames.any():
                 self.frames.give_back(frames)
@@ -121,7 +121,7 @@ class StackStore(Store):
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
-        self.frames.give_back_stacks(ids, self.listed)
+        self.frames.log.give_back(ids, self.listed)
 
     def stats(self) -> StoreStats:
         """What the store holds now."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
-from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +15,12 @@ import numpy.typing as npt
 from obscodec.devices import FrameReader, backend
 from obscodec.errors import DTypeError, ShapeError, SlotError, SpecError
 from obscodec.layout import Layout, as_array, as_writable
-from obscodec.runtime import PicklableLock, says_memory_error
+from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores.exchange import Exchange, Place
+from obscodec.stores.exchange import IdExchange
 from obscodec.stores.stats import StoreStats
 from obscodec.stores.turns import turns
 
-_READINGS = threading.Lock()  # of all stores; several threads can sample
 _TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
 NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
 
@@ -65,7 +62,7 @@ def as_ids(ids: npt.ArrayLike) -> Ints:
     return np.atleast_1d(given.astype(np.int64))
 
 
-class Store(ABC):
+class Store(IdExchange, ABC):
     """Tensors of one layout, each under an integer id. Id 0 is the zero tensor.
 
     Attributes:
@@ -75,39 +72,6 @@ class Store(ABC):
 
     layout: Layout
     device: str = "cpu"
-
-    @property
-    def changing(self) -> PicklableLock:
-        """Held while an array of ids of this store is changed; stores whose arrays change together have one."""
-        lock: PicklableLock | None = vars(self).get("_changing")
-        return vars(self).setdefault("_changing", PicklableLock()) if lock is None else lock
-
-    @changing.setter
-    def changing(self, lock: PicklableLock) -> None:
-        vars(self)["_changing"] = lock
-
-    @cached_property
-    def stagings(self) -> WeakSet[Any]:
-        """Where rows wait that are on their way into this store."""
-        return WeakSet()
-
-    @cached_property
-    def readings(self) -> WeakSet[Any]:
-        """What is decoding in the background."""
-        return WeakSet()
-
-    def note_reading(self, reading: Any) -> None:
-        """Have whoever releases tensors wait for a reading in the background."""
-        with _READINGS:
-            self.readings.add(reading)
-
-    def wait_for_readings(self) -> None:
-        """Wait until nothing decodes in the background: what it reads may be released then."""
-        with _READINGS:
-            readings = list(self.readings) if self.readings else []
-            self.readings.clear()
-        for reading in readings:
-            reading.wait()
 
     @abstractmethod
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
@@ -318,71 +282,6 @@ class Store(ABC):
             raise
         return ids
 
-    @says_memory_error
-    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> None:
-        """Store tensors, and put their ids where others are, which are given back.
-
-        Whatever ends this call, wherever: each place has all of its new ids, and each tensor that one of them is for is
-        stored, or the place is as it was.
-
-        Args:
-            places: where the ids go, in the order of ``which``; none of them twice.
-            tensors: ``[m, *shape]``; see :meth:`append`.
-            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
-            streams: ``i64[m]``, the stream of each tensor.
-
-        Raises:
-            ShapeError: the tensors have another shape.
-            DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room, or an array of ids is of a dtype that is too narrow.
-            SlotError: what is in a place is of no tensor.
-        """
-        new = np.zeros(len(which), np.int64)
-        with self.changing:
-            try:
-                exchange = self._begin_exchange(places, new)
-                self.take_in(tensors, which, streams, new)
-                exchange.put()
-            finally:
-                self._settle_exchange()
-
-    @says_memory_error
-    def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
-        """Put ids where others are, which are given back; see :meth:`exchange`.
-
-        Args:
-            places: where they go, none of them twice.
-            ids: ``i64[n]``, of which the caller owns one reference to each; set to 0.
-        """
-        from obscodec.stores.ids import hand_over  # which loads numba
-
-        new = np.zeros_like(ids)
-        with self.changing:
-            try:
-                exchange = self._begin_exchange(places, new)
-                hand_over(ids, new)
-                exchange.put()
-            finally:
-                self._settle_exchange()
-
-    def _begin_exchange(self, places: Sequence[Place], new: Ints) -> Exchange:
-        self._settle_exchange()
-        self.wait_for_readings()
-        exchange = Exchange(places, new)
-        vars(self)["_exchange"] = exchange
-        return exchange
-
-    def _settle_exchange(self) -> None:
-        """Give back what an exchange took out, or, where it ended before, what it was about to put there."""
-        exchange: Exchange | None = vars(self).get("_exchange")
-        if exchange is not None:
-            try:
-                self.give_back(exchange.left())
-            except SlotError:  # what was there is of no tensor: nobody can give it back
-                vars(self)["_exchange"] = None
-                raise
-            vars(self)["_exchange"] = None
-
     @abstractmethod
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors.
@@ -462,9 +361,9 @@ class Store(ABC):
 
     def __getstate__(self) -> dict[str, object]:
         """All but locks, with the rows that wait."""
-        for staging in list(self.stagings):
-            staging.flush()
-        left_out = ("_lock", "_exchange", "stagings", "readings")
+        for write_buffer in list(self.write_buffers):
+            write_buffer.flush()
+        left_out = ("_lock", "_exchange", "write_buffers", "_readings")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     @abstractmethod

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.delta_rle import encode_first, encode_patch, first_difference
-from obscodec.frames.kernels.counts import COUNTS, Tables
+from obscodec.frames.kernels.counts import COUNTS, FRAMES, Tables
 from obscodec.frames.kernels.sequence_table import (
     BEGIN,
     LITERALS,
@@ -73,7 +73,7 @@ def append_frames(
             copy(sequence[RECENT] + place * nbytes, frame, nbytes)
             before = 0 if begins else ids[i - 1]
             add_new(sequence, place, n_ring, fingerprint, block_frames, before, tables)
-        ids[i] = give_id(sequence, place, begins, tables[COUNTS])
+        ids[i] = give_id(sequence, place, begins, tables[FRAMES][COUNTS])
     return len(of_sequences)
 
 

@@ -17,15 +17,22 @@ from obscodec.segments import Ints
 
 Table = npt.NDArray[np.int32]
 
-# What is known of the frames and blocks of a store, as kernels take it; see ``FrameTables``.
-Tables = tuple[Table, Table, Table, Table, Table, Table, Ints]
+# What is known of the frames and blocks of a store, as kernels take it; see ``FrameTables``. Of five arrays numba needs
+# memory to describe the types, and crashes if there is none.
+Tables = tuple[Table, Table, Table, Ints]
+FRAMES: Final = 0
+BLOCKS: Final = 1
+DEAD: Final = 2
+TALLIES: Final = 3
+
+# The rows of the table of frames, ``i32[2, n_frames]``.
 COUNTS: Final = 0
 PREVIOUS: Final = 1
-LIVE: Final = 2
-VERSIONS: Final = 3
-FREE: Final = 4
-DEAD: Final = 5
-TALLIES: Final = 6
+
+# The rows of the table of blocks, ``i32[3, n_blocks]``.
+LIVE: Final = 0
+VERSIONS: Final = 1
+FREE: Final = 2
 
 # What is counted of the blocks of a store, ``i64[3]``.
 N_USED: Final = 0  # numbers that were ever used; 0 is the block of the frame of zeros
@@ -81,7 +88,7 @@ def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
     Returns:
         ``n``, or i if ``ids[i]`` is of no frame or has no reference left.
     """
-    counts = tables[COUNTS]
+    counts = tables[FRAMES][COUNTS]
     for i in range(len(ids)):
         if ids[i] != 0:
             if not is_frame(ids[i], counts):
@@ -109,8 +116,9 @@ def give_back_frames(held: Ints, block_frames: int, tables: Tables) -> None:
 @compiled
 def bury(block: int, tables: Tables) -> None:
     """Count a frame of ``block`` less."""
-    tables[LIVE][block] -= 1
-    if tables[LIVE][block] == 0:
+    live = tables[BLOCKS][LIVE]
+    live[block] -= 1
+    if live[block] == 0:
         tables[DEAD][tables[TALLIES][N_DEAD]] = block
         tables[TALLIES][N_DEAD] += 1
 
@@ -121,11 +129,11 @@ def take_number(tables: Tables) -> int:
     tallies = tables[TALLIES]
     if tallies[N_FREE]:
         tallies[N_FREE] -= 1
-        number = int(tables[FREE][tallies[N_FREE]])
+        number = int(tables[BLOCKS][FREE, tallies[N_FREE]])
     else:
         number = int(tallies[N_USED])
         tallies[N_USED] += 1
-    tables[LIVE][number] = 0
+    tables[BLOCKS][LIVE, number] = 0
     return number
 
 
@@ -142,13 +150,13 @@ def reserve_numbers(numbers: Ints, tables: Tables) -> None:
 @compiled
 def reclaim(tables: Tables) -> None:
     """Let the numbers of dead blocks be used again."""
-    live, tallies = tables[LIVE], tables[TALLIES]
+    _, blocks, dead, tallies = tables
     for k in range(tallies[N_DEAD]):
-        block = tables[DEAD][k]
-        if live[block] == 0:
-            live[block] = -1
-            tables[VERSIONS][block] = 0
-            tables[FREE][tallies[N_FREE]] = block
+        block = dead[k]
+        if blocks[LIVE, block] == 0:
+            blocks[LIVE, block] = -1
+            blocks[VERSIONS, block] = 0
+            blocks[FREE, tallies[N_FREE]] = block
             tallies[N_FREE] += 1
     tallies[N_DEAD] = 0
 
@@ -170,10 +178,10 @@ def adopt_frames(
     """
     at = 0
     for b in range(len(numbers)):
-        tables[LIVE][numbers[b]] = starts[b + 1] - starts[b]
+        tables[BLOCKS][LIVE, numbers[b]] = starts[b + 1] - starts[b]
         for k in range(starts[b], starts[b + 1]):
             frame_id = numbers[b] * block_frames + places[k]
-            tables[COUNTS][frame_id] = 2 * n_each[k]
+            tables[FRAMES][COUNTS, frame_id] = 2 * n_each[k]
             for _ in range(n_each[k]):
                 ids[at] = frame_id
                 at += 1

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.counts import COUNTS, LIVE, PREVIOUS, Table, Tables, bury, take_number
+from obscodec.frames.kernels.counts import BLOCKS, COUNTS, FRAMES, LIVE, PREVIOUS, Table, Tables, bury, take_number
 from obscodec.kernels import compiled, inlined
 from obscodec.segments import Ints
 
@@ -59,7 +59,7 @@ def begin_block(sequence: Ints, n_begun: Ints, which: int, tables: Tables) -> No
         bury(sequence[BLOCK], tables)  # it is not open any more
     sequence[BLOCK] = take_number(tables)
     sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = 0
-    tables[LIVE][sequence[BLOCK]] = 1
+    tables[BLOCKS][LIVE, sequence[BLOCK]] = 1
     n_begun[which] += 1
 
 
@@ -78,7 +78,7 @@ def add_new(
         before: the id of the frame before it in its observation, 0 for none.
         tables: see ``kernels.counts``, changed.
     """
-    counts = tables[COUNTS]
+    counts = tables[FRAMES][COUNTS]
     if sequence[N_RECENT] == n_ring:
         forgotten = sequence[RECENT_IDS + place]
         counts[forgotten] -= 1
@@ -92,8 +92,8 @@ def add_new(
     sequence[RECENT_IDS + n_ring + place] = fingerprint
     sequence[NEWEST] = place
     counts[frame_id] = 1
-    tables[PREVIOUS][frame_id] = before
-    tables[LIVE][sequence[BLOCK]] += 1
+    tables[FRAMES][PREVIOUS, frame_id] = before
+    tables[BLOCKS][LIVE, sequence[BLOCK]] += 1
 
 
 @compiled

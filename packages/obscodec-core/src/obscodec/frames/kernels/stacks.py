@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.counts import COUNTS, PREVIOUS, Table, Tables, release_frames
+from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Table, Tables, release_frames
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
@@ -46,7 +46,7 @@ def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, id
         stacks: those that are listed, with room for ``n`` more, changed.
         ids: ``i64[n]``, filled.
     """
-    counts, previous = tables[COUNTS], tables[PREVIOUS]
+    counts, previous = tables[FRAMES][COUNTS], tables[FRAMES][PREVIOUS]
     depth, tallies = stacks[LISTED].shape[1], stacks[STACK_TALLIES]
     for i in range(len(which)):
         begin = which[i] * depth
@@ -146,7 +146,7 @@ def release_stacks(
         What is wrong, 0 if nothing is; and with which of ``ids``, or of the frames in ``frames``.
     """
     listed, free_rows, changed, tallies = stacks
-    known = expand_stacks(ids, tables[PREVIOUS], listed, tallies[N_ROWS], frames)
+    known = expand_stacks(ids, tables[FRAMES][PREVIOUS], listed, tallies[N_ROWS], frames)
     if known < len(ids):
         return NO_STACK, known
     for i in range(len(ids)):
