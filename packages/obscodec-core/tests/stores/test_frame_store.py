@@ -16,7 +16,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError
-from obscodec.frames import frame_log
 from obscodec.segments import Segments
 
 FRAME = Layout((84, 84), np.uint8)
@@ -576,7 +575,7 @@ def test_blocks_are_streams_of_the_codec():
 
 def test_a_store_whose_ids_are_used_up_is_full(monkeypatch):
     """Ids must fit into 32 bits, as StackStores and NarrowStores make them larger."""
-    monkeypatch.setattr(frame_log, "_MAX_ID", 2 * 4 * 16 * 10)
+    monkeypatch.setattr("obscodec.stores.ids._LAST_ID", 2 * 4 * 16 * 10)
     played = noise(300, 0)
     store = FrameStore(FRAME, stack=4)
     ids = store.append(played[:50])

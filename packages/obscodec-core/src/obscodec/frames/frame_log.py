@@ -34,7 +34,6 @@ from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
 
 MIN_BLOCKS = 1 << 10
-_MAX_ID = (1 << 31) - 1
 
 
 class FrameLogStats(NamedTuple):
@@ -72,6 +71,7 @@ class FrameLog:
         stack: how many frames come from one observation.
         n_recent: with how many of the last frames of its sequence a frame is compared.
         first_id: the least id to give out, 1 or more.
+        last_id: the greatest.
         max_bytes: the most bytes to reserve for full blocks, None for no limit.
         memory: where full blocks are.
 
@@ -94,11 +94,13 @@ class FrameLog:
         stack: int,
         n_recent: int,
         first_id: int,
+        last_id: int,
         max_bytes: int | None,
         memory: HeapMemory[Any],
     ) -> None:
         self.coder = coder
         self.block_frames = block_frames
+        self._last_id = last_id
         self.open = OpenBlocks(nbytes, block_frames=block_frames, stack=stack, n_recent=n_recent, patches=coder.patches)
         first = -(-first_id // block_frames)
         n_blocks = max(MIN_BLOCKS, 1 << first.bit_length())
@@ -323,8 +325,7 @@ class FrameLog:
         """Have numbers for ``n`` new blocks."""
         tables = self.tables
         n_new = n - int(tables.tallies[N_FREE])
-        # a StackStore multiplies the id of a frame by the depth, a NarrowStore that by two, and arrays keep it as int32
-        if n_new > 0 and (self.n + n_new) * self.block_frames * self.open.stack * 2 > _MAX_ID:
+        if n_new > 0 and (self.n + n_new) * self.block_frames > self._last_id:
             n_ids = self.n * self.block_frames
             raise HeapFull(f"all {n_ids} ids of frames that fit into 32 bits are used: use more than one store")
         while self.n + n_new > len(self.tables.live):

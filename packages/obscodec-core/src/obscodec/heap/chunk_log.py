@@ -80,8 +80,12 @@ class ChunkLog:
         """Bytes of the chunks."""
         return sum(chunk.nbytes for chunk in self.chunks.values())
 
-    def _plan(self, lengths: Ints, above: int) -> list[tuple[int, slice]]:
-        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit."""
+    def plan(self, lengths: Ints, above: int = 0) -> list[tuple[int, slice]]:
+        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
+
+        Raises:
+            HeapFull: see :meth:`write`.
+        """
         room, n_room = self._room()
         if len(lengths) <= n_room and int(lengths.sum()) <= room:  # nearly always
             return [(self.newest, slice(0, len(lengths)))]
@@ -120,15 +124,15 @@ class ChunkLog:
             HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
         """
         entries = np.empty((len(streams.lengths), 3), np.uint32)
-        pieces = self._plan(streams.lengths, above)
+        pieces = self.plan(streams.lengths, above)
         for number, part in pieces:
             some = streams if len(pieces) == 1 else streams.take(part)
-            entries[part, 0], entries[part, 1] = number, self._append(number, some)
+            entries[part, 0], entries[part, 1] = number, self.append(number, some)
         entries[:, 2] = streams.lengths
         return entries
 
-    def _append(self, number: int, streams: Streams) -> Ints:
-        """Write streams to the end of a chunk that :meth:`_plan` named; their offsets, ``i64[n]``."""
+    def append(self, number: int, streams: Streams) -> Ints:
+        """Write streams to the end of a chunk that :meth:`plan` named; their offsets, ``i64[n]``."""
         chunk, lengths = self.chunks[number], streams.lengths
         self.memory.write(chunk.memory, chunk.end, streams)
         ends: Ints = chunk.end + np.cumsum(lengths)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from obscodec.errors import HeapFull, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
+from obscodec.stores.ids import hand_over
 
 _READINGS = threading.Lock()  # of all stores; several threads can sample
 
@@ -100,17 +101,18 @@ class IdExchange:
     Attributes:
         changing: held while an array of ids of this store is changed; stores whose arrays change together have one.
         write_buffers: where rows wait that are on their way into this store.
+        readings: what decodes in the background.
     """
 
     changing: PicklableLock
     write_buffers: WeakSet[Buffered]
-    _readings: WeakSet[Reading]  # what decodes in the background
+    readings: WeakSet[Reading]
     _exchange: _Exchange | None  # that is under way, or ended before it was settled
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """See the class; this is there before any thread can ask for it."""
         made = super().__new__(cls)
-        made.changing, made.write_buffers, made._readings, made._exchange = PicklableLock(), WeakSet(), WeakSet(), None
+        made.changing, made.write_buffers, made.readings, made._exchange = PicklableLock(), WeakSet(), WeakSet(), None
         return made
 
     @abstractmethod
@@ -124,13 +126,13 @@ class IdExchange:
     def note_reading(self, reading: Reading) -> None:
         """Have whoever releases tensors wait for a reading in the background."""
         with _READINGS:
-            self._readings.add(reading)
+            self.readings.add(reading)
 
     def wait_for_readings(self) -> None:
         """Wait until nothing decodes in the background: what it reads may be released then."""
         with _READINGS:
-            readings = list(self._readings) if self._readings else []
-            self._readings.clear()
+            readings = list(self.readings) if self.readings else []
+            self.readings.clear()
         for reading in readings:
             reading.wait()
 
@@ -168,8 +170,6 @@ class IdExchange:
             places: where they go, none of them twice.
             ids: ``i64[n]``, of which the caller owns one reference to each; set to 0.
         """
-        from obscodec.stores.ids import hand_over  # which loads numba
-
         new = np.zeros_like(ids)
         with self.changing:
             try:

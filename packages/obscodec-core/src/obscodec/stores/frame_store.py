@@ -13,8 +13,9 @@ from obscodec.heap import HOST
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads
 from obscodec.segments import Ints
+from obscodec.stores.ids import as_ids, last_frame_id
 from obscodec.stores.stats import StoreStats
-from obscodec.stores.store import Store, as_ids
+from obscodec.stores.store import Store
 
 DEFAULT_BLOCK_FRAMES = 16
 
@@ -98,6 +99,7 @@ class FrameStore(Store):
             stack=stack,
             n_recent=n_recent,
             first_id=first_id,
+            last_id=last_frame_id(stack),
             max_bytes=max_bytes,
             memory=HOST if decoding == "cpu" else backend(device).heap_memory(device, heap),
         )
@@ -112,24 +114,6 @@ class FrameStore(Store):
     def mean_frame_bytes(self) -> float:
         """See ``FrameLog.mean_frame_bytes``."""
         return self.log.mean_frame_bytes
-
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store frames, those that are new.
-
-        Args:
-            tensors: ``[n, *shape]``, in the order of time for each stream; see ``Store.append``.
-            streams: which stream each frame belongs to, ``i64[n]`` or one for all: small numbers from 0 on, such as
-                the index of the environment. Frames are compared and encoded within their stream.
-
-        Returns:
-            ``i64[n]``, their ids. The caller owns one reference for each.
-
-        Raises:
-            ShapeError: the frames have another shape.
-            DTypeError: the frames have another dtype.
-            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
-        """
-        return super().append(tensors, streams)
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind
 from obscodec.errors import SlotError
 from obscodec.segments import Ints
+from obscodec.stores.ids import hand_over
 from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
@@ -114,8 +115,6 @@ class PinnedStore(Store):
         Raises:
             SlotError: an id is of no tensor; if there is a pin, that comes up only in a call after it is closed.
         """
-        from obscodec.stores.ids import hand_over  # which loads numba
-
         waiting = np.zeros_like(ids)
         with self._lock:
             self._waiting.append((self._n_pins, waiting))

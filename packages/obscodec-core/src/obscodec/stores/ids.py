@@ -1,12 +1,89 @@
-"""Ids that go from one owner to another, each call in one step: a reference is never in two arrays, or in none."""
+"""Ids: what they are made of, and how they go from one owner to another.
+
+0 is the zero tensor in every store. The id of a frame is ``block * block_frames + place``. The id of a stack is mostly
+``frame * depth``, of its newest frame; see ``frames.kernels.stacks``. The id of a tensor in a NarrowStore is ``2 * i``
+where ``i`` is its id among the codes, or ``2 * i + 1`` where that is its id among the others. Arrays keep ids as int32.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
+
+NO_TENSOR: Final = 0  # the id of the zero tensor, which every store has from the start and nobody can release
+_ALL_CODE_0: Final = 1  # in a NarrowStore the tensor whose codes are all 0, where that is not the zero tensor
+FIRST_ID: Final = 2  # the least that an AutoStore gives out, as any store may be in it
+_LAST_ID = (1 << 31) - 1
+
+
+def last_frame_id(stack: int) -> int:
+    """The greatest id of a frame whose stacks of ``stack`` frames, and their codes, have ids of 32 bits."""
+    return _LAST_ID // (2 * stack)
+
+
+def narrow_ids(inner: Ints, *, code_0_is_zero: bool) -> Ints:
+    """The ids in a NarrowStore of tensors among its codes, where 0 is the tensor whose codes are all 0."""
+    outer = 2 * inner
+    if not code_0_is_zero:
+        outer[inner == NO_TENSOR] = _ALL_CODE_0
+    return outer
+
+
+def wide_ids(inner: Ints) -> Ints:
+    """The ids in a NarrowStore of tensors among its wide ones."""
+    return np.where(inner == NO_TENSOR, NO_TENSOR, 2 * inner + 1)
+
+
+def are_narrow(ids: Ints, *, code_0_is_zero: bool) -> npt.NDArray[np.bool_]:
+    """``bool[n]``: which ids in a NarrowStore are of tensors among its codes."""
+    narrow: npt.NDArray[np.bool_] = ids & 1 == 0
+    if not code_0_is_zero:
+        narrow[ids == NO_TENSOR] = False  # the zero tensor of the other store
+        narrow[ids == _ALL_CODE_0] = True
+    return narrow
+
+
+def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
+    """The stream of each of ``n`` tensors, from one for each or one for all.
+
+    Raises:
+        ShapeError: there are neither one nor ``n``.
+        DTypeError: they are no integers.
+    """
+    given = np.asarray(streams)
+    if given.shape == (n,) and given.dtype == np.int64:
+        return given
+    if given.size and given.dtype.kind not in "iu":
+        raise DTypeError(f"streams are integers, got {given.dtype}")
+    given = given.astype(np.int64)
+    if given.shape == (n,):
+        return given
+    if given.size != 1:
+        raise ShapeError(f"{n} tensors have {n} streams or one for all, got {given.shape}")
+    return np.full(n, given.item())
+
+
+def as_ids(ids: npt.ArrayLike) -> Ints:
+    """``ids`` as ``i64[n]``.
+
+    Raises:
+        SlotError: they are no integers.
+        ShapeError: they have more than one axis.
+    """
+    if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1:
+        return ids
+    given = np.asarray(ids)
+    if given.size and given.dtype.kind not in "iu":
+        raise SlotError(f"ids are integers, got {given.dtype}")
+    if given.ndim > 1:
+        raise ShapeError(f"ids have shape (n,), got {given.shape}")
+    return np.atleast_1d(given.astype(np.int64))
 
 
 @compiled
@@ -90,7 +167,7 @@ def hand_on(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], 
 
 @compiled
 def part_narrow(ids: Ints, code_0_is_zero: bool, codes: Ints, wide: Ints) -> None:
-    """Hand the ids of a NarrowStore over to those of its two stores; see ``NarrowStore``.
+    """Hand the ids of a NarrowStore over to those of its two stores; see :func:`are_narrow`.
 
     Args:
         ids: ``i64[n]``, set to 0.

@@ -62,23 +62,6 @@ class StackStore(Store):
         self.frame_stack = frame_stack
         self.listed = StackTable(frame_stack.depth)
 
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
-        """Store stacks, ``[n, *shape]``.
-
-        Args:
-            tensors: in the order of time for each stream.
-            streams: which stream each stack belongs to, ``i64[n]`` or one for all; see ``FrameStore.append``.
-
-        Returns:
-            ``i64[n]``, their ids. The caller owns one reference for each.
-
-        Raises:
-            ShapeError: the stacks have another shape.
-            DTypeError: the stacks have another dtype.
-            HeapFull: there is not enough room below ``max_bytes``; nothing was stored.
-        """
-        return super().append(tensors, streams)
-
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
         tensors = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)

@@ -13,53 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.devices import FrameReader, backend
-from obscodec.errors import DTypeError, ShapeError, SlotError, SpecError
+from obscodec.errors import DTypeError, ShapeError, SpecError
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.exchange import IdExchange
+from obscodec.stores.ids import as_ids, deal, each_stream
 from obscodec.stores.stats import StoreStats
 from obscodec.stores.turns import turns
 
 _TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
-NO_TENSOR = 0  # the id of the zero tensor, which every store has from the start and nobody can release
-
-
-def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
-    """The stream of each of ``n`` tensors, from one for each or one for all.
-
-    Raises:
-        ShapeError: there are neither one nor ``n``.
-        DTypeError: they are no integers.
-    """
-    given = np.asarray(streams)
-    if given.shape == (n,) and given.dtype == np.int64:
-        return given
-    if given.size and given.dtype.kind not in "iu":
-        raise DTypeError(f"streams are integers, got {given.dtype}")
-    given = given.astype(np.int64)
-    if given.shape == (n,):
-        return given
-    if given.size != 1:
-        raise ShapeError(f"{n} tensors have {n} streams or one for all, got {given.shape}")
-    return np.full(n, given.item())
-
-
-def as_ids(ids: npt.ArrayLike) -> Ints:
-    """``ids`` as ``i64[n]``.
-
-    Raises:
-        SlotError: they are no integers.
-        ShapeError: they have more than one axis.
-    """
-    if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1:
-        return ids
-    given = np.asarray(ids)
-    if given.size and given.dtype.kind not in "iu":
-        raise SlotError(f"ids are integers, got {given.dtype}")
-    if given.ndim > 1:
-        raise ShapeError(f"ids have shape (n,), got {given.shape}")
-    return np.atleast_1d(given.astype(np.int64))
 
 
 class Store(IdExchange, ABC):
@@ -192,8 +155,6 @@ class Store(IdExchange, ABC):
             DTypeError: an array has another dtype.
             HeapFull: there is not enough room; nothing was stored.
         """
-        from obscodec.stores.ids import deal  # which loads numba
-
         n_arrays = len(arrays)
         if n_arrays > 1 or not self.has_on_device(arrays[0]):  # to be put side by side; one alone goes as it is
             arrays = [self.on_cpu(array) for array in arrays]
@@ -363,7 +324,7 @@ class Store(IdExchange, ABC):
         """All but locks, with the rows that wait."""
         for write_buffer in list(self.write_buffers):
             write_buffer.flush()
-        left_out = ("_lock", "_exchange", "write_buffers", "_readings")
+        left_out = ("_lock", "_exchange", "write_buffers", "readings")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     @abstractmethod

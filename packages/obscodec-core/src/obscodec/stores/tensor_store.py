@@ -19,8 +19,9 @@ from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
 from obscodec.stores.exchange import Place
 from obscodec.stores.free_slots import FreeSlots
+from obscodec.stores.ids import NO_TENSOR, as_ids
 from obscodec.stores.stats import StoreStats
-from obscodec.stores.store import NO_TENSOR, Store, as_ids
+from obscodec.stores.store import Store
 
 _SCRATCH_NBYTES = 1 << 22
 _MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
@@ -258,10 +259,6 @@ class TensorStore(Store):
     def _are_different(self, ids: Ints) -> bool:
         """Whether no tensor is named twice."""
         return len(np.unique(ids[ids != NO_TENSOR])) == np.count_nonzero(ids)
-
-    def _check_number(self, slots: Ints, n: int) -> None:
-        if len(slots) != n:
-            raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {n}")
 
     def _check_stored(self, ids: Ints) -> None:
         stored = self._heap.holds(ids) | (ids == NO_TENSOR)

@@ -17,16 +17,15 @@ from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
-from obscodec.stores import ids as kernel
 from obscodec.stores.auto.choice import parse_budget
 from obscodec.stores.auto.plan import Plan, find_plan, frames_of_block
+from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, hand_on
 from obscodec.stores.stats import Choice, StoreStats
-from obscodec.stores.store import NO_TENSOR, Store
+from obscodec.stores.store import Store
 
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
-_FIRST_ID = 2  # 0 is the zero tensor, and 1 in a NarrowStore the one whose codes are all 0
 
 
 class AutoStore(Store):
@@ -168,7 +167,7 @@ class AutoStore(Store):
                 out[ids == NO_TENSOR] = 0
                 for at, i in enumerate(ids.tolist()):
                     if i != NO_TENSOR:
-                        out[at] = self._first[i - _FIRST_ID]
+                        out[at] = self._first[i - FIRST_ID]
                 return
         self._store.read_into(self._inner(ids), out)
 
@@ -192,16 +191,16 @@ class AutoStore(Store):
                 self._check_first(ids)
             before = ids.copy()
             self._handed = np.zeros_like(ids)
-            at = kernel.hand_on(ids, _FIRST_ID, self._moved, self._gone, self._handed)
+            at = hand_on(ids, FIRST_ID, self._moved, self._gone, self._handed)
             if at < len(ids):
-                if self._gone[ids[at] - _FIRST_ID]:
+                if self._gone[ids[at] - FIRST_ID]:
                     raise SlotError(f"id {ids[at]} is of no tensor in this store")
                 raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
             try:
                 self._settle()
             except SlotError:
                 ids[:], self._handed = before, None
-                self._gone[before[self._are_first(before)] - _FIRST_ID] = False
+                self._gone[before[self._are_first(before)] - FIRST_ID] = False
                 raise
 
     def stats(self) -> StoreStats:
@@ -230,7 +229,7 @@ class AutoStore(Store):
             np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # straight into it
             self._streams[begin:end] = streams[which[:n]]
             self._n_taken = end
-            kernel.give_out(ids[:n], _FIRST_ID, begin, self._gone)
+            give_out(ids[:n], FIRST_ID, begin, self._gone)
         if self._n_taken == self._n_first:
             self._decide()
         return n
@@ -252,7 +251,7 @@ class AutoStore(Store):
         """Move the first tensors to a store that is made as planned. All of it happens in the last step."""
         store = plan.new_store(
             self.layout,
-            first_id=_FIRST_ID + self._n_first,
+            first_id=FIRST_ID + self._n_first,
             max_bytes=self.max_bytes,
             threads=self.threads,
             device=self._decoding,
@@ -281,7 +280,7 @@ class AutoStore(Store):
         if not self._n_early:
             return ids
         inner = np.empty(len(ids), np.int64)
-        if (n_known := kernel.follow(ids, _FIRST_ID, self._moved, self._gone, inner)) < len(ids):
+        if (n_known := follow(ids, FIRST_ID, self._moved, self._gone, inner)) < len(ids):
             raise SlotError(f"id {int(ids[n_known])} is of no tensor in this store")
         return inner
 
@@ -291,12 +290,12 @@ class AutoStore(Store):
         return self.layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self.layout.nbytes))
 
     def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
-        are_first: npt.NDArray[np.bool_] = (ids >= _FIRST_ID) & (ids < _FIRST_ID + self._n_first)
+        are_first: npt.NDArray[np.bool_] = (ids >= FIRST_ID) & (ids < FIRST_ID + self._n_first)
         return are_first
 
     def _check_first(self, ids: Ints) -> None:
         known = self._are_first(ids)
-        known[known] = ~self._gone[ids[known] - _FIRST_ID]
+        known[known] = ~self._gone[ids[known] - FIRST_ID]
         known |= ids == NO_TENSOR
         if not known.all():
             raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")

@@ -13,6 +13,7 @@ from obscodec.errors import SpecError
 from obscodec.layout import Rows
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints
+from obscodec.stores.narrow import lookup as kernel
 from obscodec.stores.narrow.formulas import Formula
 
 Codes = npt.NDArray[np.unsignedinteger]
@@ -45,8 +46,6 @@ class CodeTable:
 
     def find(self, rows: Rows, codes: Codes, fits: npt.NDArray[np.bool_], threads: int | None) -> None:
         """Fill ``codes``, ``[n, size]``, and ``fits``, ``bool[n]``, from ``rows``, ``u8[n, nbytes]``; contiguous."""
-        from obscodec.stores.narrow import lookup as kernel  # loads numba
-
         numbers = cast("npt.NDArray[np.number]", rows.view(self.numbers.dtype))
         patterns = rows.view(self.patterns.dtype)
 
@@ -61,8 +60,6 @@ class CodeTable:
 
     def look_up(self, codes: Codes, places: Ints, rows: Rows, threads: int | None) -> None:
         """Fill ``rows[places]``, of ``u8[m, nbytes]``, with the numbers of ``codes``, ``[n, size]``; contiguous."""
-        from obscodec.stores.narrow import lookup as kernel  # loads numba
-
         patterns = rows.view(self.patterns.dtype)
 
         def work(first: int, last: int) -> None:

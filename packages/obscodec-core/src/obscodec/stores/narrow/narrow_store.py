@@ -12,12 +12,10 @@ from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
-from obscodec.stores.ids import part_narrow
+from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.stats import StoreStats
-from obscodec.stores.store import NO_TENSOR, Store, as_ids
-
-_ALL_CODE_0 = 1  # the tensor whose codes are all 0, where that is not the zero tensor
+from obscodec.stores.store import Store
 
 
 class NarrowStore(Store):
@@ -93,7 +91,7 @@ class NarrowStore(Store):
             if len(of_codes):
                 some = slice(None) if fits.all() else fits  # without a copy if all of them go there
                 self.codes.take_in(codes[some], number[which[narrow]], streams[some], of_codes)
-            stored[narrow], stored[~narrow] = self._outer_narrow(of_codes), self._outer_wide(of_wide)
+            stored[narrow], stored[~narrow] = self._narrow_ids(of_codes), wide_ids(of_wide)
             ids[:] = stored
         finally:
             if not np.array_equal(ids, stored) or not stored.any():  # it ended before they were handed over
@@ -108,13 +106,13 @@ class NarrowStore(Store):
         codes, wide = np.zeros(int(narrow.sum()), np.int64), np.zeros(int((~narrow).sum()), np.int64)
         taken = np.zeros(len(ids), np.int64)
         try:
-            with _narrow_ids():
+            with _among_codes():
                 if not self.codes.adopt_alike(other.codes, inner[narrow], codes):
                     return False
-            with _wide_ids():
+            with _among_wide():
                 if not self.wide.adopt_alike(other.wide, inner[~narrow], wide):
                     return False
-            taken[narrow], taken[~narrow] = self._outer_narrow(codes), self._outer_wide(wide)
+            taken[narrow], taken[~narrow] = self._narrow_ids(codes), wide_ids(wide)
             adopted[:] = taken
         finally:
             if not np.array_equal(adopted, taken) or not taken.any():
@@ -129,16 +127,16 @@ class NarrowStore(Store):
             return
         narrow, inner = self._are_narrow(ids), ids >> 1
         if narrow.all():
-            with _narrow_ids():
+            with _among_codes():
                 codes = self.codes.read(inner)
             self.narrow.undo(codes, out, threads=self.threads)
         elif not narrow.any():
-            with _wide_ids():
+            with _among_wide():
                 self.wide.read_into(inner, out)
         else:
-            with _narrow_ids():
+            with _among_codes():
                 codes = self.codes.read(inner[narrow])
-            with _wide_ids():
+            with _among_wide():
                 out[~narrow] = self.wide.read(inner[~narrow])
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
 
@@ -151,7 +149,7 @@ class NarrowStore(Store):
         released = as_ids(ids).copy()
         narrow = self._are_narrow(released)
         if narrow.any() and not narrow.all():
-            with _wide_ids():
+            with _among_wide():
                 self.wide.read(released[~narrow] >> 1)  # complains before any code is released
         self.give_back(released)
 
@@ -170,14 +168,20 @@ class NarrowStore(Store):
         if self._parted is not None:
             codes, wide = self._parted
             try:
-                with _narrow_ids():
+                with _among_codes():
                     self.codes.give_back(codes)
-                with _wide_ids():
+                with _among_wide():
                     self.wide.give_back(wide)
             except SlotError:  # nobody can give these back
                 self._parted = None
                 raise
             self._parted = None
+
+    def _narrow_ids(self, inner: Ints) -> Ints:
+        return narrow_ids(inner, code_0_is_zero=self._code_0_is_zero)
+
+    def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        return are_narrow(ids, code_0_is_zero=self._code_0_is_zero)
 
     def stats(self) -> StoreStats:
         """What both stores hold now; the lookup tables count as tables."""
@@ -192,31 +196,12 @@ class NarrowStore(Store):
             dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
         )
 
-    def _outer_narrow(self, inner: Ints) -> Ints:
-        """The ids here of tensors in the store of the codes, where 0 is the tensor whose codes are all 0."""
-        outer = 2 * inner
-        if not self._code_0_is_zero:
-            outer[inner == NO_TENSOR] = _ALL_CODE_0
-        return outer
-
-    @staticmethod
-    def _outer_wide(inner: Ints) -> Ints:
-        """The ids here of tensors in the store of the others."""
-        return np.where(inner == NO_TENSOR, NO_TENSOR, 2 * inner + 1)
-
-    def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
-        narrow: npt.NDArray[np.bool_] = ids & 1 == 0
-        if not self._code_0_is_zero:
-            narrow[ids == NO_TENSOR] = False  # the zero tensor of the other store
-            narrow[ids == _ALL_CODE_0] = True
-        return narrow
-
     def __repr__(self) -> str:
         return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"
 
 
 @contextmanager
-def _narrow_ids() -> Iterator[None]:
+def _among_codes() -> Iterator[None]:
     try:
         yield
     except SlotError as error:
@@ -224,7 +209,7 @@ def _narrow_ids() -> Iterator[None]:
 
 
 @contextmanager
-def _wide_ids() -> Iterator[None]:
+def _among_wide() -> Iterator[None]:
     try:
         yield
     except SlotError as error:
