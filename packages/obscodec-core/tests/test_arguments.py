@@ -70,9 +70,10 @@ COUNTS = {
     "ArraySet.zeros(n_steps)": ("n_steps", 0, False, lambda n: len(ArraySet(FIELDS).zeros("obs", "frame", n))),
     "ArraySet.zeros(waiting)": (
         "waiting", 0, False, lambda n: ArraySet(FIELDS).zeros("obs", "frame", 5, waiting=n) is not None and n),
-    "AutoStore(max_bytes)": ("max_bytes", 1, True, lambda n: AutoStore(LAYOUT, max_bytes=n).max_bytes),
-    "AutoStore(threads)": ("threads", 1, True, lambda n: AutoStore(LAYOUT, threads=n).threads),
-    "AutoStore(block_frames)": ("block_frames", 1, True, lambda n: AutoStore(LAYOUT, block_frames=n).block_frames),
+    "AutoStore(max_bytes)": ("max_bytes", 1, True, lambda n: AutoStore(LAYOUT, max_bytes=n).options.max_bytes),
+    "AutoStore(threads)": ("threads", 1, True, lambda n: AutoStore(LAYOUT, threads=n).options.threads),
+    "AutoStore(block_frames)": (
+        "block_frames", 1, True, lambda n: AutoStore(LAYOUT, block_frames=n).options.block_frames),
     "AutoStore(decide_after)": ("decide_after", 1, True, lambda n: AutoStore(LAYOUT, decide_after=n) and n),
     "FrameStore(block_frames)": ("block_frames", 1, False, lambda n: FrameStore(LAYOUT, block_frames=n).block_frames),
     "FrameStore(stack)": ("stack", 1, False, lambda n: FrameStore(LAYOUT, stack=n) and n),
@@ -374,7 +375,7 @@ def test_a_number_is_a_frame_stack():
     assert Field((4, 9, 9), np.uint8, frame_stack=4) == Field((4, 9, 9), np.uint8, frame_stack=FrameStack(4))
     assert of_options(frame_stack=np.int64(4)).frame_stack == FrameStack(4)
     assert of_options(frame_stack={"x": 4}).frame_stack == FrameStack(4)
-    assert AutoStore(LAYOUT, frame_stack=4).frame_stack == FrameStack(4)
+    assert AutoStore(LAYOUT, frame_stack=4).options.frame_stack == FrameStack(4)
 
 
 def test_a_field_keeps_what_it_was_given_in_one_form():

@@ -60,7 +60,8 @@ COUNTS = {
     "replay, in order": ("buffer_size", 1, False, lambda n: CompressedReplayBuffer(n, IMAGES, ACTIONS).buffer_size),
     "replay, threads": ("threads", 1, True, lambda n: (replay(threads=n), n)[1]),
     "replay, decide_after": ("decide_after", 1, True, lambda n: (replay(decide_after=n), n)[1]),
-    "replay, block_frames": ("block_frames", 1, True, lambda n: replay(block_frames=n).observation_store.block_frames),
+    "replay, block_frames": (
+        "block_frames", 1, True, lambda n: replay(block_frames=n).observation_store.options.block_frames),
     "replay, min_nbytes": ("min_nbytes", 0, True, lambda n: (replay(min_nbytes=n), n)[1]),
     "replay, sample": ("batch_size", 0, False, lambda n: len(filled().sample(n).rewards)),
     "prefetch, sample": ("batch_size", 0, False, lambda n: len(filled(prefetch=True).sample(n).rewards)),
@@ -142,9 +143,9 @@ def test_what_else_users_get_wrong(where):
 
 
 def test_a_number_is_a_frame_stack():
-    assert replay(frame_stack=4).observation_store.frame_stack == obscodec.FrameStack(4)
+    assert replay(frame_stack=4).observation_store.options.frame_stack == obscodec.FrameStack(4)
     stores = replay(CompressedDictReplayBuffer, DICT, frame_stack={"image": 4}).observation_store
-    assert stores["image"].frame_stack == obscodec.FrameStack(4)
+    assert stores["image"].options.frame_stack == obscodec.FrameStack(4)
 
 
 def test_a_switch_can_be_a_number():

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_nbytes, as_option
-from obscodec.codecs import check_spec, parse
-from obscodec.devices import check_place
-from obscodec.errors import FieldError, ShapeError, SpecError
+from obscodec.arguments import as_option
+from obscodec.errors import FieldError, ShapeError
 from obscodec.layout import ArrayLike, FrameStack, Layout, as_dtype, as_numbers, is_common
-from obscodec.stores import AutoStore, Store, parse_budget
+from obscodec.stores import AutoStore, Store, StoreOptions
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
+_STORE_OPTIONS = [option.name for option in fields(StoreOptions) if option.name != "threads"]  # which a buffer has
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,9 @@ class Field:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", self.layout.shape)
-        if self.codec is not None and check_spec(self.codec) != "auto":
-            parse(self.codec)
-        object.__setattr__(self, "frame_stack", FrameStack.of(self.frame_stack))
-        object.__setattr__(self, "max_bytes", as_nbytes("max_bytes", self.max_bytes))
-        for name in ("decide_after", "block_frames"):
-            object.__setattr__(self, name, as_option(name, getattr(self, name)))
+        for name in _STORE_OPTIONS:
+            object.__setattr__(self, name, getattr(self.options, name))
         object.__setattr__(self, "min_nbytes", as_option("min_nbytes", self.min_nbytes, 0))
-        if self.budget is not None:
-            parse_budget(self.budget)
-            if self.codec != "auto":
-                raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
-        check_place(self.device, self.heap)
         if self.shares is not None:
             options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares")]
             if named := [of.name for of in options if getattr(self, of.name) != of.default]:
@@ -91,6 +81,11 @@ class Field:
     def layout(self) -> Layout:
         """The layout of one step of one environment."""
         return Layout(self.shape, self.dtype)
+
+    @cached_property
+    def options(self) -> StoreOptions:
+        """Those of the store, checked."""
+        return StoreOptions(**{name: getattr(self, name) for name in _STORE_OPTIONS})
 
     def new_store(self, threads: int | None = None) -> Store | None:
         """A store for its tensors, None if they are not compressed.
@@ -105,21 +100,11 @@ class Field:
         small = self.codec == "auto" and layout.nbytes < least
         if self.codec is None or small or layout.nbytes == 0:
             return None
-        place = {"device": self.device, "heap": self.heap}
+        options = replace(self.options, threads=threads)
         if self.device != "cpu" and not is_common(layout.dtype):
             warnings.warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it", stacklevel=2)
-            place = {}
-        return AutoStore(
-            layout,
-            codec=self.codec,
-            frame_stack=self.frame_stack,
-            budget=self.budget,
-            decide_after=self.decide_after,
-            block_frames=self.block_frames,
-            max_bytes=self.max_bytes,
-            threads=threads,
-            **place,
-        )
+            options = replace(options, device="cpu", heap="device")
+        return AutoStore(layout, **vars(options))
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
         """``value`` as ``[n_envs, *shape]`` of the dtype.

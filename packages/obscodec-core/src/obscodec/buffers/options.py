@@ -14,6 +14,8 @@ from obscodec.layout import FrameStack, Layout
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+_FOR_SOME = ("codec", "frame_stack", "budget")  # which may be mappings
+_FOR_ALL = ("min_nbytes", "decide_after", "block_frames", "max_bytes")
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class BufferOptions(Generic[K]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "buffer_device", str(self.buffer_device))
-        for name in ("codec", "frame_stack", "budget", "min_nbytes", "decide_after", "block_frames", "max_bytes"):
+        for name in (*_FOR_SOME, *_FOR_ALL):
             value = getattr(self, name)
-            of_fields = name in ("codec", "frame_stack", "budget") and isinstance(value, Mapping)
+            of_fields = name in _FOR_SOME and isinstance(value, Mapping)
             for given in value.values() if of_fields else [value]:
                 options: dict[str, Any] = {name: given}
                 Field((), "uint8", **options)  # which refuses what can't be
@@ -104,7 +106,8 @@ class BufferOptions(Generic[K]):
         check_kind("layouts", layouts, Mapping, "a mapping from names to Layouts")
         for name, layout in layouts.items():
             check_kind(f"the layout of {name!r}", layout, Layout, "a Layout")
-        for what, value in {"codec": self.codec, "frame_stack": self.frame_stack, "budget": self.budget}.items():
+        for what in _FOR_SOME:
+            value = getattr(self, what)
             if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys(), key=str)):
                 there = ", ".join(map(repr, layouts))
                 raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
@@ -120,10 +123,7 @@ class BufferOptions(Generic[K]):
             spec,
             frame_stack=_of(self.frame_stack, name, None),
             budget=_of(self.budget, name, None) if limits else None,
-            min_nbytes=self.min_nbytes,
-            decide_after=self.decide_after,
-            block_frames=self.block_frames,
-            max_bytes=self.max_bytes,
+            **{option: getattr(self, option) for option in _FOR_ALL},
             device=self.buffer_device,
             heap=self.heap,
         )

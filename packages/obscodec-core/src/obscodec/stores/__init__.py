@@ -1,7 +1,7 @@
 """Tensors under integer ids, however they are kept."""
 
 from obscodec.stores.auto.auto_store import AutoStore
-from obscodec.stores.auto.choice import parse_budget
+from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -26,11 +26,11 @@ __all__ = [
     "Place",
     "StackStore",
     "Store",
+    "StoreOptions",
     "StoreStats",
     "TensorStore",
     "Trial",
     "find_narrow",
     "new_batch",
-    "parse_budget",
     "pinned",
 ]

@@ -10,15 +10,15 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_nbytes, as_option, check_kind
+from obscodec.arguments import check_kind
 from obscodec.codecs import check_spec, new_codec, pack, unpack
-from obscodec.devices import check_place, decoding_device
+from obscodec.devices import decoding_device
 from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
-from obscodec.stores.auto.choice import parse_budget
-from obscodec.stores.auto.plan import Plan, find_plan, frames_of_block
+from obscodec.stores.auto.options import StoreOptions
+from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, hand_on
 from obscodec.stores.stats import Choice, StoreStats
 from obscodec.stores.store import Store
@@ -81,31 +81,33 @@ class AutoStore(Store):
         heap: str = "device",
     ) -> None:
         check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-        check_place(device, heap)
-        self.block_frames = block_frames = as_option("block_frames", block_frames)
-        decide_after = as_option("decide_after", decide_after)
+        spec = codec if check_spec(codec) == "auto" else new_codec(codec, layout).spec
+        options = StoreOptions(
+            codec=spec,
+            frame_stack=frame_stack,
+            budget=budget,
+            decide_after=decide_after,
+            block_frames=block_frames,
+            max_bytes=max_bytes,
+            threads=threads,
+            device=device,
+            heap=heap,
+        )
         self.layout = layout
-        self.codec = codec if check_spec(codec) == "auto" else new_codec(codec, layout).spec
-        self.device = device
-        self.heap = heap
-        self._decoding = device
-        if self.codec != "auto":
-            what = f"tensors of the codec {self.codec!r}"
-            self._decoding = decoding_device(device, self.codec, frames_of_block(self.codec, block_frames), what)
-        self.frame_stack = FrameStack.of(frame_stack)
-        self.budget = budget
-        self.max_bytes = as_nbytes("max_bytes", max_bytes)
-        self.threads = as_option("threads", threads)
-        self._plan: Plan | None = None
-        if budget is not None:
-            parse_budget(budget)
-        if self.frame_stack is not None:
-            self.frame_stack.frame_layout(layout)
+        self.options = options
+        self.device = decoding = device
+        if spec != "auto":
+            n = frames_of_block(spec, options.block_frames)
+            decoding = decoding_device(device, spec, n, f"tensors of the codec {spec!r}")
+        self._kept = options if decoding == device else replace(options, device=decoding, heap="device")
+        if isinstance(options.frame_stack, FrameStack):
+            options.frame_stack.frame_layout(layout)
+        self._plan: StoragePlan | None = None
         self._store: Store | None = None
         by_size = np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST)
-        self._n_first = int(by_size if decide_after is None else decide_after)
-        if self.max_bytes is not None:
-            self._n_first = int(np.clip(self.max_bytes // max(1, layout.nbytes), 1, self._n_first))
+        self._n_first = int(by_size if options.decide_after is None else options.decide_after)
+        if options.max_bytes is not None:
+            self._n_first = int(np.clip(options.max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
         self._streams = np.zeros(self._n_first, np.int64)
         self._n_taken = 0  # how many of the first tensors there were
@@ -211,8 +213,9 @@ class AutoStore(Store):
         return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0)
 
     @property
-    def _asked(self) -> tuple[str, FrameStack | None, str | None, int | None]:
-        return self.codec, self.frame_stack, self.budget, self.block_frames
+    def _asked(self) -> tuple[object, ...]:
+        """What the way in which tensors are kept depends on, beside the tensors."""
+        return self.options.codec, self.options.frame_stack, self.options.budget, self.options.block_frames
 
     def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> int:
         """Keep the first tensors as they are, as many as there is room for; decide when there is no more.
@@ -236,27 +239,12 @@ class AutoStore(Store):
 
     def _decide(self) -> None:
         """Find out how tensors are best stored, and move the first ones to a store made for that."""
-        plan = find_plan(
-            self._first[: self._n_taken],
-            self._streams[: self._n_taken],
-            codec=self.codec,
-            frame_stack=self.frame_stack,
-            budget=self.budget,
-            block_frames=self.block_frames,
-            device=self._decoding,
-        )
+        plan = find_plan(self._first[: self._n_taken], self._streams[: self._n_taken], self._kept)
         self._move(plan)
 
-    def _move(self, plan: Plan) -> None:
+    def _move(self, plan: StoragePlan) -> None:
         """Move the first tensors to a store that is made as planned. All of it happens in the last step."""
-        store = plan.new_store(
-            self.layout,
-            first_id=FIRST_ID + self._n_first,
-            max_bytes=self.max_bytes,
-            threads=self.threads,
-            device=self._decoding,
-            heap=self.heap if self._decoding != "cpu" else "device",
-        )
+        store = plan.new_store(self.layout, self._kept, first_id=FIRST_ID + self._n_first)
         n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
         kept = np.flatnonzero(~self._gone[:n])
         if len(kept):

@@ -1,4 +1,4 @@
-"""Plan: how an AutoStore keeps its tensors, found in the first ones, and the store that is made for it."""
+"""StoragePlan: how an AutoStore keeps its tensors, found in the first ones, and the store that is made for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from obscodec.codecs import parse
 from obscodec.layout import FrameStack, Layout, find_frame_stack
 from obscodec.segments import Ints
 from obscodec.stores.auto.choice import choose
+from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
@@ -23,7 +24,7 @@ _WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the o
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StoragePlan:
     """How tensors are kept.
 
     Attributes:
@@ -40,21 +41,12 @@ class Plan:
     block_frames: int
     choice: Choice | None
 
-    def new_store(
-        self,
-        layout: Layout,
-        *,
-        first_id: int,
-        max_bytes: int | None,
-        threads: int | None,
-        device: str = "cpu",
-        heap: str = "device",
-    ) -> Store:
-        """An empty store for tensors of ``layout``; see ``FrameStore`` for the rest.
+    def new_store(self, layout: Layout, options: StoreOptions, *, first_id: int) -> Store:
+        """An empty store for tensors of ``layout``; see ``FrameStore`` for ``first_id``.
 
-        On a device, if that decodes the codec, and tensors are stored as they are; else on the CPU.
+        On the device of the options, if that decodes the codec, and tensors are stored as they are; else on the CPU.
         """
-        stack, stored = self.frame_stack, layout
+        stack, stored, device, heap = self.frame_stack, layout, options.device, options.heap
         if self.narrow is not None:
             stored = Layout(layout.shape, self.narrow.code_dtype)
             device, heap = "cpu", "device"
@@ -64,8 +56,8 @@ class Plan:
             block_frames=self.block_frames,
             stack=stack.depth if stack else 1,
             first_id=first_id,
-            max_bytes=max_bytes,
-            threads=threads,
+            max_bytes=options.max_bytes,
+            threads=options.threads,
             device=device,
             heap=heap,
         )
@@ -73,9 +65,14 @@ class Plan:
         if self.narrow is None:
             return store
         wide = FrameStore(
-            layout, codec=_WIDE_SPEC, block_frames=1, first_id=first_id, max_bytes=max_bytes, threads=threads
+            layout,
+            codec=_WIDE_SPEC,
+            block_frames=1,
+            first_id=first_id,
+            max_bytes=options.max_bytes,
+            threads=options.threads,
         )
-        return NarrowStore(self.narrow, store, wide, threads=threads)
+        return NarrowStore(self.narrow, store, wide, threads=options.threads)
 
 
 def frames_of_block(codec: str, block_frames: int | None = None) -> int:
@@ -85,27 +82,15 @@ def frames_of_block(codec: str, block_frames: int | None = None) -> int:
     return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
 
 
-def find_plan(
-    tensors: npt.NDArray[np.generic],
-    streams: Ints,
-    *,
-    codec: str,
-    frame_stack: FrameStack | None,
-    budget: str | None,
-    block_frames: int | None = None,
-    device: str = "cpu",
-) -> Plan:
+def find_plan(tensors: npt.NDArray[np.generic], streams: Ints, options: StoreOptions) -> StoragePlan:
     """What the first tensors, ``[n, *shape]``, show to be best.
 
     Args:
         tensors: in the order of time for each stream.
         streams: ``i64[n]``, the stream of each.
-        codec: see ``AutoStore``, as the rest.
-        frame_stack: likewise.
-        budget: likewise.
-        block_frames: likewise.
-        device: likewise; what it decodes.
+        options: what was asked for, with the device that decodes.
     """
+    device = options.device
     narrow = find_narrow(tensors)
     if narrow is not None and device != "cpu":
         warnings.warn(
@@ -116,13 +101,14 @@ def find_plan(
         device = "cpu"
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
-    stack = frame_stack or find_frame_stack(tensors, streams)
-    if codec != "auto":
-        return Plan(narrow, stack, codec, frames_of_block(codec, block_frames), None)
+    stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, streams)
+    spec = options.codec or "auto"
+    if spec != "auto":
+        return StoragePlan(narrow, stack, spec, frames_of_block(spec, options.block_frames), None)
     depth = stack.depth if stack else 1
     frames, streams = stack.split(tensors) if stack else tensors, streams.repeat(depth)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
     _, first = np.unique(distinct.append(frames, streams), return_index=True)
     first.sort()
-    choice = choose(frames[first], streams[first], budget, block_frames, device)
-    return Plan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)
+    choice = choose(frames[first], streams[first], options.budget, options.block_frames, device)
+    return StoragePlan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)
