@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from obscodec.frames import BlockCoder, Blocks
+from obscodec.frames import BlockCoder, FrameLog
 from obscodec.stores import AutoStore
 from obscodec.stores.auto import auto_store
 
@@ -44,7 +44,7 @@ class CodingCounts:
         )
         self._watch(auto_store, "find_plan", lambda *_, **__: None)
         self._watch(BlockCoder, "seal", self._encode)
-        self._watch(Blocks, "read", self._decode)
+        self._watch(FrameLog, "read", self._decode)
 
     def taken(self) -> dict[str, int]:
         """All counts, which begin anew."""
@@ -84,12 +84,12 @@ class CodingCounts:
     def _encode(self, coder: object, content: object) -> None:
         self.encoded += 1
 
-    def _decode(self, blocks: Blocks, ids: Any, *_: object) -> None:
-        numbers = np.unique(ids // blocks.block_frames)
-        numbers = numbers[(numbers >= 0) & (numbers < blocks.n)]  # others are refused
-        streams = blocks.heap.locate(numbers)
+    def _decode(self, log: FrameLog, ids: Any, *_: object) -> None:
+        numbers = np.unique(ids // log.block_frames)
+        numbers = numbers[(numbers >= 0) & (numbers < log.n)]  # others are refused
+        streams = log.heap.locate(numbers)
         self.decoded += int(np.count_nonzero(streams.lengths))
-        self.compressed += sum(bool(len(block) and (blocks.coder.patches or block[0])) for block in streams)
+        self.compressed += sum(bool(len(block) and (log.coder.patches or block[0])) for block in streams)
 
 
 def coded(counts: Mapping[str, Mapping[str, int]]) -> tuple[set[str], set[str], str]:
