@@ -5,7 +5,7 @@ from obscodec.frames.coder_for import new_coder
 from obscodec.frames.device_frames import DeviceFrames
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.first_use import announce
-from obscodec.frames.kernels.stacks import expand_stacks, interleave
+from obscodec.frames.kernels.stacks import interleave
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.transfer import transfer_frames
 
@@ -15,7 +15,6 @@ __all__ = [
     "FrameLog",
     "StackTable",
     "announce",
-    "expand_stacks",
     "interleave",
     "new_coder",
     "transfer_frames",

@@ -25,7 +25,7 @@ from obscodec.frames.kernels.counts import (
     retain_frames,
 )
 from obscodec.frames.kernels.grouping import group_by_block
-from obscodec.frames.kernels.stacks import LISTED_TWICE, NO_STACK, name_stacks, release_stacks
+from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, NO_STACK, expand_stacks, name_stacks, release_stacks
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.tables import FrameTables
@@ -160,11 +160,15 @@ class FrameLog:
         with self.lock:
             self._settle()
             try:
-                self._held = np.zeros(len(rows), np.int64)
-                self._append(rows, sequences, self._held)
-                self._name(self._held, which, ids, stacks)
-            finally:
+                self._held = held = np.zeros(len(rows), np.int64)
+                self._append(rows, sequences, held)
+                self._name(held, which, ids, stacks)
+            except BaseException:
                 self._settle()
+                raise
+            self._held = None
+            if self.tables.tallies[N_DEAD]:
+                self._sweep()
 
     def name(self, frames: Ints, ids: Ints, stacks: StackTable) -> None:
         """Give ids to stacks of frames: each reference goes from ``frames`` over to ``ids``, all of them in one step.
@@ -196,7 +200,21 @@ class FrameLog:
                 frame = ids[at] if wrong == NO_STACK else frames.reshape(-1)[at]
                 what = "is of no frame in this store, or is released more often than it was given out"
                 raise SlotError(f"id {frame} {what}")
-            self._settle()
+            if self.tables.tallies[N_DEAD]:
+                self._sweep()
+
+    def expand(self, ids: Ints, stacks: StackTable) -> npt.NDArray[np.int64]:
+        """The frames of stacks, ``i64[n, depth]``.
+
+        Raises:
+            SlotError: an id is of no stack.
+        """
+        frames = np.empty((len(ids), stacks.depth), np.int64)
+        listed, _, _, tallies = stacks.tables
+        n_known = expand_stacks(ids, self.tables.previous, listed, tallies[N_ROWS], frames)
+        if n_known < len(ids):
+            raise SlotError(f"id {ids[n_known]} is of no stack in this store")
+        return frames
 
     def retain(self, ids: Ints, retained: Ints) -> None:
         """Add one reference to each of ``ids``, and fill ``retained`` with them, in one step.
@@ -341,7 +359,7 @@ class FrameLog:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Give back the blocks without frames."""
+        """Give back the blocks without frames, if there are any."""
         tables = self.tables
         if not tables.tallies[N_DEAD]:
             return

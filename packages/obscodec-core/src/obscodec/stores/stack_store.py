@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from obscodec.arguments import check_kind
 from obscodec.devices import FrameReader
-from obscodec.errors import ShapeError, SlotError
-from obscodec.frames import DeviceFrames, StackTable, expand_stacks, interleave
+from obscodec.errors import ShapeError
+from obscodec.frames import DeviceFrames, StackTable, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
 from obscodec.stores.batch_memory import BATCH_MEMORY
@@ -75,7 +75,9 @@ class StackStore(Store):
             return False
         frames = np.zeros(len(ids) * self.frame_stack.depth, np.int64)
         try:
-            if not self.frames.adopt_alike(other.frames, other._expand(ids).reshape(-1), frames):
+            if not self.frames.adopt_alike(
+                other.frames, other.frames.log.expand(ids, other.listed).reshape(-1), frames
+            ):
                 return False
             self.frames.log.name(frames, adopted, self.listed)
         finally:
@@ -88,7 +90,7 @@ class StackStore(Store):
         if not isinstance(out, np.ndarray):
             self._read_on_device(ids, out)
             return
-        frames = self._expand(ids).reshape(-1)
+        frames = self.frames.log.expand(ids, self.listed).reshape(-1)
         if self.frame_stack.axis == 0:
             self.frames.read_into(frames, self.frame_stack.split(out))
         else:
@@ -125,16 +127,8 @@ class StackStore(Store):
         if on_device is None:
             self.read_on_cpu(ids, out)
             return
-        frames = self._expand(ids).reshape(-1)
+        frames = self.frames.log.expand(ids, self.listed).reshape(-1)
         on_device.read(ids, out, frames=frames, stack=self.frame_stack, listed=self.listed)
-
-    def _expand(self, ids: Ints) -> npt.NDArray[np.int64]:
-        """The frames of stacks, ``i64[n, depth]``."""
-        frames, listed = np.empty((len(ids), self.frame_stack.depth), np.int64), self.listed.frames
-        known = expand_stacks(ids, self.frames.log.previous, listed, len(listed), frames)
-        if known < len(ids):
-            raise SlotError(f"id {int(ids[known])} is of no stack in this store")
-        return frames
 
     def _join(self, frames: npt.NDArray[np.generic], out: npt.NDArray[np.generic]) -> None:
         """``out[...] = self.frame_stack.join(frames)``, which is slow where a pixel is one byte of each frame."""
