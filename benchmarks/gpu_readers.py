@@ -10,6 +10,7 @@ import numpy as np
 import obscodec
 import torch
 from gymnasium import spaces
+from obscodec.arrays import assign_together
 from obscodec_cupy import BatchReader
 from obscodec_sb3 import CompressedReplayBuffer
 from recorded_steps import STACK, read_steps, record
@@ -48,9 +49,9 @@ def compressed_arrays(n: int, heap: str) -> list[obscodec.TensorArray]:
 
 def assign(arrays: list[obscodec.TensorArray], first: int, observations: list[np.ndarray]) -> None:
     """Put observations and next observations ``[k, 4, 84, 84]`` at ``first`` and behind."""
-    ids = arrays[0].store.append_together(observations)
-    for array, of in zip(arrays, ids, strict=True):
-        array.assign_ids(slice(first, first + len(of)), of)
+    together = np.stack(observations, axis=1)  # each followed by the next one
+    ids = arrays[0].store.append(together.reshape(-1, *STACK)).reshape(together.shape[:2])
+    assign_together(arrays, slice(first, first + len(ids)), np.ascontiguousarray(ids.T))
 
 
 def filled(game: str, n: int) -> Transitions:

@@ -420,7 +420,6 @@ ENTRANCES = {
     "StackStore.append": ("", lambda x: stack_store().append(x)),
     "NarrowStore.append": ("", lambda x: narrow_store().append(x.astype(np.float32))),
     "PinnedStore.append": ("", lambda x: PinnedStore(FrameStore(LAYOUT)).append(x)),
-    "Store.append_together": ("", lambda x: FrameStore(LAYOUT).append_together([x, x])),
     "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
 }  # fmt: skip
 
@@ -468,7 +467,6 @@ def test_arrays_that_are_nothing_but_their_elements_are_taken(kind, tmp_path):
     np.testing.assert_array_equal(obscodec.decode(obscodec.encode(given, "rle")), frame)
     for store in (FrameStore(layout), AutoStore(layout), TensorStore(obscodec.codec("raw", layout), 50)):
         np.testing.assert_array_equal(store.read(store.append(given)), frame)
-        np.testing.assert_array_equal(store.read(store.append_together([given, given])[1]), frame)
     array = TensorArray.zeros((5,), FrameStore(LAYOUT))
     array[0] = given
     np.testing.assert_array_equal(array[0], frame)

@@ -14,9 +14,9 @@ import obscodec
 import pytest
 import torch
 from atari_steps import atari_steps
-from obscodec.arrays import NewArray, drawn_together
 from obscodec_torchrl import CompressedStorage
-from obscodec_torchrl.compressed_tensor import CompressedTensor
+from obscodec_torchrl.arrays import NewTensors
+from obscodec_torchrl.compressed_tensor import CompressedTensor, drawn_together
 from tensordict import NonTensorStack, TensorDict, tensorclass
 from torchrl.data import (
     LazyTensorStorage,
@@ -120,6 +120,16 @@ def test_an_index_gives_and_sets_what_it_does_in_the_stock_storage(index: str) -
     for buffer in (stock, ours):
         buffer[at] = new
     assert (ours[EVERYTHING] == stock[EVERYTHING]).all()
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_bytes_are_a_mask() -> None:
+    mask, expected = EVERYTHING % 3 == 0, images(N).clone()
+    storage = early(N)
+    storage.set(range(N), images(N))
+    expected[mask] = images(N, seed=1)[mask]
+    storage.set(mask.byte(), images(N, seed=1)[mask])
+    assert torch.equal(storage[EVERYTHING], expected)
 
 
 def test_views_write_through() -> None:
@@ -485,8 +495,7 @@ def test_what_one_storage_compresses_and_the_other_does_not_goes_both_ways_in_th
     a, b = early(20, codec={"a": "raw"}, min_nbytes=1 << 20), early(20, codec={"b": "raw"}, min_nbytes=1 << 20)
     for storage in (a, b):
         storage.set(range(20), TensorDict({"a": images(20), "b": images(20)}, 20))
-    items = drawn_together([leaf.array for leaf in b.compressed().values()])
-    drawn = TensorDict({"a": images(20), "b": CompressedTensor(items[0])}, 20)
+    drawn = TensorDict({"a": images(20), "b": drawn_together(b.compressed())["b",]}, 20)
     with ThreadPoolExecutor(1) as pool, b.lock:
         pool.submit(a.set, range(20), drawn).result(60)
     assert (a[torch.arange(20)]["b"] == images(20)).all()
@@ -515,29 +524,34 @@ def test_a_conditional_write_for_which_there_is_no_room_changes_nothing() -> Non
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt])
-def test_a_buffer_that_is_interrupted_between_two_leaves_goes_on_where_it_was(
-    monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+@pytest.mark.parametrize("n_stores", [1, 2])
+def test_a_buffer_that_is_interrupted_when_some_stores_are_written_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, n_stores: int, raised: type[BaseException]
 ) -> None:
+    def of_two_stores(seed: int) -> TensorDict:
+        return steps(N, seed=seed).set("depth", images(N, seed=seed + 100))
+
     buffer = TensorDictReplayBuffer(storage=early(2 * N), batch_size=8)
     for seed in (0, 1):
-        buffer.extend(steps(N, seed=seed))
-    move, n_moved = NewArray.move, 0
+        buffer.extend(of_two_stores(seed))
+    put, n_put = NewTensors.put, 0
 
-    def interrupted(self: NewArray, *args: Any) -> bool:
-        nonlocal n_moved
-        n_moved += 1
-        if n_moved == 2:
+    def interrupted(self: NewTensors, *args: Any) -> None:
+        nonlocal n_put
+        n_put += 1
+        put(self, *args)
+        if n_put == n_stores:
             raise raised("of a signal handler")
-        return move(self, *args)
 
-    new = steps(N, seed=2)
+    new = of_two_stores(2)
     with monkeypatch.context() as patch:
-        patch.setattr(NewArray, "move", interrupted)
+        patch.setattr(NewTensors, "put", interrupted)
         with pytest.raises(raised, match="of a signal handler"):
             buffer.extend(new)
-    assert (buffer[EVERYTHING].exclude("index") == steps(N)).all()
-    buffer.extend(steps(N, seed=3))
-    assert (buffer[EVERYTHING].exclude("index") == steps(N, seed=3)).all()
+    assert n_put == n_stores + 2  # both are put back
+    assert (buffer[EVERYTHING].exclude("index") == of_two_stores(0)).all()
+    buffer.extend(of_two_stores(3))
+    assert (buffer[EVERYTHING].exclude("index") == of_two_stores(3)).all()
 
 
 def test_slices_of_two_storages_are_compared_and_written_in_threads() -> None:

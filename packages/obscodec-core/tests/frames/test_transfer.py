@@ -24,11 +24,9 @@ from obscodec import (
     ShapeError,
     SlotError,
     StackStore,
-    TensorArray,
     TensorStore,
     codec,
 )
-from obscodec.buffers import append_together, read_together
 from obscodec.frames import FrameLog
 from obscodec.segments import Segments
 from obscodec.stores import PinnedStore, Store
@@ -153,15 +151,11 @@ def test_adopting_takes_as_much_memory_as_appending(game, make):
     for seed in range(6):
         batch = {name: array ^ np.uint8(seed) for name, array in observations(game, 300).items()}
         for begin in range(0, 300, 150):
-            part = {name: array[begin : begin + 150] for name, array in batch.items()}
-            source = make()
-            sent = append_together(part, dict.fromkeys(part, source))
-            for array in append_together(part, dict.fromkeys(part, appending)).values():
-                array.move(TensorArray.zeros((150,), appending), slice(None))
-            adopted = append_together(sent, dict.fromkeys(part, adopting))
-            assert all(np.array_equal(array, part[name]) for name, array in read_together(adopted).items())
-            for array in adopted.values():
-                array.move(TensorArray.zeros((150,), adopting), slice(None))
+            each_step = np.stack([array[begin : begin + 150] for array in batch.values()], axis=1)
+            source, together = make(), each_step.reshape(-1, *STACK.shape)
+            appending.append(together)
+            adopted = adopting.adopt(source, source.append(together).reshape(150, 2).T)
+            assert np.array_equal(adopting.read(adopted.T.reshape(-1)), together)
     one, other = appending.stats(), adopting.stats()
     assert other.n_tensors == pytest.approx(one.n_tensors, rel=0.02)
     assert other.total_bytes < 1.05 * one.total_bytes

@@ -3,14 +3,12 @@
 import contextlib
 import gc
 import pickle
-import re
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
-from obscodec import AutoStore, DTypeError, FrameStore, Layout, SlotError
-from obscodec.arrays import NewArray
-from obscodec.stores import PinnedStore
+from obscodec import AutoStore, FrameStore, Layout, SlotError
+from obscodec.stores import Pin, PinnedStore
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -69,7 +67,7 @@ def test_a_pin_that_is_gone_is_closed(store: PinnedStore) -> None:
 
 def test_garbage_may_be_collected_in_the_midst_of_a_call(store: PinnedStore) -> None:
     ids = store.append(frames(1, 2))
-    new = NewArray(ids[1:], store)
+    new = Pin(partial(store.drop, ids[1:]))
     pin = store.pin()
     store.release(ids[:1])
     with store._lock, store.store.log.lock:  # of which neither could be taken again
@@ -95,18 +93,7 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
 
 
 def test_what_was_dropped_before_a_pin_does_not_wait_for_it(store: PinnedStore) -> None:
-    """So a write of which the arrays own their ids, and pin the store, gets the room of one that was given up."""
-    NewArray(store.append(frames(1, 2)), store)
+    """So a write that pins the store gets the room of one that was given up."""
+    store.drop(store.append(frames(1, 2)))
     with contextlib.closing(store.pin()):
         assert store.stats().n_tensors == 0
-
-
-@pytest.mark.parametrize("change", [np.transpose, lambda ids: ids.astype(np.int32)], ids=["strided", "int32"])
-def test_new_arrays_refuse_ids_that_they_would_have_to_copy(
-    store: PinnedStore, change: Callable[[np.ndarray], np.ndarray]
-) -> None:
-    ids = store.append(frames(1, 2, 3, 4)).reshape(2, 2)
-    text = "ids of new tensors are contiguous int64: pass np.ascontiguousarray(ids, np.int64)"
-    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
-        NewArray(change(ids), store)
-    assert store.stats().n_tensors == 4

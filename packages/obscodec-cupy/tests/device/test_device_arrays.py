@@ -11,7 +11,6 @@ from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, TensorArray
 from obscodec.arrays import WriteBuffer
-from obscodec.buffers import append_together
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES
 from obscodec_cupy.device import opened
 from stores_in_pairs import NOTHING, SMALL, Pair, taken_in, walk, without
@@ -299,19 +298,3 @@ def test_rows_of_the_cpu_and_of_a_device_wait_together(cuda):
     for row in range(6):
         array[row] = there.upload(frames[row]) if row % 2 else frames[row]
     np.testing.assert_array_equal(array[:], frames)
-
-
-@pytest.mark.parametrize("names", [["obs"], ["obs", "next_obs"]])
-def test_arrays_of_a_device_are_appended_together(cuda, names):
-    there, pair = opened.device(cuda), Pair(cuda, SMALL)
-    drawn = walk(31, SMALL)
-    arrays = {"obs": drawn[:-1].reshape(10, 3, *SMALL.shape), "next_obs": drawn[1:].reshape(10, 3, *SMALL.shape)}
-    one = append_together({name: arrays[name] for name in names}, dict.fromkeys(names, pair.stores[0]))
-    uploaded = {name: there.upload(arrays[name]) for name in names}
-    other = append_together(uploaded, dict.fromkeys(names, pair.stores[1]))
-    if len(names) == 2:  # from both places
-        uploaded["next_obs"] = arrays["next_obs"]
-        other |= append_together(uploaded, dict.fromkeys(names, pair.stores[1]))
-    for name in names:
-        np.testing.assert_array_equal(one[name][...], arrays[name])
-        np.testing.assert_array_equal(other[name][...], arrays[name])

@@ -160,13 +160,12 @@ def test_tensors_of_any_strides_are_encoded(cuda, spec):
     np.testing.assert_array_equal(read_there(store, ids), tensors[1::2, :, ::2, 10:])
 
 
-def test_an_array_that_is_appended_alone_stays_on_the_device(cuda, monkeypatch):
+def test_an_array_that_is_appended_stays_on_the_device(cuda, monkeypatch):
     store, written = store_on(cuda), frames("Pong", 20, seed=0)
     with monkeypatch.context() as patch:
         patch.setattr(store, "on_cpu", lambda x: pytest.fail("the tensors were downloaded"))
-        ids = store.append_together([on(cuda).upload(written.reshape(10, 2, 84, 84))])
-    assert ids.shape == (1, 10, 2)
-    np.testing.assert_array_equal(read_there(store, ids.reshape(-1)), written)
+        ids = store.append(on(cuda).upload(written))
+    np.testing.assert_array_equal(read_there(store, ids), written)
 
 
 def test_streams_move_between_stores_of_any_device(cuda):

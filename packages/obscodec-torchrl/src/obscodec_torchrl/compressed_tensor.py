@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, reduce
 from operator import getitem
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import obscodec
 import torch
-from obscodec.arrays import NewArray, PartArray, drawn, steps_of, strided_view, strides_of
-from obscodec.arrays import drawn_together as all_drawn
-from obscodec.buffers import read_together
+from obscodec.arrays import DeferredRead
 from obscodec.layout import as_array
+from obscodec.runtime import PicklableLock
 from obscodec.stores import BATCH_MEMORY, BatchMemory, Store
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
+
+from obscodec_torchrl.arrays import PartArray, drawn, steps_of, strided_view, strides_of
 
 # Whether an index array into a compressed tensor gives one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
+K = TypeVar("K", bound=Hashable)
 Device = torch.device | str
 _PINNED_MEMORY = BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views of other numbers
+_DTYPES_OF_NUMPY = {torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bhilBefdFD"}  # others go through DLPack
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
 
 
@@ -40,6 +43,7 @@ class CompressedTensor(torch.Tensor):
     """
 
     array: Any
+    n_leading: int  # axes before those of the items
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     __deepcopy__ = None  # type: ignore[assignment]  # so that copy goes by __reduce_ex__; that of torch.Tensor would decode
@@ -47,9 +51,10 @@ class CompressedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray | PartArray, device: Device = "cpu") -> CompressedTensor:
         """See the class."""
-        strides, dtype = strides_of(array), _torch_dtype(array.dtype)
-        made = cls._make_wrapper_subclass(cls, array.shape, strides=strides, dtype=dtype, device=torch.device(device))
-        made.array = array
+        shape, dtype, ids = array.shape, _torch_dtype(array.dtype), array.ids
+        strides = strides_of(ids, shape[ids.ndim :])
+        made = cls._make_wrapper_subclass(cls, shape, strides=strides, dtype=dtype, device=torch.device(device))
+        made.array, made.n_leading = array, ids.ndim
         return made
 
     def drawn(self, index: Any) -> CompressedTensor:
@@ -80,7 +85,7 @@ class CompressedTensor(torch.Tensor):
     share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # what torch would crash in
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        *steps, at = steps_of(as_index(index), self.array.ids.ndim, self.ndim)
+        *steps, at = steps_of(as_index(index), self.n_leading, self.ndim)
         if steps:
             return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]
         if any(np.ndim(part) for part in at) and self.array.selects_items(at):
@@ -88,10 +93,10 @@ class CompressedTensor(torch.Tensor):
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        *views, at = steps_of(as_index(index), self.array.ids.ndim, self.ndim, writing=True)
+        *views, at = steps_of(as_index(index), self.n_leading, self.ndim, writing=True)
         if views:
             self[views[0]][at] = value
-        elif not isinstance(new := getattr(value, "array", None), NewArray) or not new.move(self.array, at):
+        else:
             self.array[at] = stored_array(torch.as_tensor(value, dtype=self.dtype))[...]
 
     @classmethod
@@ -113,25 +118,42 @@ class CompressedTensor(torch.Tensor):
         return (CompressedTensor, (self.array, self.device)) if stored else self.decoded().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"CompressedTensor({self.array!r})" if self.array.ids.ndim else repr(self.decoded())
+        return f"CompressedTensor({self.array!r})" if self.n_leading else repr(self.decoded())
 
 
 def stored_array(tensor: torch.Tensor) -> Any:
     """A tensor as an array, compressed if it is that; no copy if it is on the CPU, downloaded if it is on a GPU."""
-    return tensor.array if isinstance(tensor, CompressedTensor) else as_array(tensor.detach().cpu())
+    if isinstance(tensor, CompressedTensor):
+        return tensor.array
+    of_numpy = tensor.dtype in _DTYPES_OF_NUMPY
+    return tensor.numpy(force=True) if of_numpy else as_array(tensor.detach().cpu())
 
 
-def drawn_together(tensors: Mapping[Any, CompressedTensor]) -> dict[Any, CompressedTensor]:
-    """Compressed tensors as they are at one time, whatever is written later; see ``obscodec.arrays.drawn_together``."""
-    arrays = all_drawn([x.array for x in tensors.values()])
-    return {key: CompressedTensor(array, tensors[key].device) for key, array in zip(tensors, arrays, strict=True)}
+def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
+    """Compressed tensors as they are at one time: nobody changes ids of their stores meanwhile.
+
+    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever, unless all of
+    them are drawn already: these don't change.
+    """
+    changing = [x.array.store.changing for x in tensors.values() if type(x.array) is obscodec.TensorArray]
+    locks = {id(lock): lock for lock in changing}
+    return _drawn_under([locks[key] for key in sorted(locks)], tensors)
 
 
-def decode(drawn: Mapping[Any, CompressedTensor]) -> dict[Any, torch.Tensor]:
+def _drawn_under(locks: Sequence[PicklableLock], tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
+    if not locks:
+        return {key: x.drawn(...) for key, x in tensors.items()}
+    with locks[0]:  # not in an ExitStack, which an exception of a signal handler could leave with a lock held
+        return _drawn_under(locks[1:], tensors)
+
+
+def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
     """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
-    arrays = {key: x.array for key, x in drawn.items()}
-    arrays = read_together(arrays, *(x.new_array for x in [*drawn.values()][:1]))
-    tensors = {key: x if isinstance(x, torch.Tensor) else as_tensor(x) for key, x in arrays.items()}
+    if not drawn:
+        return {}
+    new_array = next(iter(drawn.values())).new_array
+    read = DeferredRead(lambda: {key: x.array[...] for key, x in drawn.items()}, new_array, as_tensor).result()
+    tensors = {key: x if isinstance(x, torch.Tensor) else as_tensor(x) for key, x in read.items()}
     return {key: tensor.to(drawn[key].device) for key, tensor in tensors.items()}
 
 
@@ -158,6 +180,7 @@ def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def as_index(index: Any) -> tuple[Any, ...]:
-    """An index of a tensor as that of an array."""
+    """An index of a tensor as that of an array: with arrays for tensors, of which those of bytes are masks in torch."""
     parts = index if isinstance(index, tuple) else (index,)
-    return tuple(part.cpu().numpy() if isinstance(part, torch.Tensor) else part for part in parts)
+    arrays = [part.cpu().numpy() if isinstance(part, torch.Tensor) else part for part in parts]
+    return tuple(x.astype(bool) if np.ndim(x) and getattr(x, "dtype", None) == np.uint8 else x for x in arrays)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import obscodec
 import torch
-from obscodec.arrays import note_of, pack_together, unpack_together
 from tensordict import TensorDict, is_tensor_collection
 from torchrl.data import LazyTensorStorage
 
+from obscodec_torchrl.arrays import pack_together, read_note, unpack_together
 from obscodec_torchrl.compressed_tensor import as_tensor, stored_array
 from obscodec_torchrl.leaves import leaves, with_leaves
 
@@ -18,10 +18,10 @@ class Contents(NamedTuple):
     """All that a storage holds.
 
     Attributes:
-        packed: the leaves, see ``obscodec.arrays.pack_together``, with a note of these names: ``paths``, of the leaves;
-            ``length``, how many items there are; ``is_tree``, whether something else than tensordicts is stored;
-            ``is_full``, whether there was no more room; ``last_row``, the one that was written last, where episodes
-            that go on break off.
+        packed: the leaves, see :func:`pack_together`, with a note of these names: ``paths``, of the leaves; ``length``,
+            how many items there are; ``is_tree``, whether something else than tensordicts is stored; ``is_full``,
+            whether there was no more room; ``last_row``, the one that was written last, where episodes that go on break
+            off.
         rest: ``[n, ...]``, what is in no packed leaf; there may be room for more than ``length`` items.
     """
 
@@ -86,7 +86,7 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
         HeapFull: there is not enough room below ``max_bytes``.
     """
     packed, rest, own = contents.packed, contents.rest.to("cpu"), storage._storage
-    about, per_row = note_of(packed), rest.batch_size[1 : storage.ndim].numel()
+    about, per_row = read_note(packed), rest.batch_size[1 : storage.ndim].numel()
     n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
     if n_rows > room or (about["is_full"] and n_rows < room):
         found = f"there are {about['length']}" + " of a full storage, which need one of its size" * about["is_full"]
@@ -103,7 +103,7 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
         fresh.set(torch.arange(rows.start, rows.stop), with_leaves(like if is_tree else like[rows], items))
     with storage.lock:
         if storage.initialized and fresh.initialized:
-            storage._check(slice(1), fresh[:1])
+            storage._check(slice(1), leaves(fresh[:1]), leaves(storage._storage))
         replace(storage, fresh, about["length"], about.get("last_row"))
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from copy import deepcopy
+from functools import partial
 from numbers import Integral
 from typing import Any, TypeVar, cast
 
 import obscodec
 import torch
 from obscodec.arguments import as_count
-from obscodec.arrays import DrawnArray
-from obscodec.buffers import BufferOptions, BufferStats, append_together, check_items, shared_stores, stats_of
-from obscodec.runtime import PicklableLock, locked, says_memory_error
+from obscodec.buffers import BufferOptions, BufferStats
+from obscodec.runtime import PicklableLock, says_memory_error
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
-from obscodec_torchrl.calls import Calls
+from obscodec_torchrl.arrays import DrawnArray, append_together, shared_stores, stats_of
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
+from obscodec_torchrl.checks import check_items
 from obscodec_torchrl.compressed_tensor import (
     DRAWING,
     CompressedTensor,
@@ -32,6 +32,7 @@ from obscodec_torchrl.compressed_tensor import (
     stored_array,
 )
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
+from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.saving import Contents, contents_of, restore
 
 _MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
@@ -43,8 +44,8 @@ def _not_compiled(function: _F) -> _F:
     return cast("_F", torch.compiler.disable(function, reason=reason))  # type: ignore[no-untyped-call]
 
 
-@Calls.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
-@Calls.attributes("initialized", "max_size", "device", "_total_shape")
+@RemoteObject.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
+@RemoteObject.attributes("initialized", "max_size", "device", "_total_shape")
 class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
     """What a worker is sent in place of a ``CompressedStorage``: it reads and writes that one, in the process of it.
 
@@ -144,7 +145,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        sent = Calls.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
+        sent = RemoteObject.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
         return sent or super().__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompressedStorage:
@@ -202,17 +203,21 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         try:
             # Before the lock is held: what is of another storage is read under that of it.
-            data = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
+            data, given = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
             with self.lock:
                 if not self.initialized:
                     first = data
                     if not isinstance(cursor, Integral):
                         first = data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data)
                     self._init(first)
-                self._check(cursor, data)
-                encoded = self._encoded(data)
-                with self._all_or_none(leaves(self._storage), cursor):
-                    super().set(cursor, encoded, set_cursor=set_cursor)
+                own = leaves(self._storage)
+                self._check(cursor, given, own)
+                plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
+                data = with_leaves(data, plain)
+                if is_tensor_collection(data):
+                    data = data.exclude(*(given.keys() - plain.keys()), inplace=True)
+                write = partial(super().set, cursor, data, set_cursor=set_cursor)
+                self._write(own, given, cursor, write)
         except BaseException as error:
             for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
@@ -223,17 +228,59 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
 
+    @says_memory_error
     def _apply_conditional_patch(self, index: torch.Tensor, patch: Mapping[Any, torch.Tensor]) -> None:
         # Before the lock is held, as in `set`.
         patch = {key: x.decoded() if isinstance(x, CompressedTensor) else x for key, x in patch.items()}
         changed = {key: self._conditional_patch_leaf(key) for key in patch}
+        plain = {key: x for key, x in patch.items() if not _is_compressed(changed[key])}
+        given = plain | {key: patch[key].to(changed[key].dtype) for key in patch.keys() - plain.keys()}
         with self.lock:
-            compressed = {key: x for key, x in changed.items() if isinstance(x, CompressedTensor)}
-            arrays = {key: stored_array(patch[key].to(leaf.dtype)) for key, leaf in compressed.items()}
-            stored = append_together(arrays, {key: leaf.array.store for key, leaf in compressed.items()})
-            patch |= {key: CompressedTensor(array, compressed[key].device) for key, array in stored.items()}
-            with self._all_or_none(changed, tuple(index.unbind(-1)) if index.ndim > 1 else (index,)):
-                super()._apply_conditional_patch(index, patch)
+            at = tuple(index.unbind(-1)) if index.ndim > 1 else (index,)
+            self._write(changed, given, at, partial(super()._apply_conditional_patch, index, plain))
+
+    def _write(
+        self,
+        changed: Mapping[Any, torch.Tensor],
+        given: Mapping[Any, torch.Tensor],
+        index: Any,
+        write_plain: Callable[[], None],
+    ) -> None:
+        """Write all that is given into some rows, or none of it if an exception ends that.
+
+        Args:
+            changed: the leaves of this storage that change.
+            given: what is written into those that are compressed.
+            index: which rows of each.
+            write_plain: writes into the others, and notes how many items there are.
+        """
+        arrays = {key: x.array for key, x in changed.items() if isinstance(x, CompressedTensor)}
+        new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays)
+        at = as_index(index)
+        compressed = {key: DrawnArray(array, at) for key, array in arrays.items()}
+        plain = {key: x[index].clone() for key, x in changed.items() if key not in arrays}
+        length, last = len(self), self._last_cursor_index
+        try:
+            write_plain()
+            for tensors in new:
+                tensors.put(at)
+        except BaseException:
+            for tensors in append_together(compressed, arrays):
+                tensors.put(at)
+            for key, rows in plain.items():
+                changed[key][index] = rows
+            self._len = length
+            self._set_last_cursor(last)
+            raise
+
+    def _set_tree_map(self, cursor: Any, data: Any, storage: Any) -> None:
+        """Write what is no tensordict, but for tensors that are stored compressed; :meth:`_write` does that."""
+
+        def write(x: Any, leaf: Any) -> None:
+            if not (isinstance(x, torch.Tensor) and _is_compressed(leaf)):
+                leaf[cursor] = x
+
+        tree_map(write, data, storage)
 
     def stats(self) -> BufferStats:
         """What the storage holds, for each leaf; see ``obscodec.buffers.BufferStats``."""
@@ -265,11 +312,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
         return {path: leaf for path, leaf in leaves(self._storage).items() if isinstance(leaf, CompressedTensor)}
 
-    @locked
     def _empty(self) -> None:
-        super()._empty()
-        for leaf in self.compressed().values():
-            leaf.array.clear()
+        with self.lock:
+            super()._empty()
+            for leaf in self.compressed().values():
+                leaf.array.clear()
 
     def _init_standard(self, data: Any) -> None:
         """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
@@ -291,53 +338,30 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         made = {path: CompressedTensor(array, self.device or given[path].device) for path, array in arrays.items()}
         self._storage: Any = with_leaves(self._storage, made)
 
-    def _check(self, index: Any, data: Any) -> None:
+    def _check(self, index: Any, given: Mapping[Key, torch.Tensor], own: Mapping[Key, torch.Tensor]) -> None:
         """Refuse what could not be written as a whole."""
-        given, own = leaves(data), leaves(self._storage)
         if given:  # else it is a number for all leaves
-            rows, large = torch.empty(()).expand(self._total_shape)[index].shape, self.options.large_nbytes
-            check_items(given, own, rows, self.ndim, self.compressed(), [("index",)], large)
-
-    @contextmanager
-    def _all_or_none(self, changed: Mapping[Any, torch.Tensor], index: Any) -> Iterator[None]:
-        """Put back what is in some rows of some leaves if an exception ends what is done meanwhile."""
-        drawn = {key: x.drawn(as_index(index)) for key, x in changed.items() if isinstance(x, CompressedTensor)}
-        plain = {key: x[index].clone() for key, x in changed.items() if key not in drawn}
-        length, last = len(self), self._last_cursor_index
-        try:
-            yield
-        except BaseException:
-            arrays = {key: x.array for key, x in drawn.items()}
-            again = append_together(arrays, {key: array.store for key, array in arrays.items()})
-            for key, leaf in changed.items():
-                leaf[index] = CompressedTensor(again[key], leaf.device) if key in again else plain[key]
-            self._len = length
-            self._set_last_cursor(last)
-            raise
+            rows = torch.empty(()).expand(self._total_shape)[index].shape
+            check_items(given, own, rows, self.ndim, self.options.large_nbytes)
 
     def _buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""
         return [x for x in self._attached_entities if isinstance(x, ReplayBuffer) and x._replay_lock._is_owned()]
 
-    def _encoded(self, data: Any) -> Any:
-        """``data`` with its compressed leaves in their stores already, those that share one in the order of time.
 
-        Leaves that are compressed in the store of another storage are taken over as they are encoded there.
-        """
-        given, compressed = leaves(data), self.compressed()
-        stores = {path: leaf.array.store for path, leaf in compressed.items() if path in given}
-        arrays = {path: stored_array(given[path]) for path in stores}
-        stored = append_together(arrays, stores)
-        plain = {path: leaf.to(self.device) for path, leaf in given.items() if path not in compressed}
-        encoded = {path: CompressedTensor(array, compressed[path].device) for path, array in stored.items()}
-        return with_leaves(data, plain | encoded)
+def _is_compressed(leaf: Any) -> bool:
+    return isinstance(leaf, CompressedTensor)
 
 
-def _of_one_moment(data: Any) -> Any:
-    """``data``, stacked if it is so lazily, with those of its leaves that are compressed as they are at one time."""
+def _of_one_moment(data: Any) -> tuple[Any, dict[Key, Any]]:
+    """``data``, stacked if it is so lazily, with its compressed leaves as they are at one time; and its leaves."""
     data = stacked(data)
-    compressed = {path: leaf for path, leaf in leaves(data).items() if isinstance(leaf, CompressedTensor)}
-    return with_leaves(data, drawn_together(compressed)) if compressed else data
+    given = leaves(data)
+    compressed = {path: leaf for path, leaf in given.items() if isinstance(leaf, CompressedTensor)}
+    if compressed:
+        drawn = drawn_together(compressed)
+        return with_leaves(data, drawn), given | drawn
+    return data, given
 
 
 @_not_compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self, cast
 from weakref import ref
 
@@ -216,17 +217,7 @@ class TensorArray:
             ids: contiguous ``i64[...]``, as many as the index selects. The references go from here to this array: all
                 of them are 0 then.
         """
-        leading, _ = split_index(index, self._ids.ndim, self.ndim)
-        ids = ids.reshape(-1)
-        with self.store.changing:
-            place, stay = self._place(leading, self.ids[leading].shape)
-            if stay is None:
-                self.store.put_ids([place], ids)
-                return
-            kept, others = ids[stay], ids[~stay]
-            ids[:] = 0
-            self.store.give_back(others)
-            self.store.put_ids([place], kept)
+        assign_together([self], index, ids)
 
     def place_of(self, index: Index) -> Place:
         """Where the ids of the items are that an index selects, for ``Store.exchange``, while ``changing`` is held.
@@ -323,3 +314,31 @@ class TensorArray:
                 f"axis {axis} is not one of the {self._ids.ndim} axes before the items of shape {self.shape}"
             )
         return leading
+
+
+def assign_together(arrays: Sequence[TensorArray], index: Index, ids: Ints) -> None:
+    """:meth:`TensorArray.assign_ids` for several arrays of one store and one shape.
+
+    Whatever ends this call: each of the arrays has all of its new ids, or those that were there.
+
+    Args:
+        arrays: which they are for.
+        index: of the axes before the items of each of them.
+        ids: contiguous ``i64[n_arrays, ...]``, for each array as many as the index selects; all of them are 0 then.
+    """
+    first = arrays[0]
+    leading, _ = split_index(index, first._ids.ndim, first.ndim)
+    ids = ids.reshape(len(arrays), ids.size // len(arrays))
+    with first.store.changing:
+        place, stay = first._place(leading, first.ids[leading].shape)
+        places = [place]
+        for array in arrays[1:]:
+            array._note(leading)
+            places.append(Place(array.ids, place.index))
+        if stay is None:
+            first.store.put_ids(places, ids.reshape(-1))
+            return
+        kept, others = ids[:, stay].reshape(-1), ids[:, ~stay].reshape(-1)
+        ids[:] = 0
+        first.store.give_back(others)
+        first.store.put_ids(places, kept)

@@ -1,6 +1,6 @@
 """What we ask of the operating system and of Python: pages of memory, threads, locks."""
 
-from obscodec.runtime.lock import PicklableLock, locked
+from obscodec.runtime.lock import PicklableLock
 from obscodec.runtime.out_of_memory import says_memory_error
 from obscodec.runtime.pages import doubled, give_back_free_memory, new_chunk, new_huge_chunk, new_table
 from obscodec.runtime.threads import as_threads, over_ranges
@@ -10,7 +10,6 @@ __all__ = [
     "as_threads",
     "doubled",
     "give_back_free_memory",
-    "locked",
     "new_chunk",
     "new_huge_chunk",
     "new_table",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from _thread import RLock
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar, cast
 
 
 class PicklableLock(RLock):  # type: ignore[misc]  # which CPython allows
@@ -22,17 +19,3 @@ class PicklableLock(RLock):  # type: ignore[misc]  # which CPython allows
 
     def __reduce__(self) -> tuple[type[PicklableLock], tuple[()]]:
         return PicklableLock, ()
-
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def locked(method: F) -> F:
-    """``method``, which holds the ``lock`` of its object."""
-
-    @wraps(method)
-    def with_lock(self: Any, *args: object, **kwargs: object) -> object:
-        with self.lock:
-            return method(self, *args, **kwargs)
-
-    return cast("F", with_lock)

@@ -95,21 +95,6 @@ def hand_over(ids: Ints, taken: Ints) -> None:
 
 
 @compiled
-def deal(ids: Ints, hands: Ints, begin: int) -> None:
-    """Hand ``ids`` over to the rows of ``hands``, one to each row in turn, and set them to 0.
-
-    Args:
-        ids: ``i64[n * n_hands]``.
-        hands: ``i64[n_hands, m]``, of which ``n`` columns are filled.
-        begin: the first of these columns.
-    """
-    n_hands = len(hands)
-    for i in range(len(ids)):
-        hands[i % n_hands, begin + i // n_hands] = ids[i]
-        ids[i] = 0
-
-
-@compiled
 def give_out(ids: Ints, first_id: int, begin: int, gone: npt.NDArray[np.bool_]) -> None:
     """Fill ``ids`` with ``first_id + begin`` and those that follow; what they name is not gone any more."""
     for i in range(len(ids)):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -18,11 +15,8 @@ from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.exchange import IdExchange
-from obscodec.stores.ids import as_ids, deal, each_stream
+from obscodec.stores.ids import as_ids, each_stream
 from obscodec.stores.stats import StoreStats
-from obscodec.stores.turns import turns
-
-_TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
 
 
 class Store(IdExchange, ABC):
@@ -134,69 +128,19 @@ class Store(IdExchange, ABC):
         return backend(self.device).download(self.device, x)
 
     @says_memory_error
-    def append_together(self, arrays: Sequence[npt.NDArray[np.generic]], out: Ints | None = None) -> Ints:
-        """Store several arrays in the order of time: the first tensor of each, then the second of each.
-
-        So the next observation of a step, which is the observation of the following one, comes right before it.
-
-        Args:
-            arrays: ``[*batch, *shape]``, all of one shape; see :meth:`append`. The first axis of ``batch`` is time;
-                what is at one place of the others, an environment or one of its agents, is a stream of its own. Along
-                the first axis environments may take turns, too; that shows where the last array has what is in the
-                first one some steps later.
-            out: contiguous ``i64[n_arrays, *batch]`` of zeros, filled; a new array if None. Whatever ends this call,
-                wherever: those that are not 0 then are the caller's.
-
-        Returns:
-            ``out``, the ids. The caller owns one reference to each.
-
-        Raises:
-            ShapeError: an array has another shape.
-            DTypeError: an array has another dtype.
-            HeapFull: there is not enough room; nothing was stored.
-        """
-        n_arrays = len(arrays)
-        if n_arrays > 1 or not self.has_on_device(arrays[0]):  # to be put side by side; one alone goes as it is
-            arrays = [self.on_cpu(array) for array in arrays]
-        batch = arrays[0].shape[: arrays[0].ndim - len(self.layout.shape)]
-        n = math.prod(batch)
-        rows = [array.reshape((n, *array.shape[len(batch) :])) for array in arrays]
-        self.layout.check_shape(tuple(rows[0].shape))
-        n_each = max(1, math.prod(batch[1:]))  # tensors of each step
-        n_turns = turns(rows[0][::n_each], rows[-1][::n_each]) if n_arrays > 1 else 1
-        streams = np.resize(np.arange(n_turns * n_each), n)
-        out = np.zeros((n_arrays, *batch), np.int64) if out is None else out
-        taken, ids = np.empty(0, np.int64), out.reshape(n_arrays, n)
-        try:
-            if n_arrays == 1:
-                self.take_in(rows[0], np.arange(n), streams, ids[0])
-                return out
-            for start, stop in pairwise([*range(0, n, max(1, _TOGETHER_NBYTES // (n_arrays * self.layout.nbytes))), n]):
-                tensors = np.stack([array[start:stop] for array in rows], axis=1)
-                each, of_each = np.arange(tensors.shape[0] * n_arrays), streams[start:stop].repeat(n_arrays)
-                taken = np.zeros(len(each), np.int64)
-                self.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, taken)
-                deal(taken, ids, start)
-            return out
-        except BaseException:
-            self.give_back(taken)
-            self.give_back(out.reshape(-1))
-            raise
-
-    @says_memory_error
-    def adopt(self, other: Store, ids: npt.NDArray[np.integer], out: Ints | None = None) -> Ints:
+    def adopt(self, other: Store, ids: npt.NDArray[np.integer], streams: npt.ArrayLike = 0) -> Ints:
         """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
 
         A tensor that is in this store already may be stored a second time; those that are one there are one here.
 
         Args:
             other: where they are; it may be damaged.
-            ids: ``[n_arrays, *batch]``, their ids there, as :meth:`append_together` takes the tensors.
-            out: see :meth:`append_together`.
+            ids: ``i64[...]``, their ids there, in the order of time for each stream.
+            streams: see :meth:`append`.
 
         Returns:
-            ``out``, ``i64[n_arrays, *batch]``, the ids here. The caller owns one reference to each, and still those
-            that it had in the other store.
+            ``i64[...]``, the ids here. The caller owns one reference to each, and still those that it had in the other
+            store.
 
         Raises:
             SlotError: an id is of no tensor there.
@@ -206,15 +150,15 @@ class Store(IdExchange, ABC):
                 may come up later, when such a tensor is read.
             HeapFull: there is not enough room; nothing was stored.
         """
-        out = np.zeros(ids.shape, np.int64) if out is None else out
+        wanted, adopted = ids.reshape(-1).astype(np.int64), np.zeros(ids.size, np.int64)
         try:
-            if self.adopt_alike(other, ids.reshape(-1).astype(np.int64), out.reshape(-1)):
-                return out
+            if not self.adopt_alike(other, wanted, adopted):
+                tensors, of_streams = other.read(wanted), each_stream(streams, len(wanted))
+                self.take_in(tensors, np.arange(len(wanted)), of_streams, adopted)
+            return adopted.reshape(ids.shape)
         except BaseException:
-            self.give_back(out.reshape(-1))
+            self.give_back(adopted)
             raise
-        tensors = [other.read(of.reshape(-1)).reshape(*of.shape, *other.layout.shape) for of in ids]
-        return self.append_together(tensors, out)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """:meth:`adopt` for ``i64[n]`` of a store that encodes alike.

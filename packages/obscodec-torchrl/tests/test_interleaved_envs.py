@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import FrameStore, Layout
-from obscodec.stores.turns import turns
+from obscodec import FrameStore, Layout, TensorArray
+from obscodec.stores import PinnedStore
+from obscodec_torchrl.arrays import NewTensors, interleaved_envs
 
 FRAME = (20, 20)
 
@@ -20,32 +21,34 @@ def steps(n_envs: int, n_steps: int, episode: int = 25) -> tuple[np.ndarray, np.
 
 @pytest.mark.parametrize("n_envs", [1, 2, 3, 8, 64])
 def test_the_number_of_environments_is_found(n_envs: int) -> None:
-    assert turns(*steps(n_envs, 40)) == n_envs
+    assert interleaved_envs(*steps(n_envs, 40)) == n_envs
 
 
 def test_what_shows_no_turns_is_one_stream() -> None:
     observations, following = steps(1, 100)
-    assert turns(observations[:0], following[:0]) == 1
-    assert turns(observations[:1], following[:1]) == 1
+    assert interleaved_envs(observations[:0], following[:0]) == 1
+    assert interleaved_envs(observations[:1], following[:1]) == 1
     shuffled = np.random.default_rng(0).permutation(100)
-    assert turns(observations[shuffled], following[shuffled]) == 1
-    assert turns(*steps(65, 3)) == 1
+    assert interleaved_envs(observations[shuffled], following[shuffled]) == 1
+    assert interleaved_envs(*steps(65, 3)) == 1
     still = np.zeros((50, *FRAME), np.uint8)
-    assert turns(still, still) == 1
+    assert interleaved_envs(still, still) == 1
 
 
 def test_environments_that_take_turns_store_each_frame_once() -> None:
-    store = FrameStore(Layout(FRAME, np.uint8))
+    store = PinnedStore(FrameStore(Layout(FRAME, np.uint8)))
+    arrays = [TensorArray.zeros((600,), store) for _ in range(2)]
     observations, following = steps(12, 50, episode=10**9)
-    for part in range(0, 600, 120):
-        store.append_together([observations[part : part + 120], following[part : part + 120]])
+    for part in (slice(begin, begin + 120) for begin in range(0, 600, 120)):
+        NewTensors(arrays, [observations[part], following[part]]).put(part)
     assert store.stats().n_tensors == 12 * 51
 
 
 @pytest.mark.parametrize("batch", [(50, 12), (50, 4, 3), (200, 3)], ids=["environments", "and agents", "in turns"])
 def test_each_environment_and_each_of_its_agents_is_a_stream(batch: tuple[int, ...]) -> None:
-    store = FrameStore(Layout(FRAME, np.uint8))
+    store = PinnedStore(FrameStore(Layout(FRAME, np.uint8)))
+    arrays = [TensorArray.zeros(batch, store) for _ in range(2)]
     observations, following = (frames.reshape(*batch, *FRAME) for frames in steps(12, 50, episode=10**9))
-    for observed, followed in zip(np.split(observations, 5), np.split(following, 5), strict=True):
-        store.append_together([observed, followed])
+    for part in (slice(begin, begin + batch[0] // 5) for begin in range(0, batch[0], batch[0] // 5)):
+        NewTensors(arrays, [observations[part], following[part]]).put(part)
     assert store.stats().n_tensors == 12 * 51

@@ -1,4 +1,4 @@
-"""Calls: the methods of an object that is in one process, called from others."""
+"""RemoteObject: an object that is in one process, of which others call the methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = count()
 _targets: WeakValueDictionary[int, object] = WeakValueDictionary()
 
 
-class Calls:
+class RemoteObject:
     """Calls the methods of an object from the processes that this is sent to.
 
     These are processes that multiprocessing starts from the one of the object, directly or not. What a method gives is
@@ -35,8 +35,8 @@ class Calls:
         >>> import numpy as np
         >>> from obscodec import Layout, TensorStore, codec
         >>> store = TensorStore(codec("raw", Layout((2,), "uint8")), 10)
-        >>> calls = Calls(store)
-        >>> calls.call("append", np.zeros((3, 2), np.uint8))  # in a worker
+        >>> remote = RemoteObject(store)
+        >>> remote.call("append", np.zeros((3, 2), np.uint8))  # in a worker
         array([1, 2, 3])
     """
 
@@ -46,7 +46,7 @@ class Calls:
 
     @staticmethod
     def methods(*names: str) -> Callable[[type[T]], type[T]]:
-        """For a class whose instances have ``calls``: its methods of these names call those of the target."""
+        """For a class whose instances have ``remote``: its methods of these names call those of the target."""
 
         def decorate(decorated: type[T]) -> type[T]:
             for name in names:
@@ -72,7 +72,7 @@ class Calls:
 
         Args:
             target: whose methods are called there.
-            of: a class; an object of it, with the attributes of the target and ``calls``, is what arrives.
+            of: a class; an object of it, with the attributes of the target and ``remote``, is what arrives.
             without: the attributes that are None there.
 
         Returns:
@@ -80,7 +80,7 @@ class Calls:
         """
         if get_spawning_popen() is None:
             return None
-        return of.__new__, (of,), vars(target) | dict.fromkeys(without) | {"calls": Calls(target)}
+        return of.__new__, (of,), vars(target) | dict.fromkeys(without) | {"remote": RemoteObject(target)}
 
     def call(self, method: str, *args: object, **options: object) -> Any:
         """What the method of this name gives.
@@ -103,11 +103,11 @@ class Calls:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    return lambda self, *args, **options: self.calls.call(name, *args, **options)
+    return lambda self, *args, **options: self.remote.call(name, *args, **options)
 
 
 def _attribute(name: str) -> property:
-    return property(lambda self: self.calls.call("__getattribute__", name))
+    return property(lambda self: self.remote.call("__getattribute__", name))
 
 
 @cache

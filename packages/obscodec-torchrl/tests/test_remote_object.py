@@ -11,7 +11,7 @@ from multiprocessing.connection import Client
 
 import pytest
 from obscodec.errors import ShapeError
-from obscodec_torchrl.calls import Calls
+from obscodec_torchrl.remote_object import RemoteObject
 
 
 class Tally(Counter[str]):
@@ -39,27 +39,27 @@ class OddError(Exception):
         super().__init__(a + b)
 
 
-@Calls.methods("update")
-@Calls.attributes("note")
+@RemoteObject.methods("update")
+@RemoteObject.attributes("note")
 class Elsewhere:
     """Stands for a tally of another process."""
 
-    def __init__(self, calls: Calls) -> None:
-        self.calls = calls
+    def __init__(self, remote: RemoteObject) -> None:
+        self.remote = remote
 
 
-def calls_from_a_worker(calls: Calls) -> tuple[object, int]:
-    calls.call("update", "hello")
-    return calls.call("process"), os.getpid()
+def calls_from_a_worker(remote: RemoteObject) -> tuple[object, int]:
+    remote.call("update", "hello")
+    return remote.call("process"), os.getpid()
 
 
-def calls_from_a_worker_of_a_worker(calls: Calls) -> tuple[object, int]:
+def calls_from_a_worker_of_a_worker(remote: RemoteObject) -> tuple[object, int]:
     with workers(1) as pool:
-        return pool.submit(calls_from_a_worker, calls).result()
+        return pool.submit(calls_from_a_worker, remote).result()
 
 
-def calls_of_a_worker() -> Calls:
-    return Calls(Tally())
+def calls_of_a_worker() -> RemoteObject:
+    return RemoteObject(Tally())
 
 
 def workers(n: int) -> ProcessPoolExecutor:
@@ -74,9 +74,9 @@ def importable(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> 
 
 def test_workers_and_their_workers_call_the_one_object() -> None:
     tally = Tally()
-    calls = Calls(tally)
+    remote = RemoteObject(tally)
     with workers(2) as pool:
-        given = [*pool.map(calls_from_a_worker, [calls] * 4), *pool.map(calls_from_a_worker_of_a_worker, [calls])]
+        given = [*pool.map(calls_from_a_worker, [remote] * 4), *pool.map(calls_from_a_worker_of_a_worker, [remote])]
     for called, worker in given:
         assert called == os.getpid() != worker
     assert tally["l"] == 10
@@ -84,8 +84,8 @@ def test_workers_and_their_workers_call_the_one_object() -> None:
 
 def test_many_threads_call() -> None:
     tally = Tally()
-    calls = Calls(tally)
-    threads = [threading.Thread(target=calls.call, args=("update", "a")) for _ in range(20)]
+    remote = RemoteObject(tally)
+    threads = [threading.Thread(target=remote.call, args=("update", "a")) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,43 +94,43 @@ def test_many_threads_call() -> None:
 
 
 def test_what_the_method_raises_is_raised() -> None:
-    calls = Calls(tally := Tally())
+    remote = RemoteObject(tally := Tally())
     with pytest.raises(ShapeError, match="refused"):
-        calls.call("refuse")
+        remote.call("refuse")
     with pytest.raises(AttributeError, match="'Tally' object has no attribute 'nothing'"):
-        calls.call("nothing")
+        remote.call("nothing")
     with pytest.raises(TypeError, match="cannot pickle"):
-        calls.call("give_what_can_not_be_sent")
+        remote.call("give_what_can_not_be_sent")
     with pytest.raises(RuntimeError, match="OddError: ab"):
-        calls.call("raise_what_can_not_be_sent")
+        remote.call("raise_what_can_not_be_sent")
     assert not tally
 
 
 def test_a_process_that_has_ended() -> None:
     with workers(1) as pool:
-        calls = pool.submit(calls_of_a_worker).result()
+        remote = pool.submit(calls_of_a_worker).result()
     with pytest.raises(ConnectionError):
-        calls.call("process")
+        remote.call("process")
 
 
 def test_a_class_stands_for_the_object() -> None:
-    elsewhere = Elsewhere(Calls(tally := Tally()))
+    elsewhere = Elsewhere(RemoteObject(tally := Tally()))
     elsewhere.update("ab", c=3)
     assert tally == {"a": 1, "b": 1, "c": 3}
     assert elsewhere.note == "a note"
 
 
 def test_the_object_is_not_kept() -> None:
-    calls = Calls(Tally())
+    remote = RemoteObject(Tally())
     with pytest.raises(ReferenceError, match="what update is called of is gone"):
-        calls.call("update", "a")
+        remote.call("update", "a")
 
 
 def test_a_caller_that_goes_away_or_has_another_key_disturbs_nobody() -> None:
     tally = Tally()
-    calls = Calls(tally)
-    Client(calls._address).close()
+    remote = RemoteObject(tally)
+    Client(remote._address).close()
     with pytest.raises(AuthenticationError):
-        Client(calls._address, authkey=b"another")
-    calls.call("update", "a")
+        Client(remote._address, authkey=b"another")
+    remote.call("update", "a")
     assert tally["a"] == 1

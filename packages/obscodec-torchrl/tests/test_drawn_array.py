@@ -1,4 +1,4 @@
-"""New tensors move without being decoded, and what was drawn stays what it was."""
+"""What was drawn stays what it was."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 from obscodec import FrameStore, Layout, TensorArray
-from obscodec.arrays import DrawnArray, NewArray
 from obscodec.stores import PinnedStore
+from obscodec_torchrl.arrays import DrawnArray
 
 FRAME = (20, 20)
 
@@ -20,35 +20,6 @@ def frames(n: int, seed: int = 0) -> np.ndarray:
 @pytest.fixture
 def store() -> PinnedStore:
     return PinnedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
-
-
-def new(store: PinnedStore, n: int, seed: int = 0) -> NewArray:
-    return NewArray(store.append(frames(n, seed)), store)
-
-
-def test_new_tensors_that_nobody_took_are_dropped(store: PinnedStore) -> None:
-    array = new(store, 3)
-    assert store.stats().n_tensors == 3
-    del array
-    assert store.stats().n_tensors == 0
-
-
-def test_new_tensors_are_moved_once(store: PinnedStore) -> None:
-    array, target = new(store, 3), TensorArray.zeros((10,), store)
-    target[[0, 4]] = frames(2, seed=1)
-    assert array.move(target, [4, 2, 4])
-    assert not array.move(target, [4, 2, 4])
-    del array
-    assert np.array_equal(target[[0, 2, 4]], np.stack([frames(2, seed=1)[0], *frames(3)[1:]]))
-    assert store.stats().n_tensors == 3
-
-
-def test_new_tensors_are_not_moved_to_another_store(store: PinnedStore) -> None:
-    other = TensorArray.zeros((3,), PinnedStore(FrameStore(Layout(FRAME, np.uint8))))
-    array = new(store, 3)
-    assert not array.move(other, slice(None))
-    assert np.array_equal(array[...], frames(3))
-    assert not other[...].any()
 
 
 def test_what_was_drawn_stays_as_long_as_a_view_of_it(store: PinnedStore) -> None:

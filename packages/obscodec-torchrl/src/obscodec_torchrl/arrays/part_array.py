@@ -6,8 +6,7 @@ from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
-
-from obscodec.arrays.indexing import Index
+from obscodec.arrays import Index
 from obscodec.layout import ArrayLike, Layout, as_array
 
 

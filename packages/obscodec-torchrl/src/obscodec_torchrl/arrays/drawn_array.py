@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-
-from obscodec.arrays.indexing import Index
-from obscodec.arrays.part_array import PartArray
-from obscodec.arrays.tensor_array import TensorArray
-from obscodec.runtime import PicklableLock
+from obscodec import TensorArray
+from obscodec.arrays import Index
 from obscodec.segments import Ints
 from obscodec.stores import PinnedStore
+
+from obscodec_torchrl.arrays.part_array import PartArray
 
 
 class DrawnArray(TensorArray):
@@ -61,23 +59,3 @@ class DrawnArray(TensorArray):
 def drawn(array: TensorArray | PartArray, index: Index) -> DrawnArray | PartArray:
     """What an index selects, as it is now; see :class:`DrawnArray`."""
     return PartArray(array[index]) if isinstance(array, PartArray) else DrawnArray(array, index)
-
-
-def drawn_together(arrays: Sequence[TensorArray | PartArray]) -> list[DrawnArray | PartArray]:
-    """All of several arrays, as they are at one time: nobody changes ids of their stores meanwhile.
-
-    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever, unless all of
-    them are drawn already: these don't change.
-    """
-    changing = [x.store.changing for x in arrays if isinstance(x, TensorArray) and not isinstance(x, DrawnArray)]
-    locks = {id(lock): lock for lock in changing}
-    return _drawn_under([locks[key] for key in sorted(locks)], arrays)
-
-
-def _drawn_under(
-    locks: Sequence[PicklableLock], arrays: Sequence[TensorArray | PartArray]
-) -> list[DrawnArray | PartArray]:
-    if not locks:
-        return [drawn(array, ...) for array in arrays]
-    with locks[0]:
-        return _drawn_under(locks[1:], arrays)

@@ -6,22 +6,23 @@ import math
 from functools import cache
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
+from obscodec import TensorArray
 
-from obscodec.arrays.part_array import PartArray
-from obscodec.arrays.tensor_array import TensorArray
+from obscodec_torchrl.arrays.part_array import PartArray
 
 
-def strides_of(array: TensorArray | PartArray) -> tuple[int, ...]:
-    """How many elements lie between neighbours along each axis of the ndarray that ``array`` stands for.
+def strides_of(ids: npt.NDArray[np.generic], item: tuple[int, ...]) -> tuple[int, ...]:
+    """How many elements lie between neighbours along each axis of an ndarray with an item of a shape for each id.
 
     Example:
-        >>> from obscodec import FrameStore, Layout
-        >>> strides_of(TensorArray.zeros((100, 2), FrameStore(Layout((84, 84), "uint8"))))
+        >>> strides_of(np.zeros((100, 2), int), (84, 84))
         (14112, 7056, 84, 1)
     """
-    n, ids = math.prod(array.layout.shape), array.ids
-    return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(array.layout.shape)
+    n = math.prod(item)
+    return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(item)
 
 
 class View(Protocol):

@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from obscodec.arrays.tensor_array import TensorArray
-from obscodec.codecs import pack, unpack
-from obscodec.errors import CorruptStream, ShapeError
+from obscodec import CorruptStream, ShapeError, TensorArray, pack, unpack
 from obscodec.stores import pinned
 
 Array = npt.NDArray[np.generic]
@@ -26,7 +23,7 @@ def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) ->
 
     Args:
         arrays: ``[n, ...]``, compressed or not.
-        note: what JSON can express, kept beside them; see :func:`note_of`.
+        note: what JSON can express, kept beside them; see :func:`read_note`.
 
     Raises:
         ShapeError: they are not equally long.
@@ -87,7 +84,7 @@ def unpack_together(packed: bytes | memoryview, *, max_bytes: int | None = None)
         raise CorruptStream("more follows than was packed")
 
 
-def note_of(packed: bytes | memoryview) -> Any:
+def read_note(packed: bytes | memoryview) -> Any:
     """The note that :func:`pack_together` was given.
 
     Raises:

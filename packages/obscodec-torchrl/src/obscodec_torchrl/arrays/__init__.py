@@ -1,0 +1,27 @@
+"""Compressed arrays as torch needs them: strided views, indices of torch, what is drawn, written or packed together."""
+
+from obscodec_torchrl.arrays.drawn_array import DrawnArray, drawn
+from obscodec_torchrl.arrays.geometry import strided_view, strides_of
+from obscodec_torchrl.arrays.indexing import steps_of
+from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
+from obscodec_torchrl.arrays.new_tensors import NewTensors, append_together
+from obscodec_torchrl.arrays.packing_together import pack_together, read_note, unpack_together
+from obscodec_torchrl.arrays.part_array import PartArray
+from obscodec_torchrl.arrays.sharing import shared_stores, stats_of
+
+__all__ = [
+    "DrawnArray",
+    "NewTensors",
+    "PartArray",
+    "append_together",
+    "drawn",
+    "interleaved_envs",
+    "pack_together",
+    "read_note",
+    "shared_stores",
+    "stats_of",
+    "steps_of",
+    "strided_view",
+    "strides_of",
+    "unpack_together",
+]

@@ -1,0 +1,87 @@
+"""Indices of a tensor of torch as those of an ndarray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from obscodec.arrays import Part, index_parts, n_axes, split_parts
+
+
+def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool = False) -> list[tuple[Any, ...]]:
+    """The indices that select, applied by numpy one after the other, what torch selects with ``index``.
+
+    In torch, integers select before index arrays do; in numpy, they are index arrays themselves. What selects whole
+    items comes before what selects within them. An index with arrays on both sides of that border stays as it is.
+
+    Args:
+        index: parts of an index of a tensor, with arrays for tensors, and masks of bools only.
+        n_leading: how many axes come before those of the items.
+        ndim: how many axes there are.
+        writing: whether something is assigned: all steps but the last give views.
+
+    Raises:
+        IndexError: too many axes, several ellipses, or a single truth value beside arrays or when writing.
+
+    Example:
+        >>> rows = np.array([4, 2])
+        >>> [len(step) for step in steps_of((0, slice(None), rows), 3, 5)]
+        [3, 2]
+        >>> steps_of((..., rows), 1, 3)
+        [(slice(None, None, None), slice(None, None, None), array([4, 2]))]
+    """
+    if writing and any(_is_truth_value(part) for part in index):
+        raise IndexError("a single True or False is not supported in an index of what is assigned to")
+    if (len(index) == 1 and index[0] is not Ellipsis) or not any(map(np.ndim, index)):
+        return [index]
+    parts = index_parts(tuple(_as_part(part) for part in index), ndim)
+    leading, of_items, crosses = split_parts(parts, n_leading)
+    if crosses or (_has_arrays(leading) and _has_arrays(of_items)):
+        return [tuple(parts)]
+    if not _has_arrays(leading):
+        return _arrays_last(parts)
+    steps = _arrays_last(leading)
+    if writing:
+        return [*steps[:-1], (*steps[-1], *of_items)]
+    whole = (slice(None),) * _n_axes_left(steps[-1])
+    return steps + [(*whole, *step) for step in _arrays_last(of_items) if any(not _is_all(part) for part in step)]
+
+
+def _as_part(part: Any) -> Part:
+    """A part of an index of a tensor as one of an ndarray."""
+    if _is_truth_value(part):
+        raise IndexError("a single True or False beside arrays is not supported in an index: read the items first")
+    if isinstance(part, np.ndarray):
+        return part if part.ndim else int(part)
+    return list(part) if np.ndim(part) else part
+
+
+def _is_truth_value(part: Any) -> bool:
+    return isinstance(part, bool | np.bool_) or (isinstance(part, np.ndarray) and not part.ndim and part.dtype == bool)
+
+
+def _arrays_last(parts: list[Part]) -> list[tuple[Any, ...]]:
+    """What selects by integers, slices and new axes, then what selects by arrays."""
+    basic: list[Part] = []
+    arrays: list[Part] = []
+    for part in parts:
+        is_array = isinstance(part, np.ndarray)
+        basic += [slice(None)] * n_axes(part) if is_array else [part]
+        if is_array or part is None or isinstance(part, slice):
+            arrays.append(part if is_array else slice(None))
+    steps = [tuple(step) for step in (basic, arrays) if any(not _is_all(part) for part in step)]
+    return steps or [tuple(basic)]
+
+
+def _n_axes_left(step: tuple[Part, ...]) -> int:
+    """How many axes are left of those that slices and arrays select from."""
+    arrays = [1 if part.dtype == bool else part.ndim for part in step if isinstance(part, np.ndarray)]
+    return len([part for part in step if not isinstance(part, np.ndarray)]) + max(arrays)
+
+
+def _is_all(part: Part) -> bool:
+    return isinstance(part, slice) and part == slice(None)
+
+
+def _has_arrays(parts: list[Part]) -> bool:
+    return any(isinstance(part, np.ndarray) for part in parts)

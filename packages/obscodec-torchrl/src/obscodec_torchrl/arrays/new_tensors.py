@@ -1,0 +1,155 @@
+"""NewTensors: what several arrays of one store are given together, stored once where they have it in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from obscodec import TensorArray
+from obscodec.arrays import Index, assign_together
+from obscodec.kernels import compiled
+from obscodec.segments import Ints
+from obscodec.stores import Pin, PinnedStore, pinned
+
+from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
+from obscodec_torchrl.arrays.part_array import PartArray
+
+K = TypeVar("K", bound=Hashable)
+Array = npt.NDArray[np.generic]
+_TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
+
+
+def append_together(
+    given: Mapping[K, Array | TensorArray | PartArray], arrays: Mapping[K, TensorArray]
+) -> list[NewTensors]:
+    """Store what some arrays are given, what is for one store in the order of time.
+
+    Args:
+        given: ``[*batch, *shape]`` each, under any names; see :class:`NewTensors`.
+        arrays: under the same names, which each of them is for.
+
+    Returns:
+        The tensors of each store, which are dropped with this list unless they are put into the arrays.
+
+    Raises:
+        ShapeError: one has another shape than its store takes.
+        DTypeError: one has another dtype.
+        HeapFull: there is not enough room; nothing was stored.
+    """
+    names: dict[object, list[K]] = {}
+    for name in given:
+        names.setdefault(arrays[name].store, []).append(name)
+    return [NewTensors([arrays[name] for name in of], [given[name] for name in of]) for of in names.values()]
+
+
+class NewTensors:
+    """Tensors for several arrays of one store. They are dropped with this object unless they are put into the arrays.
+
+    They are stored in the order of time: the first tensor of each array, then the second of each. So the next
+    observation of a step, which is the observation of the following one, comes right before it.
+
+    What they replace is dropped with this object, not when they are put: to other threads, the arrays of several stores
+    seem to change at once, nearly, if all of these objects are kept until the last is put.
+
+    Args:
+        arrays: of one :class:`PinnedStore`.
+        given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time;
+            what is at one place of the others, an environment or one of its agents, is a sequence of its own. Along the
+            first axis, environments may take turns; see :func:`interleaved_envs`. Compressed arrays of one other store
+            are taken over as they are encoded there, if both stores encode alike.
+
+    Raises:
+        ShapeError: an array has another shape.
+        DTypeError: an array has another dtype.
+        HeapFull: there is not enough room.
+
+    Example:
+        >>> from obscodec import FrameStore, Layout
+        >>> store, frames = PinnedStore(FrameStore(Layout((84, 84), np.uint8))), np.ones((3, 84, 84), np.uint8)
+        >>> obs, next_obs = TensorArray.zeros((100,), store), TensorArray.zeros((100,), store)
+        >>> NewTensors([obs, next_obs], [frames[:2], frames[1:]]).put(slice(3, 5))
+        >>> obs[2:6].mean(axis=(1, 2))
+        array([0., 1., 1., 0.])
+    """
+
+    def __init__(self, arrays: Sequence[TensorArray], given: Sequence[Array | TensorArray | PartArray]) -> None:
+        self._arrays = arrays
+        self._store = cast("PinnedStore", arrays[0].store)
+        batch = given[0].shape[: len(given[0].shape) - len(self._store.layout.shape)]
+        self._ids = np.zeros((len(given), *batch), np.int64)
+        self._pin, self._owner = self._store.pin(), Pin(partial(_drop, self._store, self._ids.reshape(-1)))
+        try:
+            if not self._take_over(given):
+                self._encode([array[...] for array in given])
+        except BaseException:  # its traceback may keep this object
+            self._pin.close()
+            self._owner.close()
+            raise
+
+    def put(self, index: Index) -> None:
+        """Put the tensors where an index of each of the arrays selects, and release those that were there.
+
+        Args:
+            index: of the axes before the items, selecting as many as there are. Of several places in it for one item,
+                the last stays.
+
+        Raises:
+            IndexError: the index is out of range.
+        """
+        assign_together(self._arrays, index, self._ids)
+
+    def _take_over(self, given: Sequence[Array | TensorArray | PartArray]) -> bool:
+        """Store compressed arrays of one other store as they are encoded there; gives whether that is possible."""
+        compressed = [array for array in given if isinstance(array, TensorArray)]
+        if len({(array.store, array.shape) for array in compressed}) != 1 or len(compressed) < len(given):
+            return False
+        with pinned(compressed[0].store):
+            ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
+            return self._store.adopt_alike(compressed[0].store, ids, self._ids.reshape(-1))
+
+    def _encode(self, given: Sequence[Array]) -> None:
+        batch, n = self._ids.shape[1:], math.prod(self._ids.shape[1:])
+        rows = [array.reshape(n, *array.shape[len(batch) :]) for array in given]
+        n_each = max(1, math.prod(batch[1:]))  # tensors of each step
+        n_envs = interleaved_envs(rows[0][::n_each], rows[-1][::n_each]) if len(rows) > 1 else 1
+        streams, ids = np.resize(np.arange(n_envs * n_each), n), self._ids.reshape(len(rows), n)
+        if len(rows) == 1:
+            self._store.take_in(rows[0], np.arange(n), streams, ids[0])
+            return
+        n_together = max(1, _TOGETHER_NBYTES // (len(rows) * self._store.layout.nbytes))
+        for begin, end in pairwise([*range(0, n, n_together), n]):
+            tensors = np.stack([array[begin:end] for array in rows], axis=1)
+            taken = np.zeros(tensors.shape[0] * len(rows), np.int64)
+            try:
+                each, of_each = np.arange(len(taken)), streams[begin:end].repeat(len(rows))
+                self._store.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, taken)
+                _deal(taken, ids, begin)
+            except BaseException:
+                self._store.give_back(taken)
+                raise
+
+
+def _drop(store: PinnedStore, ids: Ints) -> None:
+    """Release what was not put."""
+    if ids.any():
+        store.drop(ids)
+
+
+@compiled
+def _deal(ids: Ints, hands: Ints, begin: int) -> None:
+    """Hand ``ids`` over to the rows of ``hands``, one to each row in turn, and set them to 0.
+
+    Args:
+        ids: ``i64[n * n_hands]``.
+        hands: ``i64[n_hands, m]``, of which ``n`` columns are filled.
+        begin: the first of these columns.
+    """
+    n_hands = len(hands)
+    for i in range(len(ids)):
+        hands[i % n_hands, begin + i // n_hands] = ids[i]
+        ids[i] = 0

@@ -1,0 +1,52 @@
+"""Arrays that share stores: the stores, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
+
+from obscodec import Field, TensorArray
+from obscodec.buffers import BufferStats
+from obscodec.stores import PinnedStore
+
+K = TypeVar("K", bound=Hashable)
+
+
+def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, PinnedStore]:
+    """New stores for those of some fields that are compressed.
+
+    Args:
+        fields: under any names.
+        group: called with a name. Equal fields whose names are of one group share a store, in which a frame that they
+            have in common is stored once.
+
+    Raises:
+        SpecError: a spec names no codec.
+        DTypeError: a dtype can't be stored.
+
+    Example:
+        >>> image = Field((84, 84), "uint8")
+        >>> names = {"obs": image, "next_obs": image, "reward": Field((), "float32")}
+        >>> stores = shared_stores(names, group=lambda name: name.removeprefix("next_"))
+        >>> list(stores), stores["obs"] is stores["next_obs"]
+        (['obs', 'next_obs'], True)
+    """
+    made = {(group(name), field): field.new_store() for name, field in fields.items()}
+    stores = {key: PinnedStore(store) for key, store in made.items() if store is not None}
+    return {name: stores[group(name), field] for name, field in fields.items() if (group(name), field) in stores}
+
+
+def stats_of(arrays: Mapping[str, TensorArray | int]) -> BufferStats:
+    """What compressed arrays hold, and others of which the bytes are given.
+
+    Example:
+        >>> stats_of({"reward": 4000}).total_bytes
+        4000
+    """
+    compressed = [array for array in arrays.values() if isinstance(array, TensorArray)]
+    stored = {store: store.stats() for store in {array.store for array in compressed}}
+    plain = sum(array for array in arrays.values() if isinstance(array, int))
+    fields = {name: array if isinstance(array, int) else stored[array.store] for name, array in arrays.items()}
+    ids = sum(array.ids.nbytes for array in compressed)
+    total = plain + ids + sum(stats.total_bytes for stats in stored.values())
+    return BufferStats(fields, plain + sum(array.nbytes for array in compressed), total)

@@ -1,0 +1,124 @@
+"""Arrays that share stores are written as if each had its own; what is not put into them is dropped."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from obscodec import AutoStore, FrameStore, HeapFull, Layout, ShapeError, TensorArray
+from obscodec.stores import PinnedStore
+from obscodec_torchrl.arrays import NewTensors, append_together
+
+FRAME = (20, 20)
+
+
+def frames(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, *FRAME), np.uint8)
+
+
+@pytest.fixture
+def store() -> PinnedStore:
+    return PinnedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
+
+
+@pytest.mark.parametrize("batch", [(), (0,), (7,), (400,), (5, 3), (2, 3, 4)])
+@pytest.mark.parametrize("make", [FrameStore, AutoStore])
+def test_arrays_of_several_stores_hold_what_they_were_given(batch: tuple[int, ...], make: type) -> None:
+    one, other = PinnedStore(make(Layout(FRAME, np.uint8))), PinnedStore(make(Layout((1200,), np.uint8)))
+    n = math.prod(batch)
+    given = {
+        "obs": frames(n + 1)[:-1].reshape(*batch, *FRAME),
+        "next_obs": frames(n + 1)[1:].reshape(*batch, *FRAME),
+        "other": np.full((*batch, 1200), 3, np.uint8),
+    }
+    stores = {"obs": one, "next_obs": one, "other": other}
+    arrays = {name: TensorArray.zeros(batch, store) for name, store in stores.items()}
+    together = append_together(given, arrays)
+    assert len(together) == 2
+    for new in together:
+        new.put(...)
+    for name, array in arrays.items():
+        assert np.array_equal(array[...], given[name])
+
+
+def test_next_observations_are_the_observations_that_follow() -> None:
+    store, drawn = PinnedStore(FrameStore(Layout(FRAME, np.uint8))), frames(301)
+    obs, next_obs = (TensorArray.zeros((300,), store) for _ in range(2))
+    NewTensors([obs, next_obs], [drawn[:-1], drawn[1:]]).put(...)
+    assert np.array_equal(obs.ids[1:], next_obs.ids[:-1])
+    assert store.stats().n_tensors == 301
+
+
+def test_what_another_store_encodes_alike_is_taken_over(store: PinnedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = PinnedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
+    given = [TensorArray(other.append(frames(3, seed)), other) for seed in range(2)]
+    arrays = [TensorArray.zeros((3,), store) for _ in range(2)]
+    take_in, n_encoded = FrameStore.take_in, 0
+
+    def counted(self: FrameStore, tensors: np.ndarray, *args: np.ndarray) -> None:
+        nonlocal n_encoded
+        n_encoded += len(tensors)
+        take_in(self, tensors, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FrameStore, "take_in", counted)
+        NewTensors(arrays, given).put(...)
+    assert n_encoded == 1  # the last one, of which the block is not whole
+    for seed, array in enumerate(arrays):
+        assert np.array_equal(array[...], frames(3, seed))
+
+
+def test_what_another_store_encodes_in_another_way_is_decoded(store: PinnedStore) -> None:
+    other = PinnedStore(AutoStore(Layout(FRAME, np.uint8)))
+    given = [TensorArray(other.append(frames(3, seed)), other) for seed in range(2)]
+    arrays = [TensorArray.zeros((3,), store) for _ in range(2)]
+    NewTensors(arrays, given).put(...)
+    for seed, array in enumerate(arrays):
+        assert np.array_equal(array[...], frames(3, seed))
+
+
+def test_a_refused_array_leaves_nothing_behind() -> None:
+    arrays = {
+        "a": TensorArray.zeros((60,), PinnedStore(FrameStore(Layout(FRAME, np.uint8)))),
+        "b": TensorArray.zeros((60,), PinnedStore(FrameStore(Layout((5,), np.uint8)))),
+    }
+    with pytest.raises(ShapeError, match=r"^items have shape \(n, 5\), got \(3, 6\)$"):
+        append_together({"a": frames(3), "b": np.zeros((3, 6), np.uint8)}, arrays)
+    assert arrays["a"].store.stats().n_tensors == 0
+    full = PinnedStore(FrameStore(Layout((50, 1000), np.uint8), codec="raw", block_frames=1, max_bytes=1 << 20))
+    noise = np.random.default_rng(0).integers(0, 256, (60, 50, 1000), np.uint8)
+    together = [TensorArray.zeros((60,), full) for _ in range(2)]
+    with pytest.raises(HeapFull) as refused:
+        NewTensors(together, [noise, noise])
+    assert refused.tb is not None  # which has the frames
+    assert full.stats().n_tensors == 0
+
+
+def test_tensors_that_nobody_put_are_dropped(store: PinnedStore) -> None:
+    new = NewTensors([TensorArray.zeros((10,), store)], [frames(3)])
+    assert store.stats().n_tensors == 3
+    del new
+    assert store.stats().n_tensors == 0
+
+
+def test_of_several_places_for_one_item_the_last_stays(store: PinnedStore) -> None:
+    arrays = [TensorArray.zeros((10,), store) for _ in range(2)]
+    for array in arrays:
+        array[[0, 4]] = frames(2, seed=1)
+    new = NewTensors(arrays, [frames(3), frames(3, seed=2)])
+    new.put([4, 2, 4])
+    del new
+    for array, seed in zip(arrays, (0, 2), strict=True):
+        assert np.array_equal(array[[0, 2, 4]], np.stack([frames(2, seed=1)[0], *frames(3, seed)[1:]]))
+    assert store.stats().n_tensors == 5  # of which row 0 of both arrays is one
+
+
+def test_what_is_replaced_stays_until_all_are_put(store: PinnedStore) -> None:
+    array = TensorArray.zeros((3,), store)
+    array[...] = frames(3)
+    before, new = array.ids.copy(), NewTensors([array], [frames(3, seed=1)])
+    new.put(...)
+    assert np.array_equal(store.read(before), frames(3))
+    del new
+    assert store.stats().n_tensors == 3
