@@ -28,8 +28,9 @@ _WAITING_STEPS = 3  # that wait to be stored together, however large they are
 class RingBuffer:
     """The last ``capacity`` steps of each of ``n_envs`` environments.
 
-    Several threads may sample at once, while none appends. The step that went out last is kept until the next one
-    comes, so that an append that does not come to its end changes nothing.
+    Steps of compressed fields wait until some can be stored together, or somebody reads; those of a field with
+    ``max_bytes`` are stored at once. Several threads may sample at once, while none appends. The step that went out
+    last is kept until the next one comes, so that an append that does not come to its end changes nothing.
 
     Args:
         capacity: how many steps to keep for each environment; then the oldest go first.
