@@ -15,8 +15,8 @@ from obscodec.arrays.compare import same
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.stores import Place, Store
 
-_MAX_NBYTES = 1 << 18  # four steps of Atari: storing them together takes little longer than storing one
-_MANY_ROWS = 8  # from here on, to find them takes longer than to store them
+_MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
+_MANY_ROWS = 16  # of 16 KiB or less: from here on, to find equal ones takes longer than to store them
 _MAX_ROWS = 64  # of small tensors, so that nobody waits for long
 
 
