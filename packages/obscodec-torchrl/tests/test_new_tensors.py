@@ -50,6 +50,16 @@ def test_next_observations_are_the_observations_that_follow() -> None:
     assert store.stats().n_tensors == 301
 
 
+def test_a_batch_that_is_stored_in_several_calls_comes_back_in_order() -> None:
+    store = PinnedStore(FrameStore(Layout((50, 1000), np.uint8), codec="raw"))
+    noise = np.random.default_rng(0).integers(0, 256, (101, 50, 1000), np.uint8)  # twice 5 MB
+    obs, next_obs = (TensorArray.zeros((100,), store) for _ in range(2))
+    NewTensors([obs, next_obs], [noise[:-1], noise[1:]]).put(...)
+    assert np.array_equal(obs[...], noise[:-1])
+    assert np.array_equal(next_obs[...], noise[1:])
+    assert store.stats().n_tensors == 101
+
+
 def test_what_another_store_encodes_alike_is_taken_over(store: PinnedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     other = PinnedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
     given = [TensorArray(other.append(frames(3, seed)), other) for seed in range(2)]

@@ -21,7 +21,9 @@ from obscodec_torchrl.arrays.part_array import PartArray
 
 K = TypeVar("K", bound=Hashable)
 Array = npt.NDArray[np.generic]
-_TOGETHER_NBYTES = 1 << 20  # of tensors that are put side by side at once: they stay in the cache until they are stored
+# Of tensors that are put side by side at once: they stay in the cache until they are stored. So 32 transitions of Atari
+# are stored in one call.
+_TOGETHER_NBYTES = 1 << 21
 
 
 def append_together(
