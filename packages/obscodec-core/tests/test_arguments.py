@@ -357,7 +357,7 @@ def test_ids_and_streams_are_integers(make):
             refused(SlotError, f"ids are integers, got {dtype}", call, given)
         refused(ShapeError, "ids have shape (n,), got (1, 3)", call, ids[None])
     for given, dtype in ((None, "object"), ("1", "<U1"), (1.5, "float64"), ([True] * 3, "bool"), (10**20, "object")):
-        refused(DTypeError, f"streams are integers, got {dtype}", store.append, FRAMES, given)
+        refused(DTypeError, f"sequences are integers, got {dtype}", store.append, FRAMES, given)
     text = "tensors are a numpy array, for a store on the CPU, got "
     for given, kind in ((None, "NoneType"), ([FRAMES], "list"), (4, "int"), ({}, "dict")):
         refused(DTypeError, text + kind, store.append, given)

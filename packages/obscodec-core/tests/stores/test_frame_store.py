@@ -203,13 +203,13 @@ def test_equal_frames_of_a_stream_are_stored_once():
     assert store.stats().n_tensors == len(played)
     again = store.append(played[-2:])
     assert np.array_equal(again, ids[-2:])
-    assert not set(store.append(played[-2:], streams=1).tolist()) & set(again.tolist())
+    assert not set(store.append(played[-2:], sequences=1).tolist()) & set(again.tolist())
 
 
 def test_releasing_everything_gives_the_memory_back():
     for spec, block_frames in CODECS:
         store = FrameStore(FRAME, codec=spec, block_frames=block_frames)
-        all_ids = [store.append(frames("MsPacman", 320, 0) ^ np.uint8(key), streams=key % 2) for key in range(6)]
+        all_ids = [store.append(frames("MsPacman", 320, 0) ^ np.uint8(key), sequences=key % 2) for key in range(6)]
         full = store.stats()
         for ids in all_ids:
             store.release(ids)
@@ -261,10 +261,10 @@ REFUSED_CALLS = [
         "append",
         (np.ones((3, 84, 84), np.uint8), [0, 1]),
         ShapeError,
-        "3 tensors have 3 streams or one for all, got (2,)",
+        "3 tensors have 3 sequences or one for all, got (2,)",
     ),
-    ("append", (np.ones((2, 84, 84), np.uint8), [0, -1]), ShapeError, "streams are numbers from 0 on, got -1"),
-    ("append", (np.ones((1, 84, 84), np.uint8), -7), ShapeError, "streams are numbers from 0 on, got -7"),
+    ("append", (np.ones((2, 84, 84), np.uint8), [0, -1]), ShapeError, "sequences are numbers from 0 on, got -1"),
+    ("append", (np.ones((1, 84, 84), np.uint8), -7), ShapeError, "sequences are numbers from 0 on, got -7"),
 ]
 
 

@@ -275,7 +275,7 @@ REFUSED_CALLS = [
         DTypeError,
         "items have dtype uint8, got int8: convert the array, nothing is cast here",
     ),
-    ("append", (STACKS, [0, 1, 2]), ShapeError, "2 tensors have 2 streams or one for all, got (3,)"),
+    ("append", (STACKS, [0, 1, 2]), ShapeError, "2 tensors have 2 sequences or one for all, got (3,)"),
 ]
 
 

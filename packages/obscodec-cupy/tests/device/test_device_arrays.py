@@ -203,9 +203,9 @@ def test_arrays_that_are_refused(cuda):
         DTypeError, match=r"^items have dtype uint8, got int8: convert the array, nothing is cast here$"
     ):
         store.append(there.upload(np.ones((2, 9, 7), np.int8)))
-    with pytest.raises(ShapeError, match=r"^streams are numbers from 0 on, got -1$"):
+    with pytest.raises(ShapeError, match=r"^sequences are numbers from 0 on, got -1$"):
         store.append(there.upload(np.ones((2, 9, 7), np.uint8)), [0, -1])
-    with pytest.raises(ShapeError, match=r"^2 tensors have 2 streams or one for all"):
+    with pytest.raises(ShapeError, match=r"^2 tensors have 2 sequences or one for all"):
         store.append(there.upload(np.ones((2, 9, 7), np.uint8)), [0, 1, 2])
     with pytest.raises(ShapeError, match=r"^items have shape \(n, 9, 7\), got \(\)$"):
         store.append(there.upload(np.ones((9, 7), np.uint8))[0, 0])

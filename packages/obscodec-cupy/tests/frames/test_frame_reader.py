@@ -75,10 +75,10 @@ class StoreOnDevice(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 1000), n=st.integers(0, 40), which=st.integers(0, 2), mixed=st.booleans())
     def append(self, seed, n, which, mixed):
         tensors = self.tensors(seed, n)
-        of_streams = np.random.default_rng(seed).integers(N_STREAMS, size=n) if mixed else np.full(n, which)
+        of_sequences = np.random.default_rng(seed).integers(N_STREAMS, size=n) if mixed else np.full(n, which)
         with self.on(self.streams[which]):
-            ids = self.store.append(tensors, of_streams)
-        self.know(ids, self.on_cpu.append(tensors, of_streams))
+            ids = self.store.append(tensors, of_sequences)
+        self.know(ids, self.on_cpu.append(tensors, of_sequences))
 
     @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5, 1]), n=st.integers(0, 20), which=st.integers(0, 2))
     def replace(self, seed, part, n, which):

@@ -203,11 +203,11 @@ class TensorArray:
                 tensors[part] = self._cast(value, tensors[part].shape)
             else:
                 tensors = self._cast(value, shape)
-            tensors, streams = tensors.reshape(-1, *self.layout.shape), self._streams(leading).reshape(-1)
+            tensors, sequences = tensors.reshape(-1, *self.layout.shape), self._sequences(leading).reshape(-1)
             place, stay = self._place(leading, old.shape)
             if stay is not None:
-                tensors, streams = tensors[stay], streams[stay]
-            self.store.exchange([place], tensors, np.arange(len(tensors)), streams)
+                tensors, sequences = tensors[stay], sequences[stay]
+            self.store.exchange([place], tensors, np.arange(len(tensors)), sequences)
 
     def assign_ids(self, index: Index, ids: Ints) -> None:
         """Put other tensors of the store where an index selects, and release those that were there.
@@ -281,8 +281,8 @@ class TensorArray:
         if self._watches:
             note(self._watches, () if self._is_view else leading)
 
-    def _streams(self, leading: tuple[Part, ...]) -> Ints:
-        """The stream of each item that an index selects: the environment, in an array ``[step, environment]``."""
+    def _sequences(self, leading: tuple[Part, ...]) -> Ints:
+        """The sequence of each item that an index selects: the environment, in an array ``[step, environment]``."""
         shape = self._ids.shape
         along_last = np.arange(shape[-1]) if len(shape) > 1 else np.int64(0)
         return np.asarray(np.broadcast_to(along_last, shape)[leading])

@@ -33,7 +33,7 @@ class WriteBuffer:
 
     Args:
         store: where the rows go.
-        n_envs: how many tensors a row has; tensor ``i`` belongs to stream ``i``.
+        n_envs: how many tensors a row has; tensor ``i`` belongs to sequence ``i``.
         min_rows: how many rows may wait, however large they are.
 
     A store with ``max_bytes`` should have none: when it is full, its arrays can't be read until what waits has room.
@@ -73,7 +73,7 @@ class WriteBuffer:
         self._merges = self._n_rows < _MANY_ROWS
         self._allocate(0)
         self._envs = np.arange(n_envs)
-        self._streams = np.tile(self._envs, self._n_rows)
+        self._sequences = np.tile(self._envs, self._n_rows)
         self._lock = threading.RLock()
         self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
@@ -177,7 +177,7 @@ class WriteBuffer:
             self._places(),
             self._tensors[: n_used * self.n_envs],
             np.add.outer(rows * self.n_envs, self._envs).reshape(-1),
-            self._streams[: n_used * self.n_envs],
+            self._sequences[: n_used * self.n_envs],
         )
         self._waiting.clear()
         self._arrays.clear()

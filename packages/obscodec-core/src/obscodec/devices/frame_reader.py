@@ -37,7 +37,7 @@ class FrameChanges(NamedTuple):
         lengths: ``i64[n]``, the bytes of these.
         previous: ``i32[n, block_frames]``, for each of their frames the one before it, see ``FrameStore.previous``.
         opened: ``i64[m]``, which of ``blocks`` are open.
-        of_streams: ``i64[m]``, the stream of frames of each of these; a stream has one open block.
+        of_sequences: ``i64[m]``, the sequence of frames of each of these; a sequence has one open block.
         contents: their streams, blocks of version 0.
         first_reference: the number of the first one of ``references``.
         references: ``u8[k, nbytes]``, reference frames that joined.
@@ -50,7 +50,7 @@ class FrameChanges(NamedTuple):
     lengths: Ints
     previous: npt.NDArray[np.int32]
     opened: Ints
-    of_streams: Ints
+    of_sequences: Ints
     contents: Segments
     first_reference: int
     references: Rows

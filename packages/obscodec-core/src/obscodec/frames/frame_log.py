@@ -326,7 +326,7 @@ class FrameLog:
     def _next(self, sequence: int) -> None:
         """Encode the full block of a sequence, and begin another one."""
         if sequence < 0:
-            raise ShapeError(f"streams are numbers from 0 on, got {sequence}")
+            raise ShapeError(f"sequences are numbers from 0 on, got {sequence}")
         self.open.add_sequences(sequence + 1)
         full = int(self.open.blocks[sequence])
         if full and self.tables.live[full] > 1:

@@ -17,7 +17,7 @@ class FrameWatch:
     """Looks at blocks from time to time. The first look sees all of them as changed.
 
     Nothing is noted while frames come: the heap knows which streams it got, lost or moved, and an open block changes
-    by what is in the table of frame streams.
+    by what is in the table of sequences.
 
     Args:
         coder: of the blocks.
@@ -60,7 +60,7 @@ class FrameWatch:
         found = np.concatenate([self._heap.changed(), noted, before[:, 0], now[changed, 0]])
         still_open = now[: len(before)][~changed[: len(before)], 0]
         blocks = np.setdiff1d(found, np.append(0, still_open))
-        of_streams = np.flatnonzero(changed & (now[:, 0] != 0))
+        of_sequences = np.flatnonzero(changed & (now[:, 0] != 0))
         self._noted = set()
         first_reference, self._n_references = self._n_references, self._open.n_references
         places = self._heap.place(blocks)
@@ -70,10 +70,10 @@ class FrameWatch:
             addresses=places.addresses,
             lengths=places.lengths,
             previous=tables.previous.reshape(len(tables.live), -1)[blocks],
-            opened=np.searchsorted(blocks, now[of_streams, 0]),
-            of_streams=of_streams,
+            opened=np.searchsorted(blocks, now[of_sequences, 0]),
+            of_sequences=of_sequences,
             contents=Segments.of(
-                [self._coder.open(self._open.content(block)) for block in now[of_streams, 0].tolist()]
+                [self._coder.open(self._open.content(block)) for block in now[of_sequences, 0].tolist()]
             ),
             first_reference=first_reference,
             references=self._open.references[first_reference : self._n_references],

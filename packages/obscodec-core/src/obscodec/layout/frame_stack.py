@@ -79,7 +79,7 @@ class FrameStack:
         return first if self.axis == 0 else np.moveaxis(first, 1, -1)
 
 
-def find_frame_stack(observations: npt.NDArray[np.generic], streams: npt.NDArray[np.int64]) -> FrameStack | None:
+def find_frame_stack(observations: npt.NDArray[np.generic], sequences: npt.NDArray[np.int64]) -> FrameStack | None:
     """How observations are made of frames, as the data shows it.
 
     When one observation follows another, all frames of a stack but the newest were there before, one place further.
@@ -87,13 +87,13 @@ def find_frame_stack(observations: npt.NDArray[np.generic], streams: npt.NDArray
     not.
 
     Args:
-        observations: ``[n, *shape]``, in the order of time for each stream.
-        streams: ``i64[n]``, the stream of each observation.
+        observations: ``[n, *shape]``, in the order of time for each sequence.
+        sequences: ``i64[n]``, the sequence of each observation.
 
     Returns:
         The deepest stack that the data shows; None if it shows none.
     """
-    pairs = [(observations[a], observations[b]) for a, b in _consecutive(streams)]
+    pairs = [(observations[a], observations[b]) for a, b in _consecutive(sequences)]
     pairs = [(before, after) for before, after in pairs if before.tobytes() != after.tobytes()]
     if observations.ndim < 3 or len(pairs) < _MIN_SHIFTS:
         return None
@@ -107,12 +107,12 @@ def find_frame_stack(observations: npt.NDArray[np.generic], streams: npt.NDArray
     return None
 
 
-def _consecutive(streams: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _consecutive(sequences: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     last: dict[int, int] = {}
-    for i, stream in enumerate(streams.tolist()):
-        if stream in last:
-            yield last[stream], i
-        last[stream] = i
+    for i, sequence in enumerate(sequences.tolist()):
+        if sequence in last:
+            yield last[sequence], i
+        last[sequence] = i
 
 
 def _shifts(before: npt.NDArray[np.generic], after: npt.NDArray[np.generic], channels: int) -> bool:

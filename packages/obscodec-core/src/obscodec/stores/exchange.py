@@ -116,7 +116,7 @@ class IdExchange:
         return made
 
     @abstractmethod
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class IdExchange:
         for reading in readings:
             reading.wait()
 
-    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, streams: Ints) -> None:
+    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
         """Store tensors, and put their ids where others are, which are given back.
 
         Whatever ends this call, wherever: each place has all of its new ids, and each tensor that one of them is for is
@@ -146,7 +146,7 @@ class IdExchange:
             places: where the ids go, in the order of ``which``; none of them twice.
             tensors: ``[m, *shape]``; see ``Store.append``.
             which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
-            streams: ``i64[m]``, the stream of each tensor.
+            sequences: ``i64[m]``, the sequence of each tensor.
 
         Raises:
             ShapeError: the tensors have another shape.
@@ -158,7 +158,7 @@ class IdExchange:
         with self.changing:
             try:
                 exchange = self._begin_exchange(places, new)
-                self.take_in(tensors, which, streams, new)
+                self.take_in(tensors, which, sequences, new)
                 exchange.put()
             finally:
                 self._settle_exchange()

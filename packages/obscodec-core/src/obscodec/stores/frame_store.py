@@ -23,8 +23,8 @@ DEFAULT_BLOCK_FRAMES = 16
 class FrameStore(Store):
     """Frames of one layout, each stored once, under integer ids.
 
-    A frame that is equal, byte for byte, to one of the last frames of its stream gets the id of that one. A new one
-    joins the open block of its stream; a full block is encoded as one stream in a slot heap. With the codec
+    A frame that is equal, byte for byte, to one of the last frames of its sequence gets the id of that one. A new one
+    joins the open block of its sequence; a full block is encoded as one stream in a slot heap. With the codec
     ``delta-rle``, each frame is a patch of the one before it, made when it is appended.
 
     The id of a frame is ``block * block_frames + place``. Id 0 is the frame of zeros. Ids are counted: a frame is
@@ -36,7 +36,7 @@ class FrameStore(Store):
         codec: how blocks are encoded: ``delta-rle``, ``delta-rle|zstd:3`` or any other spec.
         block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
         stack: how many frames come together in one observation. A hint: the likely distance to a repetition.
-        recent: with how many of the last frames of its stream a frame is compared.
+        recent: with how many of the last frames of its sequence a frame is compared.
         first_id: the least id to give out, 1 or more.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads a large batch is spread over, None for half of the usable processors.
@@ -115,10 +115,10 @@ class FrameStore(Store):
         """See ``FrameLog.mean_frame_bytes``."""
         return self.log.mean_frame_bytes
 
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
         self.log.take_in(
-            self.layout.rows(tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)), streams, which, ids
+            self.layout.rows(tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)), sequences, which, ids
         )
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:

@@ -92,10 +92,10 @@ class PinnedStore(Store):
         """:meth:`give_back`, at the next call of this store. It takes no lock, for use while garbage is collected."""
         self._dropped.append((self._n_pins, ids))
 
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
         self._catch_up()
-        self.store.take_in(tensors, which, streams, ids)
+        self.store.take_in(tensors, which, sequences, ids)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take tensors over; see ``Store.adopt``."""

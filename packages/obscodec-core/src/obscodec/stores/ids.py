@@ -49,23 +49,23 @@ def are_narrow(ids: Ints, *, code_0_is_zero: bool) -> npt.NDArray[np.bool_]:
     return narrow
 
 
-def each_stream(streams: npt.ArrayLike, n: int) -> Ints:
-    """The stream of each of ``n`` tensors, from one for each or one for all.
+def each_sequence(sequences: npt.ArrayLike, n: int) -> Ints:
+    """The sequence of each of ``n`` tensors, from one for each or one for all.
 
     Raises:
         ShapeError: there are neither one nor ``n``.
         DTypeError: they are no integers.
     """
-    given = np.asarray(streams)
+    given = np.asarray(sequences)
     if given.shape == (n,) and given.dtype == np.int64:
         return given
     if given.size and given.dtype.kind not in "iu":
-        raise DTypeError(f"streams are integers, got {given.dtype}")
+        raise DTypeError(f"sequences are integers, got {given.dtype}")
     given = given.astype(np.int64)
     if given.shape == (n,):
         return given
     if given.size != 1:
-        raise ShapeError(f"{n} tensors have {n} streams or one for all, got {given.shape}")
+        raise ShapeError(f"{n} tensors have {n} sequences or one for all, got {given.shape}")
     return np.full(n, given.item())
 
 

@@ -62,12 +62,12 @@ class StackStore(Store):
         self.frame_stack = frame_stack
         self.listed = StackTable(frame_stack.depth)
 
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
         tensors = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)
         rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
         rows = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes)
-        self.frames.log.take_in(rows, streams.repeat(self.frame_stack.depth), which, ids, self.listed)
+        self.frames.log.take_in(rows, sequences.repeat(self.frame_stack.depth), which, ids, self.listed)
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.adopt_alike``."""

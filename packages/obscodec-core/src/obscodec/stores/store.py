@@ -15,7 +15,7 @@ from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.exchange import IdExchange
-from obscodec.stores.ids import as_ids, each_stream
+from obscodec.stores.ids import as_ids, each_sequence
 from obscodec.stores.stats import StoreStats
 
 
@@ -31,13 +31,13 @@ class Store(IdExchange, ABC):
     device: str = "cpu"
 
     @abstractmethod
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """Store tensors under ids of which the caller owns one reference to each.
 
         Args:
             tensors: ``[m, *shape]``; see :meth:`append`.
             which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
-            streams: ``i64[m]``, the stream of each tensor.
+            sequences: ``i64[m]``, the sequence of each tensor.
             ids: ``i64[n]`` of zeros, filled. Whatever ends this call, wherever: those that are not 0 then are the
                 caller's, to be given to :meth:`give_back`, and no others.
 
@@ -61,14 +61,14 @@ class Store(IdExchange, ABC):
         """
 
     @says_memory_error
-    def append(self, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+    def append(self, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
         """Store ``[n, *shape]``.
 
         Args:
-            tensors: in the order of time for each stream; a numpy array, for a store on a GPU also an array of any
+            tensors: in the order of time for each sequence; a numpy array, for a store on a GPU also an array of any
                 library there.
-            streams: which stream each tensor belongs to, ``i64[n]`` or one for all: the index of the environment. What
-                follows each other in a stream is likely to be alike.
+            sequences: which sequence each tensor belongs to, ``i64[n]`` or one for all: the index of the environment.
+                Tensors that follow each other in a sequence are likely to be alike.
 
         Returns:
             ``i64[n]``, the ids. The caller owns one reference to each.
@@ -79,9 +79,9 @@ class Store(IdExchange, ABC):
             HeapFull: there is not enough room; nothing was stored.
         """
         n = self.number_of(tensors)
-        ids, of_streams = np.zeros(n, np.int64), each_stream(streams, n)
+        ids, of_sequences = np.zeros(n, np.int64), each_sequence(sequences, n)
         try:
-            self.take_in(tensors, np.arange(n), of_streams, ids)
+            self.take_in(tensors, np.arange(n), of_sequences, ids)
             return ids
         except BaseException:
             self.give_back(ids)
@@ -128,15 +128,15 @@ class Store(IdExchange, ABC):
         return backend(self.device).download(self.device, x)
 
     @says_memory_error
-    def adopt(self, other: Store, ids: npt.NDArray[np.integer], streams: npt.ArrayLike = 0) -> Ints:
+    def adopt(self, other: Store, ids: npt.NDArray[np.integer], sequences: npt.ArrayLike = 0) -> Ints:
         """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
 
         A tensor that is in this store already may be stored a second time; those that are one there are one here.
 
         Args:
             other: where they are; it may be damaged.
-            ids: ``i64[...]``, their ids there, in the order of time for each stream.
-            streams: see :meth:`append`.
+            ids: ``i64[...]``, their ids there, in the order of time for each sequence.
+            sequences: see :meth:`append`.
 
         Returns:
             ``i64[...]``, the ids here. The caller owns one reference to each, and still those that it had in the other
@@ -153,8 +153,8 @@ class Store(IdExchange, ABC):
         wanted, adopted = ids.reshape(-1).astype(np.int64), np.zeros(ids.size, np.int64)
         try:
             if not self.adopt_alike(other, wanted, adopted):
-                tensors, of_streams = other.read(wanted), each_stream(streams, len(wanted))
-                self.take_in(tensors, np.arange(len(wanted)), of_streams, adopted)
+                tensors, of_sequences = other.read(wanted), each_sequence(sequences, len(wanted))
+                self.take_in(tensors, np.arange(len(wanted)), of_sequences, adopted)
             return adopted.reshape(ids.shape)
         except BaseException:
             self.give_back(adopted)
@@ -174,12 +174,12 @@ class Store(IdExchange, ABC):
         del other, ids, adopted
         return False
 
-    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], streams: npt.ArrayLike = 0) -> Ints:
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
         """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing.
 
         Ids that are in an array are replaced there by :meth:`exchange`.
         """
-        ids = self.append(tensors, streams)
+        ids = self.append(tensors, sequences)
         try:
             self.release(old)
         except BaseException:

@@ -105,7 +105,7 @@ class TensorStore(Store):
                 raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(streams)}")
             self._heap.put(slots, streams)
 
-    def take_in(self, tensors: Any, which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: Any, which: Ints, sequences: Ints, ids: Ints) -> None:
         """Encode tensors into slots that are free; see ``Store.take_in`` and :meth:`write`.
 
         Raises:
@@ -125,21 +125,21 @@ class TensorStore(Store):
             finally:
                 self._settle()
 
-    def replace(self, old: Ints, tensors: Any, streams: npt.ArrayLike = 0) -> Ints:
+    def replace(self, old: Ints, tensors: Any, sequences: npt.ArrayLike = 0) -> Ints:
         """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
         old = as_ids(old)
         if len(old) == self.number_of(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
             self._check_held(old)
             self.write(old, tensors)
             return old.copy()
-        return super().replace(old, tensors, streams)
+        return super().replace(old, tensors, sequences)
 
-    def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, streams: Ints) -> None:
+    def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, sequences: Ints) -> None:
         """See ``Store.exchange``; tensors that are there already are encoded over in their slots."""
         old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
         held = np.concatenate(old)
         if not self._are_different(held) or not held.any():
-            super().exchange(places, tensors, which, streams)
+            super().exchange(places, tensors, which, sequences)
             return
         self._check_held(held[held != NO_TENSOR])
         with self.changing, self._encoded(tensors) as encoded:

@@ -89,7 +89,7 @@ class Mirror:
     ) -> None:
         """Write where streams are, and the open blocks themselves."""
         entries = np.stack([changes.addresses, changes.lengths.astype(np.uint64)], axis=1)
-        for at, stream, content in zip(changes.opened, changes.of_streams.tolist(), changes.contents, strict=True):
+        for at, stream, content in zip(changes.opened, changes.of_sequences.tolist(), changes.contents, strict=True):
             entries[at] = self._memory.device.address(rooms[stream]), len(content)
             writes.add(int(entries[at, 0]), content)
         writes.add_rows(blocks.address, blocks.row_nbytes, changes.blocks, entries)
@@ -107,7 +107,7 @@ class Mirror:
     def _roomy(self, changes: FrameChanges) -> dict[int, DeviceArray]:
         """The rooms, with enough for each open block."""
         rooms = dict(self._rooms)
-        for stream, nbytes in zip(changes.of_streams.tolist(), changes.contents.lengths.tolist(), strict=True):
+        for stream, nbytes in zip(changes.of_sequences.tolist(), changes.contents.lengths.tolist(), strict=True):
             if stream not in rooms or nbytes > rooms[stream].nbytes:
                 room_nbytes = max(_MIN_ROOM_NBYTES, 1 << (nbytes - 1).bit_length())
                 rooms[stream] = self._memory.device.empty((room_nbytes,), np.uint8)

@@ -119,16 +119,16 @@ class NewTensors:
         rows = [array.reshape(n, *array.shape[len(batch) :]) for array in given]
         n_each = max(1, math.prod(batch[1:]))  # tensors of each step
         n_envs = interleaved_envs(rows[0][::n_each], rows[-1][::n_each]) if len(rows) > 1 else 1
-        streams, ids = np.resize(np.arange(n_envs * n_each), n), self._ids.reshape(len(rows), n)
+        sequences, ids = np.resize(np.arange(n_envs * n_each), n), self._ids.reshape(len(rows), n)
         if len(rows) == 1:
-            self._store.take_in(rows[0], np.arange(n), streams, ids[0])
+            self._store.take_in(rows[0], np.arange(n), sequences, ids[0])
             return
         n_together = max(1, _TOGETHER_NBYTES // (len(rows) * self._store.layout.nbytes))
         for begin, end in pairwise([*range(0, n, n_together), n]):
             tensors = np.stack([array[begin:end] for array in rows], axis=1)
             taken = np.zeros(tensors.shape[0] * len(rows), np.int64)
             try:
-                each, of_each = np.arange(len(taken)), streams[begin:end].repeat(len(rows))
+                each, of_each = np.arange(len(taken)), sequences[begin:end].repeat(len(rows))
                 self._store.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, taken)
                 _deal(taken, ids, begin)
             except BaseException:

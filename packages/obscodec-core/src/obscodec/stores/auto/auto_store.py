@@ -42,7 +42,7 @@ class AutoStore(Store):
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
             Without it, the same tensors always give the same choice.
         decide_after: how many tensors to look at, None for the number above. It decides earlier if ``max_bytes`` has
-            room for fewer. After less than five of a stream, frame stacks are not found.
+            room for fewer. After less than five of a sequence, frame stacks are not found.
         block_frames: how many frames are encoded together, None for what suits the codec: 16 for ``delta-rle``, 1 for
             others that are given; ``"auto"`` has a number for each that it tries. The larger, the smaller are frames,
             and the more work it is to read a single one.
@@ -109,7 +109,7 @@ class AutoStore(Store):
         if options.max_bytes is not None:
             self._n_first = int(np.clip(options.max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
-        self._streams = np.zeros(self._n_first, np.int64)
+        self._sequences = np.zeros(self._n_first, np.int64)
         self._n_taken = 0  # how many of the first tensors there were
         self._gone = np.ones(self._n_first, bool)  # which of them nobody refers to, or were never there
         self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
@@ -122,26 +122,26 @@ class AutoStore(Store):
         """What was chosen, and why; None before that, or if the codec was given."""
         return self._plan.choice if self._plan else None
 
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``.
 
         Raises:
-            ShapeError: the tensors have another shape, or a stream is negative.
+            ShapeError: the tensors have another shape, or a sequence is negative.
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``.
         """
         tensors, n = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors), 0
         if self._store is None:
             self.layout.check(tensors)
-            if streams.min(initial=0) < 0:
-                raise ShapeError(f"streams are numbers from 0 on, got {streams.min()}")
+            if sequences.min(initial=0) < 0:
+                raise ShapeError(f"sequences are numbers from 0 on, got {sequences.min()}")
             with self._lock:
-                n = self._take_first(tensors, which, streams, ids)
+                n = self._take_first(tensors, which, sequences, ids)
         if self._store is not None and n == 0:
-            self._store.take_in(tensors, which, streams, ids)
+            self._store.take_in(tensors, which, sequences, ids)
         elif self._store is not None and n < len(ids):
             rest, number = np.unique(which[n:], return_inverse=True)
-            self._store.take_in(tensors[rest], number, streams[rest], ids[n:])
+            self._store.take_in(tensors[rest], number, sequences[rest], ids[n:])
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take tensors over from a store that has decided in the same way; see ``Store.adopt``.
@@ -217,7 +217,7 @@ class AutoStore(Store):
         """What the way in which tensors are kept depends on, beside the tensors."""
         return self.options.codec, self.options.frame_stack, self.options.budget, self.options.block_frames
 
-    def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> int:
+    def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> int:
         """Keep the first tensors as they are, as many as there is room for; decide when there is no more.
 
         Returns:
@@ -230,7 +230,7 @@ class AutoStore(Store):
         if n:
             end = begin + n
             np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # straight into it
-            self._streams[begin:end] = streams[which[:n]]
+            self._sequences[begin:end] = sequences[which[:n]]
             self._n_taken = end
             give_out(ids[:n], FIRST_ID, begin, self._gone)
         if self._n_taken == self._n_first:
@@ -239,7 +239,7 @@ class AutoStore(Store):
 
     def _decide(self) -> None:
         """Find out how tensors are best stored, and move the first ones to a store made for that."""
-        plan = find_plan(self._first[: self._n_taken], self._streams[: self._n_taken], self._kept)
+        plan = find_plan(self._first[: self._n_taken], self._sequences[: self._n_taken], self._kept)
         self._move(plan)
 
     def _move(self, plan: StoragePlan) -> None:
@@ -249,8 +249,8 @@ class AutoStore(Store):
         kept = np.flatnonzero(~self._gone[:n])
         if len(kept):
             some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
-            moved[kept] = store.append(self._first[some], self._streams[some])
-        rest = {"_first": self._first[:0].copy(), "_streams": self._streams[:0], "_moved": moved}
+            moved[kept] = store.append(self._first[some], self._sequences[some])
+        rest = {"_first": self._first[:0].copy(), "_sequences": self._sequences[:0], "_moved": moved}
         vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
         del rest
         give_back_free_memory()

@@ -65,7 +65,7 @@ def parse_budget(budget: str) -> float:
 
 def choose(
     frames: npt.NDArray[np.generic],
-    streams: Ints,
+    sequences: Ints,
     budget: str | None,
     block_frames: int | None = None,
     device: str = "cpu",
@@ -73,8 +73,8 @@ def choose(
     """The codec that stores ``frames`` in the least memory and is fast enough.
 
     Args:
-        frames: ``[n, *shape]``, the first frames, in the order of time for each stream.
-        streams: ``i64[n]``, the stream of each frame.
+        frames: ``[n, *shape]``, the first frames, in the order of time for each sequence.
+        sequences: ``i64[n]``, the sequence of each frame.
         budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``: then each codec is timed. If
             None, a table of costs decides, and the same frames give the same choice. Either tells of the CPU, also
             for another device.
@@ -94,7 +94,7 @@ def choose(
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
         if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
-            trials.append(_try(candidate, frames, streams, limit_s))
+            trials.append(_try(candidate, frames, sequences, limit_s))
     raw_bytes = math.prod(frames.shape[1:]) * frames.itemsize
     worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * raw_bytes]
     chosen, why = _smallest(worth, raw_bytes, budget)
@@ -124,11 +124,11 @@ def _time(trial: Trial) -> float:
     return trial.cost if trial.batch_s is None else trial.batch_s
 
 
-def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], streams: Ints, limit_s: float | None) -> Trial:
+def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], sequences: Ints, limit_s: float | None) -> Trial:
     store = FrameStore(
         Layout(frames.shape[1:], frames.dtype), codec=candidate.spec, block_frames=candidate.block_frames
     )
-    ids = store.append(frames, streams)
+    ids = store.append(frames, sequences)
     batch_s = None if limit_s is None else _batch_s(store, ids)
     fits = candidate.cost <= _MAX_COST if limit_s is None or batch_s is None else batch_s <= limit_s
     return Trial(candidate.spec, candidate.block_frames, store.mean_frame_bytes, candidate.cost, batch_s, fits)

@@ -82,12 +82,12 @@ def frames_of_block(codec: str, block_frames: int | None = None) -> int:
     return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
 
 
-def find_plan(tensors: npt.NDArray[np.generic], streams: Ints, options: StoreOptions) -> StoragePlan:
+def find_plan(tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreOptions) -> StoragePlan:
     """What the first tensors, ``[n, *shape]``, show to be best.
 
     Args:
-        tensors: in the order of time for each stream.
-        streams: ``i64[n]``, the stream of each.
+        tensors: in the order of time for each sequence.
+        sequences: ``i64[n]``, the sequence of each.
         options: what was asked for, with the device that decodes.
     """
     device = options.device
@@ -101,14 +101,14 @@ def find_plan(tensors: npt.NDArray[np.generic], streams: Ints, options: StoreOpt
         device = "cpu"
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
-    stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, streams)
+    stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
     spec = options.codec or "auto"
     if spec != "auto":
         return StoragePlan(narrow, stack, spec, frames_of_block(spec, options.block_frames), None)
     depth = stack.depth if stack else 1
-    frames, streams = stack.split(tensors) if stack else tensors, streams.repeat(depth)
+    frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
-    _, first = np.unique(distinct.append(frames, streams), return_index=True)
+    _, first = np.unique(distinct.append(frames, sequences), return_index=True)
     first.sort()
-    choice = choose(frames[first], streams[first], options.budget, options.block_frames, device)
+    choice = choose(frames[first], sequences[first], options.budget, options.block_frames, device)
     return StoragePlan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)

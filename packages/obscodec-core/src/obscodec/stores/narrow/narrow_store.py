@@ -70,7 +70,7 @@ class NarrowStore(Store):
         self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that are about to be given back
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
 
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, streams: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``.
 
         Raises:
@@ -87,10 +87,10 @@ class NarrowStore(Store):
         stored = np.zeros(len(ids), np.int64)
         try:
             if len(of_wide):
-                self.wide.take_in(tensors[~fits], number[which[~narrow]], streams[~fits], of_wide)
+                self.wide.take_in(tensors[~fits], number[which[~narrow]], sequences[~fits], of_wide)
             if len(of_codes):
                 some = slice(None) if fits.all() else fits  # without a copy if all of them go there
-                self.codes.take_in(codes[some], number[which[narrow]], streams[some], of_codes)
+                self.codes.take_in(codes[some], number[which[narrow]], sequences[some], of_codes)
             stored[narrow], stored[~narrow] = self._narrow_ids(of_codes), wide_ids(of_wide)
             ids[:] = stored
         finally:
