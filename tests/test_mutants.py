@@ -26,7 +26,7 @@ def test_each_kind_has_a_mutant() -> None:
             "dtypes",
             "limits",
         ),
-        *("pins", "adoption", "narrow", "moving", "dictionaries", "checkpoints", "exchange", "threads"),
+        *("guards", "transfer", "narrow", "moving", "dictionaries", "checkpoints", "exchange", "threads"),
         *("gpu", "sb3", "torchrl"),
     ]
     assert all(KINDS.values())

@@ -29,7 +29,7 @@ from obscodec import (
 )
 from obscodec.frames import FrameLog
 from obscodec.segments import Segments
-from obscodec.stores import PinnedStore, Store
+from obscodec.stores import GuardedStore, Store
 
 N_PLAYED = 110
 ZEROS = 2 * N_PLAYED  # where in the pool
@@ -62,7 +62,7 @@ MAKERS: list[tuple[str, Callable[[], Store]]] = [
     *((f"{spec}, {n}", lambda spec=spec, n=n: frame_store(spec, n)) for spec, n in CODECS),
     ("stacks", stack_store),
     ("auto", lambda: AutoStore(STACK, threads=1)),
-    ("auto, pinned", lambda: PinnedStore(AutoStore(STACK, codec="delta-rle", threads=1))),
+    ("auto, pinned", lambda: GuardedStore(AutoStore(STACK, codec="delta-rle", threads=1))),
     ("auto of floats", lambda: AutoStore(Layout((4, 84, 84), np.float32), codec="delta-rle", threads=1)),
     ("tensors", lambda: TensorStore(codec("zstd:1", FRAME), 3000, threads=1)),
 ]
@@ -177,7 +177,7 @@ class Calls:
         return counted
 
 
-@pytest.mark.parametrize("make", [stack_store, lambda: AutoStore(STACK), lambda: PinnedStore(AutoStore(STACK))])
+@pytest.mark.parametrize("make", [stack_store, lambda: AutoStore(STACK), lambda: GuardedStore(AutoStore(STACK))])
 def test_nothing_is_decoded_and_no_frame_encoded(make, monkeypatch):
     source, target, first = make(), make(), stacks("Pong", 160)
     ids = source.append(np.concatenate([first, stacks("Pong", 160) ^ np.uint8(3)]))
@@ -378,19 +378,19 @@ def test_many_threads_adopt_into_one_store():
     played = [stacks(game, 100) for game in GAMES]
     sources = [AutoStore(STACK, codec="delta-rle") for _ in GAMES]
     ids = [store.append(np.concatenate([part] * 3)) for store, part in zip(sources, played, strict=True)]
-    target, failed = PinnedStore(AutoStore(STACK, codec="delta-rle")), []
+    target, failed = GuardedStore(AutoStore(STACK, codec="delta-rle")), []
 
     def adopt(which: int) -> None:
         try:
             for i in range(12):
                 adopted = target.adopt(sources[which], ids[which][None, i * 10 : i * 10 + 100])[0]
-                pin = target.pin()
+                guard = target.guard()
                 if i % 2:
                     target.release(adopted)
                 expected = np.roll(played[which], -i * 10, axis=0)
                 if not np.array_equal(target.read(adopted), expected):
                     failed.append((which, i))
-                pin.close()
+                guard.close()
                 if i % 2 == 0:
                     target.release(adopted)
         except BaseException as error:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore, TensorStore, codec
-from obscodec.stores import NarrowStore, PinnedStore, Store
+from obscodec.stores import GuardedStore, NarrowStore, Store
 from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.testing import StoreContract
@@ -113,4 +113,4 @@ class TestAutoStoreThatHasDecided(StoreContract):
 
 class TestPinnedStore(StoreContract):
     def make(self) -> Store:
-        return PinnedStore(FrameStore(SMALL, block_frames=4))
+        return GuardedStore(FrameStore(SMALL, block_frames=4))

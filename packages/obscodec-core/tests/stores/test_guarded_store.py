@@ -1,4 +1,4 @@
-"""A pinned store drops what was released when the last pin from before is closed, and not sooner."""
+"""A pinned store drops what was released when the last guard from before is closed, and not sooner."""
 
 import contextlib
 import gc
@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from obscodec import AutoStore, FrameStore, Layout, SlotError
-from obscodec.stores import Pin, PinnedStore
+from obscodec.stores import Guard, GuardedStore
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -18,11 +18,11 @@ def frames(*values: int) -> np.ndarray:
 
 
 @pytest.fixture
-def store() -> PinnedStore:
-    return PinnedStore(FrameStore(LAYOUT, codec="raw", block_frames=1))
+def store() -> GuardedStore:
+    return GuardedStore(FrameStore(LAYOUT, codec="raw", block_frames=1))
 
 
-def test_without_a_pin_what_is_released_is_gone(store: PinnedStore) -> None:
+def test_without_a_pin_what_is_released_is_gone(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
     store.release(ids[:1])
     assert store.stats().n_tensors == 1
@@ -30,11 +30,11 @@ def test_without_a_pin_what_is_released_is_gone(store: PinnedStore) -> None:
         store.read(ids)
 
 
-def test_pins_end_in_any_order(store: PinnedStore) -> None:
+def test_pins_end_in_any_order(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2, 3))
-    first = store.pin()
+    first = store.guard()
     store.release(ids[:1])
-    second = store.pin()
+    second = store.guard()
     store.release(ids[1:2])
     assert (store.read(ids) == frames(1, 2, 3)).all()
     second.close()
@@ -46,44 +46,44 @@ def test_pins_end_in_any_order(store: PinnedStore) -> None:
     assert store.stats().n_tensors == 0
 
 
-def test_a_later_pin_does_not_hold_what_was_released_before(store: PinnedStore) -> None:
+def test_a_later_pin_does_not_hold_what_was_released_before(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
-    first = store.pin()
+    first = store.guard()
     store.release(ids[:1])
-    second = store.pin()
+    second = store.guard()
     first.close()
     assert store.stats().n_tensors == 1
     second.close()
 
 
-def test_a_pin_that_is_gone_is_closed(store: PinnedStore) -> None:
+def test_a_pin_that_is_gone_is_closed(store: GuardedStore) -> None:
     ids = store.append(frames(1))
-    pin = store.pin()
+    guard = store.guard()
     store.release(ids)
-    del pin
+    del guard
     gc.collect()
     assert store.stats().n_tensors == 0
 
 
-def test_garbage_may_be_collected_in_the_midst_of_a_call(store: PinnedStore) -> None:
+def test_garbage_may_be_collected_in_the_midst_of_a_call(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
-    new = Pin(partial(store.drop, ids[1:]))
-    pin = store.pin()
+    new = Guard(partial(store.drop, ids[1:]))
+    guard = store.guard()
     store.release(ids[:1])
     with store._lock, store.store.log.lock:  # of which neither could be taken again
-        del pin, new
+        del guard, new
     assert store.stats().n_tensors == 0
 
 
-def test_a_copy_has_no_pins_and_drops_what_waits(store: PinnedStore) -> None:
+def test_a_copy_has_no_pins_and_drops_what_waits(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
-    pin = store.pin()
+    guard = store.guard()
     store.release(ids[:1])
     copy = pickle.loads(pickle.dumps(store))
     assert copy.stats().n_tensors == 1
     assert (copy.read(ids[1:]) == frames(2)).all()
     assert store.stats().n_tensors == 2
-    pin.close()
+    guard.close()
 
 
 def test_scalars_are_read_before_the_codec_is_decided() -> None:
@@ -92,8 +92,8 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
     assert store.read([*ids, 0]).tolist() == [1, 2, 0]
 
 
-def test_what_was_dropped_before_a_pin_does_not_wait_for_it(store: PinnedStore) -> None:
-    """So a write that pins the store gets the room of one that was given up."""
+def test_what_was_dropped_before_a_pin_does_not_wait_for_it(store: GuardedStore) -> None:
+    """So a write that guards the store gets the room of one that was given up."""
     store.drop(store.append(frames(1, 2)))
-    with contextlib.closing(store.pin()):
+    with contextlib.closing(store.guard()):
         assert store.stats().n_tensors == 0

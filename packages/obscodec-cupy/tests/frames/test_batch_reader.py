@@ -27,7 +27,7 @@ from obscodec import (
 )
 from obscodec.arrays import WriteBuffer
 from obscodec.frames import frame_log
-from obscodec.stores import PinnedStore
+from obscodec.stores import GuardedStore
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
 
@@ -264,7 +264,7 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
 
 def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda, monkeypatch):
     inner = FrameStore(SMALL, device=cuda, block_frames=2, recent=1)
-    array = TensorArray.zeros((20,), PinnedStore(inner))
+    array = TensorArray.zeros((20,), GuardedStore(inner))
     before, after = np.random.default_rng(0).integers(256, size=(2, *array.shape), dtype=np.uint8)
     array[:] = before
     update = inner.update_device
@@ -389,7 +389,7 @@ def test_a_device_without_memory_is_told_all_at_the_next_sync(monkeypatch):
 def test_an_array_of_a_pinned_store_and_one_that_was_pickled(cuda):
     device = opened.device(cuda)
     (array,), (model,) = small_arrays(cuda, 1)
-    pinned = TensorArray(array.ids, PinnedStore(array.store))
+    pinned = TensorArray(array.ids, GuardedStore(array.store))
     restored = pickle.loads(pickle.dumps(array))
     restored[3] = model[3]
     for one in (pinned, restored):

@@ -5,7 +5,7 @@ from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.guarded_store import Pin, PinnedStore, pinned
+from obscodec.stores.guarded_store import Guard, GuardedStore, guarded
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
@@ -19,10 +19,10 @@ __all__ = [
     "BatchMemory",
     "Choice",
     "FrameStore",
+    "Guard",
+    "GuardedStore",
     "Narrow",
     "NarrowStore",
-    "Pin",
-    "PinnedStore",
     "Place",
     "StackStore",
     "Store",
@@ -31,6 +31,6 @@ __all__ = [
     "TensorStore",
     "Trial",
     "find_narrow",
+    "guarded",
     "new_batch",
-    "pinned",
 ]

@@ -1,4 +1,4 @@
-"""PinnedStore: a store whose readers can finish what they began to read, whatever is released meanwhile."""
+"""GuardedStore: a store whose readers can finish what they began to read, whatever is released meanwhile."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
 
-class Pin:
+class Guard:
     """Keeps tensors of a store, until :meth:`close`, or until it is gone.
 
     Args:
-        unpin: lets the tensors go, called once. It takes no lock: the garbage collector may call it anywhere, in the
+        let_go: lets the tensors go, called once. It takes no lock: the garbage collector may call it anywhere, in the
             midst of a call of the store, too.
     """
 
-    def __init__(self, unpin: Callable[[], None]) -> None:
-        self._unpin = [unpin]
+    def __init__(self, let_go: Callable[[], None]) -> None:
+        self._let_go = [let_go]
 
     def close(self) -> None:
         """Let the tensors go. Does nothing the second time."""
-        unpin = self._taken()
-        if unpin is not None:
-            unpin()
+        let_go = self._taken()
+        if let_go is not None:
+            let_go()
 
     def _taken(self) -> Callable[[], None] | None:
         try:
-            return self._unpin.pop()  # of several threads, one gets it
+            return self._let_go.pop()  # of several threads, one gets it
         except (IndexError, AttributeError):  # taken before, or never made
             return None
 
@@ -46,25 +46,25 @@ class Pin:
         self.close()
 
 
-class PinnedStore(Store):
-    """A store over another one, in which a reader can pin what is there.
+class GuardedStore(Store):
+    """A store over another one, in which a reader can guard what is there.
 
-    A buffer draws the ids of a batch under its lock, and decodes them without it. With a :class:`Pin` from :meth:`pin`
-    these ids stay valid: what is released while a pin is held is dropped when the last pin that was made before is
-    closed. Safe to use from several threads.
+    A buffer draws the ids of a batch under its lock, and decodes them without it. A :class:`Guard` from :meth:`guard`
+    keeps these ids valid: what is released while a guard is held is dropped when the last guard that was made before
+    is closed. Safe to use from several threads.
 
     Args:
         store: where the tensors are, used by this store alone.
 
     Example:
         >>> from obscodec import FrameStore, Layout
-        >>> store = PinnedStore(FrameStore(Layout((84, 84), np.uint8)))
+        >>> store = GuardedStore(FrameStore(Layout((84, 84), np.uint8)))
         >>> ids = store.append(np.ones((1, 84, 84), np.uint8))
-        >>> pin = store.pin()
+        >>> guard = store.guard()
         >>> store.release(ids)
         >>> store.read(ids).max()
         np.uint8(1)
-        >>> pin.close()
+        >>> guard.close()
         >>> store.stats().n_tensors
         0
     """
@@ -73,24 +73,24 @@ class PinnedStore(Store):
         check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
         self.store = store
         self.layout, self.device = store.layout, store.device
-        self._n_pins = 0  # that were ever made
-        self._pins: set[int] = set()
-        self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many pins there were then
-        self._closed: deque[int] = deque()  # pins that were closed since the last call
+        self._n_guards = 0  # that were ever made
+        self._guards: set[int] = set()
+        self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many guards there were then
+        self._closed: deque[int] = deque()  # guards that were closed since the last call
         self._dropped: deque[tuple[int, Ints]] = deque()  # what was given to drop since the last call, as in _waiting
         self._lock = threading.Lock()
 
-    def pin(self) -> Pin:
-        """Keep all tensors that are there now, until the pin is closed."""
+    def guard(self) -> Guard:
+        """Keep all tensors that are there now, until the guard is closed."""
         with self._lock:
-            self._n_pins += 1
-            pin = Pin(partial(self._closed.append, self._n_pins))
-            self._pins.add(self._n_pins)
-            return pin
+            self._n_guards += 1
+            guard = Guard(partial(self._closed.append, self._n_guards))
+            self._guards.add(self._n_guards)
+            return guard
 
     def drop(self, ids: Ints) -> None:
         """:meth:`give_back`, at the next call of this store. It takes no lock, for use while garbage is collected."""
-        self._dropped.append((self._n_pins, ids))
+        self._dropped.append((self._n_guards, ids))
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -99,7 +99,7 @@ class PinnedStore(Store):
 
     def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
         """Take tensors over; see ``Store.adopt``."""
-        return self.store.adopt_alike(other.store if isinstance(other, PinnedStore) else other, ids, adopted)
+        return self.store.adopt_alike(other.store if isinstance(other, GuardedStore) else other, ids, adopted)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
@@ -113,11 +113,11 @@ class PinnedStore(Store):
         """Give back one reference to each of ``ids``, now or when nobody reads them any more; see ``Store.give_back``.
 
         Raises:
-            SlotError: an id is of no tensor; if there is a pin, that comes up only in a call after it is closed.
+            SlotError: an id is of no tensor; if there is a guard, that comes up only in a call after it is closed.
         """
         waiting = np.zeros_like(ids)
         with self._lock:
-            self._waiting.append((self._n_pins, waiting))
+            self._waiting.append((self._n_guards, waiting))
             hand_over(ids, waiting)
         self._catch_up()
 
@@ -133,9 +133,9 @@ class PinnedStore(Store):
                 self._waiting.append(self._dropped[0])
                 self._dropped.popleft()
             while self._closed:
-                self._pins.discard(self._closed[0])
+                self._guards.discard(self._closed[0])
                 self._closed.popleft()
-            oldest = min(self._pins, default=self._n_pins + 1)
+            oldest = min(self._guards, default=self._n_guards + 1)
             while self._waiting and self._waiting[0][0] < oldest:
                 try:
                     self.store.give_back(self._waiting[0][1])  # which sets them to 0, so that it can come twice
@@ -156,9 +156,9 @@ class PinnedStore(Store):
             self.store.give_back(released)
 
     def __repr__(self) -> str:
-        return f"PinnedStore({self.store!r})"
+        return f"GuardedStore({self.store!r})"
 
 
-def pinned(store: Store) -> AbstractContextManager[object]:
-    """Keep all tensors of ``store`` while ids of it are used, if it is one that can be pinned."""
-    return closing(store.pin()) if isinstance(store, PinnedStore) else nullcontext()
+def guarded(store: Store) -> AbstractContextManager[object]:
+    """Keep all tensors of ``store`` while ids of it are used, if it is one that can be guarded."""
+    return closing(store.guard()) if isinstance(store, GuardedStore) else nullcontext()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from obscodec import ShapeError, SpecError, StackStore, TensorArray
 from obscodec.devices import FrameReader
-from obscodec.stores import PinnedStore, Store
+from obscodec.stores import GuardedStore, Store
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
@@ -178,10 +178,10 @@ class BatchReader:
     @contextmanager
     def _pinned(self) -> Iterator[None]:
         """Keep what the ids stand for, where other threads assign to the arrays meanwhile."""
-        with ExitStack() as pins:
+        with ExitStack() as guards:
             for store in {mirror.array.store for mirror in self._mirrors}:
-                if isinstance(store, PinnedStore):
-                    pins.enter_context(closing(store.pin()))
+                if isinstance(store, GuardedStore):
+                    guards.enter_context(closing(store.guard()))
             yield
 
     def _group(self, store: Store, reader: FrameReader, stores: Sequence[Store]) -> _Group:

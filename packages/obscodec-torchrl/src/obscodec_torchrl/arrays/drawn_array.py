@@ -9,7 +9,7 @@ import numpy.typing as npt
 from obscodec import TensorArray
 from obscodec.arrays import Index
 from obscodec.segments import Ints
-from obscodec.stores import PinnedStore
+from obscodec.stores import GuardedStore
 
 from obscodec_torchrl.arrays.part_array import PartArray
 
@@ -20,7 +20,7 @@ class DrawnArray(TensorArray):
     Items that are overwritten meanwhile are dropped when this array and all views of it are gone.
 
     Args:
-        array: of a :class:`PinnedStore`.
+        array: of a :class:`GuardedStore`.
         index: of the axes before the items.
 
     Raises:
@@ -28,7 +28,7 @@ class DrawnArray(TensorArray):
 
     Example:
         >>> from obscodec import FrameStore, Layout
-        >>> frames = TensorArray.zeros((100,), PinnedStore(FrameStore(Layout((84, 84), np.uint8))))
+        >>> frames = TensorArray.zeros((100,), GuardedStore(FrameStore(Layout((84, 84), np.uint8))))
         >>> drawn = DrawnArray(frames, [3, 5])
         >>> frames[5] = np.ones((84, 84), np.uint8)
         >>> int(drawn[...].max()), int(frames[5].max())
@@ -36,7 +36,9 @@ class DrawnArray(TensorArray):
     """
 
     def __init__(self, array: TensorArray, index: Index) -> None:
-        self._pin = cast("PinnedStore", array.store).pin()  # before the ids are read, or a thread could release them
+        self._guard = cast(
+            "GuardedStore", array.store
+        ).guard()  # before the ids are read, or a thread could release them
         super().__init__(np.array(array.ids[index]), array.store)
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
@@ -52,7 +54,7 @@ class DrawnArray(TensorArray):
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         view = self.__new__(type(self))
-        vars(view).update(vars(self), _ids=ids)  # with the pin
+        vars(view).update(vars(self), _ids=ids)  # with the guard
         return view
 
 

@@ -14,7 +14,7 @@ from obscodec import TensorArray
 from obscodec.arrays import Index, assign_together
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
-from obscodec.stores import Pin, PinnedStore, pinned
+from obscodec.stores import Guard, GuardedStore, guarded
 
 from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
 from obscodec_torchrl.arrays.part_array import PartArray
@@ -59,7 +59,7 @@ class NewTensors:
     seem to change at once, nearly, if all of these objects are kept until the last is put.
 
     Args:
-        arrays: of one :class:`PinnedStore`.
+        arrays: of one :class:`GuardedStore`.
         given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time;
             what is at one place of the others, an environment or one of its agents, is a sequence of its own. Along the
             first axis, environments may take turns; see :func:`interleaved_envs`. Compressed arrays of one other store
@@ -72,7 +72,7 @@ class NewTensors:
 
     Example:
         >>> from obscodec import FrameStore, Layout
-        >>> store, frames = PinnedStore(FrameStore(Layout((84, 84), np.uint8))), np.ones((3, 84, 84), np.uint8)
+        >>> store, frames = GuardedStore(FrameStore(Layout((84, 84), np.uint8))), np.ones((3, 84, 84), np.uint8)
         >>> obs, next_obs = TensorArray.zeros((100,), store), TensorArray.zeros((100,), store)
         >>> NewTensors([obs, next_obs], [frames[:2], frames[1:]]).put(slice(3, 5))
         >>> obs[2:6].mean(axis=(1, 2))
@@ -81,15 +81,15 @@ class NewTensors:
 
     def __init__(self, arrays: Sequence[TensorArray], given: Sequence[Array | TensorArray | PartArray]) -> None:
         self._arrays = arrays
-        self._store = cast("PinnedStore", arrays[0].store)
+        self._store = cast("GuardedStore", arrays[0].store)
         batch = given[0].shape[: len(given[0].shape) - len(self._store.layout.shape)]
         self._ids = np.zeros((len(given), *batch), np.int64)
-        self._pin, self._owner = self._store.pin(), Pin(partial(_drop, self._store, self._ids.reshape(-1)))
+        self._guard, self._owner = self._store.guard(), Guard(partial(_drop, self._store, self._ids.reshape(-1)))
         try:
             if not self._take_over(given):
                 self._encode([array[...] for array in given])
         except BaseException:  # its traceback may keep this object
-            self._pin.close()
+            self._guard.close()
             self._owner.close()
             raise
 
@@ -110,7 +110,7 @@ class NewTensors:
         compressed = [array for array in given if isinstance(array, TensorArray)]
         if len({(array.store, array.shape) for array in compressed}) != 1 or len(compressed) < len(given):
             return False
-        with pinned(compressed[0].store):
+        with guarded(compressed[0].store):
             ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
             return self._store.adopt_alike(compressed[0].store, ids, self._ids.reshape(-1))
 
@@ -136,7 +136,7 @@ class NewTensors:
                 raise
 
 
-def _drop(store: PinnedStore, ids: Ints) -> None:
+def _drop(store: GuardedStore, ids: Ints) -> None:
     """Release what was not put."""
     if ids.any():
         store.drop(ids)

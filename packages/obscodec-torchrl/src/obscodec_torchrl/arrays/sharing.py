@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from obscodec import Field, TensorArray
 from obscodec.buffers import BufferStats
-from obscodec.stores import PinnedStore
+from obscodec.stores import GuardedStore
 
 K = TypeVar("K", bound=Hashable)
 
 
-def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, PinnedStore]:
+def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, GuardedStore]:
     """New stores for those of some fields that are compressed.
 
     Args:
@@ -32,7 +32,7 @@ def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> 
         (['obs', 'next_obs'], True)
     """
     made = {(group(name), field): field.new_store() for name, field in fields.items()}
-    stores = {key: PinnedStore(store) for key, store in made.items() if store is not None}
+    stores = {key: GuardedStore(store) for key, store in made.items() if store is not None}
     return {name: stores[group(name), field] for name, field in fields.items() if (group(name), field) in stores}
 
 
