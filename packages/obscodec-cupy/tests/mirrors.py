@@ -22,7 +22,7 @@ def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.nda
     return memory, np.stack([addresses, lengths], 1).astype(np.uint64)
 
 
-class Mirror:
+class DeviceTables:
     """The tables of a store on a device.
 
     Args:

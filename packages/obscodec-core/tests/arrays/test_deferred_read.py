@@ -157,7 +157,7 @@ class There(AutoStore):
         self.device = "there"
         self.threads_that_read = []
 
-    def has_on_device(self, x):
+    def is_on_device(self, x):
         return False
 
     def read_into(self, ids, out):

@@ -95,11 +95,11 @@ def adopted(nbytes: int, spec: str) -> Round:
     frames, other = moving(nbytes), frame_store(nbytes, spec)
     ids = other.append(frames)
 
-    def adopt(rng: np.random.Generator) -> bool:
+    def transfer(rng: np.random.Generator) -> bool:
         store = frame_store(nbytes, spec)
-        return np.array_equal(store.read(store.adopt(other, ids[None])[0]), frames)
+        return np.array_equal(store.read(store.transfer(other, ids[None])[0]), frames)
 
-    return adopt
+    return transfer
 
 
 MAKERS = {"item": item, "batch": batch, "frames": frames_of, "stacks": stacks_of, "adopted": adopted}

@@ -93,10 +93,10 @@ class TablesAreCopied(RuleBasedStateMachine):
         self.counts.update(ids[ids != 0].tolist())
 
     @rule(seed=st.integers(0, 1000))
-    def adopt(self, seed):
+    def transfer(self, seed):
         other = pickle.loads(pickle.dumps(self.store))
         ids = np.random.default_rng(seed).choice([0, *self.counts], size=20).astype(np.int64)
-        adopted = self.store.adopt(other, ids[None])[0]
+        adopted = self.store.transfer(other, ids[None])[0]
         self.counts.update(adopted[adopted != 0].tolist())
 
     @rule()
@@ -177,7 +177,7 @@ def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypat
     on_device = DeviceFrames(target.frames.log, tables)
     set_previous = target.frames.log.set_previous
     monkeypatch.setattr(target.frames.log, "set_previous", lambda *of: (on_device.update(), set_previous(*of)))
-    target.adopt(source, ids[None])
+    target.transfer(source, ids[None])
     on_device.update()
     previous = target.frames.log.previous.reshape(-1, 16)
     assert tables.n_updates == 2

@@ -96,14 +96,14 @@ class StoresThatAdoptEqualDicts(RuleBasedStateMachine):
         self.know(to, self.stores[to].append(self.pool[which], stream), which)
 
     @rule(to=st.integers(0, 2), of=st.integers(0, 2), part=st.sampled_from([0.1, 0.6, 1]), seed=st.integers(0, 1000))
-    def adopt(self, to, of, part, seed):
+    def transfer(self, to, of, part, seed):
         held = self.held[of]
         rng = np.random.default_rng(seed)
         begin = int(rng.integers(len(held) + 1))
         again = [held[int(i)] for i in rng.integers(max(1, len(held)), size=3)] if held else []
         chosen = held[begin : begin + int(part * len(held))] + again
         ids, which = np.array([(0, ZEROS), *chosen]).T
-        adopted = self.stores[to].adopt(self.stores[of], ids[None])
+        adopted = self.stores[to].transfer(self.stores[of], ids[None])
         assert adopted.shape == (1, len(ids))
         self.know(to, adopted[0], which)
 
@@ -154,7 +154,7 @@ def test_adopting_takes_as_much_memory_as_appending(game, make):
             each_step = np.stack([array[begin : begin + 150] for array in batch.values()], axis=1)
             source, together = make(), each_step.reshape(-1, *STACK.shape)
             appending.append(together)
-            adopted = adopting.adopt(source, source.append(together).reshape(150, 2).T)
+            adopted = adopting.transfer(source, source.append(together).reshape(150, 2).T)
             assert np.array_equal(adopting.read(adopted.T.reshape(-1)), together)
     one, other = appending.stats(), adopting.stats()
     assert other.n_tensors == pytest.approx(one.n_tensors, rel=0.02)
@@ -181,9 +181,9 @@ class Calls:
 def test_nothing_is_decoded_and_no_frame_encoded(make, monkeypatch):
     source, target, first = make(), make(), stacks("Pong", 160)
     ids = source.append(np.concatenate([first, stacks("Pong", 160) ^ np.uint8(3)]))
-    target.adopt(source, ids[None, :160])
+    target.transfer(source, ids[None, :160])
     calls = Calls(monkeypatch, (FrameLog, "take_in"), (FrameStore, "read_into"))
-    adopted = target.adopt(source, ids[None])[0]
+    adopted = target.transfer(source, ids[None])[0]
     assert calls.n == 0
     assert np.array_equal(target.read(adopted[:160]), first)
     assert calls.n > 0
@@ -198,7 +198,7 @@ def test_full_blocks_of_any_codec_are_copied(spec, block_frames, monkeypatch):
         monkeypatch.setattr(store.log.coder.versions, "_learning", False)
     ids = source.append(played)[: len(played) // block_frames * block_frames]
     calls = Calls(monkeypatch, (FrameStore, "take_in"))
-    adopted = target.adopt(source, ids[None])[0]
+    adopted = target.transfer(source, ids[None])[0]
     assert calls.n == 1  # the frame that is still in the open block
     assert np.array_equal(target.read(adopted), played)
     target.release(adopted)
@@ -212,7 +212,7 @@ def test_a_dictionary_stays_in_its_store(spec):
     played = np.concatenate([frames("MsPacman", 320, 0) ^ np.uint8(key) for key in range(16)])
     ids = source.append(played)
     trained = source.stats().dictionary_bytes
-    adopted = target.adopt(source, ids[None])[0]
+    adopted = target.transfer(source, ids[None])[0]
     assert np.array_equal(target.read(adopted), played)
     assert target.stats().dictionary_bytes == pytest.approx(trained, rel=0.2)  # of its own
     del source
@@ -222,7 +222,7 @@ def test_a_dictionary_stays_in_its_store(spec):
 def test_what_is_appended_later_leaves_blocks_of_one_frame():
     source, target = frame_store("raw", 1), frame_store("raw", 1)
     ids = source.append(frames("MsPacman", 320, 0)[:40])
-    adopted = target.adopt(source, ids[None])[0]
+    adopted = target.transfer(source, ids[None])[0]
     later = target.append(frames("Pong", 320, 0)[:40])
     assert np.array_equal(target.read(adopted), frames("MsPacman", 320, 0)[:40])
     assert np.array_equal(target.read(later), frames("Pong", 320, 0)[:40])
@@ -233,8 +233,8 @@ def test_few_frames_of_a_block_are_decoded_and_many_are_taken_with_the_rest():
     source = frame_store()
     ids = source.append(played)
     few, many = frame_store(), frame_store()
-    few.adopt(source, np.unique(ids // 16)[None, 1:] * 16)
-    many.adopt(source, ids[ids % 16 < 8][None])
+    few.transfer(source, np.unique(ids // 16)[None, 1:] * 16)
+    many.transfer(source, ids[ids % 16 < 8][None])
     assert few.log.heap.stats().n_streams <= 2
     assert many.log.heap.stats().n_streams >= 18
 
@@ -242,9 +242,9 @@ def test_few_frames_of_a_block_are_decoded_and_many_are_taken_with_the_rest():
 @pytest.mark.parametrize("other", [frame_store("delta-rle", 8), frame_store("lz4", 1), AutoStore(FRAME)])
 def test_a_store_that_encodes_in_another_way_is_decoded(other):
     target, played = frame_store(), frames("Pong", 320, 0)
-    assert not target.adopt_alike(other, other.append(played), np.zeros(len(played), np.int64))
+    assert not target.transfer_alike(other, other.append(played), np.zeros(len(played), np.int64))
     assert target.stats().n_tensors == 0
-    adopted = target.adopt(other, other.append(played).reshape(2, 160))
+    adopted = target.transfer(other, other.append(played).reshape(2, 160))
     assert np.array_equal(target.read(adopted.reshape(-1)), played)
 
 
@@ -254,9 +254,9 @@ def test_tensors_of_another_layout_are_refused():
         other = AutoStore(layout)
         ids = other.append(np.ones((300, *layout.shape), layout.dtype))
         with pytest.raises(error):
-            target.adopt(other, ids[None])
+            target.transfer(other, ids[None])
     with pytest.raises(SlotError):
-        target.adopt(AutoStore(STACK), np.array([[7]]))
+        target.transfer(AutoStore(STACK), np.array([[7]]))
     assert target.stats().n_tensors == 0
 
 
@@ -265,7 +265,7 @@ def test_one_that_has_not_decided_decides_as_the_other_did():
     source, target = AutoStore(STACK), AutoStore(STACK)
     early = target.append(stacks("MsPacman", 20))
     target.release(early[:5])
-    adopted = target.adopt(source, source.append(played)[None])[0]
+    adopted = target.transfer(source, source.append(played)[None])[0]
     assert target.choice == source.choice is not None
     assert np.array_equal(target.read(adopted), played)
     assert np.array_equal(target.read(early[5:]), stacks("MsPacman", 20)[5:])
@@ -277,7 +277,7 @@ def test_one_that_has_not_decided_decides_as_the_other_did():
 def test_one_that_looks_at_more_tensors_decides_as_the_other_did():
     played = stacks("Pong", 40)
     source, target = AutoStore(STACK, decide_after=8), AutoStore(STACK)
-    adopted = target.adopt(source, source.append(played)[None])[0]
+    adopted = target.transfer(source, source.append(played)[None])[0]
     assert target.choice == source.choice is not None
     assert np.array_equal(target.read(adopted), played)
 
@@ -290,7 +290,7 @@ def test_one_that_was_asked_for_something_else_decides_alone(options):
     played = stacks("Pong", 300)
     source, target = AutoStore(STACK), AutoStore(STACK, **options)
     ids = source.append(played)
-    adopted = target.adopt(source, ids[None, :100])[0]
+    adopted = target.transfer(source, ids[None, :100])[0]
     assert target.stats().choice is None  # undecided, or given
     assert np.array_equal(target.read(adopted), played[:100])
 
@@ -302,11 +302,11 @@ def test_a_full_store_is_left_as_it_was():
     before = target.stats()
     for wanted in (ids, ids[ids % 5 < 3]):
         with pytest.raises(HeapFull):
-            target.adopt(source, wanted[None])
+            target.transfer(source, wanted[None])
         after = target.stats()
         assert (after.n_tensors, after.live_bytes) == (before.n_tensors, before.live_bytes)
         assert np.array_equal(target.read(held), noise[:64])
-    adopted = target.adopt(source, ids[None, :32])[0]
+    adopted = target.transfer(source, ids[None, :32])[0]
     assert np.array_equal(target.read(adopted), noise[:32])
 
 
@@ -325,7 +325,7 @@ def test_damaged_blocks_are_refused_and_nothing_is_lost(spec, block_frames):
         stream[int(rng.integers(len(stream)))] ^= np.uint8(1 << rng.integers(8))
         before = target.stats().n_tensors
         try:
-            adopted = target.adopt(source, ids[None])[0]
+            adopted = target.transfer(source, ids[None])[0]
         except CorruptStream:
             refused += 1
         else:
@@ -350,10 +350,10 @@ def test_truncated_blocks_are_refused():
     for n in (0, 1, 2, 3, len(content) // 2, len(content) - 1):
         source.log.heap.put([block], Segments.of([content[:n]]))
         with pytest.raises(CorruptStream, match=NOT_TAKEN):
-            target.adopt(source, ids[None])
+            target.transfer(source, ids[None])
     source.log.heap.free([block])
     with pytest.raises(CorruptStream, match=NOT_TAKEN):
-        target.adopt(source, ids[None])
+        target.transfer(source, ids[None])
     assert target.stats().n_tensors == 0
 
 
@@ -362,7 +362,7 @@ def test_a_block_of_more_frames_than_a_block_has_is_refused():
     ids = source.append(frames("MsPacman", 320, 0)[:64])
     source.log.heap.put([int(ids[20] // 16)], Segments.of([bytes([0, 0, 17, *[0] * 17])]))  # patches without runs
     with pytest.raises(CorruptStream, match=NOT_TAKEN + "it holds more than its frames need$"):
-        target.adopt(source, ids[None])
+        target.transfer(source, ids[None])
     assert target.stats().n_tensors == 0
 
 
@@ -374,16 +374,16 @@ def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
         pickle.loads(pickle.dumps(source))
 
 
-def test_many_threads_adopt_into_one_store():
+def test_many_threads_transfer_into_one_store():
     played = [stacks(game, 100) for game in GAMES]
     sources = [AutoStore(STACK, codec="delta-rle") for _ in GAMES]
     ids = [store.append(np.concatenate([part] * 3)) for store, part in zip(sources, played, strict=True)]
     target, failed = GuardedStore(AutoStore(STACK, codec="delta-rle")), []
 
-    def adopt(which: int) -> None:
+    def transfer(which: int) -> None:
         try:
             for i in range(12):
-                adopted = target.adopt(sources[which], ids[which][None, i * 10 : i * 10 + 100])[0]
+                adopted = target.transfer(sources[which], ids[which][None, i * 10 : i * 10 + 100])[0]
                 guard = target.guard()
                 if i % 2:
                     target.release(adopted)
@@ -396,7 +396,7 @@ def test_many_threads_adopt_into_one_store():
         except BaseException as error:
             failed.append((which, error))
 
-    threads = [threading.Thread(target=adopt, args=(which % 3,)) for which in range(6)]
+    threads = [threading.Thread(target=transfer, args=(which % 3,)) for which in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -409,7 +409,7 @@ def test_a_store_adopts_its_own_without_a_copy():
     store = frame_store()
     ids = store.append(frames("Pong", 320, 0)[:50])
     before = store.stats()
-    assert np.array_equal(store.adopt(store, ids[None])[0], ids)
+    assert np.array_equal(store.transfer(store, ids[None])[0], ids)
     assert store.stats() == before
     store.release(np.concatenate([ids, ids]))
     assert store.stats().n_tensors == 0

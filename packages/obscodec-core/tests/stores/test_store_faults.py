@@ -299,7 +299,7 @@ def test_frames_of_another_store_are_taken_over_all_or_none():
     adopted: list[np.ndarray] = []
 
     def prepare():
-        return lambda: adopted.append(target.adopt(source, ids[None])[0])
+        return lambda: adopted.append(target.transfer(source, ids[None])[0])
 
     for where in at_every_line(prepare, STEP):
         for mine in adopted:

@@ -80,7 +80,7 @@ def test_tensors_without_bytes(spec):
     store = TensorStore(codec(spec, Layout((0, 1 << 40), np.uint8)), 10)
     ids = store.append(np.empty((3, 0, 1 << 40), np.uint8))
     adopting = TensorStore(store.codec, 10)
-    adopted = adopting.adopt(store, ids[None])[0]
+    adopted = adopting.transfer(store, ids[None])[0]
     for holding, of in [(store, ids), (pickle.loads(pickle.dumps(store)), ids), (adopting, adopted)]:
         assert holding.read([0, *of]).shape == (4, 0, 1 << 40)
 

@@ -140,22 +140,22 @@ class SharesItsScratch(Sound):
 
 
 class TransfersInAnotherOrder(Sound):
-    def adopt(self, other: Store, ids: Any, out: Any = None) -> Any:
-        return super().adopt(other, ids, out)[:, ::-1]
+    def transfer(self, other: Store, ids: Any, out: Any = None) -> Any:
+        return super().transfer(other, ids, out)[:, ::-1]
 
 
 class TakesFromItsKindOnly(Sound):
-    def adopt(self, other: Store, ids: Any, out: Any = None) -> Any:
+    def transfer(self, other: Store, ids: Any, out: Any = None) -> Any:
         if not isinstance(other, TakesFromItsKindOnly):
             raise SlotError("it is of another store")
-        return super().adopt(other, ids, out)
+        return super().transfer(other, ids, out)
 
 
 class TakesWhatItTransfers(Sound):
     """Moves tensors, where they should be copied."""
 
-    def adopt(self, other: Store, ids: Any, out: Any = None) -> Any:
-        taken = super().adopt(other, ids, out)
+    def transfer(self, other: Store, ids: Any, out: Any = None) -> Any:
+        taken = super().transfer(other, ids, out)
         other.release(np.unique(ids))
         return taken
 

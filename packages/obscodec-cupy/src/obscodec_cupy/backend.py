@@ -19,9 +19,9 @@ from obscodec_cupy.codecs.by_stage import on_device
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.memory.filling import Filling
+from obscodec_cupy.memory.filling import HostToDevice
 
-_FILLINGS: WeakKeyDictionary[Device, Filling] = WeakKeyDictionary()
+_FILLINGS: WeakKeyDictionary[Device, HostToDevice] = WeakKeyDictionary()
 
 
 class CudaBackend(Backend):
@@ -54,7 +54,7 @@ class CudaBackend(Backend):
         there = opened.device(device)
         with there.on_stream_of(out):
             checked("out", there.view(out), (n, *layout.shape), layout.dtype.name)
-        _FILLINGS.setdefault(there, Filling()).fill(there, out, decode)
+        _FILLINGS.setdefault(there, HostToDevice()).fill(there, out, decode)
 
     def decodes(self, spec: str, block_frames: int) -> bool:
         """See ``Backend.decodes``."""

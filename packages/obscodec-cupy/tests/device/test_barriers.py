@@ -11,7 +11,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from cuda_on_cpu.build import compiled
 from cuda_on_cpu.device import SimulatedDevice
-from mirrors import Mirror
+from mirrors import DeviceTables
 from obscodec import CorruptStream, FrameStore, Layout
 from obscodec_cupy.device import sources
 from obscodec_cupy.frames.gather import Gather, Source
@@ -54,8 +54,8 @@ def a_gather(codec: str, dtype: str | None = None, harm: Harm = bytes) -> Scenar
         block_frames = 1 if codec == "rle" else 3
         store = FrameStore(layout, codec=codec, block_frames=block_frames)
         ids = device.upload(store.append(played).astype(np.int32))
-        mirror = Mirror(device, store)
-        mirror = Mirror(device, store, [harm(stream) for stream in mirror.streams])
+        mirror = DeviceTables(device, store)
+        mirror = DeviceTables(device, store, [harm(stream) for stream in mirror.streams])
         gather = Gather(device, layout, block_frames, codec=codec, dtype=dtype)
         outs = [device.empty((5, NBYTES), np.uint8 if dtype is None else np.float16) for _ in range(2)]
         sources = [Source(ids[field:], out) for field, out in enumerate(outs)]

@@ -36,7 +36,7 @@ from obscodec.frames import frame_log
 from obscodec.segments import Segments
 from obscodec.stores import NarrowStore
 from obscodec_cupy.device import opened
-from obscodec_cupy.memory.tables import Writes
+from obscodec_cupy.memory.tables import PendingWrites
 
 FRAME = Layout((84, 84), np.uint8)
 SMALL = Layout((6, 5), np.uint8)
@@ -190,7 +190,7 @@ def test_frames_of_rle_are_decoded_on_the_device(cuda, depth):
     stack = None if depth is None else FrameStack(depth)
     store = AutoStore(Layout.of(tensors[0]), codec="rle", frame_stack=stack, device=cuda)
     ids = store.append(tensors)
-    store.behind(ids)[0].update_device()  # which is refused by a store that decodes on the CPU
+    store.resolve(ids)[0].update_device()  # which is refused by a store that decodes on the CPU
     np.testing.assert_array_equal(read(store, ids[::-1]), tensors[::-1])
     np.testing.assert_array_equal(store.read(ids), tensors)
     with pytest.warns(UserWarning, match=r"^frames of the codec 'rle' are decoded on the CPU and copied to 'cuda'"):
@@ -240,9 +240,9 @@ def test_blocks_go_from_the_cpu_to_the_device_and_back(cuda):
     played = frames("MsPacman", 320, 0)[:64]
     on_cpu, store = FrameStore(FRAME), FrameStore(FRAME, device=cuda)
     ids = on_cpu.append(played)
-    adopted = store.adopt(on_cpu, ids[None])[0]
+    adopted = store.transfer(on_cpu, ids[None])[0]
     np.testing.assert_array_equal(read(store, adopted), played)
-    np.testing.assert_array_equal(on_cpu.read(on_cpu.adopt(store, adopted[None])[0]), played)
+    np.testing.assert_array_equal(on_cpu.read(on_cpu.transfer(store, adopted[None])[0]), played)
 
 
 def test_stacks_that_are_adopted_know_what_came_before(cuda):
@@ -253,7 +253,7 @@ def test_stacks_that_are_adopted_know_what_came_before(cuda):
     )
     target.append(tensors[:1])
     read(target, [0])
-    np.testing.assert_array_equal(read(target, target.adopt(source, source.append(tensors)[None])[0]), tensors)
+    np.testing.assert_array_equal(read(target, target.transfer(source, source.append(tensors)[None])[0]), tensors)
 
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
@@ -393,7 +393,7 @@ def test_threads_read_while_another_one_appends(monkeypatch):
     assert not failures
 
 
-def refuse(writes: Writes) -> None:
+def refuse(writes: PendingWrites) -> None:
     raise HeapFull("the device is full")
 
 
@@ -411,7 +411,7 @@ def test_listed_stacks_come_again_if_the_device_was_full(cuda, monkeypatch):
     ids = store.append(listed)
     assert (ids < 0).all()
     with monkeypatch.context() as patch:
-        patch.setattr(Writes, "launch", refuse)
+        patch.setattr(PendingWrites, "launch", refuse)
         with pytest.raises(HeapFull):
             read(store, ids)
     frames = store._expand(ids)[:, 0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
-from mirrors import Mirror
+from mirrors import DeviceTables
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
@@ -34,7 +34,7 @@ def stored(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> tuple[St
 
 
 def gathered(
-    device: Device, gather: Gather, mirror: Mirror, layout: Layout, fields: list[np.ndarray], places: np.ndarray
+    device: Device, gather: Gather, mirror: DeviceTables, layout: Layout, fields: list[np.ndarray], places: np.ndarray
 ) -> list[np.ndarray]:
     """What is read for the ids of one or two fields."""
     outs = [device.empty((len(places), *layout.shape), layout.dtype) for _ in fields]
@@ -64,7 +64,7 @@ def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) 
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
     following = np.append(ids[1:], 0)
     places = np.random.default_rng(depth).permutation(60)[:24]
-    first, second = gathered(device, gather, Mirror(device, store), store.layout, [ids, following], places)
+    first, second = gathered(device, gather, DeviceTables(device, store), store.layout, [ids, following], places)
     np.testing.assert_array_equal(first, stacks[places])
     np.testing.assert_array_equal(second, store.read(following[places]))
 
@@ -77,7 +77,7 @@ def test_every_schedule(codec: str, seed: int) -> None:
     store, ids = stored(stacks, 4, codec=codec)
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, codec=codec)
     places = np.random.default_rng(seed).permutation(39)
-    first, second = gathered(device, gather, Mirror(device, store), store.layout, [ids, ids[1:]], places)
+    first, second = gathered(device, gather, DeviceTables(device, store), store.layout, [ids, ids[1:]], places)
     np.testing.assert_array_equal(first, stacks[places])
     np.testing.assert_array_equal(second, stacks[places + 1])
 
@@ -94,7 +94,7 @@ def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> Non
     store, ids = stored(stacks, 4)
     assert (ids < 0).any()
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
-    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(40))
+    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(40))
     np.testing.assert_array_equal(got, stacks)
 
 
@@ -121,7 +121,7 @@ def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str,
     ids = store.append(rows)
     gather = Gather(device, store.layout, block_frames)
     places = np.append(np.arange(n), [0, n - 1])
-    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
+    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
     assert got.tobytes() == rows[places].tobytes()
 
 
@@ -146,7 +146,7 @@ def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, s
     ids = store.append(rows)
     gather = Gather(device, store.layout, 16, codec=codec)
     places = rng.permutation(40)
-    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
+    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
     np.testing.assert_array_equal(got, rows[places])
 
 
@@ -158,7 +158,7 @@ def test_frames_larger_than_shared_memory(device: Device, depth: int) -> None:
     if hasattr(device, "n_launches"):
         assert gather.scratch_nbytes(5) == 5 * 99_904
     places = np.array([19, 3, 0, 17, 16])
-    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], places)
+    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
     np.testing.assert_array_equal(got, stacks[places])
 
 
@@ -172,7 +172,7 @@ def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int)
     store.release(ids[5:40])
     ids[5:40] = 0
     gather = Gather(device, store.layout, 8, codec=codec)
-    (got,) = gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(80))
+    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(80))
     np.testing.assert_array_equal(got, store.read(ids))
 
 
@@ -180,7 +180,7 @@ def test_places_that_are_not_given_are_all(device: Device) -> None:
     rows = frames("Pong", 80, 0)[:5]
     store = FrameStore(Layout((84, 84), np.uint8))
     ids, out = store.append(rows), device.empty((5, 84, 84), np.uint8)
-    mirror = Mirror(device, store)
+    mirror = DeviceTables(device, store)
     Gather(device, store.layout, 16).launch(mirror.header, 5, [Source(device.upload(ids.astype(np.int32)), out)])
     mirror.check()
     np.testing.assert_array_equal(device.download(out), rows)
@@ -189,7 +189,7 @@ def test_places_that_are_not_given_are_all(device: Device) -> None:
 def test_an_output_at_any_address(device: Device) -> None:
     rows = frames("Pong", 80, 0)[:5]
     store = FrameStore(Layout((84, 84), np.uint8))
-    ids, mirror = device.upload(store.append(rows).astype(np.int32)), Mirror(device, store)
+    ids, mirror = device.upload(store.append(rows).astype(np.int32)), DeviceTables(device, store)
     memory = device.zeros((5 * 7056 + 32,), np.uint8)
     for at in (1, 2, 4, 8):
         out = memory[at : at + 5 * 7056].reshape((5, 84, 84))
@@ -202,7 +202,7 @@ def test_an_output_at_any_address(device: Device) -> None:
 def test_ids_that_are_of_nothing_are_zeros_and_reported(device: Device, depth: int) -> None:
     stacks = stacks_of(frames("Pong", 80, 0)[:20, None], depth, 0, zeros=False)
     store, ids = stored(stacks, depth)
-    mirror, n_ids = Mirror(device, store), 32
+    mirror, n_ids = DeviceTables(device, store), 32
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
     wrong = [n_ids * depth, 2**31 - 1, -(2**31), -5000, -1, *([2] if depth > 1 else [])]
     for bad in wrong:
@@ -230,4 +230,4 @@ def test_damaged_tables_are_reported(device: Device) -> None:
         store.listed._frames[:12, 2] = bad
         gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
         with pytest.raises(SlotError, match="sample 0 of"):
-            gathered(device, gather, Mirror(device, store), store.layout, [ids], np.arange(12))
+            gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(12))

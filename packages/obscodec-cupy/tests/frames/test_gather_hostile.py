@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from atari_frames import frames
-from mirrors import Mirror
+from mirrors import DeviceTables
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout
 from obscodec.codecs import encode_varint
 from obscodec.codecs.formats.delta_rle import check, frame_room, read_blocks
@@ -26,7 +26,7 @@ class Reader:
         self.layout = Layout.of(rows[0])
         self.store = FrameStore(self.layout, block_frames=N_FRAMES, codec=codec)
         assert len(set(self.store.append(rows).tolist())) == N_FRAMES
-        self.stream = Mirror(device, self.store).streams[1]
+        self.stream = DeviceTables(device, self.store).streams[1]
         stack = Layout((len(WANTED), *self.layout.shape), self.layout.dtype)
         self.gather = Gather(device, stack, N_FRAMES, frame_stack=FrameStack(len(WANTED)), codec=codec)
         self.references = self.store.log.open.references[: self.store.log.open.n_references]
@@ -34,7 +34,7 @@ class Reader:
     def on_device(self, stream: bytes) -> tuple[str, np.ndarray]:
         """What is wrong, empty if nothing is; and the frames."""
         device, nbytes = self.device, self.layout.nbytes
-        mirror = Mirror(device, self.store, [b"", stream, b"", b""])
+        mirror = DeviceTables(device, self.store, [b"", stream, b"", b""])
         placed = fenced(device, np.frombuffer(stream, np.uint8))
         ids = device.upload(np.array([-1], np.int32))
         listed = device.upload(np.array([WANTED], np.int32) + N_FRAMES)
@@ -116,7 +116,7 @@ def test_more_counts_than_a_tile_holds(device: Device) -> None:
     store = FrameStore(layout, block_frames=n)
     store.append(np.ones((1, 30), np.uint8))
     stream = b"\0\0" + encode_varint(n + 2) + bytes(n - 1) + b"\1\4\1" + b"\7"
-    mirror, out = Mirror(device, store, [b"", stream]), device.empty((2, 30), np.uint8)
+    mirror, out = DeviceTables(device, store, [b"", stream]), device.empty((2, 30), np.uint8)
     ids = device.upload(np.array([2 * n - 1, 2 * n - 2], np.int32))
     Gather(device, layout, n).launch(mirror.header, 2, [Source(ids, out)])
     mirror.check()
@@ -128,9 +128,9 @@ def test_a_stack_of_frames_of_bad_blocks(device: Device) -> None:
     rows = small_frames()
     store = FrameStore(Layout.of(rows[0]), block_frames=1)
     ids = store.append(rows)
-    good = Mirror(device, store).streams
+    good = DeviceTables(device, store).streams
     bad = [b"\1", b"\0\x80", b"\0\1\xff\1", b"\0\0\1\1", good[5][:-1]]
-    mirror = Mirror(device, store, [b"", *bad, good[6]])
+    mirror = DeviceTables(device, store, [b"", *bad, good[6]])
     stack = device.upload(np.append(ids, ids[5]).astype(np.int32).reshape(1, 7))
     header = mirror.words.copy()
     header[4:6] = device.address(stack), 1
@@ -176,12 +176,12 @@ def test_blocks_of_rle_that_are_altered(device: Device) -> None:
     first, _ = store.append(
         np.repeat(np.arange(20, dtype=np.uint16), [1, 3] * 10)[None] * np.array([[300], [77]], "u2")
     )
-    stream = Mirror(device, store).streams[1]
+    stream = DeviceTables(device, store).streams[1]
     assert stream[0] == 1
     gather = Gather(device, layout, 1, codec="rle")
 
     def on_device(block: bytes) -> tuple[str, np.ndarray]:
-        mirror = Mirror(device, store, [b"", block])
+        mirror = DeviceTables(device, store, [b"", block])
         out = device.upload(np.full((1, 40), GUARD, np.uint16))
         gather.launch(mirror.header, 1, [Source(device.upload(np.array([first], np.int32)), out)])
         try:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import DTypeError
-from obscodec_cupy.memory.filling import Filling
+from obscodec_cupy.memory.filling import HostToDevice
 
 
 def assign(value):
@@ -18,12 +18,12 @@ def assign(value):
 def test_an_array_is_filled_as_numpy_fills_it(device, dtype):
     out = device.empty((3, 4, 5), dtype)
     value = np.random.default_rng(0).integers(0, 2, size=(3, 4, 5)).astype(dtype)
-    Filling().fill(device, out, assign(value))
+    HostToDevice().fill(device, out, assign(value))
     np.testing.assert_array_equal(device.download(out), value)
 
 
 def test_memory_is_not_filled_again_before_it_is_copied(device):
-    filling = Filling()
+    filling = HostToDevice()
     streams = on_new_streams(device, 3)
     outs = []
     for value in range(20):
@@ -38,7 +38,7 @@ def test_memory_is_not_filled_again_before_it_is_copied(device):
 def test_memory_is_used_again(device, monkeypatch):
     pinned, asked = device.pinned, []
     monkeypatch.setattr(device, "pinned", lambda nbytes: (asked.append(nbytes), pinned(nbytes))[1])
-    filling, out = Filling(), device.empty((150_000,), np.uint8)
+    filling, out = HostToDevice(), device.empty((150_000,), np.uint8)
     for _ in range(10):
         filling.fill(device, out, assign(1))
         device.synchronize()
@@ -52,10 +52,10 @@ def test_what_can_not_be_decoded_fills_nothing(device):
 
     out = device.upload(np.arange(5))
     with pytest.raises(ValueError, match=r"^no$"):
-        Filling().fill(device, out, refuse)
+        HostToDevice().fill(device, out, refuse)
     np.testing.assert_array_equal(device.download(out), np.arange(5))
 
 
 def test_an_array_of_the_host_is_refused(device):
     with pytest.raises(DTypeError, match=r"^expected an array on cuda:0, got "):
-        Filling().fill(device, np.zeros(5), assign(1))
+        HostToDevice().fill(device, np.zeros(5), assign(1))

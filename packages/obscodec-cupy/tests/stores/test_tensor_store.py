@@ -171,12 +171,12 @@ def test_an_array_that_is_appended_stays_on_the_device(cuda, monkeypatch):
 def test_streams_move_between_stores_of_any_device(cuda):
     mine, plain = store_on(cuda), TensorStore(codec("rle", FRAMES), 100)
     written = frames("Pong", 20, seed=0)
-    ids = mine.adopt(plain, plain.append(written)[None])[0]
+    ids = mine.transfer(plain, plain.append(written)[None])[0]
     np.testing.assert_array_equal(read_there(mine, ids), written)
-    back = plain.adopt(mine, ids[None])[0]
+    back = plain.transfer(mine, ids[None])[0]
     np.testing.assert_array_equal(plain.read(back), written)
     other = store_on(cuda, heap="pinned")
-    np.testing.assert_array_equal(read_there(other, other.adopt(mine, ids[None])[0]), written)
+    np.testing.assert_array_equal(read_there(other, other.transfer(mine, ids[None])[0]), written)
 
 
 @SPECS

@@ -184,8 +184,8 @@ class TensorArray:
 
     @says_memory_error
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
-        if type(value) is not np.ndarray and self.store.has_on_device(value):
-            value = self.store.on_cpu(value)
+        if type(value) is not np.ndarray and self.store.is_on_device(value):
+            value = self.store.to_host(value)
         write_buffer = self._write_buffer
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
             if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):

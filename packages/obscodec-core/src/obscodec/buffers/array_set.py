@@ -121,8 +121,8 @@ class ArraySet:
 
     def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
         store = self.stores[field]
-        if store is not None and store.has_on_device(value):
-            value = store.on_cpu(value)
+        if store is not None and store.is_on_device(value):
+            value = store.to_host(value)
         try:
             return self.fields[field].step(value, self.n_envs)
         except LayoutError as error:

@@ -17,12 +17,12 @@ from obscodec.frames.kernels.counts import (
     N_DEAD,
     N_FREE,
     N_USED,
-    adopt_frames,
     count_known,
     give_back_frames,
     reclaim,
     reserve_numbers,
     retain_frames,
+    take_frames,
 )
 from obscodec.frames.kernels.grouping import group_by_block
 from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, NO_STACK, expand_stacks, name_stacks, release_stacks
@@ -295,7 +295,7 @@ class FrameLog:
                 blocks = self.coder.take(export, self.open)
                 tables.versions[numbers] = [decode_varint(block)[0] for block in blocks]
                 self.heap.put(numbers, blocks)
-                adopt_frames(numbers, starts, places, n_each, self.block_frames, tables.arrays, ids)
+                take_frames(numbers, starts, places, n_each, self.block_frames, tables.arrays, ids)
             finally:
                 self._settle()
 

@@ -118,13 +118,13 @@ class FrameStore(Store):
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
         self.log.take_in(
-            self.layout.rows(tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)), sequences, which, ids
+            self.layout.rows(tensors if type(tensors) is np.ndarray else self.to_host(tensors)), sequences, which, ids
         )
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take frames over from a store with the same codec; see ``Store.adopt`` and ``transfer_frames``."""
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """Take frames over from a store with the same codec; see ``Store.transfer`` and ``transfer_frames``."""
         if other is self:
-            self.log.retain(ids, adopted)
+            self.log.retain(ids, out)
             return True
         if not isinstance(other, FrameStore) or other._form != self._form:
             return False
@@ -132,7 +132,7 @@ class FrameStore(Store):
         def append(frames: Ints, which: Ints, taken: Ints) -> None:
             self.take_in(other.read(frames), which, np.zeros(len(frames), np.int64), taken)
 
-        transfer_frames(self.log, other.log, ids, append, adopted)
+        transfer_frames(self.log, other.log, ids, append, out)
         return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
@@ -140,7 +140,7 @@ class FrameStore(Store):
         if isinstance(out, np.ndarray):
             self.log.read(ids, self.layout.rows(out), self.threads)
         elif self.on_device is None:
-            self.read_on_cpu(ids, out)
+            self.read_via_host(ids, out)
         else:
             self.on_device.read(ids, out, frames=ids)
 

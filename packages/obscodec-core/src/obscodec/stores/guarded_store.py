@@ -97,17 +97,17 @@ class GuardedStore(Store):
         self._catch_up()
         self.store.take_in(tensors, which, sequences, ids)
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take tensors over; see ``Store.adopt``."""
-        return self.store.adopt_alike(other.store if isinstance(other, GuardedStore) else other, ids, adopted)
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """Take tensors over; see ``Store.transfer``."""
+        return self.store.transfer_alike(other.store if isinstance(other, GuardedStore) else other, ids, out)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
         self.store.read_into(ids, out)
 
-    def behind(self, ids: Ints) -> tuple[Store, Ints]:
-        """See ``Store.behind``."""
-        return self.store.behind(ids)
+    def resolve(self, ids: Ints) -> tuple[Store, Ints]:
+        """See ``Store.resolve``."""
+        return self.store.resolve(ids)
 
     def give_back(self, ids: Ints) -> None:
         """Give back one reference to each of ``ids``, now or when nobody reads them any more; see ``Store.give_back``.

@@ -64,22 +64,22 @@ class StackStore(Store):
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        tensors = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors)
+        tensors = tensors if type(tensors) is np.ndarray else self.to_host(tensors)
         rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
         rows = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes)
         self.frames.log.take_in(rows, sequences.repeat(self.frame_stack.depth), which, ids, self.listed)
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.adopt_alike``."""
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.transfer_alike``."""
         if not isinstance(other, StackStore) or (other.layout, other.frame_stack) != (self.layout, self.frame_stack):
             return False
         frames = np.zeros(len(ids) * self.frame_stack.depth, np.int64)
         try:
-            if not self.frames.adopt_alike(
+            if not self.frames.transfer_alike(
                 other.frames, other.frames.log.expand(ids, other.listed).reshape(-1), frames
             ):
                 return False
-            self.frames.log.name(frames, adopted, self.listed)
+            self.frames.log.name(frames, out, self.listed)
         finally:
             if frames.any():
                 self.frames.give_back(frames)
@@ -125,7 +125,7 @@ class StackStore(Store):
     def _read_on_device(self, ids: Ints, out: Any) -> None:
         on_device = self._on_device
         if on_device is None:
-            self.read_on_cpu(ids, out)
+            self.read_via_host(ids, out)
             return
         frames = self.frames.log.expand(ids, self.listed).reshape(-1)
         on_device.read(ids, out, frames=frames, stack=self.frame_stack, listed=self.listed)

@@ -102,10 +102,10 @@ class Store(IdExchange, ABC):
         Raises:
             DTypeError: it is no array.
         """
-        shape: tuple[int, ...] = tensors.shape if hasattr(tensors, "shape") else self.on_cpu(tensors).shape
+        shape: tuple[int, ...] = tensors.shape if hasattr(tensors, "shape") else self.to_host(tensors).shape
         return int(shape[0]) if len(shape) else 0
 
-    def has_on_device(self, x: object) -> bool:
+    def is_on_device(self, x: object) -> bool:
         """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""
         if self.device == "cpu" or isinstance(x, np.ndarray):
             return False
@@ -115,7 +115,7 @@ class Store(IdExchange, ABC):
             return False
         return True
 
-    def on_cpu(self, x: Any) -> npt.NDArray[np.generic]:
+    def to_host(self, x: Any) -> npt.NDArray[np.generic]:
         """A numpy array as it is; a copy of one on the device of this store.
 
         Raises:
@@ -128,7 +128,7 @@ class Store(IdExchange, ABC):
         return backend(self.device).download(self.device, x)
 
     @says_memory_error
-    def adopt(self, other: Store, ids: npt.NDArray[np.integer], sequences: npt.ArrayLike = 0) -> Ints:
+    def transfer(self, other: Store, ids: npt.NDArray[np.integer], sequences: npt.ArrayLike = 0) -> Ints:
         """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
 
         A tensor that is in this store already may be stored a second time; those that are one there are one here.
@@ -150,28 +150,28 @@ class Store(IdExchange, ABC):
                 may come up later, when such a tensor is read.
             HeapFull: there is not enough room; nothing was stored.
         """
-        wanted, adopted = ids.reshape(-1).astype(np.int64), np.zeros(ids.size, np.int64)
+        wanted, out = ids.reshape(-1).astype(np.int64), np.zeros(ids.size, np.int64)
         try:
-            if not self.adopt_alike(other, wanted, adopted):
+            if not self.transfer_alike(other, wanted, out):
                 tensors, of_sequences = other.read(wanted), each_sequence(sequences, len(wanted))
-                self.take_in(tensors, np.arange(len(wanted)), of_sequences, adopted)
-            return adopted.reshape(ids.shape)
+                self.take_in(tensors, np.arange(len(wanted)), of_sequences, out)
+            return out.reshape(ids.shape)
         except BaseException:
-            self.give_back(adopted)
+            self.give_back(out)
             raise
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """:meth:`adopt` for ``i64[n]`` of a store that encodes alike.
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """:meth:`transfer` for ``i64[n]`` of a store that encodes alike.
 
         Args:
             other: where they are.
             ids: ``i64[n]``, their ids there.
-            adopted: ``i64[n]`` of zeros, filled with those here, as :meth:`take_in` does that.
+            out: ``i64[n]`` of zeros, filled with those here, as :meth:`take_in` does that.
 
         Returns:
             Whether it does encode alike; if not, nothing is stored.
         """
-        del other, ids, adopted
+        del other, ids, out
         return False
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
@@ -201,13 +201,13 @@ class Store(IdExchange, ABC):
             DTypeError: ``out`` is no numpy array, and not in the memory of the device of this store.
         """
 
-    def read_on_cpu(self, ids: Ints, out: Any) -> None:
+    def read_via_host(self, ids: Ints, out: Any) -> None:
         """:meth:`read_into` for an array of another library: decode on the CPU, and copy that to the device."""
         if self.device == "cpu":
             raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
         backend(self.device).fill(self.device, out, len(ids), self.layout, partial(self.read_into, ids))
 
-    def behind(self, ids: Ints) -> tuple[Store, Ints]:
+    def resolve(self, ids: Ints) -> tuple[Store, Ints]:
         """The store that decodes tensors, and their ids there: this one, unless it hands them on to another.
 
         Raises:

@@ -154,8 +154,8 @@ class TensorStore(Store):
             slots = np.concatenate([np.reshape(ids[index], -1) for ids, index in places], dtype=np.int64)
             self._heap.put(slots, encoded.take(which))
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Copy the streams of a store with an equal codec; see ``Store.adopt``."""
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """Copy the streams of a store with an equal codec; see ``Store.transfer``."""
         if not isinstance(other, TensorStore) or other.codec != self.codec:
             return False
         stored = np.flatnonzero(ids != NO_TENSOR)
@@ -171,9 +171,9 @@ class TensorStore(Store):
                     here[:] = slots
                 finally:
                     self._settle()
-            adopted[stored] = here
+            out[stored] = here
         finally:
-            if not np.array_equal(adopted[stored], here):
+            if not np.array_equal(out[stored], here):
                 self.give_back(here)
         return True
 
@@ -185,7 +185,7 @@ class TensorStore(Store):
         if isinstance(out, np.ndarray):
             self._read_on_host(ids, out)
         elif self._coder is None:
-            self.read_on_cpu(ids, out)
+            self.read_via_host(ids, out)
         else:
             with self._heap.lock:
                 self._check_stored(ids)
@@ -251,7 +251,7 @@ class TensorStore(Store):
     def _encoded(self, tensors: Any) -> Iterator[Streams]:
         """The streams of ``[n, *shape]``, where they are encoded."""
         if self._coder is None or isinstance(tensors, np.ndarray):
-            yield self._encode(self.layout.rows(self.on_cpu(tensors)))
+            yield self._encode(self.layout.rows(self.to_host(tensors)))
         else:
             with self._coder.encoded(tensors) as streams:
                 yield streams

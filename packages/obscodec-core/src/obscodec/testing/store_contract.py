@@ -219,7 +219,7 @@ class StoreContract:
             ids = np.array([0, 0, *there[:5], there[5], there[5], *there[5:]]).reshape(2, -1)
             before, expected = from_store.stats(), from_store.read(ids.reshape(-1))
             with accepted(to_store, f"taking over from {kind}"):
-                here = to_store.adopt(from_store, ids)
+                here = to_store.transfer(from_store, ids)
                 check(
                     here.shape == ids.shape, to_store, f"ids from {kind} have the shape {here.shape}, not {ids.shape}"
                 )

@@ -10,7 +10,7 @@ import numpy as np
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
 from obscodec_cupy.device.segments import Located
-from obscodec_cupy.memory.frame_room import FrameRoom
+from obscodec_cupy.memory.frame_room import FrameScratch
 
 THREADS: Final = 256
 
@@ -26,7 +26,7 @@ class DeltaDecode:
         self.device = device
         self.n_frames = n_frames
         self.frame_nbytes = frame_nbytes
-        self._room = FrameRoom.on(device, frame_nbytes)
+        self._room = FrameScratch.on(device, frame_nbytes)
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory that :meth:`launch` works in for ``n`` items; 0 unless frames are very large."""
@@ -67,7 +67,7 @@ class DeltaDecode:
         )
 
 
-def _kernel(n_frames: int, room: FrameRoom, out: int = 0) -> Kernel:
+def _kernel(n_frames: int, room: FrameScratch, out: int = 0) -> Kernel:
     defines = {
         "THREADS": THREADS,
         "N_FRAMES": n_frames,
@@ -80,6 +80,6 @@ def _kernel(n_frames: int, room: FrameRoom, out: int = 0) -> Kernel:
 
 # Such as tests compile for every architecture.
 KERNELS = tuple(
-    _kernel(n_frames, FrameRoom(frame_nbytes, shared))
+    _kernel(n_frames, FrameScratch(frame_nbytes, shared))
     for n_frames, frame_nbytes, shared in [(16, 7056, True), (7, 999, False), (0, 0, True)]
 )

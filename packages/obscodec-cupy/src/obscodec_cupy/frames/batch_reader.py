@@ -14,11 +14,11 @@ from obscodec.stores import GuardedStore, Store
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
+from obscodec_cupy.frames.device_ids import DeviceIds
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
 from obscodec_cupy.frames.gather import Gather, Source
 from obscodec_cupy.frames.gather_form import GatherForm
-from obscodec_cupy.frames.id_mirror import IdMirror
-from obscodec_cupy.memory.tables import Writes
+from obscodec_cupy.memory.tables import PendingWrites
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
 _KINDS: dict[str | None, tuple[str, ...]] = {
@@ -92,7 +92,7 @@ class BatchReader:
         self._device = devices[0]
         self._order = self._device.order()
         with self._order:
-            self._mirrors = [IdMirror(self._device, array) for array in arrays]
+            self._mirrors = [DeviceIds(self._device, array) for array in arrays]
         self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
         self._groups: list[_Group] = []
         self._rooms: list[DeviceArray] = []  # each larger than the one before
@@ -112,7 +112,7 @@ class BatchReader:
         """
         self.check()
         with self._lock, self._device.on_stream_of(like), self._order, self._pinned():
-            writes = Writes(self._device)
+            writes = PendingWrites(self._device)
             try:
                 stores = [mirror.update(writes) for mirror in self._mirrors]
                 readers = {store: store.update_device() for store in dict.fromkeys(stores)}

@@ -13,8 +13,8 @@ from obscodec import BackendUnavailable, CorruptStream, FrameStack, Layout, Layo
 from obscodec.devices import FrameChanges, FrameForm, FrameReader, ListedChanges
 
 from obscodec_cupy.device.array import DeviceArray, checked
+from obscodec_cupy.frames.device_tables import DeviceTables
 from obscodec_cupy.frames.gather import Gather, Source
-from obscodec_cupy.frames.mirror import Mirror
 from obscodec_cupy.memory.heap_memory import CudaHeapMemory
 
 
@@ -39,7 +39,7 @@ class CudaFrameReader(FrameReader):
         self._lock = lock
         self._process = os.getpid()
         with lock, memory.order:
-            self._mirror = Mirror(form, memory)
+            self._mirror = DeviceTables(form, memory)
         self._gathers: dict[FrameStack | None, Gather] = {}
 
     @property

@@ -11,7 +11,7 @@ from obscodec import FrameStack, Layout
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
 from obscodec_cupy.frames.gather_form import GatherForm
-from obscodec_cupy.memory.frame_room import FrameRoom
+from obscodec_cupy.memory.frame_room import FrameScratch
 
 THREADS: Final = 256
 
@@ -67,7 +67,7 @@ class Gather:
             layout, block_frames, frame_stack, codec=codec, dtype=dtype, shifted_axes=shifted_axes
         )
         self._scale = np.float32(scale)
-        self._room = FrameRoom.on(device, self._form.frame_nbytes)
+        self._room = FrameScratch.on(device, self._form.frame_nbytes)
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory that :meth:`launch` works in for ``n`` samples; 0 unless frames are very large."""
@@ -117,7 +117,7 @@ class Gather:
         )
 
 
-def _kernel(form: GatherForm, room: FrameRoom, outs: Sequence[int] = ()) -> Kernel:
+def _kernel(form: GatherForm, room: FrameScratch, outs: Sequence[int] = ()) -> Kernel:
     defines = {"THREADS": THREADS, **form.defines, "FRAME_IN_SHARED": int(room.shared), "UNIT_NBYTES": form.unit(outs)}
     return Kernel("gather.cu", "gather", tuple(defines.items()))
 
@@ -140,4 +140,4 @@ def _examples() -> list[GatherForm]:
 
 
 # Such as tests compile for every architecture.
-KERNELS = tuple(_kernel(form, FrameRoom(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _examples())
+KERNELS = tuple(_kernel(form, FrameScratch(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _examples())

@@ -1,4 +1,4 @@
-"""Filling: arrays of a device that the CPU decodes into, through pinned memory that is used again."""
+"""HostToDevice: arrays of a device that the CPU decodes into, through pinned memory that is used again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT = 2  # pieces of pinned memory: one that is copied from, one that is fille
 _STEP_NBYTES = 1 << 20  # of their sizes, so that a batch that is a little larger than the last one needs no new memory
 
 
-class Filling:
+class HostToDevice:
     """Fills arrays of one device. Safe to use from several threads."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ _SCRATCH_BLOCKS: Final = 1024  # thread blocks that work at a time if frames are
 
 
 @dataclass(frozen=True, slots=True)
-class FrameRoom:
+class FrameScratch:
     """Room for the frame of each thread block.
 
     Attributes:
@@ -27,7 +27,7 @@ class FrameRoom:
     shared: bool
 
     @classmethod
-    def on(cls, device: Device, frame_nbytes: int) -> FrameRoom:
+    def on(cls, device: Device, frame_nbytes: int) -> FrameScratch:
         """For frames of ``frame_nbytes`` on a device.
 
         Raises:

@@ -50,7 +50,7 @@ class DeviceTable:
         return grown
 
 
-class Writes:
+class PendingWrites:
     """Bytes on their way to places on a device.
 
     Args:

@@ -112,7 +112,7 @@ class NewTensors:
             return False
         with guarded(compressed[0].store):
             ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
-            return self._store.adopt_alike(compressed[0].store, ids, self._ids.reshape(-1))
+            return self._store.transfer_alike(compressed[0].store, ids, self._ids.reshape(-1))
 
     def _encode(self, given: Sequence[Array]) -> None:
         batch, n = self._ids.shape[1:], math.prod(self._ids.shape[1:])

@@ -162,7 +162,7 @@ def reclaim(tables: Tables) -> None:
 
 
 @compiled
-def adopt_frames(
+def take_frames(
     numbers: Ints, starts: Ints, places: Ints, n_each: Ints, block_frames: int, tables: Tables, ids: Ints
 ) -> None:
     """Refer to frames of blocks that were stored whole.

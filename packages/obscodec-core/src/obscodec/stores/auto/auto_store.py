@@ -130,7 +130,7 @@ class AutoStore(Store):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room below ``max_bytes``.
         """
-        tensors, n = tensors if type(tensors) is np.ndarray else self.on_cpu(tensors), 0
+        tensors, n = tensors if type(tensors) is np.ndarray else self.to_host(tensors), 0
         if self._store is None:
             self.layout.check(tensors)
             if sequences.min(initial=0) < 0:
@@ -143,8 +143,8 @@ class AutoStore(Store):
             rest, number = np.unique(which[n:], return_inverse=True)
             self._store.take_in(tensors[rest], number, sequences[rest], ids[n:])
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take tensors over from a store that has decided in the same way; see ``Store.adopt``.
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """Take tensors over from a store that has decided in the same way; see ``Store.transfer``.
 
         A store that has not decided yet decides as the other one did, if both were asked for the same.
         """
@@ -156,12 +156,12 @@ class AutoStore(Store):
         with self._lock:
             if self._store is None and self._asked == other._asked:
                 self._move(other._plan)
-        return self._store is not None and self._store.adopt_alike(other._store, inner, adopted)
+        return self._store is not None and self._store.transfer_alike(other._store, inner, out)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
         if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
-            self.read_on_cpu(ids, out)
+            self.read_via_host(ids, out)
             return
         with self._lock:
             if self._store is None:
@@ -173,14 +173,14 @@ class AutoStore(Store):
                 return
         self._store.read_into(self._inner(ids), out)
 
-    def behind(self, ids: Ints) -> tuple[Store, Ints]:
-        """See ``Store.behind``."""
+    def resolve(self, ids: Ints) -> tuple[Store, Ints]:
+        """See ``Store.resolve``."""
         if self._store is None:
             raise SpecError(
                 f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
                 f"{self._n_taken}"
             )
-        return self._store.behind(self._inner(ids))
+        return self._store.resolve(self._inner(ids))
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""

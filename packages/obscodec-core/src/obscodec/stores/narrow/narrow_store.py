@@ -79,7 +79,7 @@ class NarrowStore(Store):
             SlotError: there are not enough free slots in one of the stores; nothing was stored.
             HeapFull: there is not enough room in one of the stores; nothing was stored.
         """
-        tensors = self.layout.tensors(self.layout.rows(self.on_cpu(tensors)))  # contiguous; no copy if they are
+        tensors = self.layout.tensors(self.layout.rows(self.to_host(tensors)))  # contiguous; no copy if they are
         codes, fits = self.narrow.apply(tensors, threads=self.threads)
         number = np.where(fits, np.cumsum(fits), np.cumsum(~fits)) - 1  # of each tensor in its store
         narrow = fits[which]
@@ -98,8 +98,8 @@ class NarrowStore(Store):
                 self.codes.give_back(of_codes)
                 self.wide.give_back(of_wide)
 
-    def adopt_alike(self, other: Store, ids: Ints, adopted: Ints) -> bool:
-        """Take tensors over from a store with the same codes; see ``Store.adopt``."""
+    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
+        """Take tensors over from a store with the same codes; see ``Store.transfer``."""
         if not isinstance(other, NarrowStore) or other.narrow != self.narrow:
             return False
         narrow, inner = self._are_narrow(ids), ids >> 1
@@ -107,15 +107,15 @@ class NarrowStore(Store):
         taken = np.zeros(len(ids), np.int64)
         try:
             with _among_codes():
-                if not self.codes.adopt_alike(other.codes, inner[narrow], codes):
+                if not self.codes.transfer_alike(other.codes, inner[narrow], codes):
                     return False
             with _among_wide():
-                if not self.wide.adopt_alike(other.wide, inner[~narrow], wide):
+                if not self.wide.transfer_alike(other.wide, inner[~narrow], wide):
                     return False
             taken[narrow], taken[~narrow] = self._narrow_ids(codes), wide_ids(wide)
-            adopted[:] = taken
+            out[:] = taken
         finally:
-            if not np.array_equal(adopted, taken) or not taken.any():
+            if not np.array_equal(out, taken) or not taken.any():
                 self.codes.give_back(codes)
                 self.wide.give_back(wide)
         return True
@@ -123,7 +123,7 @@ class NarrowStore(Store):
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors; see ``Store.read``."""
         if not isinstance(out, np.ndarray):
-            self.read_on_cpu(ids, out)
+            self.read_via_host(ids, out)
             return
         narrow, inner = self._are_narrow(ids), ids >> 1
         if narrow.all():

@@ -1,4 +1,4 @@
-"""IdMirror: the ids of a compressed array in device memory, where kernels look them up."""
+"""DeviceIds: the ids of a compressed array in device memory, where kernels look them up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from obscodec.stores import Store
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.memory.tables import DeviceTable, Writes
+from obscodec_cupy.memory.tables import DeviceTable, PendingWrites
 
 
-class IdMirror:
+class DeviceIds:
     """A copy of the ids of one array, those of the store that decodes its items.
 
     Args:
@@ -36,7 +36,7 @@ class IdMirror:
         self._table = DeviceTable(device, 4 * math.prod(rest), n_rows)
         self.ids: DeviceArray = self._table.memory[: self._table.nbytes].view(np.int32)
 
-    def update(self, writes: Writes) -> Store:
+    def update(self, writes: PendingWrites) -> Store:
         """Have what was assigned since the last call be written; returns the store that decodes the items.
 
         Raises:
@@ -47,7 +47,7 @@ class IdMirror:
             rows = self._watch.take()
             some = ids[rows].astype(np.int64)
         try:
-            store, inner = self.array.store.behind(some.reshape(-1))
+            store, inner = self.array.store.resolve(some.reshape(-1))
         except BaseException:
             self.forget()
             raise

@@ -1,4 +1,4 @@
-"""Mirror: the tables of a store of frames in device memory, as kernels read them."""
+"""DeviceTables: the tables of a store of frames in device memory, as kernels read them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from obscodec.devices import FrameChanges, FrameForm, ListedChanges
 from obscodec_cupy.codecs.failures import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.memory.heap_memory import CudaHeapMemory
-from obscodec_cupy.memory.tables import DeviceTable, Writes
+from obscodec_cupy.memory.tables import DeviceTable, PendingWrites
 
 _HEADER_WORDS = 16  # see kernels/tables.cuh
 _MIN_ROOM_NBYTES = 1 << 10
 
 
-class Mirror:
+class DeviceTables:
     """Where blocks are, which frames follow each other, listed stacks and reference frames; and the open blocks.
 
     The header, which says where all that is, stays at one place: a launch that was recorded sees tables that grew.
@@ -65,7 +65,7 @@ class Mirror:
             stacks = (stacks or DeviceTable(device, 4 * listed.frames.shape[1])).with_rows(listed.n_rows)
         rooms = self._roomy(changes)
 
-        writes = Writes(device)
+        writes = PendingWrites(device)
         self._write_blocks(writes, changes, blocks, rooms)
         writes.add_rows(previous.address, previous.row_nbytes, changes.blocks, changes.previous)
         first = references.address + changes.first_reference * references.row_nbytes
@@ -85,7 +85,7 @@ class Mirror:
         self._retire(before, changes.memories if hold or self._held is not None else None)
 
     def _write_blocks(
-        self, writes: Writes, changes: FrameChanges, blocks: DeviceTable, rooms: dict[int, DeviceArray]
+        self, writes: PendingWrites, changes: FrameChanges, blocks: DeviceTable, rooms: dict[int, DeviceArray]
     ) -> None:
         """Write where streams are, and the open blocks themselves."""
         entries = np.stack([changes.addresses, changes.lengths.astype(np.uint64)], axis=1)
