@@ -19,9 +19,6 @@ class DeviceFrames:
     Args:
         log: the frames of the store.
         reader: what decodes them.
-
-    Attributes:
-        reader: that.
     """
 
     def __init__(self, log: FrameLog, reader: FrameReader) -> None:

@@ -76,7 +76,6 @@ class FrameLog:
         memory: where full blocks are.
 
     Attributes:
-        coder: that.
         block_frames: how many frames a block has.
         heap: the full blocks, with their numbers as slots.
         open: the open blocks.

@@ -24,7 +24,6 @@ class StackTable:
         depth: how many frames a stack has; 1 for single frames, of which none is ever listed.
 
     Attributes:
-        depth: that.
         tables: what kernels change.
     """
 

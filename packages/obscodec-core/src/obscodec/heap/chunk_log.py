@@ -53,8 +53,6 @@ class ChunkLog:
         memory: where the chunks lie.
 
     Attributes:
-        max_bytes: that.
-        memory: that.
         chunks: the chunks; numbers begin at 1, so that a table of zeros says: none.
         memories: for each number the memory of that chunk, ``memory.no_chunk`` for none; replaced and never changed.
         addresses: ``i64[:]``, where they begin, likewise; 0 for none.

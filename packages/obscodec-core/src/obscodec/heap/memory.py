@@ -67,10 +67,10 @@ class HeapMemory(ABC, Generic[C]):
         """
 
     def drop(self, chunk: C, *, used: bool) -> None:
-        """Take notice that the heap holds ``chunk`` no longer.
+        """The heap has released ``chunk``.
 
         Args:
-            chunk: that.
+            chunk: a chunk that :meth:`new` gave.
             used: whether streams were ever written to it: what writes or reads them may still be at work.
         """
 

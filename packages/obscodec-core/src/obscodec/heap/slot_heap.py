@@ -56,7 +56,6 @@ class SlotHeap:
         memory: where the chunks lie, made for this heap alone if it is not :data:`HOST`.
 
     Attributes:
-        memory: that.
         lock: held while a stream comes, goes or moves; reentrant.
 
     Raises:

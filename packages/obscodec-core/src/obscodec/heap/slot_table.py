@@ -17,9 +17,6 @@ class SlotTable:
 
     Args:
         n_slots: how many there are; one that was never used costs nothing.
-
-    Attributes:
-        n_slots: that.
     """
 
     def __init__(self, n_slots: int) -> None:

@@ -21,7 +21,6 @@ class DeviceIds:
         array: the array, no view of another one.
 
     Attributes:
-        array: that.
         ids: ``i32[n_items]`` on the device, always at the same place.
 
     Raises:

@@ -27,7 +27,6 @@ class CudaFrameReader(FrameReader):
         lock: of their heap.
 
     Attributes:
-        form: that.
         device: where frames are decoded.
         header: see ``Gather.launch``.
     """

@@ -60,7 +60,6 @@ class CudaHeapMemory(HeapMemory[C], Generic[C]):
         restore: what makes such memory again, and its arguments, for copies of a heap.
 
     Attributes:
-        device: that.
         order: of all that is done on the device to this memory, or reads it.
     """
 
