@@ -1,14 +1,13 @@
-"""PicklableLock and ``locked``."""
+"""PicklableLock."""
 
 from __future__ import annotations
 
 import copy
 import pickle
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from obscodec.runtime import PicklableLock, locked
+from obscodec.runtime import PicklableLock
 
 
 def is_free(lock: PicklableLock) -> bool:
@@ -51,38 +50,3 @@ def test_a_copy_is_a_lock_of_its_own_that_nobody_holds(rebuild) -> None:
             assert not is_free(other)
     with other:
         assert is_free(lock)
-
-
-class Counter:
-    def __init__(self) -> None:
-        self.lock = PicklableLock()
-        self.n = 0
-
-    @locked
-    def add(self, n: int, *, times: int = 1) -> int:
-        """Add slowly."""
-        for _ in range(times):
-            before = self.n
-            threading.Event().wait(1e-4)
-            self.n = before + n
-        return self.n
-
-    @locked
-    def fail(self) -> None:
-        raise KeyError("n")
-
-
-def test_a_locked_method_is_done_by_one_thread_at_a_time() -> None:
-    counter = Counter()
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: counter.add(1, times=5), range(8)))
-    assert counter.n == 40
-    assert counter.add(2) == 42
-    assert (Counter.add.__name__, Counter.add.__doc__) == ("add", "Add slowly.")
-
-
-def test_a_locked_method_that_fails_leaves_the_lock() -> None:
-    counter = Counter()
-    with pytest.raises(KeyError):
-        counter.fail()
-    assert is_free(counter.lock)

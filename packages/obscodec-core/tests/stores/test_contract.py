@@ -111,6 +111,6 @@ class TestAutoStoreThatHasDecided(StoreContract):
         return store
 
 
-class TestPinnedStore(StoreContract):
+class TestGuardedStore(StoreContract):
     def make(self) -> Store:
         return GuardedStore(FrameStore(SMALL, block_frames=4))

@@ -414,7 +414,7 @@ def test_listed_stacks_come_again_if_the_device_was_full(cuda, monkeypatch):
         patch.setattr(PendingWrites, "launch", refuse)
         with pytest.raises(HeapFull):
             read(store, ids)
-    frames = store._expand(ids)[:, 0]
+    frames = store.frames.log.expand(ids, store.listed)[:, 0]
     np.testing.assert_array_equal(read(store.frames, frames), listed[:, :1])  # of which no stack is
     np.testing.assert_array_equal(read(store, ids), listed)
 
