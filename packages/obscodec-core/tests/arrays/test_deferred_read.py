@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, SlotError, TensorArray
-from obscodec.arrays import DeferredRead, Prefetcher, open_deferred_read
+from obscodec.arrays import OPEN_READ, DeferredRead, Prefetcher
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -297,7 +297,7 @@ def test_an_interrupt_leaves_no_reading_open():
 
     with pytest.raises(KeyboardInterrupt):
         DeferredRead(interrupted)
-    assert open_deferred_read() is None
+    assert OPEN_READ.get() is None
     armed, n_interrupts = [], 0
 
     def interrupt(*_):

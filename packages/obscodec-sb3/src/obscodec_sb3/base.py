@@ -11,7 +11,7 @@ from typing import Any
 import obscodec
 import torch as th
 from obscodec.arguments import as_count
-from obscodec.arrays import DeferredRead, Selection, open_deferred_read
+from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import ArraySet, BufferOptions, BufferStats
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
@@ -148,7 +148,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         """What SB3's ``get`` gives; observations and next ones, which share frames, are decoded at once if possible."""
         read = partial(get, *args, **kwargs)
         normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
-        return read() if normalizes or not self._hands_on or open_deferred_read() else self._deferred(read).result()
+        return read() if normalizes or not self._hands_on or OPEN_READ.get() else self._deferred(read).result()
 
     def _deferred(self, read: Callable[[], Any]) -> DeferredRead:
         looked_at = [self._arrays.stores.get(key) for key in self._looks_at]

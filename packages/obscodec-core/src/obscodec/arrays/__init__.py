@@ -1,11 +1,12 @@
 """Ids that behave like the ndarray of the tensors."""
 
-from obscodec.arrays.deferred_read import DeferredRead, Prefetcher, Selection, open_deferred_read
+from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Prefetcher, Selection
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
 from obscodec.arrays.tensor_array import TensorArray, assign_together
 from obscodec.arrays.write_buffer import WriteBuffer
 
 __all__ = [
+    "OPEN_READ",
     "DeferredRead",
     "Index",
     "Part",
@@ -16,6 +17,5 @@ __all__ = [
     "assign_together",
     "index_parts",
     "n_axes",
-    "open_deferred_read",
     "split_parts",
 ]

@@ -32,12 +32,8 @@ class Tensors(Protocol):
         """The same in another shape."""
 
 
-_OPEN: ContextVar[DeferredRead | None] = ContextVar("_OPEN", default=None)
-
-
-def open_deferred_read() -> DeferredRead | None:
-    """The deferred read whose function runs in this thread; None if there is none."""
-    return _OPEN.get()
+# The deferred read whose function runs in this thread; None if there is none.
+OPEN_READ: ContextVar[DeferredRead | None] = ContextVar("OPEN_READ", default=None)
 
 
 @cache
@@ -145,7 +141,7 @@ class DeferredRead:
         return self._future if self._process == os.getpid() else None
 
     def _call(self, read: Callable[[], Any]) -> Any:
-        _OPEN.set(self)
+        OPEN_READ.set(self)
         return read()
 
     def _decode_alone(self) -> dict[Store, Tensors]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind, kind_of
-from obscodec.arrays.deferred_read import open_deferred_read
+from obscodec.arrays.deferred_read import OPEN_READ
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.arrays.write_buffer import WriteBuffer
@@ -89,7 +89,7 @@ class TensorArray:
     @property
     def ids(self) -> npt.NDArray[np.signedinteger]:
         """The id of each tensor in the store."""
-        if self._write_buffer is not None:
+        if self._write_buffer is not None and self._write_buffer.waiting:
             self._write_buffer.flush()
         return self._ids
 
@@ -167,12 +167,16 @@ class TensorArray:
     def __len__(self) -> int:
         return len(self._ids)
 
-    @says_memory_error
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
+        if not of_items and (deferred := OPEN_READ.get()) is not None and deferred.selects(self.store):
+            return cast("npt.NDArray[np.generic]", deferred.select(self.store, np.asarray(self.ids[leading])))
+        return self._decoded(leading, of_items)
+
+    @says_memory_error
+    def _decoded(self, leading: tuple[Part, ...], of_items: tuple[Part, ...]) -> npt.NDArray[np.generic]:
+        """What an index selects, in its two parts."""
         ids = np.asarray(self.ids[leading])
-        if not of_items and (deferred := open_deferred_read()) is not None and deferred.selects(self.store):
-            return cast("npt.NDArray[np.generic]", deferred.select(self.store, ids))
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:
             return tensors
@@ -182,7 +186,6 @@ class TensorArray:
         """Whether an index selects whole items."""
         return sum(map(n_axes, index if isinstance(index, tuple) else (index,))) <= self._ids.ndim
 
-    @says_memory_error
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         if type(value) is not np.ndarray and self.store.is_on_device(value):
             value = self.store.to_host(value)
@@ -190,7 +193,12 @@ class TensorArray:
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
             if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):
                 write_buffer.put(self._ids, index, self._cast(value, write_buffer.row_shape))
-            return
+        else:
+            self._assign(index, value)
+
+    @says_memory_error
+    def _assign(self, index: Index, value: npt.ArrayLike) -> None:
+        """Store at once what is assigned."""
         if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)

@@ -44,6 +44,7 @@ class WriteBuffer:
         min_rows: how many rows may wait, however large they are.
         row_shape: the shape of a row, ``(n_envs, *shape)``.
         dtype: its dtype.
+        waiting: for which rows of which arrays something waits, in order, and in which row here.
 
     Example:
         >>> import numpy as np, obscodec
@@ -75,7 +76,7 @@ class WriteBuffer:
         self._envs = np.arange(n_envs)
         self._sequences = np.tile(self._envs, self._n_rows)
         self._lock = threading.RLock()
-        self._waiting: dict[_Place, int] = {}  # in order, in which of the rows; one thing to change, for interrupts
+        self.waiting: dict[_Place, int] = {}  # one thing to change, for interrupts
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
         self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of arrays, by the ``id`` of their ids
 
@@ -99,12 +100,12 @@ class WriteBuffer:
         with self.store.changing, self._lock:
             if not len(self._rows):
                 self._allocate(self._n_rows)
-            new = self._n_used if self._waiting else 0
-            if new == self._n_rows or len(self._waiting) == self._n_places:
+            new = self._n_used if self.waiting else 0
+            if new == self._n_rows or len(self.waiting) == self._n_places:
                 self.flush()
                 new = 0
             self._rows[new] = tensors  # which stays free until somebody waits for it
-            before = self._waiting.get(place)
+            before = self.waiting.get(place)
             if before is not None:  # the observation of a step is the next one of the step before, in one array
                 if same(self._bytes, before, new):
                     return True
@@ -114,7 +115,7 @@ class WriteBuffer:
             if new and self._merges and same(self._bytes, new - 1, new):
                 new -= 1
             self._arrays[id(ids)] = ids
-            self._waiting[place] = new
+            self.waiting[place] = new
         return True
 
     def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[DirtyRows]]) -> None:
@@ -128,7 +129,7 @@ class WriteBuffer:
         Raises:
             HeapFull: it does not fit into the store; it goes on waiting.
         """
-        if self._waiting:
+        if self.waiting:
             with self.store.changing, self._lock:
                 self._flush()
 
@@ -142,16 +143,16 @@ class WriteBuffer:
         Raises:
             HeapFull: what waits does not fit into the store; it goes on waiting.
         """
-        if self._waiting:
+        if self.waiting:
             with self.store.changing, self._lock:
-                many = self._n_used + n > self._n_rows or len(self._waiting) + n > self._n_places
-                if many or any((array, row) in self._waiting for array in self._arrays):
+                many = self._n_used + n > self._n_rows or len(self.waiting) + n > self._n_places
+                if many or any((array, row) in self.waiting for array in self._arrays):
                     self._flush()
 
     def forget(self, row: int) -> None:
         """Drop what waits for a row of any array."""
         with self._lock:
-            self._waiting = {place: at for place, at in self._waiting.items() if place[1] != row}
+            self.waiting = {place: at for place, at in self.waiting.items() if place[1] != row}
 
     @property
     def memory_bytes(self) -> int:
@@ -167,25 +168,25 @@ class WriteBuffer:
     @property
     def _n_used(self) -> int:
         """How many of the rows are used."""
-        return next(reversed(self._waiting.values())) + 1
+        return next(reversed(self.waiting.values())) + 1
 
     def _flush(self) -> None:
-        if not self._waiting:  # another thread was here first
+        if not self.waiting:  # another thread was here first
             return
-        n_used, rows = self._n_used, np.array(list(self._waiting.values()))
+        n_used, rows = self._n_used, np.array(list(self.waiting.values()))
         self.store.exchange(
             self._places(),
             self._tensors[: n_used * self.n_envs],
             np.add.outer(rows * self.n_envs, self._envs).reshape(-1),
             self._sequences[: n_used * self.n_envs],
         )
-        self._waiting.clear()
+        self.waiting.clear()
         self._arrays.clear()
 
     def _places(self) -> list[Place]:
         """Where the rows that wait go, in their order; rows of an array that wait one after the other are one place."""
         places = []
-        for array, waiting in groupby(self._waiting, key=itemgetter(0)):
+        for array, waiting in groupby(self.waiting, key=itemgetter(0)):
             rows = [row for _, row in waiting]
             index = rows[0] if len(rows) == 1 else np.array(rows)
             if array in self._watches:

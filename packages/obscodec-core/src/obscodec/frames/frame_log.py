@@ -237,7 +237,8 @@ class FrameLog:
         with self.lock:
             order, places, blocks, starts = self._grouped(ids)
             streams = self._snapshot(blocks)
-            references = self.open.references[: self.open.n_references]
+            _, references, n_references, _, _ = self.open.tables
+            references = references[: n_references[0]]
         self.coder.read(streams, Wanted(starts, places, order, rows), references, threads)
 
     def check(self, ids: Ints) -> None:

@@ -92,7 +92,8 @@ class StackStore(Store):
             return
         frames = self.frames.log.expand(ids, self.listed).reshape(-1)
         if self.frame_stack.axis == 0:
-            self.frames.read_into(frames, self.frame_stack.split(out))
+            rows = self.layout.rows(out).reshape(len(frames), self.frames.layout.nbytes)
+            self.frames.log.read(frames, rows, self.frames.threads)
         else:
             self._join(self.frames.read(frames, BATCH_MEMORY.array(len(frames), self.frames.layout)), out)
 
