@@ -10,9 +10,15 @@ import random
 import struct
 
 import numpy as np
-from fuzz_messages import JUNK, changed, changed_text, main, packed
+from fuzz_messages import JUNK, changed, changed_text, main
 from obscodec import pack
 from obscodec_torchrl.arrays import pack_together, read_note, unpack_together
+
+
+def others(rng: random.Random) -> bytes:
+    """Batches of any shapes, which nobody asked for."""
+    shapes = [[rng.randrange(4) for _ in range(rng.randrange(1, 4))] for _ in range(rng.randrange(3))]
+    return pack([np.zeros(shape, rng.choice(("|u1", "<f4", "|b1"))) for shape in shapes])
 
 
 def packed_together(rng: random.Random) -> bytes:
@@ -34,7 +40,7 @@ def packed_together(rng: random.Random) -> bytes:
     elif kind == 2:
         text = changed_text(json.dumps(head), rng)
     elif kind == 3:
-        text, rest = json.dumps(head).encode(), rng.choice((rest + rest, packed(rng), rest + packed(rng), b""))
+        text, rest = json.dumps(head).encode(), rng.choice((rest + rest, others(rng), rest + others(rng), b""))
     else:
         head["n_parts"] = 2
         text, rest = json.dumps(head).encode(), rest + pack([np.zeros((4, 1, 2), "<f4")] * len(head["groups"]))
