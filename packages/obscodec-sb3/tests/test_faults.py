@@ -18,7 +18,7 @@ def test_a_step_that_is_interrupted_is_added_or_not(codec, decide_after):
     for _ in range(30):
         play.prepare()()
         play.stored()
-    for _ in range(3):
+    for _ in range(4):
         for where in at_every_line(play.prepare, STEP):
             n_interrupts += 1
             play.check(where)

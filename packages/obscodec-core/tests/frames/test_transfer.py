@@ -182,7 +182,7 @@ def test_nothing_is_decoded_and_no_frame_encoded(make, monkeypatch):
     source, target, first = make(), make(), stacks("Pong", 160)
     ids = source.append(np.concatenate([first, stacks("Pong", 160) ^ np.uint8(3)]))
     target.transfer(source, ids[None, :160])
-    calls = Calls(monkeypatch, (FrameLog, "take_in"), (FrameStore, "read_into"))
+    calls = Calls(monkeypatch, (FrameLog, "take_in"), (FrameLog, "read"))
     adopted = target.transfer(source, ids[None])[0]
     assert calls.n == 0
     assert np.array_equal(target.read(adopted[:160]), first)

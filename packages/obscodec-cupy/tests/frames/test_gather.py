@@ -227,7 +227,7 @@ def test_damaged_tables_are_reported(device: Device) -> None:
     frames_before = store.frames.log.previous
     for bad in (-1, 10_000):
         frames_before[:] = bad
-        store.listed._frames[:12, 2] = bad
+        store.listed.frames[:12, 2] = bad
         gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
         with pytest.raises(SlotError, match="sample 0 of"):
             gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(12))

@@ -163,7 +163,7 @@ def test_tensors_of_any_strides_are_encoded(cuda, spec):
 def test_an_array_that_is_appended_stays_on_the_device(cuda, monkeypatch):
     store, written = store_on(cuda), frames("Pong", 20, seed=0)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "on_cpu", lambda x: pytest.fail("the tensors were downloaded"))
+        patch.setattr(store, "to_host", lambda x: pytest.fail("the tensors were downloaded"))
         ids = store.append(on(cuda).upload(written))
     np.testing.assert_array_equal(read_there(store, ids), written)
 
