@@ -152,7 +152,7 @@ def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
     if not drawn:
         return {}
     new_array = next(iter(drawn.values())).new_array
-    read = DeferredRead(lambda: {key: x.array[...] for key, x in drawn.items()}, new_array, as_tensor).result()
+    read = DeferredRead(lambda: {key: x.array[...] for key, x in drawn.items()}, new_array).result()
     tensors = {key: x if isinstance(x, torch.Tensor) else as_tensor(x) for key, x in read.items()}
     return {key: tensor.to(drawn[key].device) for key, tensor in tensors.items()}
 
