@@ -4,7 +4,7 @@ from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field
 from obscodec.buffers.options import BufferOptions
 from obscodec.buffers.ring import RingBuffer
-from obscodec.buffers.stats import BufferStats
+from obscodec.stats import BufferStats
 
 __all__ = [
     "ArraySet",

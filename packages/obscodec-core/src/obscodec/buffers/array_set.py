@@ -13,9 +13,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers.field import Array, Field
-from obscodec.buffers.stats import BufferStats
 from obscodec.errors import FieldError, LayoutError, ShapeError
 from obscodec.layout import ArrayLike
+from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
 

@@ -15,11 +15,11 @@ from obscodec.arguments import as_count, check_kind, kind_of
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.field import Array, Field
-from obscodec.buffers.stats import BufferStats
 from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
+from obscodec.stats import BufferStats
 
 T = TypeVar("T")
 _WAITING_STEPS = 3  # that wait to be stored together, however large they are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -32,26 +32,9 @@ from obscodec.frames.tables import FrameTables
 from obscodec.heap import HeapMemory, SlotHeap
 from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
+from obscodec.stats import StoreStats
 
 MIN_BLOCKS = 1 << 10
-
-
-class FrameLogStats(NamedTuple):
-    """What a FrameLog holds.
-
-    Attributes:
-        n_frames: frames that somebody refers to.
-        live_bytes: the full blocks.
-        reserved_bytes: memory for blocks, the open ones included.
-        table_bytes: the tables that find a frame.
-        dictionary_bytes: reference frames, and the dictionaries that blocks need.
-    """
-
-    n_frames: int
-    live_bytes: int
-    reserved_bytes: int
-    table_bytes: int
-    dictionary_bytes: int
 
 
 class FrameLog:
@@ -130,12 +113,14 @@ class FrameLog:
                 return self.open.mean_frame_bytes
             return (heap.live_bytes + self.open.reference_bytes) / (heap.n_streams * self.block_frames)
 
-    def stats(self) -> FrameLogStats:
-        """What it holds now."""
+    def stats(self) -> StoreStats:
+        """What it holds now; reference frames count as dictionaries."""
         with self.lock:
             heap, versions = self.heap.stats(), self.coder.versions
-            return FrameLogStats(
-                n_frames=int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1)),
+            n_frames = int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1))
+            return StoreStats(
+                n_tensors=n_frames,
+                raw_bytes=n_frames * self.open.nbytes,
                 live_bytes=heap.live_bytes,
                 reserved_bytes=heap.reserved_bytes + self.open.memory_bytes,
                 table_bytes=heap.table_bytes + self.n * (8 * self.block_frames + 4),

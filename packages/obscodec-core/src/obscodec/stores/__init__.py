@@ -1,5 +1,6 @@
 """Tensors under integer ids, however they are kept."""
 
+from obscodec.stats import Choice, StoreStats, Trial
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
@@ -9,7 +10,6 @@ from obscodec.stores.guarded_store import Guard, GuardedStore, guarded
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
-from obscodec.stores.stats import Choice, StoreStats, Trial
 from obscodec.stores.store import Store
 from obscodec.stores.tensor_store import TensorStore
 

@@ -13,8 +13,8 @@ from obscodec.heap import HOST
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads
 from obscodec.segments import Ints
+from obscodec.stats import StoreStats
 from obscodec.stores.ids import as_ids, last_frame_id
-from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
 DEFAULT_BLOCK_FRAMES = 16
@@ -166,8 +166,7 @@ class FrameStore(Store):
 
     def stats(self) -> StoreStats:
         """What the store holds now."""
-        n_frames, *nbytes = self.log.stats()
-        return StoreStats(n_frames, n_frames * self.layout.nbytes, *nbytes)
+        return self.log.stats()
 
     def _new_reader(self) -> DeviceFrames:
         form = FrameForm(self.layout, self.block_frames, self.log.coder.spec)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind
 from obscodec.errors import SlotError
 from obscodec.segments import Ints
+from obscodec.stats import StoreStats
 from obscodec.stores.ids import hand_over
-from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
 

@@ -20,9 +20,9 @@ from obscodec.errors import ShapeError
 from obscodec.frames import DeviceFrames, StackTable, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
+from obscodec.stats import StoreStats
 from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
 

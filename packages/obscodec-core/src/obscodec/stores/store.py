@@ -14,9 +14,9 @@ from obscodec.errors import DTypeError, ShapeError, SpecError
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
+from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
-from obscodec.stores.stats import StoreStats
 
 
 class Store(IdExchange, ABC):

@@ -17,10 +17,10 @@ from obscodec.heap import HOST, SlotHeap, Streams
 from obscodec.layout import Layout, Rows
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
+from obscodec.stats import StoreStats
 from obscodec.stores.exchange import Place
 from obscodec.stores.free_slots import FreeSlots
 from obscodec.stores.ids import NO_TENSOR, as_ids
-from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
 _SCRATCH_NBYTES = 1 << 22

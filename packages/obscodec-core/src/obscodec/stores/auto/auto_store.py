@@ -17,10 +17,10 @@ from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
+from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, hand_on
-from obscodec.stores.stats import Choice, StoreStats
 from obscodec.stores.store import Store
 
 _MAX_FIRST = 256

@@ -15,8 +15,8 @@ from obscodec.devices import backend
 from obscodec.errors import SpecError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
+from obscodec.stats import Choice, Trial
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
-from obscodec.stores.stats import Choice, Trial
 
 _BATCH = 256
 _BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>us|ms|s)/batch")

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from obscodec.codecs import parse
 from obscodec.layout import FrameStack, Layout, find_frame_stack
 from obscodec.segments import Ints
+from obscodec.stats import Choice
 from obscodec.stores.auto.choice import choose
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
-from obscodec.stores.stats import Choice
 from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the others' narrow form

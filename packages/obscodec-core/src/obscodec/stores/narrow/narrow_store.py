@@ -12,9 +12,9 @@ from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
+from obscodec.stats import StoreStats
 from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.stats import StoreStats
 from obscodec.stores.store import Store
 
 
