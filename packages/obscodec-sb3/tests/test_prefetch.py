@@ -102,5 +102,5 @@ def test_a_loaded_buffer_lets_steps_wait():
     fill(buffer, played, range(300))
     loaded = pickle.loads(pickle.dumps(buffer, protocol=pickle.HIGHEST_PROTOCOL))
     fill(loaded, played, range(300, 301))
-    assert len(loaded.observations._write_buffer._waiting) == 2
+    assert len(loaded.observations._write_buffer.waiting) == 2
     assert_right(loaded.sample(32), played)
