@@ -453,3 +453,21 @@ def test_memory_goes_back_to_the_operating_system():
     assert 115 <= filled <= 140
     assert half <= 90
     assert freed <= 10
+
+
+def test_a_memory_that_does_not_take_a_stream_is_full():
+    class Narrow(type(HOST)):
+        """Takes no streams of more than 1.8 MB; there is room for them."""
+
+        def write(self, chunk, start, streams):
+            if streams.nbytes > 1_800_000:
+                raise HeapFull("no more than 1800000 bytes at once")
+            super().write(chunk, start, streams)
+
+    heap = SlotHeap(4, memory=Narrow())
+    heap.put([0], Segments.of([b"kept"]))
+    with pytest.raises(HeapFull, match=r"^no more than 1800000 bytes at once$"):
+        heap.put([1, 2], Segments.of([bytes(1_500_000), bytes(1_900_000)]))
+    assert heap.holds([0, 1, 2]).tolist() == [True, False, False]
+    assert bytes(heap.get([0])[0]) == b"kept"
+    assert heap.stats().live_bytes == 4

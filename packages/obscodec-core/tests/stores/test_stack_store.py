@@ -14,6 +14,7 @@ from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SlotError, StackStore
+from obscodec.frames.kernels.stacks import expand_stacks
 from obscodec.layout.frame_stack import find_frame_stack
 
 GAMES = ["MsPacman", "Pong", "Breakout"]
@@ -388,3 +389,10 @@ def test_the_frames_are_of_the_right_layout():
     text = re.escape("the frames are uint8[1, 84, 84], the store is for uint8[84, 84]")
     with pytest.raises(ShapeError, match=f"^{text}$"):
         StackStore(FrameStore(Layout((84, 84), np.uint8)), layout, FrameStack(4))
+
+
+def test_a_row_that_the_table_does_not_have_is_of_no_stack():
+    """Another thread may have made a larger table, and counted rows of that."""
+    listed, frames = np.zeros((4, 2), np.int32), np.zeros((1, 2), np.int64)
+    assert expand_stacks(np.array([-5]), np.zeros(16, np.int32), listed, 9, frames) == 0
+    assert expand_stacks(np.array([-4]), np.zeros(16, np.int32), listed, 9, frames) == 1

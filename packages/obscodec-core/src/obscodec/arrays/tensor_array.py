@@ -227,16 +227,6 @@ class TensorArray:
         """
         assign_together([self], index, ids)
 
-    def place_of(self, index: Index) -> Place:
-        """Where the ids of the items are that an index selects, for ``Store.exchange``, while ``changing`` is held.
-
-        Args:
-            index: of the axes before the items, nothing twice.
-        """
-        leading, _ = split_index(index, self._ids.ndim, self.ndim)
-        self._note(leading)
-        return Place(self._ids, leading)
-
     def watch(self) -> DirtyRows:
         """What notes from now on which rows of :attr:`ids` are assigned to, as long as somebody holds it.
 

@@ -35,7 +35,7 @@ class BlockContent(NamedTuple):
 
 
 class OpenBlocks:
-    """One open block for each sequence. Not safe to use from several threads: its FrameStore locks.
+    """One open block for each sequence. Not safe to use from several threads: its FrameLog locks.
 
     Args:
         nbytes: of a frame.

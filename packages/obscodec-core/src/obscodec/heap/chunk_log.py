@@ -82,7 +82,7 @@ class ChunkLog:
         """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
 
         Raises:
-            HeapFull: see :meth:`write`.
+            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
         """
         room, n_room = self._room()
         if len(lengths) <= n_room and int(lengths.sum()) <= room:  # nearly always
@@ -112,17 +112,20 @@ class ChunkLog:
         self.newest = newest
         return pieces
 
-    def write(self, streams: Streams, above: int = 0) -> npt.NDArray[np.uint32]:
+    def write(self, streams: Streams, pieces: list[tuple[int, slice]]) -> npt.NDArray[np.uint32]:
         """Write streams to the ends of chunks. They are dead until they are counted by :meth:`enliven`.
+
+        Args:
+            streams: what to write.
+            pieces: which of them go to which chunk, as :meth:`plan` tells.
 
         Returns:
             ``u32[n, 3]``, the chunk of each stream, its offset there, and its bytes.
 
         Raises:
-            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
+            HeapFull: there is no memory to do that.
         """
         entries = np.empty((len(streams.lengths), 3), np.uint32)
-        pieces = self.plan(streams.lengths, above)
         for number, part in pieces:
             some = streams if len(pieces) == 1 else streams.take(part)
             entries[part, 0], entries[part, 1] = number, self.append(number, some)

@@ -118,7 +118,7 @@ class SlotHeap:
         with self.lock:
             self._count()
             self._is_counted = False
-            overwritten = self._enter(slots, self._written(streams))
+            overwritten = self._enter(slots, self._log.write(streams, self._make_room(streams.lengths)))
             if overwritten:
                 self._log.drop_dead(overwritten)
             self._clean()
@@ -277,11 +277,11 @@ class SlotHeap:
         used = numbers != 0
         return self._log.bury(numbers[used], lengths[used]) if used.any() else set()
 
-    def _written(self, streams: Streams) -> npt.NDArray[np.uint32]:
-        """``ChunkLog.write``, after a clean-up if the streams don't fit before."""
+    def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
+        """``ChunkLog.plan``, after a clean-up if the streams don't fit before."""
         while True:
             try:
-                return self._log.write(streams)
+                return self._log.plan(lengths)
             except HeapFull as full:
                 if self._log.written_bytes == self._log.live_bytes:
                     raise
@@ -316,7 +316,8 @@ class SlotHeap:
     def _move(self, chunk: Chunk, slots: Ints) -> None:
         _, offsets, lengths = self._table.find(slots)
         streams = self.memory.within(chunk.memory, offsets, lengths)
-        self._enter(slots, self._log.write(streams, above=chunk.nbytes))  # the chunk goes as soon as it is empty
+        pieces = self._log.plan(lengths, above=chunk.nbytes)  # which is dropped as soon as it is empty
+        self._enter(slots, self._log.write(streams, pieces))
 
     def _enter(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> set[int]:
         """Have slots hold streams that were written; the chunks of those that they held before."""

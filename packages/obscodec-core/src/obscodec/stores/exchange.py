@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull, SlotError
-from obscodec.runtime import PicklableLock
+from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
 
@@ -58,7 +59,7 @@ class _Exchange:
             most = np.iinfo(ids.dtype).max
             if largest > most:
                 raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
-        for (ids, index), new in zip(self._places, self._parts(), strict=True):
+        for (ids, index), new in zip(self._places, self._by_place(self._new), strict=True):
             cast = new.astype(ids.dtype)  # numpy may crash if it casts while it assigns, without memory
             ids[index] = cast.reshape(np.shape(ids[index]))
 
@@ -71,14 +72,17 @@ class _Exchange:
             self._left = np.concatenate(
                 [
                     old if np.array_equal(np.reshape(ids[index], -1), new) else new
-                    for (ids, index), old, new in zip(self._places, self._old, self._parts(), strict=True)
+                    for (ids, index), old, new in zip(self._places, self._old, self._by_place(self._new), strict=True)
                 ]
             )
         return self._left
 
-    def _parts(self) -> list[Ints]:
-        """The new ids of each place."""
-        return [self._new[begin:end] for begin, end in zip([0, *self._ends], self._ends, strict=False)]
+    def left_of_places(self) -> list[Ints]:
+        """:meth:`left`, of each place."""
+        return self._by_place(self.left())
+
+    def _by_place(self, ids: Ints) -> list[Ints]:
+        return [ids[begin:end] for begin, end in zip([0, *self._ends], self._ends, strict=False)]
 
 
 class Reading(Protocol):
@@ -136,6 +140,7 @@ class IdExchange:
         for reading in readings:
             reading.wait()
 
+    @says_memory_error
     def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
         """Store tensors, and put their ids where others are, which are given back.
 
@@ -163,6 +168,7 @@ class IdExchange:
             finally:
                 self._settle_exchange()
 
+    @says_memory_error
     def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
         """Put ids where others are, which are given back; see :meth:`exchange`.
 
@@ -190,7 +196,10 @@ class IdExchange:
         if self._exchange is not None:
             try:
                 self.give_back(self._exchange.left())
-            except SlotError:  # what was there is of no tensor: nobody can give it back
+            except SlotError:  # what was in a place is of no tensor: nobody can give that back
+                for part in self._exchange.left_of_places():
+                    with suppress(SlotError):
+                        self.give_back(part)
                 self._exchange = None
                 raise
             self._exchange = None

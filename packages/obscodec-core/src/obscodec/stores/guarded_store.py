@@ -145,6 +145,7 @@ class GuardedStore(Store):
                 del self._waiting[0]
 
     def __getstate__(self) -> dict[str, object]:
+        super().__getstate__()  # stores the rows that wait
         self._catch_up()
         with self._lock:
             return {"store": self.store, "_waiting": list(self._waiting), "changing": self.changing}

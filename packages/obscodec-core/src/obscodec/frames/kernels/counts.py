@@ -1,6 +1,6 @@
 """References to frames: a frame lives while somebody refers to it, a block while one of its frames does.
 
-``counts`` has, by id, 2 for each reference to a frame, and 1 if it is among the recent frames of its stream. ``live``
+``counts`` has, by id, 2 for each reference to a frame, and 1 if it is among the recent frames of its sequence. ``live``
 has, by number, how many frames of a block are counted, and one more while it is open; -1 for a block that is unused.
 Whoever calls one of these kernels finds all its changes made, or none.
 """

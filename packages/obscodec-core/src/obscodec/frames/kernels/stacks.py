@@ -111,7 +111,7 @@ def expand_stacks(ids: Ints, previous: Table, listed: Listed, n_rows: int, frame
     Returns:
         ``n``, or i if ``ids[i]`` is out of range, or of a row that is not used.
     """
-    depth = frames.shape[1]
+    depth, n_rows = frames.shape[1], min(n_rows, len(listed))  # another thread may have counted rows of a larger table
     for i in range(len(ids)):
         if ids[i] >= len(previous) * depth or ids[i] < -n_rows or 0 < ids[i] < depth:
             return i

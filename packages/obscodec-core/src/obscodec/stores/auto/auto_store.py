@@ -53,8 +53,12 @@ class AutoStore(Store):
             decodes, and a warning says so.
         heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
+    Attributes:
+        options: how it was asked to keep its tensors.
+
     Raises:
-        SpecError: the codec or the budget is malformed, or there is no such device or heap.
+        SpecError: the codec or the budget is malformed, the budget is for a codec that is given, or there is no such
+            device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: the tensors don't divide into such a frame stack, or a number is out of range.
         DTypeError: an argument is something else than is asked for.
