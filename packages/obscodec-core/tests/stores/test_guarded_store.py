@@ -1,4 +1,4 @@
-"""A pinned store drops what was released when the last guard from before is closed, and not sooner."""
+"""A guarded store drops what was released when the last guard from before is closed, and not sooner."""
 
 import contextlib
 import gc
@@ -22,7 +22,7 @@ def store() -> GuardedStore:
     return GuardedStore(FrameStore(LAYOUT, codec="raw", block_frames=1))
 
 
-def test_without_a_pin_what_is_released_is_gone(store: GuardedStore) -> None:
+def test_without_a_guard_what_is_released_is_gone(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
     store.release(ids[:1])
     assert store.stats().n_tensors == 1
@@ -30,7 +30,7 @@ def test_without_a_pin_what_is_released_is_gone(store: GuardedStore) -> None:
         store.read(ids)
 
 
-def test_pins_end_in_any_order(store: GuardedStore) -> None:
+def test_guards_end_in_any_order(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2, 3))
     first = store.guard()
     store.release(ids[:1])
@@ -46,7 +46,7 @@ def test_pins_end_in_any_order(store: GuardedStore) -> None:
     assert store.stats().n_tensors == 0
 
 
-def test_a_later_pin_does_not_hold_what_was_released_before(store: GuardedStore) -> None:
+def test_a_later_guard_does_not_hold_what_was_released_before(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
     first = store.guard()
     store.release(ids[:1])
@@ -56,7 +56,7 @@ def test_a_later_pin_does_not_hold_what_was_released_before(store: GuardedStore)
     second.close()
 
 
-def test_a_pin_that_is_gone_is_closed(store: GuardedStore) -> None:
+def test_a_guard_that_is_gone_is_closed(store: GuardedStore) -> None:
     ids = store.append(frames(1))
     guard = store.guard()
     store.release(ids)
@@ -75,7 +75,7 @@ def test_garbage_may_be_collected_in_the_midst_of_a_call(store: GuardedStore) ->
     assert store.stats().n_tensors == 0
 
 
-def test_a_copy_has_no_pins_and_drops_what_waits(store: GuardedStore) -> None:
+def test_a_copy_has_no_guards_and_drops_what_waits(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
     guard = store.guard()
     store.release(ids[:1])
@@ -92,7 +92,7 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
     assert store.read([*ids, 0]).tolist() == [1, 2, 0]
 
 
-def test_what_was_dropped_before_a_pin_does_not_wait_for_it(store: GuardedStore) -> None:
+def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: GuardedStore) -> None:
     """So a write that guards the store gets the room of one that was given up."""
     store.drop(store.append(frames(1, 2)))
     with contextlib.closing(store.guard()):
