@@ -215,6 +215,25 @@ def test_what_is_released_is_gone_or_not(kind):
         assert store.stats().n_tensors == before, where
 
 
+def test_ids_are_with_the_caller_or_in_the_array_where_a_row_is_named_twice():
+    store, player = STORES["stacks"](), Player(5)
+    array, ids, index = TensorArray.zeros((N_STEPS, N_ENVS), store), [np.zeros(0, np.int64)], np.array([4, 1, 4])
+
+    def prepare():
+        tensors = np.concatenate([player.step() for _ in range(3)])
+        ids[0] = store.append(tensors).reshape(3, N_ENVS)
+        return lambda: array.assign_ids(index, ids[0])
+
+    n_interrupts = 0
+    for where in at_every_line(prepare):
+        n_interrupts += 1
+        store.give_back(ids[0].reshape(-1))
+        array[0] = player.step()  # the store goes on, and what the call left is gone
+        check_count(store, [array], where)
+    assert n_interrupts > 40
+    assert not ids[0].any()
+
+
 @pytest.mark.parametrize("kind", ["frames", "compressed frames", "patches, compressed", "stacks", "early", "tensors"])
 def test_what_is_appended_is_there_or_not(kind):
     store, player = STORES[kind](), Player(4)

@@ -336,7 +336,8 @@ def assign_together(arrays: Sequence[TensorArray], index: Index, ids: Ints) -> N
         if stay is None:
             first.store.put_ids(places, ids.reshape(-1))
             return
-        kept, others = ids[:, stay].reshape(-1), ids[:, ~stay].reshape(-1)
-        ids[:] = 0
-        first.store.give_back(others)
-        first.store.put_ids(places, kept)
+        flat, stays = ids.reshape(-1), np.tile(stay, len(arrays))
+        flat[:] = flat[np.argsort(~stays, kind="stable")]  # those that stay in front; the caller has all of them still
+        n_kept = np.count_nonzero(stays)
+        first.store.give_back(flat[n_kept:])
+        first.store.put_ids(places, flat[:n_kept])
