@@ -1,7 +1,5 @@
 """Arguments: what callers give, looked at where it comes in, so that a mistake is not found in the depths or never."""
 
-from __future__ import annotations
-
 import operator
 import re
 import reprlib

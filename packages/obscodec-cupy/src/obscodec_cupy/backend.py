@@ -1,7 +1,5 @@
 """The backend ``"cuda"`` of obscodec."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether SB3 can assign a value to a row of one of its arrays."""
 
-from __future__ import annotations
-
 import reprlib
 from numbers import Number
 

@@ -1,7 +1,5 @@
 """NoCopyArray: an array that ``np.array`` returns as it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

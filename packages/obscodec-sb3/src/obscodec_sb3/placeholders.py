@@ -1,7 +1,5 @@
 """Placeholders: arrays that SB3 allocates for observations with an axis of length 0 in front, so without memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checkpoints of a CompressedStorage in files, those of TorchRL's storages, and those of earlier versions."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """Whether a batch of items can be written to where others are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

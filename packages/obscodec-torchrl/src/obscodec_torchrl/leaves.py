@@ -1,7 +1,5 @@
 """The leaves of what a replay buffer stores: tensordicts, tensorclasses, pytrees, single tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RemoteObject: an object that is in one process, of which others call the methods."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable, Collection

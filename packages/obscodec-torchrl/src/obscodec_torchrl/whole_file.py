@@ -1,7 +1,5 @@
 """A file that is replaced at once: the old one is there until the new one is, whenever the writer is killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

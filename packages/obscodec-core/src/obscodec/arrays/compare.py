@@ -1,7 +1,5 @@
 """Rows of bytes."""
 
-from __future__ import annotations
-
 from obscodec.codecs.formats.delta_rle import first_difference
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows

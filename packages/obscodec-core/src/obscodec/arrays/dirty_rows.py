@@ -1,7 +1,5 @@
 """DirtyRows: which rows of an array of ids were assigned to, for a copy of it on a device."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from weakref import ref

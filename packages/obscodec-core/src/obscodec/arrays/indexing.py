@@ -1,7 +1,5 @@
 """Indices of a TensorArray: the part that selects items, and the part that selects within an item."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import SupportsIndex

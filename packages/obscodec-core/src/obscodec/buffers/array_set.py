@@ -1,7 +1,5 @@
 """ArraySet: the arrays of a buffer, some of them in one store."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

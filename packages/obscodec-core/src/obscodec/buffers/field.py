@@ -1,7 +1,5 @@
 """Field: what one step of one environment has under one name, and how it is kept."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """BufferOptions: how a buffer keeps its fields."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar

@@ -1,7 +1,5 @@
 """RingBuffer: the last steps of some environments, named field by named field, compressed where you say so."""
 
-from __future__ import annotations
-
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """BytesCodec: a codec that takes an item as plain bytes, whatever its layout; most compression libraries are one."""
 
-from __future__ import annotations
-
 import threading
 from abc import abstractmethod
 from collections.abc import Callable

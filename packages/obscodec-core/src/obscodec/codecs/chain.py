@@ -1,7 +1,5 @@
 """Chains: what ``|`` means in a spec. Filters, then a codec, then codecs that compress its streams further."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Codec: maps items of one layout to streams and back. The batch is the primitive."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from abc import abstractmethod

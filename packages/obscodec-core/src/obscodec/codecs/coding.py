@@ -1,7 +1,5 @@
 """``encode`` and ``decode``: one tensor, one call."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

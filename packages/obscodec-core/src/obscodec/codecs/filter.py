@@ -1,7 +1,5 @@
 """Filter: a reversible change of an item before it is encoded, whose output size follows from the layout."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 

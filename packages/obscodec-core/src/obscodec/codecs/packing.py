@@ -1,7 +1,5 @@
 """Batches of tensors as bytes, to keep in a file or to send; they need no store to be read."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The registry: from the names in a spec to the classes that do the work, built-in or from an entry point."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Specs: the text that names a codec. ``stage ("|" stage)*``, ``stage = name[":" arg("," arg)*]``."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What codecs and filters have in common: they are stages of a spec, and values."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self

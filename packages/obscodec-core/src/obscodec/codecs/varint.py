@@ -3,8 +3,6 @@
 Every number has one form only: a reader refuses one that is longer than it needs to be.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

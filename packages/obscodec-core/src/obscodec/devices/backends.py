@@ -1,7 +1,5 @@
 """Backends: what keeps and codes tensors in the memory of another device than the CPU, found by its entry point."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable

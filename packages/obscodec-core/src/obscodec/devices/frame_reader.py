@@ -1,7 +1,5 @@
 """FrameReader: what decodes the frames of a store on a device, and what it has to know of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple

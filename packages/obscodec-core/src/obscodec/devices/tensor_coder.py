@@ -1,7 +1,5 @@
 """TensorCoder: what encodes and decodes the tensors of a store on a device, each on its own."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any

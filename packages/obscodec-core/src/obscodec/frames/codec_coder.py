@@ -1,7 +1,5 @@
 """Blocks of frames that any codec encodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

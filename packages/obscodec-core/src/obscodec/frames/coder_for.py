@@ -4,8 +4,6 @@ A stored block is ``varint version``, then its bytes. Version 0 is what every co
 the frames as they are. Others are those of the codec that compressed it further, which learns while it works.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from obscodec.codecs import BytesCodec, Codec, new_codec

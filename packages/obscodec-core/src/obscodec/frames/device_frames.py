@@ -1,7 +1,5 @@
 """DeviceFrames: the frames of a FrameStore on a device, where they are decoded."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, NoReturn
 

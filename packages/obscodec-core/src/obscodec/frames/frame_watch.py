@@ -1,7 +1,5 @@
 """FrameWatch: what changes in the blocks of a FrameStore, for a copy of its tables on a device."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from obscodec.codecs import BytesCodec, Codec

@@ -1,7 +1,5 @@
 """OpenBlocks: for each sequence of frames, the block that is being filled, and what new frames are compared with."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, NamedTuple, cast
 

@@ -1,7 +1,5 @@
 """Blocks of frames that are patches of each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """StackTable: the stacks of frames that do not follow from their newest frame."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TrainedCodecs: a codec that learns from what it encodes, and every earlier state of it that a stream still needs."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Transfer: frames of one FrameStore that go to another one as they are encoded, block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ Streams are written to the end of the newest chunk, and never changed. A stream 
 bytes are counted, and when no stream of a chunk is left, the chunk goes.
 """
 
-from __future__ import annotations
-
 import mmap
 from dataclasses import dataclass
 from itertools import count

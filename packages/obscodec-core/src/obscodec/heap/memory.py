@@ -1,7 +1,5 @@
 """HeapMemory: where the chunks of a slot heap lie. In host memory, or in the memory of a device."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 

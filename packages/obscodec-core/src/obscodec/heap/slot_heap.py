@@ -7,8 +7,6 @@ emptied by moving its live streams to the front of the log. (The cleaning of log
 Ousterhout 1992.)
 """
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """SlotTable: where the stream of each slot of a heap lies."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

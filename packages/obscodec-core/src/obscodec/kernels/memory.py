@@ -3,8 +3,6 @@
 An address is an ``int64``. Nothing here is checked: the kernels check positions and lengths before they come here.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

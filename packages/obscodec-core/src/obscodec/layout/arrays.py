@@ -1,7 +1,5 @@
 """Anything that holds a tensor in CPU memory, as a numpy array and without a copy."""
 
-from __future__ import annotations
-
 import reprlib
 import warnings
 

@@ -3,8 +3,6 @@
 ``numpy.from_dlpack`` raises on bfloat16 and float8, so this reads the capsule. Structures: DLPack 1.1, ``dlpack.h``.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Protocol, runtime_checkable
 

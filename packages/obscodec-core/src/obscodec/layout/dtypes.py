@@ -1,7 +1,5 @@
 """Which dtypes can be stored, and the names they are written down by."""
 
-from __future__ import annotations
-
 import re
 import reprlib
 from typing import Final

@@ -1,7 +1,5 @@
 """What libraries raise when an allocation fails, as ``MemoryError``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar, cast

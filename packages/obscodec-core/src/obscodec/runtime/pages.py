@@ -1,7 +1,5 @@
 """Chunk: a piece of memory that comes from the operating system and goes back to it, and what is made of chunks."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import mmap

@@ -1,7 +1,5 @@
 """The one place for threads: one function over disjoint ranges, in a pool that all stores share."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """IdExchange: new ids take the places of others in arrays, all or none, whatever ends it."""
 
-from __future__ import annotations
-
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """FrameStore: frames that are stored once, in blocks of consecutive ones, as patches of each other."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

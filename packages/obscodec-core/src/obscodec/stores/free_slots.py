@@ -1,7 +1,5 @@
 """FreeSlots: which slots of a store nobody has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GuardedStore: a store whose readers can finish what they began to read, whatever is released meanwhile."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable

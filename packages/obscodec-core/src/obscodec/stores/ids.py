@@ -5,8 +5,6 @@
 where ``i`` is its id among the codes, or ``2 * i + 1`` where that is its id among the others. Arrays keep ids as int32.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

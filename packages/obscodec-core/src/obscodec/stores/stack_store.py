@@ -5,8 +5,6 @@ it, and a stack is one integer: the id of its newest frame, and how often the st
 follow from that is listed in a table, and has a negative id.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from typing import Any

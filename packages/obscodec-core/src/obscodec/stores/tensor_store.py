@@ -1,7 +1,5 @@
 """TensorStore: tensors of one layout in a slot heap, each encoded on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

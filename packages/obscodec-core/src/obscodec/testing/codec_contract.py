@@ -1,7 +1,5 @@
 """CodecContract: the laws of a codec."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """DeviceContract: the laws of the backend of a device."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

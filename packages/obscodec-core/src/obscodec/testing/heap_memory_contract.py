@@ -1,7 +1,5 @@
 """HeapMemoryContract: the laws of a memory for the chunks of a heap."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """How a contract says that a law is broken; ``assert`` would be silent under ``python -O``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

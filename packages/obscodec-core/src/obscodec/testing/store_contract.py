@@ -1,7 +1,5 @@
 """StoreContract: the laws of a store of tensors."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

@@ -1,7 +1,5 @@
 """Which codecs run on a device."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from obscodec import SpecError

@@ -1,7 +1,5 @@
 """CudaCodec: a codec for batches in the memory of a device, with the same bytes as a codec of the CPU."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

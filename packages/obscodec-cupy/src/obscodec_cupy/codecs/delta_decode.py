@@ -1,7 +1,5 @@
 """DeltaDecode: streams of ``delta-rle`` as items, in one launch. See ``kernels/delta_decode.cu``."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """``delta-rle`` on a device."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final

@@ -1,7 +1,5 @@
 """What the codes mean by which kernels say that a stream or an id is bad."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from obscodec import CorruptStream, SlotError

@@ -1,7 +1,5 @@
 """``rle`` on a device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Final
 

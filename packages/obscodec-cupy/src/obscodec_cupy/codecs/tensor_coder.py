@@ -1,7 +1,5 @@
 """The tensors of a TensorStore, encoded and decoded on the device that has their streams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast

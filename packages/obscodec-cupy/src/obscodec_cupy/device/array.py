@@ -1,7 +1,5 @@
 """The arrays of a device, as far as this package uses them: what cupy.ndarray and numpy.ndarray have in common."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, Self
 
 import numpy as np

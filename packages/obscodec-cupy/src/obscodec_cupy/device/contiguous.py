@@ -1,7 +1,5 @@
 """Arrays with any strides as contiguous ones, by one launch."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many copies in one launch: from the host to places on the device, and between such places."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

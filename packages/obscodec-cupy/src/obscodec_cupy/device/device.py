@@ -1,7 +1,5 @@
 """Device: all that this package needs of a GPU. Nothing else of it touches CuPy, so tests put a simulated one here."""
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections import deque

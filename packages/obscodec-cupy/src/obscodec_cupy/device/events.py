@@ -1,7 +1,5 @@
 """Moments of streams, and the order of work on several, by CUDA events."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cupy

@@ -1,7 +1,5 @@
 """The Device of NVIDIA GPUs, through CuPy."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The devices that are in use, each opened once."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from obscodec_cupy.device.device import Device

@@ -1,7 +1,5 @@
 """Which GPU a name means, and what is missing if it can't be used."""
 
-from __future__ import annotations
-
 import re
 
 from obscodec import BackendUnavailable, SpecError

@@ -1,7 +1,5 @@
 """DeviceSegments: many streams in one buffer in the memory of a device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 

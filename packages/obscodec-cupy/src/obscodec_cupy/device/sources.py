@@ -1,7 +1,5 @@
 """The CUDA C++ of the kernels, each as one text that needs no other file."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Status: what a decoder on a device has to say when it is done."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from obscodec import CorruptStream

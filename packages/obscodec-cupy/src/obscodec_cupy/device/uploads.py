@@ -1,7 +1,5 @@
 """Copies from host memory that may change at once: through pinned memory, which is kept until the copy is done."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

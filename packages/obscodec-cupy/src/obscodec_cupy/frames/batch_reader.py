@@ -1,7 +1,5 @@
 """BatchReader: batches of compressed arrays, drawn and read on the device alone."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress

@@ -1,7 +1,5 @@
 """DeviceIds: the ids of a compressed array in device memory, where kernels look them up."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

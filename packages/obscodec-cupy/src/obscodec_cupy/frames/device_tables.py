@@ -1,7 +1,5 @@
 """DeviceTables: the tables of a store of frames in device memory, as kernels read them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CudaFrameReader: reads the frames of one store on a GPU."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """Gather: the tensors of a batch, decoded and converted on the device in one launch. See ``kernels/gather.cu``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """HostToDevice: arrays of a device that the CPU decodes into, through pinned memory that is used again."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """DrawnArray: what was selected from an array, to be decoded later, whatever is written meanwhile."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

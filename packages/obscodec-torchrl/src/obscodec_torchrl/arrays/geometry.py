@@ -1,7 +1,5 @@
 """The geometry of an array of items, in elements, as libraries for tensors describe views: shape, strides, offset."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Indices of a tensor of torch as those of an ndarray."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How many environments take turns in a row of steps, as the steps show it."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Arrays with a common first axis as bytes, those of one store side by side: what they share is written once."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Arrays that share stores: the stores, and what is in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """``bitpack``: eight bools in a byte, the first in its lowest bit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

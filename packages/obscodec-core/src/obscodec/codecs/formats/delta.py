@@ -1,7 +1,5 @@
 """``delta``: each element minus the one before it along the first axis, modulo the range of the dtype."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

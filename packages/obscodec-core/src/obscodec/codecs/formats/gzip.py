@@ -1,7 +1,5 @@
 """``gzip``: one gzip member (RFC 1952) per item, by the zlib of the standard library."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 from typing import ClassVar, cast

@@ -1,7 +1,5 @@
 """What ``gzip`` and ``igzip`` share: one gzip member (RFC 1952) per item, whoever compresses it."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """``igzip``: one gzip member (RFC 1952) per item, by Intel's ISA-L, which is faster than zlib."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, cast
 

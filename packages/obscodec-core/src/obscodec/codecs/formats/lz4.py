@@ -1,7 +1,5 @@
 """``lz4``: one LZ4 block per item, without a header."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 

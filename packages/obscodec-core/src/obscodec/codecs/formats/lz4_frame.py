@@ -1,7 +1,5 @@
 """``lz4-frame``: one LZ4 frame per item, as the ``lz4`` command line tool reads it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

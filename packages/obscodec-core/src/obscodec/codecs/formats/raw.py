@@ -1,7 +1,5 @@
 """``raw``: the bytes as they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

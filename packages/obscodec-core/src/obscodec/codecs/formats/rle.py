@@ -1,7 +1,5 @@
 """``rle``: runs of equal elements, one section of run lengths and one of values; or the item, where that is less."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The compiled decoder of ``rle``."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``shuffle``: the first bytes of all elements, then all second bytes, and so on, as in HDF5 and Blosc."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

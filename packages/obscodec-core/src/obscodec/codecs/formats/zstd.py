@@ -1,7 +1,5 @@
 """``zstd``: one Zstandard frame (RFC 8878) per item, optionally with a trained dictionary."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Self, cast

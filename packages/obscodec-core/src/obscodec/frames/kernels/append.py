@@ -1,7 +1,5 @@
 """Taking frames in: find those that are known, make patches of those that are new."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -5,8 +5,6 @@ has, by number, how many frames of a block are counted, and one more while it is
 Whoever calls one of these kernels finds all its changes made, or none.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

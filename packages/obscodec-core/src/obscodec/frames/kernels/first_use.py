@@ -1,7 +1,5 @@
 """A line for whoever waits while kernels are compiled."""
 
-from __future__ import annotations
-
 import logging
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which blocks hold the frames that are wanted."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sequences of frames: the open block of each, its recent frames, and the bookkeeping of those that join it."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

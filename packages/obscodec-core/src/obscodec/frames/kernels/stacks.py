@@ -4,8 +4,6 @@ Nearly every stack is a frame and the ones that came before it: its id is ``newe
 not follow from that is listed in a row of a table, and its id is ``-1 - row``. Single frames are stacks of one.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

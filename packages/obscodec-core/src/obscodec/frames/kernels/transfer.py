@@ -1,7 +1,5 @@
 """Blocks of ``delta-rle`` that go from one store to another: checked, and made patches of the references there."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """AutoStore: looks at the first tensors, then decides how to store them."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from dataclasses import replace

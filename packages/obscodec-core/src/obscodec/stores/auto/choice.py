@@ -1,7 +1,5 @@
 """Which codec fits some frames best: what ``auto`` means."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -1,7 +1,5 @@
 """StoreOptions: how an AutoStore is asked to keep its tensors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from obscodec.arguments import as_nbytes, as_option

@@ -1,7 +1,5 @@
 """StoragePlan: how an AutoStore keeps its tensors, found in the first ones, and the store that is made for it."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

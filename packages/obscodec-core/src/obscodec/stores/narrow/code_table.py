@@ -1,7 +1,5 @@
 """CodeTable: the wide number of each code, and compiled ways to look up numbers and to find codes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, cast

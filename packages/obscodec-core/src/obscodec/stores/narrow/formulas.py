@@ -1,7 +1,5 @@
 """Formulas that turn small whole numbers into others, and which of them could have made some data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -3,8 +3,6 @@
 A pattern is the bits of a wide value, as an unsigned integer of its size. All arrays of two axes are contiguous.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

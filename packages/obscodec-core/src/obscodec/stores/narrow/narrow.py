@@ -1,7 +1,5 @@
 """Narrow: wide numbers that take few values, such as ``k / 255`` in float32, as codes of 8 or 16 bits and back."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """NarrowStore: wide tensors that are stored as narrow codes, as far as they fit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Reading frames out of blocks of ``delta-rle``: each block is walked once, up to the last frame wanted of it."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from obscodec.codecs.formats.delta_rle import patch

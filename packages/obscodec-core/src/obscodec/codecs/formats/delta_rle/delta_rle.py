@@ -1,7 +1,5 @@
 """``delta-rle``: a block of frames, each stored as what changed since the one before it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self

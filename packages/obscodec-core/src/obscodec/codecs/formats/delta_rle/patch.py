@@ -4,8 +4,6 @@ A patch has two parts, so that a GPU can find every run with prefix sums: its ru
 ``varint skip, varint length`` for each, and its literals, the bytes of all runs one behind the other.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

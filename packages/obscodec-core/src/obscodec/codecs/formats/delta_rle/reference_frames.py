@@ -1,7 +1,5 @@
 """Which frames become reference frames: those that the first frame of a block is a patch of."""
 
-from __future__ import annotations
-
 from typing import Final
 
 MAX_REFERENCES: Final = 33  # the first one is the frame of zeros

@@ -1,7 +1,5 @@
 """Reference frames: what the first frame of a block is a patch of."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from obscodec.codecs.formats.delta_rle.patch import encode_patch
