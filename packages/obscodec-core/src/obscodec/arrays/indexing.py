@@ -27,7 +27,7 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     Raises:
         IndexError: too many axes, or arrays that numpy would combine across the border.
     """
-    if type(index) is int and n_leading:
+    if n_leading and (type(index) is int or index is Ellipsis or isinstance(index, slice)):
         return (index,), ()
     if isinstance(index, tuple) and _are_integer_arrays(index[:n_leading], n_leading) and _are_whole(index[n_leading:]):
         return index[:n_leading], ()  # as in most batches
