@@ -38,16 +38,8 @@ def arrays() -> tuple[np.ndarray, TensorArray]:
     return plain, array
 
 
-class Described:
-    """A view of an array of bytes, as torch describes it."""
-
-    def __init__(self, plain: np.ndarray, view: np.ndarray) -> None:
-        self.shape, self.stride = view.shape, lambda: view.strides
-        self.storage_offset = lambda: view.ctypes.data - plain.ctypes.data
-
-
 def view_of(array: TensorArray | PartArray, plain: np.ndarray, view: np.ndarray) -> TensorArray | PartArray | None:
-    return strided_view(array, Described(plain, view))
+    return strided_view(array, view.shape, view.strides, view.ctypes.data - plain.ctypes.data)  # an element is a byte
 
 
 def test_strides_are_those_of_the_ndarray() -> None:

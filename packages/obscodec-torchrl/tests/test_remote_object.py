@@ -39,8 +39,7 @@ class OddError(Exception):
         super().__init__(a + b)
 
 
-@RemoteObject.methods("update")
-@RemoteObject.attributes("note")
+@RemoteObject.forward(methods=("update",), attributes=("note",))
 class Elsewhere:
     """Stands for a tally of another process."""
 
@@ -122,7 +121,7 @@ def test_a_class_stands_for_the_object() -> None:
 
 def test_the_object_is_not_kept() -> None:
     remote = RemoteObject(Tally())
-    with pytest.raises(ReferenceError, match="what update is called of is gone"):
+    with pytest.raises(ReferenceError, match="the object that update was called on is gone"):
         remote.call("update", "a")
 
 

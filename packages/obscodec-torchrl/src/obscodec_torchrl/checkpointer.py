@@ -1,4 +1,4 @@
-"""Checkpoints of a CompressedStorage in files, those of TorchRL's storages, and those of earlier versions."""
+"""Checkpoints of a CompressedStorage; reading also those of TorchRL's storages, and of earlier versions."""
 
 import json
 import math
@@ -24,19 +24,19 @@ _STOCK, _META = "storage_metadata.json", "meta.json"  # of TorchRL, and of earli
 
 
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
-    """Writes all that a storage holds into one file, compressed and with checksums, which is replaced at once.
+    """Writes the items of a storage into one file, compressed and with checksums, and replaces the old file at once.
 
-    So there is a whole checkpoint in the folder at all times: the old one, or the new one. It reads what it wrote, now
-    or in an earlier version, and what TorchRL's ``TensorStorageCheckpointer`` wrote of a ``LazyTensorStorage`` or a
-    ``LazyMemmapStorage``. With save or load hooks it does what that one does.
+    So the folder has a whole checkpoint at all times: the old one, or the new one. This class also reads checkpoints of
+    its earlier versions, and those that TorchRL's ``TensorStorageCheckpointer`` wrote for a ``LazyTensorStorage`` or a
+    ``LazyMemmapStorage``. With save or load hooks it works as TorchRL's.
     """
 
     def dumps(self, storage: LazyTensorStorage, path: Path | str) -> None:
-        """Write all that ``storage`` holds into a folder, which may exist.
+        """Write all items of ``storage`` into a folder, which may exist.
 
         Raises:
             RuntimeError: nothing was ever written to the storage.
-            OSError: the folder can't be written, or has no room; what was saved there before still is.
+            OSError: the folder can't be written, or the disk is full; the old checkpoint stays.
         """
         if self._save_hooks:
             super().dumps(storage, path)
@@ -48,11 +48,11 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         _remove_others(folder)
 
     def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
-        """Fill ``storage`` with what is in a folder, or leave it as it is.
+        """Fill ``storage`` with the checkpoint in a folder; the storage keeps its items if an error is raised.
 
         Raises:
             FileNotFoundError: there is no checkpoint in the folder.
-            RuntimeError: nothing was ever written to the storage, and what is to be loaded are no tensordicts.
+            RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
             ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items; see :func:`restore`.
             CorruptStream: the checkpoint is damaged, or was not finished.
         """
@@ -62,13 +62,13 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             return
         if (folder / _FILE).exists():
             contents, older = _read(folder / _FILE)
-            if _stamps(folder).items() <= older.items():  # nothing else was written there later
+            if _stamps(folder).items() <= older.items():  # no other checkpoint was written later
                 restore(storage, contents, new_tensor=False)
                 return
         if (folder / _STOCK).exists():
             self._load_stock(storage, folder)
         elif (folder / _META).exists():
-            if not (folder / "packed.memmap").exists():  # which earlier versions wrote
+            if not (folder / "packed.memmap").exists():  # the file of earlier versions
                 raise CorruptStream(
                     f"the checkpoint in {folder} was not finished: there is no {_STOCK}, which TorchRL writes last"
                 )
@@ -77,7 +77,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             raise FileNotFoundError(f"there is no checkpoint in {folder}: neither {_FILE} nor {_STOCK}")
 
     def _load_stock(self, storage: LazyTensorStorage, folder: Path) -> None:
-        """Load what TorchRL wrote."""
+        """Load a checkpoint of TorchRL."""
         about = _parsed(folder / _STOCK)
         if not about["is_pytree"]:
             contents = Contents.of_tensordict(_load_memmap(folder), about["len"], storage.ndim)
@@ -94,7 +94,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
 
 
 def _write(file: Path, contents: Contents, older: dict[str, list[int]]) -> None:
-    """Write a checkpoint, and which other ones were in the folder before."""
+    """Write a checkpoint, with the stamps of older ones in the folder, see :func:`_stamps`."""
     contents.rest.memmap(file.parent / "rest")  # has no tensors, so nothing is mapped, and a full disk is an error
     rest = [path for path in (file.parent / "rest").rglob("*") if path.is_file()]
     names = [path.relative_to(file.parent).as_posix() for path in rest]
@@ -106,7 +106,7 @@ def _write(file: Path, contents: Contents, older: dict[str, list[int]]) -> None:
 
 
 def _read(file: Path) -> tuple[Contents, dict[str, list[int]]]:
-    """What :func:`_write` was given."""
+    """The contents and stamps in a file of :func:`_write`."""
     with file.open("rb") as stream, tempfile.TemporaryDirectory() as folder:
         try:
             with zipfile.ZipFile(stream) as archive:  # which has checksums of its members, but not of their names
@@ -118,13 +118,13 @@ def _read(file: Path) -> tuple[Contents, dict[str, list[int]]]:
 
 
 def _stamps(folder: Path) -> dict[str, list[int]]:
-    """When checkpoints of another form in a folder were written, and how large their files are."""
+    """Time and size of checkpoints in a folder that have another form: those of TorchRL and of earlier versions."""
     there = {name: (folder / name).stat() for name in (_STOCK, _META) if (folder / name).exists()}
     return {name: [status.st_mtime_ns, status.st_size] for name, status in there.items()}
 
 
 def _remove_others(folder: Path) -> None:
-    """Remove checkpoints of another form, but no tensors of TorchRL, which a LazyMemmapStorage may be using."""
+    """Remove checkpoints of another form, but leave TorchRL's tensors, which a LazyMemmapStorage may be using."""
     if not (folder / _STOCK).exists() and (folder / "packed.memmap").exists():  # of an earlier version
         (folder / "packed.memmap").unlink()
         shutil.rmtree(folder / "rest", ignore_errors=True)
@@ -136,8 +136,8 @@ def _load_memmap(folder: Path) -> TensorDict:
     """The tensordict in a folder.
 
     Raises:
-        CorruptStream: a file is missing or too short; tensordict would leave the leaf out, or take zeros for what is
-            missing and write them into the file.
+        CorruptStream: a file is missing or too short. (tensordict would leave out the leaf, or write zeros into the
+            file.)
     """
     for meta in folder.rglob(_META):
         if not meta.relative_to(folder).parts[0].startswith(UNFINISHED):
@@ -152,7 +152,7 @@ def _load_memmap(folder: Path) -> TensorDict:
 
 
 def _check_whole(file: Path, leaf: dict[str, Any]) -> None:
-    """Make sure that all of a tensor is in a file."""
+    """Make sure that a file has all bytes of a tensor."""
     nbytes = math.prod(leaf["shape"]) * getattr(torch, leaf["dtype"].removeprefix("torch.")).itemsize
     found = file.stat().st_size if file.exists() else 0
     if found < nbytes:
@@ -160,11 +160,7 @@ def _check_whole(file: Path, leaf: dict[str, Any]) -> None:
 
 
 def _parsed(file: Path) -> dict[str, Any]:
-    """What is in a JSON file.
-
-    Raises:
-        CorruptStream: it is none.
-    """
+    """The content of a JSON file; ``CorruptStream`` if it is not JSON."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except ValueError as error:

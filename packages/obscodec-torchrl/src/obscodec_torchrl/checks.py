@@ -1,4 +1,4 @@
-"""Whether a batch of items can be written to where others are."""
+"""Whether a batch of items fits a storage that has items."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from obscodec import DTypeError, FieldError, ShapeError
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from obscodec_torchrl.leaves import Key
 
-_OPTIONAL = ("index",)  # a writer adds it to what it writes, and nobody else needs to
+_OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out
 
 
 def check_items(
@@ -19,21 +19,21 @@ def check_items(
     n_axes: int,
     large_nbytes: int | None,
 ) -> None:
-    """Make sure that each leaf of a batch of items is as it was when items were first written.
+    """Make sure that the leaves of a batch have the keys, shapes and dtypes of the first write.
 
     Args:
-        given: ``[*batch, *shape]`` each.
-        stored: the leaves that they are written to. Those that are compressed must be given in the dtype that they
-            had, on the device where they were, or on the CPU.
-        batch: the axes before those of the items that are written.
-        n_axes: how many axes come before those of an item in ``stored``.
-        large_nbytes: from how many bytes on an item is to be compressed, so that a leaf that was not there before is
-            refused; None if none is.
+        given: the leaves of the batch, ``[*batch, *shape]``.
+        stored: the leaves of the storage, ``[*axes, *shape]``.
+        batch: the axes of the batch.
+        n_axes: how many axes of a stored leaf come before those of an item.
+        large_nbytes: items of so many bytes or more are compressed, so a new leaf with such items is refused; None to
+            refuse no new leaf.
 
     Raises:
-        FieldError: one is missing, or one that was not there has items of ``large_nbytes`` or more.
-        ShapeError: one has another shape.
-        DTypeError: one that is compressed has another dtype, or is on another device than before, and not on the CPU.
+        FieldError: a leaf is missing, or a new one has items of ``large_nbytes`` or more.
+        ShapeError: a leaf has another shape.
+        DTypeError: a leaf that is stored compressed has another dtype, or is neither on the device of the stored one
+            nor on the CPU.
 
     Example:
         >>> obs = {("obs",): torch.zeros(8, 84, 84)}

@@ -17,36 +17,36 @@ from obscodec.runtime import PicklableLock
 from obscodec.stores import BATCH_MEMORY, BatchMemory, Store
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from obscodec_torchrl.arrays import PartArray, drawn, steps_of, strided_view, strides_of
+from obscodec_torchrl.arrays import DrawnArray, PartArray, steps_of, strided_view, strides_of
 
-# Whether an index array into a compressed tensor gives one that is decoded later.
+# While this is True, an index array of a compressed tensor selects one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
 
 K = TypeVar("K", bound=Hashable)
 Device = torch.device | str
 _PINNED_MEMORY = BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
-_NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views of other numbers
-_DTYPES_OF_NUMPY = {torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bhilBefdFD"}  # others go through DLPack
-_torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # numpy takes long to tell a name
+_NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views whose numbers are others
+_DTYPES_OF_NUMPY = {torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bhilBefdFD"}  # others need DLPack
+_torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # dtype.name takes 2.5 µs
 
 
 class CompressedTensor(torch.Tensor):
     """A tensor ``[*batch, *shape]`` whose items are compressed, each under one id.
 
-    What gives a view of a tensor gives a view of the ids as long as items stay whole: it decodes nothing, and writes
-    through. A view of parts of items is decoded, and can't be written to. An index array decodes what it selects. Every
-    other operation decodes this tensor; one that works in place stores the result. There is no memory to share.
+    A view with whole items is a view of the ids: it decodes nothing, and writes through. A view of parts of items is a
+    decoded copy, and read-only. An index array decodes the items that it selects. Every other operation decodes the
+    whole tensor; an operation in place then stores its result. A compressed tensor has no memory to share.
 
     Args:
         array: the items.
-        device: where decoded tensors are put.
+        device: the device of decoded tensors.
     """
 
     array: Any
-    n_leading: int  # axes before those of the items
+    n_leading: int  # number of the axes before those of the items
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-    __deepcopy__ = None  # type: ignore[assignment]  # so that copy goes by __reduce_ex__; that of torch.Tensor would decode
+    __deepcopy__ = None  # type: ignore[assignment]  # torch.Tensor's would decode; without one, copy calls __reduce_ex__
 
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray | PartArray, device: Device = "cpu") -> CompressedTensor:
@@ -59,20 +59,21 @@ class CompressedTensor(torch.Tensor):
 
     def drawn(self, index: Any) -> CompressedTensor:
         """The items that ``index`` selects, as they are now."""
-        return CompressedTensor(drawn(self.array, index), self.device)
+        array, is_part = self.array, isinstance(self.array, PartArray)
+        return CompressedTensor(PartArray(array[index]) if is_part else DrawnArray(array, index), self.device)
 
     def new_array(self, store: Store, n: int) -> Any:
-        """``[n, *shape]`` to decode into: on the GPU that has the items, pinned for one, or in that of all batches."""
+        """``[n, *shape]`` to decode into, where the store decodes; pinned, if the CPU decodes for a GPU."""
         if store.device != "cpu":
             return torch.empty((n, *store.layout.shape), dtype=_torch_dtype(store.layout.dtype), device=self.device)
         return (_PINNED_MEMORY if self.is_cuda else BATCH_MEMORY).array(n, store.layout)
 
     def decoded(self) -> torch.Tensor:
-        """The tensor, uncompressed; a copy."""
+        """A plain tensor with the same numbers."""
         return decode({"": self.drawn(...)})[""]
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The array, uncompressed; a copy."""
+        """A plain array with the same numbers."""
         return self.decoded().numpy(force=force)
 
     def tolist(self) -> Any:
@@ -82,7 +83,7 @@ class CompressedTensor(torch.Tensor):
     def _no_memory(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a compressed tensor has no memory to share, or to write to one by one: take its clone()")
 
-    share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # what torch would crash in
+    share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # torch would crash in these
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         *steps, at = steps_of(as_index(index), self.n_leading, self.ndim)
@@ -105,13 +106,16 @@ class CompressedTensor(torch.Tensor):
         return (args[0]._views if is_view else _decoding)(func, args, kwargs or {})
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function that gives views does with the ids, or with decoded items if it does not keep them whole."""
+        """The views that ``func`` returns: of the ids, or of decoded items if ``func`` does not keep items whole."""
         same = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype, device="meta")
         views = func(same, *args[1:], **kwargs)
-        arrays = tree_map(lambda x: strided_view(self.array, x) if x.dtype == self.dtype else None, views)
+        arrays = tree_map(lambda x: self._strided_view(x) if x.dtype == self.dtype else None, views)
         if any(array is None for array in tree_leaves(arrays)):
             arrays = tree_map(PartArray, func(self.decoded().cpu(), *args[1:], **kwargs))
         return tree_map(lambda array: CompressedTensor(array, self.device), arrays)
+
+    def _strided_view(self, like: torch.Tensor) -> Any:
+        return strided_view(self.array, tuple(like.shape), like.stride(), int(like.storage_offset()))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         stored = type(self.array) is obscodec.TensorArray
@@ -122,7 +126,10 @@ class CompressedTensor(torch.Tensor):
 
 
 def stored_array(tensor: torch.Tensor) -> Any:
-    """A tensor as an array, compressed if it is that; no copy if it is on the CPU, downloaded if it is on a GPU."""
+    """A tensor as an array: the compressed array of a :class:`CompressedTensor`, else a numpy array.
+
+    A tensor on the CPU is not copied, a tensor on a GPU is downloaded.
+    """
     if isinstance(tensor, CompressedTensor):
         return tensor.array
     of_numpy = tensor.dtype in _DTYPES_OF_NUMPY
@@ -130,10 +137,10 @@ def stored_array(tensor: torch.Tensor) -> Any:
 
 
 def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
-    """Compressed tensors as they are at one time: nobody changes ids of their stores meanwhile.
+    """Compressed tensors as they are at one moment, at which no thread changes ids of their stores.
 
-    A thread that calls this holds the lock ``changing`` of no other store, or it could wait for ever, unless all of
-    them are drawn already: these don't change.
+    This takes the lock ``changing`` of each store. To avoid a deadlock, the caller holds no such lock, unless all of
+    the tensors are drawn already: a drawn tensor does not change, and needs no lock.
     """
     changing = [x.array.store.changing for x in tensors.values() if type(x.array) is obscodec.TensorArray]
     locks = {id(lock): lock for lock in changing}
@@ -143,12 +150,12 @@ def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedT
 def _drawn_under(locks: Sequence[PicklableLock], tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
     if not locks:
         return {key: x.drawn(...) for key, x in tensors.items()}
-    with locks[0]:  # not in an ExitStack, which an exception of a signal handler could leave with a lock held
+    with locks[0]:  # no ExitStack: an exception of a signal handler could leave a lock in it that nobody releases
         return _drawn_under(locks[1:], tensors)
 
 
 def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
-    """What was drawn from one storage, decoded where its stores do that, the leaves of each store together."""
+    """The decoded tensors of leaves that were drawn from one storage; the leaves of each store are decoded together."""
     if not drawn:
         return {}
     new_array = next(iter(drawn.values())).new_array
@@ -158,14 +165,14 @@ def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """An array of any dtype that torch has as a tensor; no copy if it is contiguous, or if numpy has the dtype, too."""
-    if array.dtype.isbuiltin == 1:  # one of numpy's own; this takes a sixth of the time of what follows
+    """An array of any dtype of torch as a tensor; a copy only if it is not contiguous and numpy lacks the dtype."""
+    if array.dtype.isbuiltin == 1:  # a dtype of numpy; this takes a sixth of the time of the general way
         return torch.from_numpy(array)
     return torch.from_numpy(np.ravel(array).view(np.uint8)).view(_torch_dtype(array.dtype)).view(array.shape)
 
 
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
-    """``func`` of the decoded tensors; those that it changes are stored again."""
+    """The result of ``func`` for decoded tensors; the tensors that it changes are stored again."""
     tensors = {id(x): x for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)}
     known = {key: x.decoded() for key, x in drawn_together(tensors).items()}
     plain = tree_map_only(CompressedTensor, lambda x: known[id(x)], (args, kwargs))
@@ -180,7 +187,7 @@ def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def as_index(index: Any) -> tuple[Any, ...]:
-    """An index of a tensor as that of an array: with arrays for tensors, of which those of bytes are masks in torch."""
+    """An index of torch with numpy arrays in the places of its tensors; torch takes an array of bytes for a mask."""
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [part.cpu().numpy() if isinstance(part, torch.Tensor) else part for part in parts]
     return tuple(x.astype(bool) if np.ndim(x) and getattr(x, "dtype", None) == np.uint8 else x for x in arrays)

@@ -1,4 +1,4 @@
-"""The leaves of what a replay buffer stores: tensordicts, tensorclasses, pytrees, single tensors."""
+"""The leaves of the data of a replay buffer: of tensordicts, tensorclasses, pytrees, single tensors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,19 +11,16 @@ Key = tuple[str, ...]
 
 
 def leaves(data: Any) -> dict[Key, Any]:
-    """The tensors in ``data`` by their paths, which are the keys of a tensordict and ``()`` for a single tensor."""
+    """The tensors in ``data`` by their paths: the keys of a tensordict, ``()`` for a single tensor."""
     flat = None if is_tensor_collection(data) else tree_flatten_with_path(data)[0]
     items = data.items(include_nested=True, leaves_only=True) if flat is None else ((_tree_key(k), x) for k, x in flat)
     return {as_key(key): leaf for key, leaf in items if isinstance(leaf, torch.Tensor)}
 
 
 def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: bool = False) -> Any:
-    """``data`` with other tensors at some paths; what is stacked lazily, is stacked.
+    """A shallow copy of ``data``, stacked if ``data`` is a lazy stack, with the tensors ``changed`` at their paths.
 
-    Args:
-        data: see :func:`leaves`.
-        changed: the tensors.
-        in_place: whether a tensordict is changed itself, not a shallow copy of it.
+    With ``in_place``, a tensordict itself is changed.
     """
     if not is_tensor_collection(data):
         return tree_map_with_path(lambda keys, leaf: changed.get(_tree_key(keys), leaf), data)
@@ -35,17 +32,14 @@ def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: boo
 
 
 def stacked(data: Any) -> Any:
-    """``data``, stacked if it is so lazily, which takes long for each of its leaves when they are asked for."""
+    """``data``, stacked if it is a lazy stack, which would stack a leaf anew each time it is read."""
     return data.contiguous() if isinstance(data, LazyStackedTensorDict) else data
 
 
 def n_batch_axes(data: Any, path: Key, otherwise: int) -> int:
-    """How many axes of a leaf are those of the tensordict that it is in, which may have more than ``data`` has.
+    """How many batch axes the tensordict of a leaf has, which may be more than ``data`` has.
 
-    Args:
-        data: see :func:`leaves`.
-        path: of the leaf.
-        otherwise: what to give if ``data`` is no tensordict.
+    ``otherwise`` is the result if ``data`` is no tensordict.
     """
     if not is_tensor_collection(data):
         return otherwise
@@ -53,10 +47,10 @@ def n_batch_axes(data: Any, path: Key, otherwise: int) -> int:
 
 
 def as_key(key: str | Key) -> Key:
-    """A key of a tensordict as the path that it stands for."""
+    """A key of a tensordict as a path."""
     return (key,) if isinstance(key, str) else key
 
 
 def _tree_key(keys: Any) -> Key:
-    """Strings as they are, others in brackets."""
+    """The path of a leaf of a pytree: strings as they are, other keys in brackets."""
     return tuple(key.key if isinstance(getattr(key, "key", 0), str) else keystr((key,)) for key in keys)

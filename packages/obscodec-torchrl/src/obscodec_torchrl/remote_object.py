@@ -1,4 +1,4 @@
-"""RemoteObject: an object that is in one process, of which others call the methods."""
+"""RemoteObject: calls the methods of an object from other processes."""
 
 import os
 import pickle
@@ -14,20 +14,20 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 T = TypeVar("T")
-_N_WAITING = 64  # callers that may wait to be accepted
+_N_WAITING = 64  # callers that may wait for their connection to be accepted
 _numbers = count()
 _targets: WeakValueDictionary[int, object] = WeakValueDictionary()
 
 
 class RemoteObject:
-    """Calls the methods of an object from the processes that this is sent to.
+    """Stands for an object of this process in other processes, and calls its methods there.
 
-    These are processes that multiprocessing starts from the one of the object, directly or not. What a method gives is
-    sent back by value. Each call runs in a thread of its own in the process of the object, side by side with others.
-    The object is not kept alive.
+    The other processes are those that multiprocessing starts from this one, directly or not. Each call runs in a thread
+    of its own in this process, side by side with other calls, and its result is sent by value. A ``RemoteObject`` does
+    not keep its target alive.
 
     Args:
-        target: whose methods are called. If it has a ``lock``, what a method gives is pickled while that is held.
+        target: the object. If it has a ``lock``, this lock is held while a result is pickled.
 
     Example:
         >>> import numpy as np
@@ -43,22 +43,16 @@ class RemoteObject:
         _targets[self._number] = target
 
     @staticmethod
-    def methods(*names: str) -> Callable[[type[T]], type[T]]:
-        """For a class whose instances have ``remote``: its methods of these names call those of the target."""
+    def forward(*, methods: Collection[str], attributes: Collection[str]) -> Callable[[type[T]], type[T]]:
+        """Decorate a class whose instances have a ``remote``: these methods and attributes are those of its target.
+
+        The attributes are read-only.
+        """
 
         def decorate(decorated: type[T]) -> type[T]:
-            for name in names:
+            for name in methods:
                 setattr(decorated, name, _method(name))
-            return decorated
-
-        return decorate
-
-    @staticmethod
-    def attributes(*names: str) -> Callable[[type[T]], type[T]]:
-        """The same for attributes, which can only be read."""
-
-        def decorate(decorated: type[T]) -> type[T]:
-            for name in names:
+            for name in attributes:
                 setattr(decorated, name, _attribute(name))
             return decorated
 
@@ -66,27 +60,27 @@ class RemoteObject:
 
     @staticmethod
     def stand_in(target: T, of: type, without: Collection[str]) -> tuple[Any, ...] | None:
-        """What ``target.__reduce_ex__`` gives if the target is on its way to a process that multiprocessing spawns.
+        """The result of ``target.__reduce_ex__`` when multiprocessing sends the target to a process that it spawns.
 
         Args:
-            target: whose methods are called there.
-            of: a class; an object of it, with the attributes of the target and ``remote``, is what arrives.
+            target: the object.
+            of: the class of the object that arrives. It has the attributes of the target, and ``remote``.
             without: the attributes that are None there.
 
         Returns:
-            That, or None if the target is on another way, such as into a file.
+            The result; None if the target is pickled for another purpose, such as into a file.
         """
         if get_spawning_popen() is None:
             return None
         return of.__new__, (of,), vars(target) | dict.fromkeys(without) | {"remote": RemoteObject(target)}
 
     def call(self, method: str, *args: object, **options: object) -> Any:
-        """What the method of this name gives.
+        """Call a method of the target.
 
         Raises:
-            ReferenceError: the object is gone.
-            ConnectionError: its process has ended.
-            Exception: what the method raises; a RuntimeError that names it if it can't be sent.
+            ReferenceError: the target is gone.
+            ConnectionError: the process of the target has ended.
+            Exception: the exception of the method; a RuntimeError with its text if it can't be pickled.
         """
         message = pickle.dumps((self._number, method, args, options))
         try:
@@ -94,7 +88,7 @@ class RemoteObject:
                 connection.send_bytes(message)
                 given, error = connection.recv()
         except (EOFError, FileNotFoundError) as gone:
-            raise ConnectionError(f"the process that {method} is called in has ended") from gone
+            raise ConnectionError(f"the process that should run {method} has ended") from gone
         if error is not None:
             raise error
         return given
@@ -110,7 +104,7 @@ def _attribute(name: str) -> property:
 
 @cache
 def _address(process: int) -> str:
-    """Where a process, this one, waits for calls."""
+    """The address at which this process answers calls; a forked process, with another number, gets its own."""
     listener = Listener(backlog=_N_WAITING, authkey=current_process().authkey)
     Thread(target=_accept, args=(listener,), name=f"calls of process {process}", daemon=True).start()
     return str(listener.address)
@@ -118,7 +112,7 @@ def _address(process: int) -> str:
 
 def _accept(listener: Listener) -> None:
     while True:
-        with suppress(Exception):  # of one who is gone already, or was not started by us: the others are not concerned
+        with suppress(Exception):  # of a caller that is gone, or has another key: go on with other callers
             Thread(target=_answer, args=(listener.accept(),), daemon=True).start()
 
 
@@ -128,18 +122,18 @@ def _answer(connection: Connection) -> None:
 
 
 def _result(message: bytes) -> bytes:
-    """What a call gives and what it raises, one of which is None, pickled."""
+    """The result of a call and its exception, one of which is None, pickled."""
     try:
         number, method, args, options = pickle.loads(message)
         if (target := _targets.get(number)) is None:
-            raise ReferenceError(f"what {method} is called of is gone")
+            raise ReferenceError(f"the object that {method} was called on is gone")
         given = getattr(target, method)(*args, **options)
-        with getattr(target, "lock", nullcontext()):  # what is given may be a view of what others write
+        with getattr(target, "lock", nullcontext()):  # the result may be a view of memory that others write
             return pickle.dumps((given, None))
     except Exception as error:
         try:
             result = pickle.dumps((None, error))
             pickle.loads(result)
-        except Exception:  # an exception can be pickled by its class's own code, which may raise anything
+        except Exception:  # the class of an exception may have code of its own for pickle, which may raise anything
             return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
         return result

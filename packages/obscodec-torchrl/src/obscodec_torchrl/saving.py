@@ -1,4 +1,4 @@
-"""All that a CompressedStorage holds as bytes, to be saved and restored."""
+"""The contents of a CompressedStorage as bytes, to be saved and restored."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from obscodec_torchrl.leaves import leaves, with_leaves
 
 
 class Contents(NamedTuple):
-    """All that a storage holds.
+    """All items of a storage.
 
     Attributes:
-        packed: the leaves, see :func:`pack_together`, with a note of these names: ``paths``, of the leaves; ``length``,
-            how many items there are; ``is_tree``, whether something else than tensordicts is stored; ``is_full``,
-            whether there was no more room; ``last_row``, the one that was written last, where episodes that go on break
-            off.
-        rest: ``[n, ...]``, what is in no packed leaf; there may be room for more than ``length`` items.
+        packed: the leaves, see :func:`pack_together`, with a note: ``paths`` of the leaves; ``length``, how many items
+            there are; ``is_tree``, whether they are something else than tensordicts; ``is_full``, whether the storage
+            was full; ``last_row``, the row that was written last, where an unfinished episode breaks off.
+        rest: ``[n, ...]``, the tensordict without the packed leaves, with ``length`` rows or more.
     """
 
     packed: bytes | memoryview
     rest: TensorDict
 
     def as_tensordict(self) -> TensorDict:
-        """The same, of tensors only where ``rest`` is."""
+        """The contents as a tensordict."""
         return TensorDict(rest=self.rest, packed=torch.frombuffer(bytearray(self.packed), dtype=torch.uint8))
 
     @staticmethod
     def of_tensordict(saved: TensorDict, length: int | None, ndim: int) -> Contents:
-        """What :meth:`as_tensordict` gave, or the tensordict that a storage of TorchRL held.
+        """The contents of a tensordict from :meth:`as_tensordict`, or of one that a storage of TorchRL saved.
 
         Args:
-            saved: one of these.
-            length: how many items TorchRL's has, which may have room for more.
-            ndim: how many axes of it are counted.
+            saved: the tensordict.
+            length: how many items TorchRL's storage had; its tensordict may have more rows.
+            ndim: how many axes of a tensordict of TorchRL count items.
         """
         if saved.keys() == {"packed", "rest"}:
             return Contents(saved["packed"].numpy().data, saved["rest"])
@@ -48,11 +47,11 @@ class Contents(NamedTuple):
 
 
 def contents_of(storage: LazyTensorStorage) -> Contents:
-    """All that ``storage`` holds, for :func:`restore`.
+    """All items of ``storage``, for :func:`restore`.
 
     Raises:
-        RuntimeError: nothing was ever written to it.
-        DTypeError: torch alone has the dtype of a leaf.
+        RuntimeError: nothing was ever written to the storage.
+        DTypeError: a leaf has a dtype that only torch has.
     """
     with storage.lock:
         written, is_tree = storage[:], not is_tensor_collection(storage._storage)
@@ -69,19 +68,20 @@ def contents_of(storage: LazyTensorStorage) -> Contents:
 
 
 def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool) -> None:
-    """Put what was saved into ``storage``. What it held is dropped when all of them are in memory.
+    """Put saved items into ``storage``, which drops its own when all of the saved ones are in memory.
 
     Args:
-        storage: has room for them.
-        contents: the items.
-        new_tensor: whether a single tensor may be put into a storage that nothing was ever written to. In TorchRL that
-            of a state dict may, that of a checkpoint may not.
+        storage: the storage, which changes only if all goes well.
+        contents: the saved items.
+        new_tensor: whether a storage to which nothing was ever written accepts a single tensor. As in TorchRL, it does
+            from a state dict, and does not from a checkpoint.
 
     Raises:
-        RuntimeError: nothing was ever written to it, and what is to be loaded are no tensordicts.
-        ShapeError: there are more items than it has room for, or fewer in a full storage, or they have other shapes.
-        FieldError: they have other keys than those that it holds.
-        DTypeError: a leaf that is compressed has another dtype.
+        RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
+        ShapeError: the storage has not enough room, or is larger than a full storage that was saved; or a leaf has
+            another shape.
+        FieldError: the items have other keys than those in the storage.
+        DTypeError: a compressed leaf has another dtype.
         CorruptStream: packed leaves are damaged.
         HeapFull: there is not enough room below ``max_bytes``.
     """
@@ -93,7 +93,7 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
         raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
     if (is_tree := about.get("is_tree")) and own is None and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
-    if storage.device is None:  # as the tensordicts were that were written here
+    if storage.device is None:  # the tensordicts in the storage have no device
         rest.clear_device_()
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
     fresh = storage.empty_copy()
@@ -108,13 +108,13 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
 
 
 def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, last_row: int | None) -> None:
-    """Have ``storage`` hold what ``fresh`` holds, which is of no use after that, at once for other threads.
+    """Move the items of ``fresh`` into ``storage``, for other threads at once. ``fresh`` is of no use afterwards.
 
     Args:
-        storage: any.
-        fresh: of the same size, with items such as those of ``storage``.
+        storage: the storage that changes.
+        fresh: a storage of the same size, whose items have the keys and shapes of those in ``storage``.
         length: how many items there are.
-        last_row: the one that was written last, if that is known.
+        last_row: the row that was written last; None if it is not known.
     """
     with storage.lock:
         for leaf in fresh.compressed().values():

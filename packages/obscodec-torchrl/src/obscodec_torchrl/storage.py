@@ -1,4 +1,4 @@
-"""CompressedStorage: TorchRL's LazyTensorStorage with its images in compressed stores."""
+"""CompressedStorage: TorchRL's LazyTensorStorage, with images in compressed stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, 
 from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.saving import Contents, contents_of, restore
 
-_MIN_NBYTES = 1024  # below, a leaf is no image, and takes little as it is
+_MIN_NBYTES = 1024  # a smaller leaf is no image, and takes little memory uncompressed
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
@@ -44,49 +44,55 @@ def _not_compiled(function: _F) -> _F:
     return cast("_F", torch.compiler.disable(function, reason=reason))  # type: ignore[no-untyped-call]
 
 
-@RemoteObject.methods("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict")
-@RemoteObject.attributes("initialized", "max_size", "device", "_total_shape")
+@RemoteObject.forward(
+    methods=("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict"),
+    attributes=("initialized", "max_size", "device", "_total_shape"),
+)
 class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
-    """What a worker is sent in place of a ``CompressedStorage``: it reads and writes that one, in the process of it.
+    """The stand-in for a ``CompressedStorage`` in a worker: it reads and writes the storage in the process that has it.
 
-    Slices are copies: what is written into them is in no storage.
+    Slices are copies: a write into a slice changes no storage.
     """
 
-    __getstate__ = object.__getstate__  # that of TorchRL looks for contents
+    __getstate__ = object.__getstate__  # TorchRL's looks for contents
 
 
 class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
-    """A storage that keeps images compressed, without loss, and gives what ``LazyTensorStorage`` gives.
+    """A storage that keeps images compressed, without loss, and gives the items that ``LazyTensorStorage`` gives.
 
-    Leaves of 1 KiB or more per item, or ``min_nbytes``, are compressed, the others are plain tensors. Leaves that
-    differ in ``"next"`` only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, in which each frame is
-    stored once. A sampled batch is decoded after the lock of the buffer is released.
+    Leaves of 1 KiB or more per item are compressed, smaller ones are plain tensors. Leaves whose keys differ in
+    ``"next"`` only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, which stores each frame once. A
+    sampled batch is decoded after the lock of the buffer is released.
 
     Args:
-        max_size: the most items to keep.
-        ndim: how many axes of what is written are counted, as in ``LazyTensorStorage``.
-        device: where sampled tensors are put; what is written is there, or on the CPU. ``"auto"`` is where the first
-            tensordict is, or its leaves if it has no device.
-        compilable: see ``LazyTensorStorage``. Compiled code calls this storage; what the storage does is not compiled.
-        shared_init: whether a worker may make the first write, which it may here in any case.
-        consolidated: False; compressed leaves are in no common block of memory.
-        cleanup_memmap: without effect, since nothing is memory-mapped, and True if ``shared_init`` is.
-        **options: those of ``obscodec.buffers.BufferOptions``, under keys that are names or nested tuples. ``codec`` is
-            the spec of the codec of large leaves, such as ``"zstd:3"``; ``"auto"``, the default, to find the best one
-            on the first items; None to compress nothing. Or it is a mapping from keys to specs for leaves of any size;
-            the leaves that it does not name have ``"auto"``. ``decide_after`` is how many tensors, next ones included,
-            are looked at before a store decides how it keeps them, and ``block_frames`` how many frames are encoded
-            together. ``max_bytes`` is the most to reserve for the compressed items of each store. ``buffer_device`` is
-            where they are, and are decoded: the GPU that is ``device``, which is the default if that is one, and needs
-            obscodec-cupy; or ``"cpu"``, from where batches are copied. ``heap="pinned"`` keeps what is compressed in
-            host memory that the GPU reads.
+        max_size: how many items the storage has room for.
+        ndim: how many leading axes of a batch count items, as in ``LazyTensorStorage``.
+        device: the device of sampled tensors. Written tensors are on this device, or on the CPU. ``"auto"`` takes the
+            device of the first tensordict, or of its leaves if the tensordict has none.
+        compilable: see ``LazyTensorStorage``. Compiled code may call this storage, but the storage is not compiled.
+        shared_init: without effect: a worker may make the first write in any case.
+        consolidated: False: compressed leaves lie in no common block of memory.
+        cleanup_memmap: without effect, since nothing is memory-mapped. It is True if ``shared_init`` is.
+        **options: the attributes of ``obscodec.buffers.BufferOptions``. Keys in mappings are names or nested tuples.
+
+            - ``codec``: the codec of leaves of 1 KiB or more, such as ``"zstd:3"``; ``"auto"``, the default, finds the
+              best one for the first items; None compresses nothing. A mapping from keys to codecs holds for leaves of
+              any size; leaves that it does not name have ``"auto"``.
+            - ``min_nbytes``: compress leaves from this size on, instead of 1 KiB.
+            - ``decide_after``: from how many tensors, next observations included, a store decides how to keep them.
+            - ``block_frames``: how many frames are encoded together.
+            - ``max_bytes``: the most bytes that each store may reserve for its compressed items.
+            - ``buffer_device``: where compressed items are kept and decoded. The default is ``device`` if it is a GPU,
+              which needs obscodec-cupy, else ``"cpu"``. From ``"cpu"``, decoded batches are copied to ``device``.
+            - ``heap``: ``"pinned"`` keeps compressed items in host memory that the GPU reads.
 
     Raises:
-        SpecError: there is no such device or heap, or an option of ``LazyTensorStorage`` asks for what is not there.
-        DTypeError: a number is none, or ``buffer_device`` is another GPU than ``device``.
-        ShapeError: ``max_size``, ``ndim``, ``decide_after`` or ``block_frames`` is no whole number of 1 or more, or
-            ``min_nbytes`` none of 0 or more.
+        SpecError: there is no such device or heap, or this storage can't do what an option asks for.
+        DTypeError: an option is of the wrong type, or ``buffer_device`` is another GPU than ``device``.
+        ShapeError: ``max_size``, ``ndim``, ``decide_after`` or ``block_frames`` is less than 1, or ``min_nbytes`` less
+            than 0.
         BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
+        RuntimeError: torch can't use ``device``.
         TypeError: there is no such option.
 
     Example:
@@ -138,8 +144,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.lock = PicklableLock()
 
     def empty_copy(self) -> CompressedStorage:
-        """A storage like this one, to which nothing was ever written."""
-        device = "auto" if self.device is None else self.device  # None is what a tensordict without one leaves
+        """An empty storage with the same options."""
+        device = "auto" if self.device is None else self.device  # None: the first tensordict had no device
         return CompressedStorage(
             self.max_size, ndim=self.ndim, device=device, compilable=self._compilable, **vars(self.options)
         )
@@ -157,17 +163,17 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return made
 
     def _make_init_directory(self) -> None:
-        """Make none: a collector's workers would share there what one initializes, and ours call this process."""
-        del self._init_lock, self._init_event  # which collectors set, and which can't be pickled
+        """Make no directory: a collector's workers would share memory maps in it, but ours call this process."""
+        del self._init_lock, self._init_event  # which a collector has set, and which can't be pickled
 
     def _init(self, data: Any) -> None:
         self._init_standard(data)
 
     def _wait_for_init(self) -> None:
-        """Wait for nobody: what was never written is refused."""
+        """Do not wait for a first write: reading before it is refused."""
 
     def attach(self, buffer: Any) -> None:
-        """Attach a buffer, and have it decode what it samples when it collates, which it does without its lock."""
+        """Attach a buffer. It will decode its samples when it collates them, after it has released its lock."""
         super().attach(buffer)
         if getattr(buffer, "_init_collate_fn", self) is None:
             buffer._init_collate_fn = decoded
@@ -175,7 +181,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     @_not_compiled
     @says_memory_error
     def get(self, index: Any) -> Any:
-        """The items that ``index`` selects; views, which write through, if that is an integer or a slice.
+        """The items that ``index`` selects; for an integer or a slice views, which write through.
 
         Raises:
             RuntimeError: nothing was ever written.
@@ -183,7 +189,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         context = copy_context()
         context.run(DRAWING.set, True)
-        with self.lock:  # tensordict takes longer for the tuple of one tensor that a buffer gives
+        with self.lock:  # a buffer's index is a tuple of one tensor, which tensordict takes longer for
             items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
         return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
 
@@ -193,16 +199,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Store items, all of them or none; see ``Storage.set``.
 
         Raises:
-            FieldError: a key is missing, or one that ``codec`` names, or a leaf of 1 KiB or more was not there in the
-                first write.
+            FieldError: a key of the first write is missing, or a key that ``codec`` names; or a new leaf has 1 KiB or
+                more.
             ShapeError: a leaf has another shape than before.
-            DTypeError: a leaf that is compressed has another dtype than before, or is on another device.
+            DTypeError: a compressed leaf has another dtype than before, or is on another device.
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
             HeapFull: there is not enough room below ``max_bytes``.
         """
         try:
-            # Before the lock is held: what is of another storage is read under that of it.
+            # Before this storage is locked, since this locks another storage that the data are from.
             data, given = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
             with self.lock:
                 if not self.initialized:
@@ -221,7 +227,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         except BaseException as error:
             for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
-                # it moves before it writes: back to where it was
+                # A writer moves its cursor before it writes: move it back.
                 if isinstance(writer, RoundRobinWriter) and (not size or writer._cursor == (rows[-1] + 1) % size[0]):
                     writer._cursor, writer._write_count = int(rows[0]), writer._write_count - len(rows)
             if isinstance(data, list) and isinstance(error, Exception):
@@ -246,13 +252,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         index: Any,
         write_plain: Callable[[], None],
     ) -> None:
-        """Write all that is given into some rows, or none of it if an exception ends that.
+        """Write rows into compressed and plain leaves; if an exception comes in between, all keep their old rows.
 
         Args:
             changed: the leaves of this storage that change.
-            given: what is written into those that are compressed.
-            index: which rows of each.
-            write_plain: writes into the others, and notes how many items there are.
+            given: the new rows of compressed leaves.
+            index: selects the rows.
+            write_plain: writes the rows of plain leaves, and updates the number of items.
         """
         arrays = {key: x.array for key, x in changed.items() if isinstance(x, CompressedTensor)}
         new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays)
@@ -274,7 +280,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             raise
 
     def _set_tree_map(self, cursor: Any, data: Any, storage: Any) -> None:
-        """Write what is no tensordict, but for tensors that are stored compressed; :meth:`_write` does that."""
+        """Write the plain leaves of a pytree; :meth:`_write` writes the compressed ones."""
 
         def write(x: Any, leaf: Any) -> None:
             if not (isinstance(x, torch.Tensor) and _is_compressed(leaf)):
@@ -283,22 +289,22 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         tree_map(write, data, storage)
 
     def stats(self) -> BufferStats:
-        """What the storage holds, for each leaf; see ``obscodec.buffers.BufferStats``."""
+        """Statistics of the storage and of each leaf; see ``obscodec.buffers.BufferStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         return stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is stored, compressed leaves as messages in tensors of bytes; tensors, numbers and strings only."""
+        """The contents, of tensors, numbers and strings only; compressed leaves are a message in a tensor of bytes."""
         saved = contents_of(self).as_tensordict().state_dict() if self.initialized else {}
         return {"_storage": saved, "initialized": self.initialized, "_len": len(self)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` gave, here or of a ``LazyTensorStorage`` or ``LazyMemmapStorage``.
+        """Restore the contents from a ``state_dict`` of this class, ``LazyTensorStorage`` or ``LazyMemmapStorage``.
 
         Raises:
-            RuntimeError: nothing was ever written here, and what is stored are no tensordicts.
-            ShapeError, FieldError, DTypeError or HeapFull: this storage can't hold these items, and keeps those it has.
-            CorruptStream: a message is damaged.
+            RuntimeError: nothing was ever written to this storage, and the saved items are no tensordicts.
+            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items, and keeps its own.
+            CorruptStream: the message is damaged.
         """
         if not state_dict["initialized"]:
             self._empty()
@@ -319,7 +325,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 leaf.array.clear()
 
     def _init_standard(self, data: Any) -> None:
-        """Let TorchRL allocate ids in place of what is compressed, and put compressed tensors of that shape there."""
+        """Let TorchRL allocate an id for each compressed item, then put compressed tensors in the places of the ids."""
         given = leaves(data)
         batches = {path: leaf.shape[: n_batch_axes(data, path, self.ndim - 1)] for path, leaf in given.items()}
         layouts = {
@@ -339,8 +345,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self._storage: Any = with_leaves(self._storage, made)
 
     def _check(self, index: Any, given: Mapping[Key, torch.Tensor], own: Mapping[Key, torch.Tensor]) -> None:
-        """Refuse what could not be written as a whole."""
-        if given:  # else it is a number for all leaves
+        """Refuse items that can't be written as a whole."""
+        if given:  # else the data are one number for all leaves
             rows = torch.empty(()).expand(self._total_shape)[index].shape
             check_items(given, own, rows, self.ndim, self.options.large_nbytes)
 
@@ -354,7 +360,7 @@ def _is_compressed(leaf: Any) -> bool:
 
 
 def _of_one_moment(data: Any) -> tuple[Any, dict[Key, Any]]:
-    """``data``, stacked if it is so lazily, with its compressed leaves as they are at one time; and its leaves."""
+    """``data`` with its compressed leaves as they are at one moment, stacked if it is a lazy stack; and its leaves."""
     data = stacked(data)
     given = leaves(data)
     compressed = {path: leaf for path, leaf in given.items() if isinstance(leaf, CompressedTensor)}
@@ -366,6 +372,6 @@ def _of_one_moment(data: Any) -> tuple[Any, dict[Key, Any]]:
 
 @_not_compiled
 def decoded(data: Any) -> Any:
-    """``data``, with all that was drawn from a storage decoded in place, the leaves of each store together."""
+    """``data`` with all leaves that were drawn from a storage decoded in place, those of each store together."""
     drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), DrawnArray)}
     return with_leaves(data, decode(drawn), in_place=True)

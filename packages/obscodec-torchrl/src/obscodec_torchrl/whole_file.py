@@ -1,4 +1,4 @@
-"""A file that is replaced at once: the old one is there until the new one is, whenever the writer is killed."""
+"""Replacing a file at once: whenever the writer is killed, the old file is there or the new one, and complete."""
 
 import os
 import shutil
@@ -7,24 +7,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-UNFINISHED = ".unfinished-"  # folders beside the file, of writers that are at work or were killed
+UNFINISHED = ".unfinished-"  # begins the names of folders beside the file, of writers at work or killed
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Put what the block writes in the place of a file, when the block is done.
+    """Let a block write a new file, and put it in the place of ``path`` when the block ends.
 
-    What killed writers left is removed. Of two writers at the same time, one may find that its work is gone, and fail.
+    Folders that killed writers left are removed. If two writers work at the same time, one may lose its folder, and
+    fail.
 
     Args:
-        path: of the file, which may be there, in a folder that is.
+        path: of the file, which may exist; its folder must.
 
     Yields:
-        Where the block writes the new file, in a folder of its own. What else it writes into that is removed.
+        The path at which the block writes the new file, in a temporary folder.
 
     Raises:
-        OSError: the new file could not be brought to the disk. Then, and if the block fails, the old file is there; on
-            a file system without hard links it may be the new one, which is complete.
+        OSError: the disk refused the new file. Then, and if the block fails, the old file stays; on a file system
+            without hard links, the complete new file may be there instead.
     """
     _remove_unfinished(path.parent)
     work = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=path.parent))
@@ -37,7 +38,7 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def _exchange(path: Path, work: Path) -> None:
-    """Move the new file out of ``work``, and back if the disk does not take that."""
+    """Move the new file out of ``work``, and bring the old one back if the disk refuses the move."""
     old, is_new = work / "old", not path.exists()
     if not is_new:
         with suppress(OSError):
@@ -56,7 +57,7 @@ def _exchange(path: Path, work: Path) -> None:
 def _bring_to_disk(path: Path) -> None:
     """Wait until a file, or the names in a folder, outlast a loss of power."""
     if os.name == "nt" and path.is_dir():
-        return  # Windows can't be asked to
+        return  # Windows can't sync a folder
     descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Compressed arrays as torch needs them: strided views, indices of torch, what is drawn, written or packed together."""
+"""Compressed arrays as torch needs them: strided views, torch's indices, batches that are drawn, written or packed."""
 
-from obscodec_torchrl.arrays.drawn_array import DrawnArray, drawn
+from obscodec_torchrl.arrays.drawn_array import DrawnArray
 from obscodec_torchrl.arrays.geometry import strided_view, strides_of
 from obscodec_torchrl.arrays.indexing import steps_of
 from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
@@ -14,7 +14,6 @@ __all__ = [
     "NewTensors",
     "PartArray",
     "append_together",
-    "drawn",
     "interleaved_envs",
     "pack_together",
     "read_note",

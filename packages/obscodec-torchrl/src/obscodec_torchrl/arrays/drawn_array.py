@@ -1,4 +1,4 @@
-"""DrawnArray: what was selected from an array, to be decoded later, whatever is written meanwhile."""
+"""DrawnArray: items that were selected from an array, to be decoded later, whatever is written meanwhile."""
 
 from typing import cast
 
@@ -9,13 +9,11 @@ from obscodec.arrays import Index
 from obscodec.segments import Ints
 from obscodec.stores import GuardedStore
 
-from obscodec_torchrl.arrays.part_array import PartArray
-
 
 class DrawnArray(TensorArray):
     """The items that an index selects, as they are now. Nothing is decoded before it is read.
 
-    Items that are overwritten meanwhile are dropped when this array and all views of it are gone.
+    A guard keeps these items. If they are overwritten, the store drops them when this array and all its views are gone.
 
     Args:
         array: of a :class:`GuardedStore`.
@@ -34,28 +32,18 @@ class DrawnArray(TensorArray):
     """
 
     def __init__(self, array: TensorArray, index: Index) -> None:
-        self._guard = cast(
-            "GuardedStore", array.store
-        ).guard()  # before the ids are read, or a thread could release them
+        # Before the ids are copied, or another thread could release them in between.
+        self._guard = cast("GuardedStore", array.store).guard()
         super().__init__(np.array(array.ids[index]), array.store)
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         raise TypeError("what was drawn from an array can't be assigned to: read it, and change the copy")
 
     def assign_ids(self, index: Index, ids: Ints) -> None:
-        """Refused: others own the tensors.
-
-        Raises:
-            TypeError: always.
-        """
+        """Raise ``TypeError``: the references belong to another array."""
         self[index] = ids
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         view = self.__new__(type(self))
         vars(view).update(vars(self), _ids=ids)  # with the guard
         return view
-
-
-def drawn(array: TensorArray | PartArray, index: Index) -> DrawnArray | PartArray:
-    """What an index selects, as it is now; see :class:`DrawnArray`."""
-    return PartArray(array[index]) if isinstance(array, PartArray) else DrawnArray(array, index)

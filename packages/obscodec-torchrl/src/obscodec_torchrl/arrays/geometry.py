@@ -1,8 +1,7 @@
-"""The geometry of an array of items, in elements, as libraries for tensors describe views: shape, strides, offset."""
+"""The geometry of an array of items as torch describes views: shape, strides and offset, in elements."""
 
 import math
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from obscodec_torchrl.arrays.part_array import PartArray
 
 
 def strides_of(ids: npt.NDArray[np.generic], item: tuple[int, ...]) -> tuple[int, ...]:
-    """How many elements lie between neighbours along each axis of an ndarray with an item of a shape for each id.
+    """The strides, in elements, of an ndarray that has an item of the shape ``item`` for each id.
 
     Example:
         >>> strides_of(np.zeros((100, 2), int), (84, 84))
@@ -23,31 +22,17 @@ def strides_of(ids: npt.NDArray[np.generic], item: tuple[int, ...]) -> tuple[int
     return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(item)
 
 
-class View(Protocol):
-    """How a library for tensors describes a view, such as a torch tensor on the device "meta": in elements."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the view."""
-
-    def stride(self) -> tuple[int, ...]:
-        """How far apart neighbours are along each axis, 0 or more."""
-
-    def storage_offset(self) -> int:
-        """The element that the view begins with."""
-
-
-def strided_view(array: TensorArray | PartArray, view: View) -> TensorArray | PartArray | None:
-    """A view of ``array``, of any geometry in which items stay whole; it writes through.
+def strided_view(
+    array: TensorArray | PartArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> TensorArray | PartArray | None:
+    """A view of ``array`` that writes through; None if its items would not be whole.
 
     Args:
-        array: whose geometry is that of :func:`strides_of`.
-        view: of an array of that geometry.
-
-    Returns:
-        The view, None if the items are not whole in it.
+        array: whose own strides are those of :func:`strides_of`.
+        shape: of the view.
+        strides: of the view, in elements, 0 or more.
+        offset: the element of ``array`` that the view begins with.
     """
-    shape, strides, offset = tuple(view.shape), view.stride(), int(view.storage_offset())
     item, ids = array.layout.shape, array.ids
     n, k = math.prod(item), len(shape) - len(item)
     if k < 0 or shape[k:] != item or offset % n:

@@ -1,4 +1,4 @@
-"""Indices of a tensor of torch as those of an ndarray."""
+"""Indices of torch as indices of numpy."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ from obscodec.arrays import Part, index_parts, n_axes, split_parts
 
 
 def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool = False) -> list[tuple[Any, ...]]:
-    """The indices that select, applied by numpy one after the other, what torch selects with ``index``.
+    """Split an index of torch into steps: applied by numpy one after the other, they select the same.
 
-    In torch, integers select before index arrays do; in numpy, they are index arrays themselves. What selects whole
-    items comes before what selects within them. An index with arrays on both sides of that border stays as it is.
+    torch applies integers before index arrays; numpy treats integers beside arrays as arrays. Steps that select whole
+    items come before steps that select within items. An index with arrays for both stays as it is.
 
     Args:
-        index: parts of an index of a tensor, with arrays for tensors, and masks of bools only.
+        index: the parts of the index, with numpy arrays in the places of tensors, and masks of bools only.
         n_leading: how many axes come before those of the items.
         ndim: how many axes there are.
-        writing: whether something is assigned: all steps but the last give views.
+        writing: whether the index is assigned to; then all steps but the last select views.
 
     Raises:
-        IndexError: too many axes, several ellipses, or a single truth value beside arrays or when writing.
+        IndexError: too many axes, several ellipses, or a single True or False beside arrays or when writing.
 
     Example:
         >>> rows = np.array([4, 2])
@@ -46,7 +46,7 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
 
 
 def _as_part(part: Any) -> Part:
-    """A part of an index of a tensor as one of an ndarray."""
+    """A part of an index of torch as one of numpy."""
     if _is_truth_value(part):
         raise IndexError("a single True or False beside arrays is not supported in an index: read the items first")
     if isinstance(part, np.ndarray):
@@ -59,7 +59,7 @@ def _is_truth_value(part: Any) -> bool:
 
 
 def _arrays_last(parts: list[Part]) -> list[tuple[Any, ...]]:
-    """What selects by integers, slices and new axes, then what selects by arrays."""
+    """A step with the integers, slices and new axes, then a step with the arrays."""
     basic: list[Part] = []
     arrays: list[Part] = []
     for part in parts:
@@ -72,7 +72,7 @@ def _arrays_last(parts: list[Part]) -> list[tuple[Any, ...]]:
 
 
 def _n_axes_left(step: tuple[Part, ...]) -> int:
-    """How many axes are left of those that slices and arrays select from."""
+    """How many axes a selection by slices and arrays has."""
     arrays = [1 if part.dtype == bool else part.ndim for part in step if isinstance(part, np.ndarray)]
     return len([part for part in step if not isinstance(part, np.ndarray)]) + max(arrays)
 

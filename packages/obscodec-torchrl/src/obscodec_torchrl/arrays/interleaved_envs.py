@@ -1,16 +1,17 @@
-"""How many environments take turns in a row of steps, as the steps show it."""
+"""How many environments take turns in a batch of steps, as the steps themselves show."""
 
 import numpy as np
 import numpy.typing as npt
 
 _MAX_ENVS = 64
-_N_PLACES = 7  # that are looked at; the end of an episode may be at some of them
+_N_CHECKS = 7  # steps that are compared for each number of environments; an episode may end at some of them
 
 
 def interleaved_envs(observations: npt.NDArray[np.generic], following: npt.NDArray[np.generic]) -> int:
-    """After how many steps each environment is on again, if environments take turns.
+    """After how many steps the first environment comes again, if environments take turns.
 
-    It is the smallest distance at which most observations are what follows the one that is so many steps before.
+    If ``n`` environments take turns, ``observations[i + n]`` equals ``following[i]``, except where an episode ends. The
+    result is the smallest ``n`` for which this holds at most of the steps that are compared.
 
     Args:
         observations: ``[n, *shape]``, of each step.
@@ -24,13 +25,12 @@ def interleaved_envs(observations: npt.NDArray[np.generic], following: npt.NDArr
         >>> interleaved_envs(game.reshape(-1), game.reshape(-1) + 2)
         2
     """
-    for distance in range(1, min(len(observations) // 2, _MAX_ENVS) + 1):
-        places = np.linspace(0, len(observations) - distance - 1, _N_PLACES).astype(int).tolist()
-        n_others = 0
-        for place in places:
-            n_others += not np.array_equal(observations[place + distance], following[place])
-            if 2 * n_others > _N_PLACES:
+    for n_envs in range(1, min(len(observations) // 2, _MAX_ENVS) + 1):
+        n_different = 0
+        for i in np.linspace(0, len(observations) - n_envs - 1, _N_CHECKS).astype(int).tolist():
+            n_different += not np.array_equal(observations[i + n_envs], following[i])
+            if 2 * n_different > _N_CHECKS:
                 break
         else:
-            return distance
+            return n_envs
     return 1

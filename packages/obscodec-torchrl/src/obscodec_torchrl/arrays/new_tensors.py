@@ -1,4 +1,4 @@
-"""NewTensors: what several arrays of one store are given together, stored once where they have it in common."""
+"""NewTensors: tensors for several arrays of one store; frames that the arrays have in common are stored once."""
 
 from __future__ import annotations
 
@@ -21,27 +21,20 @@ from obscodec_torchrl.arrays.part_array import PartArray
 
 K = TypeVar("K", bound=Hashable)
 Array = npt.NDArray[np.generic]
-# Of tensors that are put side by side at once: they stay in the cache until they are stored. So 32 transitions of Atari
-# are stored in one call.
-_TOGETHER_NBYTES = 1 << 21
+_TOGETHER_NBYTES = 1 << 21  # of a call of the store: 32 transitions of Atari, which stay in the processor's cache
 
 
 def append_together(
     given: Mapping[K, Array | TensorArray | PartArray], arrays: Mapping[K, TensorArray]
 ) -> list[NewTensors]:
-    """Store what some arrays are given, what is for one store in the order of time.
+    """Store tensors for some arrays: a :class:`NewTensors` for each store.
 
     Args:
-        given: ``[*batch, *shape]`` each, under any names; see :class:`NewTensors`.
-        arrays: under the same names, which each of them is for.
-
-    Returns:
-        The tensors of each store, which are dropped with this list unless they are put into the arrays.
+        given: the tensors for each array, under any names; see :class:`NewTensors`.
+        arrays: under the same names.
 
     Raises:
-        ShapeError: one has another shape than its store takes.
-        DTypeError: one has another dtype.
-        HeapFull: there is not enough room; nothing was stored.
+        ShapeError, DTypeError or HeapFull: see :class:`NewTensors`; nothing is stored.
     """
     names: dict[object, list[K]] = {}
     for name in given:
@@ -53,17 +46,17 @@ class NewTensors:
     """Tensors for several arrays of one store. They are dropped with this object unless they are put into the arrays.
 
     They are stored in the order of time: the first tensor of each array, then the second of each. So the next
-    observation of a step, which is the observation of the following one, comes right before it.
+    observation of a step comes right before the observation of the following step, which is equal to it.
 
-    What they replace is dropped with this object, not when they are put: to other threads, the arrays of several stores
-    seem to change at once, nearly, if all of these objects are kept until the last is put.
+    The tensors that they replace are dropped with this object: a thread that has read old ids can still decode them
+    until then.
 
     Args:
         arrays: of one :class:`GuardedStore`.
-        given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time;
-            what is at one place of the others, an environment or one of its agents, is a sequence of its own. Along the
-            first axis, environments may take turns; see :func:`interleaved_envs`. Compressed arrays of one other store
-            are taken over as they are encoded there, if both stores encode alike.
+        given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time,
+            along which environments may take turns; see :func:`interleaved_envs`. Each place of the other axes, such as
+            an environment or one of its agents, is a sequence of its own. Compressed arrays of one other store are
+            copied as they are encoded, if both stores encode alike.
 
     Raises:
         ShapeError: an array has another shape.
@@ -94,11 +87,11 @@ class NewTensors:
             raise
 
     def put(self, index: Index) -> None:
-        """Put the tensors where an index of each of the arrays selects, and release those that were there.
+        """Put the tensors into each of the arrays, in the places of those that ``index`` selects.
 
         Args:
-            index: of the axes before the items, selecting as many as there are. Of several places in it for one item,
-                the last stays.
+            index: of the axes before the items; selects as many as there are new ones. If it names an item several
+                times, the last one stays.
 
         Raises:
             IndexError: the index is out of range.
@@ -106,7 +99,7 @@ class NewTensors:
         assign_together(self._arrays, index, self._ids)
 
     def _take_over(self, given: Sequence[Array | TensorArray | PartArray]) -> bool:
-        """Store compressed arrays of one other store as they are encoded there; gives whether that is possible."""
+        """Copy compressed arrays of one other store as they are encoded, and return True, if that is possible."""
         compressed = [array for array in given if isinstance(array, TensorArray)]
         if len({(array.store, array.shape) for array in compressed}) != 1 or len(compressed) < len(given):
             return False
@@ -137,19 +130,16 @@ class NewTensors:
 
 
 def _drop(store: GuardedStore, ids: Ints) -> None:
-    """Release what was not put."""
+    """Release the tensors that were not put."""
     if ids.any():
         store.drop(ids)
 
 
 @compiled
 def _deal(ids: Ints, hands: Ints, begin: int) -> None:
-    """Hand ``ids`` over to the rows of ``hands``, one to each row in turn, and set them to 0.
+    """Move ``ids``, ``i64[n * n_hands]``, to the columns of ``hands``, ``i64[n_hands, m]``, from ``begin`` on.
 
-    Args:
-        ids: ``i64[n * n_hands]``.
-        hands: ``i64[n_hands, m]``, of which ``n`` columns are filled.
-        begin: the first of these columns.
+    Each row of ``hands`` gets one in turn. All of ``ids`` are 0 then.
     """
     n_hands = len(hands)
     for i in range(len(ids)):

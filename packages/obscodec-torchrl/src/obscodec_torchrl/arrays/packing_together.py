@@ -1,4 +1,4 @@
-"""Arrays with a common first axis as bytes, those of one store side by side: what they share is written once."""
+"""Arrays of one length as bytes. Those of one store are packed side by side, each frame that they share once."""
 
 import json
 import struct
@@ -17,14 +17,14 @@ _PART_NBYTES = 1 << 24  # that are decoded at a time
 
 
 def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) -> bytes:
-    """Arrays as bytes, compressed; see ``docs/formats/packed.md``. They need no store to be read.
+    """Arrays as compressed bytes, which can be read without the stores; see ``docs/formats/packed.md``.
 
     Args:
         arrays: ``[n, ...]``, compressed or not.
-        note: what JSON can express, kept beside them; see :func:`read_note`.
+        note: any value of JSON, kept beside the arrays; see :func:`read_note`.
 
     Raises:
-        ShapeError: they are not equally long.
+        ShapeError: the arrays are not equally long.
         DTypeError: a dtype can't be stored.
 
     Example:
@@ -45,19 +45,19 @@ def pack_together(arrays: Sequence[TensorArray | Array], note: object = None) ->
 
 
 def unpack_together(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[tuple[slice, list[Array]]]:
-    """The arrays that :func:`pack_together` was given, in its order, some rows of all of them at a time.
+    """The arrays that :func:`pack_together` packed, some rows of all of them at a time.
 
     Args:
-        packed: the bytes, which may come from somebody else.
-        max_bytes: the most bytes that rows which come together may have, see ``EncodedTensor.from_bytes``. There are
-            16 MiB of them, or one row of each array.
+        packed: the bytes, which need not be trusted.
+        max_bytes: the most bytes to decode at a time, see ``EncodedTensor.from_bytes``. :func:`pack_together` packs
+            16 MiB at a time, or one row of each array if that is more.
 
     Yields:
-        Which rows these are, and of each array those.
+        Which rows follow, and these rows of each array, in the order of :func:`pack_together`.
 
     Raises:
-        CorruptStream: the bytes are truncated or altered, or rows have more than ``max_bytes``.
-        MemoryError: there is no room for rows.
+        CorruptStream: the bytes are truncated or altered, or more than ``max_bytes`` would be decoded at a time.
+        MemoryError: there is no memory for the rows.
     """
     groups, n_parts, _, begin = _head(packed)
     batches = unpack(memoryview(packed)[begin:], max_bytes=max_bytes)
@@ -83,10 +83,10 @@ def unpack_together(packed: bytes | memoryview, *, max_bytes: int | None = None)
 
 
 def read_note(packed: bytes | memoryview) -> Any:
-    """The note that :func:`pack_together` was given.
+    """The note of :func:`pack_together`.
 
     Raises:
-        CorruptStream: the bytes do not begin with one.
+        CorruptStream: the bytes do not begin with a note.
     """
     return _head(packed)[2]
 

@@ -11,7 +11,9 @@ from obscodec.layout import ArrayLike, Layout, as_array
 
 
 class PartArray:
-    """Parts of the items of a compressed array, decoded. It can only be read: what was written here would be lost.
+    """Parts of the items of a compressed array, decoded. It is read-only: a write would change nothing but a copy.
+
+    It has the attributes of a :class:`TensorArray`, each number being an item of its own.
 
     Args:
         numbers: a numpy array, or one with DLPack.
@@ -22,7 +24,7 @@ class PartArray:
     """
 
     def __init__(self, numbers: ArrayLike) -> None:
-        self.ids = ids = as_array(numbers)  # an item for each number
+        self.ids = ids = as_array(numbers)
         self.layout = Layout((), ids.dtype)
         self.shape, self.dtype, self.nbytes = ids.shape, ids.dtype, ids.nbytes
 
@@ -39,10 +41,9 @@ class PartArray:
         return f"PartArray({self.ids!r})"
 
     def selects_items(self, index: Index) -> bool:
-        """Whether an index selects numbers; it does."""
+        """True: each number is an item."""
         del index
         return True
 
     def _view(self, ids: npt.NDArray[np.generic]) -> PartArray:
-        """Other axes of the same numbers."""
         return PartArray(ids)

@@ -1,4 +1,4 @@
-"""Arrays that share stores: the stores, and what is in them."""
+"""Stores that several arrays share, and how much is in them."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
@@ -11,12 +11,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, GuardedStore]:
-    """New stores for those of some fields that are compressed.
+    """A store for each field that is compressed.
 
     Args:
         fields: under any names.
-        group: called with a name. Equal fields whose names are of one group share a store, in which a frame that they
-            have in common is stored once.
+        group: gives the group of a name. Equal fields of one group share a store, so that a frame which occurs in
+            several of them is stored once.
 
     Raises:
         SpecError: a spec names no codec.
@@ -35,7 +35,7 @@ def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> 
 
 
 def stats_of(arrays: Mapping[str, TensorArray | int]) -> BufferStats:
-    """What compressed arrays hold, and others of which the bytes are given.
+    """The statistics of a buffer: of each field, its compressed array or its number of bytes.
 
     Example:
         >>> stats_of({"reward": 4000}).total_bytes
