@@ -50,6 +50,7 @@ def test_observations_that_are_large_and_compressed_are_not_copied_twice():
     codecs = {"image": "zstd:1", "plain": None, "small": "zstd:1"}
     buffer = CompressedDictReplayBuffer(20, space, spaces.Discrete(2), "cpu", n_envs=2, codec=codecs)
     obs = {name: np.ones((2, *of.shape), np.uint8) for name, of in space.items()}
-    for name, row in buffer._step(obs).items():
+    (step,) = buffer._steps(obs)
+    for name, row in step.items():
         assert isinstance(row, NoCopyArray) == (name == "image")
         assert (np.array(row) is obs[name]) == (name == "image")

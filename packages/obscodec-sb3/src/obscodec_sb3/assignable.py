@@ -1,7 +1,8 @@
-"""Whether SB3 can assign a value to a row of one of its arrays."""
+"""What SB3's ``add`` would refuse in the middle: found before it stores anything."""
 
 import reprlib
 from numbers import Number
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,12 +10,48 @@ from obscodec import DTypeError, ShapeError
 from obscodec.layout import as_numbers
 
 
-def check_assignable(what: str, value: npt.ArrayLike, array: npt.NDArray[np.generic]) -> None:
-    """Make sure that ``value`` can be assigned to a row of ``array``, which stays as it is.
+def as_actions(actions: Any, shape: tuple[int, int]) -> npt.NDArray[np.generic]:
+    """Actions as an array ``[n_envs, action_dim]``, which is ``shape``.
 
     Raises:
-        ShapeError: it has another shape.
-        DTypeError: numpy can't make numbers of the dtype of it; or it has a mask or a unit, which would be lost.
+        ShapeError: there are more or fewer numbers.
+        DTypeError: numpy can't make an array of them.
+
+    Example:
+        >>> as_actions([1, 2], (2, 1)).shape
+        (2, 1)
+    """
+    numbers = actions if type(actions) is np.ndarray else as_numbers(actions)
+    if numbers.size != shape[0] * shape[1]:
+        raise ShapeError(f"expected actions of shape {shape}, got {numbers.shape}")
+    return numbers.reshape(shape)
+
+
+def check_infos(infos: Any, n_envs: int) -> None:
+    """Make sure that ``infos`` is a list of a dictionary for each environment.
+
+    Raises:
+        ShapeError: it has more or fewer.
+        DTypeError: it is something else.
+
+    Example:
+        >>> check_infos([{"TimeLimit.truncated": True}, {}], n_envs=2)
+    """
+    try:
+        n_infos = len([info.get("TimeLimit.truncated") for info in infos])
+    except (AttributeError, TypeError):
+        found = reprlib.repr(infos)
+        raise DTypeError(f"infos must be a list of a dict for each environment, got {found}") from None
+    if n_infos != n_envs:
+        raise ShapeError(f"expected infos of {n_envs} environments, got {n_infos}")
+
+
+def check_assignable(what: str, value: npt.ArrayLike, array: npt.NDArray[np.generic]) -> None:
+    """Make sure that ``value`` can be assigned to a row of ``array``, which does not change here.
+
+    Raises:
+        ShapeError: the value has another shape.
+        DTypeError: the value is no number that the array can hold, or has a mask or a unit, which would be lost.
 
     Example:
         >>> check_assignable("rewards", [[1.0, 2.0]], np.zeros((100, 2)))

@@ -21,21 +21,19 @@ from obscodec_sb3.migration import refuse_former
 from obscodec_sb3.no_copy_array import NoCopyArray
 from obscodec_sb3.placeholders import placeholder_layouts
 
-COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # of each class of buffers the compressed one
-_COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # their add copies an observation, then assigns it
-_MIN_NO_COPY_NBYTES = 1024  # below, a copy costs less than to go without
-# Of BufferOptions.
-_KEEPING = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames")
-_OPTIONS = (*_KEEPING, "buffer_device", "heap")
+COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # the compressed class of each class of buffers
+_COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whose ``add`` copies what it then assigns
+_MIN_NO_COPY_NBYTES = 1024  # a copy of less costs less than a NoCopyArray
+_OPTIONS = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
-# What these read of observations they hand on to to_torch, and look at nowhere.
+# Modules whose readers pass observations to ``to_torch`` without a look inside.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
 
 
 class _Count:
-    """An attribute that is a whole number, 1 or more; SB3 sets it before it makes arrays of so many.
+    """An attribute that must be a whole number, 1 or more; SB3 sets it before it makes arrays of this size.
 
-    It has no ``__get__``, so that Python reads it from the buffer itself, as fast as any other.
+    Without ``__get__``, Python reads it from the buffer itself, as fast as any attribute.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -46,24 +44,23 @@ class _Count:
 
 
 class CompressedBuffer(buffers.BaseBuffer):
-    """What all compressed buffers have in common; comes before a buffer of SB3 among the bases of a class.
+    """The common base of compressed buffers; it comes before a buffer of SB3 among the bases of a class.
 
-    While SB3's constructor and ``reset`` allocate their arrays, ``obs_shape`` has a 0 in front. So they allocate no
-    memory for observations, and each array that ends in this shape is a placeholder: a compressed array takes its
-    place, and SB3's own methods work on that. All arrays of one observation share a store, where a frame that they
-    have in common is stored once.
+    While SB3's constructor and ``reset`` allocate arrays, ``obs_shape`` has a 0 in front. So arrays of observations
+    take no memory. Each array that ends in this shape is a placeholder: a compressed array takes its place, and SB3's
+    own methods work with it. All arrays of one observation share a store, which keeps each frame once.
     """
 
     buffer_size: int = _Count()  # type: ignore[assignment]
     n_envs: int = _Count()  # type: ignore[assignment]
     _allocates_placeholders = False
-    _waiting = 3  # observations that wait to be stored together, of a step each
-    _looks_at: tuple[str, ...] = ()  # the keys of observations that SB3's code for samples computes with
-    _arrays: ArraySet = None  # type: ignore[assignment]  # until there are some
+    _waiting = 3  # steps that may wait in a write buffer, however large they are
+    _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
+    _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # one of ours before one of SB3
+        if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # our base before SB3's class
             COMPRESSED[cls.__bases__[1]] = cls
 
     def __init__(self, *args: Any, threads: int | None = None, **kwargs: Any) -> None:
@@ -80,7 +77,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     @property
     def obs_shape(self) -> Any:
-        """The shape of an observation, of each key if it is a dictionary."""
+        """The shape of an observation; a dictionary of shapes for a dictionary of observations."""
         return _each(lambda _, shape: (0,) * self._allocates_placeholders + shape, self._obs_shape)
 
     @obs_shape.setter
@@ -100,7 +97,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     @property
     def observation_store(self) -> Any:
-        """Where the observations are, None if they are not compressed; of each key if they are a dictionary."""
+        """The store of the observations, None if they are not compressed; a dictionary of stores for a dictionary."""
         return _each(lambda key, _: self._arrays.stores[key], self._obs_shape)
 
     def reset(self) -> None:
@@ -109,43 +106,51 @@ class CompressedBuffer(buffers.BaseBuffer):
             super().reset()
 
     def to_torch(self, array: Any, copy: bool = True) -> Any:
-        """``array`` on the device of the buffer; a GPU copies it from pinned memory, and nobody waits for that."""
+        """``array`` on the device of the buffer. A GPU copies it from pinned memory, in the background."""
         if isinstance(array, Selection):
-            return array  # until all of the batch is decoded
+            return array  # which is decoded later, with the rest of the batch
         if self.device.type != "cuda":
             return super().to_torch(array, copy)
         return th.as_tensor(array).pin_memory().to(self.device, non_blocking=True)
 
     def stats(self) -> BufferStats:
-        """What the buffer holds now, and how long its samples took; the field of a plain observation is ``""``."""
+        """What the buffer holds now, and how long sampling took; the field of a plain observation is ``""``."""
         return self._arrays.stats(self.size() * self.n_envs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {self.stats()})"
 
-    def _step(self, obs: Any) -> Any:
-        """Observations of one step as SB3's ``add`` takes them, checked."""
+    def _steps(self, *observations: Any) -> list[Any]:
+        """Observations of all environments, checked, and as SB3's ``add`` takes them; there is room for them then."""
         if isinstance(self._obs_shape, dict):
-            try:
-                given = {key: obs[key] for key in self._obs_shape}
-            except (IndexError, KeyError, TypeError):
-                keys, found = ", ".join(map(str, self._obs_shape)), [*obs] if isinstance(obs, dict) else obs
-                raise obscodec.FieldError(
-                    f"observations are a dictionary with the keys {keys}, got {reprlib.repr(found)}"
-                ) from None
-            return {key: self._row(key, value) for key, value in given.items()}
-        return self._row("", obs)
+            by_key = [self._by_key(obs) for obs in observations]
+            rows: dict[str, list[Any]] = {
+                key: [self._arrays.step(key, of[key]) for of in by_key] for key in self._obs_shape
+            }
+        else:
+            rows = {"": [*map(partial(self._arrays.step, ""), observations)]}
+        self._arrays.reserve(self.pos)
+        for key in self._not_copied:
+            rows[key] = [*map(NoCopyArray, rows[key])]
+        if not isinstance(self._obs_shape, dict):
+            return rows[""]
+        return [dict(zip(rows, step, strict=True)) for step in zip(*rows.values(), strict=True)]
 
-    def _row(self, key: str, obs: Any) -> Any:
-        """An observation of each environment, checked; one that need not be copied as a :class:`NoCopyArray`."""
-        row = self._arrays.step(key, obs)
-        return NoCopyArray(row) if key in self._not_copied else row
+    def _by_key(self, obs: Any) -> dict[str, Any]:
+        """What a dictionary of observations has under the keys of the space."""
+        try:
+            return {key: obs[key] for key in self._obs_shape}
+        except (IndexError, KeyError, TypeError):
+            keys, found = ", ".join(map(str, self._obs_shape)), [*obs] if isinstance(obs, dict) else obs
+            raise obscodec.FieldError(
+                f"observations are a dictionary with the keys {keys}, got {reprlib.repr(found)}"
+            ) from None
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         return self._together(super()._get_samples, *args, **kwargs)  # type: ignore[safe-super]
 
     def _together(self, get: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What SB3's ``get`` gives; observations and next ones, which share frames, are decoded at once if possible."""
+        """The result of SB3's ``get``; decodes observations and next observations together if possible."""
         read = partial(get, *args, **kwargs)
         normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
         return read() if normalizes or not self._hands_on or OPEN_READ.get() else self._deferred(read).result()
@@ -155,7 +160,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         return DeferredRead(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
 
     def _batch_array(self, store: Store, n: int) -> Any:
-        """``[n, *shape]`` to decode into: on a GPU, in memory that torch has pinned for it, or that of all buffers."""
+        """An array ``[n, *shape]`` to decode into: on the GPU, in pinned memory for a GPU, or in reused memory."""
         layout = store.layout
         if store.device != "cpu":
             return th.empty((n, *layout.shape), dtype=getattr(th, layout.dtype.name), device=self.device)
@@ -165,7 +170,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     @contextmanager
     def _placeholders_replaced(self) -> Iterator[None]:
-        """Let SB3 allocate placeholders for observations; then compressed arrays take their places."""
+        """A context in which SB3 allocates placeholders; compressed arrays take their places at its end."""
         before, self._allocates_placeholders = self._allocates_placeholders, True
         try:
             yield
@@ -185,7 +190,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._not_copied = {key for key in large if self._add_copies and arrays.stores[key] is not None}
 
     def _in_place_of(self, name: str, key: str, placeholder: Any) -> Any:
-        """The array ``name`` in the place of a placeholder ``[n_steps, n_envs, 0, *obs_shape]``."""
+        """The compressed array for a placeholder ``[n_steps, n_envs, 0, *obs_shape]``."""
         layout, found = self._arrays.fields[key].layout, (placeholder.shape[1:], placeholder.dtype)
         if found != ((self.n_envs, 0, *layout.shape), layout.dtype):
             raise obscodec.DTypeError(
@@ -195,5 +200,5 @@ class CompressedBuffer(buffers.BaseBuffer):
 
 
 def _each(function: Callable[[str, Any], Any], of: Any) -> Any:
-    """``function`` of each key and value of a dictionary, or of ``""`` and what is none."""
+    """``function`` of each key and value of a dictionary; of ``""`` and ``of`` if that is no dictionary."""
     return {key: function(key, value) for key, value in of.items()} if isinstance(of, dict) else function("", of)

@@ -1,4 +1,4 @@
-"""CompressionCallback: what the buffer holds, in the log of a training."""
+"""CompressionCallback: writes the size of the buffer into the log of a training."""
 
 from obscodec.arguments import as_count
 from stable_baselines3.common.callbacks import BaseCallback
@@ -7,10 +7,10 @@ from obscodec_sb3.base import CompressedBuffer
 
 
 class CompressionCallback(BaseCallback):
-    """Records ``buffer/ratio``, ``buffer/bytes`` and ``buffer/sample_ms``, the mean since the last record.
+    """Records ``buffer/ratio``, ``buffer/bytes`` and ``buffer/sample_ms``, the mean time since the last record.
 
     Args:
-        every: how many steps of the environments lie between two records; SB3 decides when they are printed.
+        every: the number of environment steps between two records; SB3 decides when it prints them.
 
     Raises:
         TypeError: the algorithm has no compressed buffer; when training starts.

@@ -13,19 +13,19 @@ from obscodec_sb3.rollout import CompressedRolloutBuffer
 def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
     """A subclass of a class of buffers that keeps observations compressed, without loss.
 
-    It takes the arguments of ``buffer_class`` and those of :class:`CompressedReplayBuffer` that are its own; its
-    ``add``, ``sample`` and ``get`` are those of ``buffer_class``.
+    It takes the arguments of ``buffer_class`` and the options of :class:`CompressedReplayBuffer`; its ``add``,
+    ``sample`` and ``get`` run the code of ``buffer_class``.
 
     Args:
-        buffer_class: ``ReplayBuffer``, ``RolloutBuffer`` or a subclass of them, your own included. Its constructor may
-            keep further observations in arrays that end in ``obs_shape``; they are compressed, too. As long as the
-            constructor and ``reset`` run, ``obs_shape`` has a 0 in front.
+        buffer_class: ``ReplayBuffer``, ``RolloutBuffer`` or a subclass, such as your own. All arrays that its
+            constructor makes with ``obs_shape`` at the end are compressed. While the constructor and ``reset`` run,
+            ``obs_shape`` has a 0 in front.
 
     Returns:
         The subclass, the same one at each call.
 
     Raises:
-        DTypeError: it is a class of neither.
+        DTypeError: it is no such class.
 
     Example:
         >>> from stable_baselines3.common.buffers import ReplayBuffer
@@ -42,7 +42,7 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
         ours = CompressedReplayBuffer if issubclass(buffer_class, ReplayBuffer) else CompressedRolloutBuffer
 
         def reduce(self: CompressedBuffer, protocol: Any) -> Any:
-            if type(self) is made:  # pickle can't find it by its name
+            if type(self) is made:  # pickle can't find this class by its name
                 return _empty, (buffer_class,), self.__getstate__()
             return object.__reduce_ex__(self, protocol)
 

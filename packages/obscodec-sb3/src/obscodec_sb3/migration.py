@@ -1,4 +1,4 @@
-"""The arguments of ``sb3-extra-buffers`` 0.5, and what stands for them here."""
+"""The arguments of ``sb3-extra-buffers`` 0.5, and what to use instead."""
 
 from collections.abc import Iterable
 

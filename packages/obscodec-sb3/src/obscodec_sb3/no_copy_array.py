@@ -5,10 +5,10 @@ import numpy.typing as npt
 
 
 class NoCopyArray:
-    """An array for a function that copies its argument, where a second copy follows anyway.
+    """Gives its array to ``np.array`` without a copy.
 
-    SB3's ``add`` copies an observation with ``np.array`` before it assigns it; a compressed array copies what it is
-    assigned. The first copy would take as long as the rest of the step, in memory that is never used again.
+    SB3's ``add`` copies an observation with ``np.array`` before it assigns the copy to an array; a compressed array
+    copies it again. The first copy would take as long as the rest of the step.
 
     Example:
         >>> array = np.zeros(3)

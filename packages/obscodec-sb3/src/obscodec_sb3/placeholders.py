@@ -1,4 +1,4 @@
-"""Placeholders: arrays that SB3 allocates for observations with an axis of length 0 in front, so without memory."""
+"""Placeholders: arrays for observations with an additional axis of length 0, which take no memory."""
 
 from collections.abc import Mapping
 
@@ -12,11 +12,11 @@ def placeholder_layouts(
     """The layouts of the observations that placeholders stand for.
 
     Args:
-        arrays: by key.
-        shapes: of one observation of each key, without the axis of length 0.
+        arrays: the placeholders by key.
+        shapes: the shape of one observation by key.
 
     Returns:
-        The layouts by key; None if the keys differ, or an array is no numpy array ``[..., 0, *shape]``.
+        The layouts by key; None if the keys differ, or a value is no numpy array ``[..., 0, *shape]``.
 
     Raises:
         DTypeError: observations of this dtype can't be stored.

@@ -12,10 +12,10 @@ from obscodec_sb3.base import CompressedBuffer
 class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     """A rollout buffer that keeps observations compressed, without loss.
 
-    Gives the minibatches that ``RolloutBuffer`` gives: SB3's ``get`` swaps axes of ids, and decodes each minibatch when
-    it is its turn. The store stays from rollout to rollout, with what it has learned about the observations.
+    It returns the same minibatches as ``RolloutBuffer``: SB3's ``get`` swaps axes of ids, and each minibatch is decoded
+    when its turn comes. The store lives from rollout to rollout, with all that it has learned about the observations.
 
-    Its arguments are those of ``RolloutBuffer``, and ``codec``, ``min_nbytes``, ``frame_stack``, ``budget``,
+    It takes the arguments of ``RolloutBuffer``, and ``codec``, ``min_nbytes``, ``frame_stack``, ``budget``,
     ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`.
 
     Example:
@@ -27,11 +27,11 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     def like(cls, buffer: RolloutBuffer, **options: Any) -> Self:
         """An empty buffer of the same size and for the same spaces.
 
-        For algorithms that make their buffer themselves: RecurrentPPO.
+        For algorithms that make their buffer themselves, such as RecurrentPPO.
 
         Args:
-            buffer: an uncompressed one.
-            **options: ``codec`` and the others of this class.
+            buffer: an uncompressed buffer.
+            **options: ``codec`` and the other options of this class.
 
         Raises:
             DTypeError: ``buffer`` is no rollout buffer.
@@ -45,9 +45,10 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
 
         Raises:
             ShapeError: an observation has another shape than the space.
-            DTypeError: an observation would be changed by the dtype of the space; floats are rounded.
+            DTypeError: the dtype of the space would change an observation, by more than rounding floats.
         """
-        super().add(self._step(obs), *args, **kwargs)
+        (obs,) = self._steps(obs)
+        super().add(obs, *args, **kwargs)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         with self._arrays.sampling():
@@ -57,8 +58,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
 class CompressedDictRolloutBuffer(CompressedRolloutBuffer, DictRolloutBuffer):
     """``DictRolloutBuffer`` with compressed observations; see :class:`CompressedRolloutBuffer`.
 
-    ``codec``, ``frame_stack`` and ``budget`` are for all keys, or a dictionary with those of some, as in
-    ``CompressedDictReplayBuffer``.
+    ``codec``, ``frame_stack`` and ``budget`` are for all keys, or a dictionary, as in ``CompressedDictReplayBuffer``.
 
     Example:
         >>> from stable_baselines3 import PPO

@@ -1,4 +1,4 @@
-"""DeferredRead: what a function reads of compressed arrays, decoded later, together or in the background."""
+"""DeferredRead: a function reads compressed arrays now; the tensors are decoded later, all together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tensors(Protocol):
         """The same in another shape."""
 
 
-# The deferred read whose function runs in this thread; None if there is none.
+# The DeferredRead whose function runs in this thread.
 OPEN_READ: ContextVar[DeferredRead | None] = ContextVar("OPEN_READ", default=None)
 
 
@@ -41,12 +41,12 @@ def _background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="obscodec")
 
 
-_DECODING = threading.Lock()  # held by what decodes in the background, so that nobody forks with its locks
+_DECODING = threading.Lock()  # held while the background thread decodes: no fork while it holds locks of stores
 
 
 def _after_fork() -> None:
     _DECODING.release()
-    _background.cache_clear()  # a forked process has the pool, but not its thread
+    _background.cache_clear()  # a forked process inherits the pool without its thread
 
 
 if hasattr(os, "register_at_fork"):
@@ -54,18 +54,18 @@ if hasattr(os, "register_at_fork"):
 
 
 class DeferredRead:
-    """What a function reads of compressed arrays, decoded in one call for each store.
+    """A read of compressed arrays whose tensors are decoded with one call for each store.
 
-    The function is called at once, in this thread. While it runs, indexing a :class:`TensorArray` returns a
-    :class:`Selection`, which the function may pass on, but not look inside. So code that was written for ndarrays runs
-    as it is, and a frame that two arrays have in common, such as an observation and the next one, is decoded once.
+    The constructor calls a function. While it runs, indexing a :class:`TensorArray` returns a :class:`Selection`; the
+    function may pass it on, not look inside. So code for ndarrays runs unchanged, and each frame is decoded once,
+    although an observation and its next observation share most of their frames.
 
     Args:
-        read: gives what it read, also as values of dictionaries, lists, tuples and named tuples.
-        new_array: called with a store and a number of its tensors, gives an array ``[n, *shape]`` to decode into; of
-            numpy, or for a store on a GPU of any library, in the memory of that.
-        convert: called once for all tensors of a store that are a numpy array, makes of that one of another library.
-        at_once: stores whose tensors the function looks at; what it reads of them is decoded as it is read.
+        read: the function. It returns arrays, or dictionaries, lists, tuples and named tuples with arrays.
+        new_array: called with a store and a number ``n``; returns an array ``[n, *shape]`` to decode into, of numpy, or
+            in the memory of the GPU of the store.
+        convert: called with all tensors of a store, a numpy array; returns an array of another library.
+        at_once: stores whose tensors the function looks at; indexing their arrays decodes.
 
     Example:
         >>> from obscodec import AutoStore, Layout, TensorArray
@@ -92,24 +92,24 @@ class DeferredRead:
         self._ids: dict[Store, list[Ints]] = {}
         self._future: Future[dict[Store, Tensors]] | None = None
         self._process = os.getpid()
-        self._read = copy_context().run(self._call, read)  # in a copy, which is gone whatever interrupts it
+        self._read = copy_context().run(self._call, read)  # in a copy: an interrupt leaves OPEN_READ as it is
 
     def selects(self, store: Store) -> bool:
-        """Whether tensors of a store are decoded later."""
+        """Whether indexing an array of this store returns a :class:`Selection`."""
         return store not in self._at_once
 
     def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selection:
-        """The tensors ``ids``, ``[*chosen]``, of a store. Copies the ids, not the tensors: these must stay."""
+        """A selection of the tensors ``ids``, ``[*chosen]``, which the store must keep until they are decoded."""
         chosen = self._ids.setdefault(store, [])
         begin = sum(map(len, chosen))
         chosen.append(ids.reshape(-1).astype(np.int64))
         return Selection(store, begin, ids.shape)
 
     def start(self) -> None:
-        """Decode in the background. What is assigned to an array of these stores waits until that is done.
+        """Decode in the background. Assigning to an array of these stores waits until the tensors are decoded.
 
-        On a GPU everything is in the background: if a store is on one, decoding is queued at once, on the current
-        stream of this thread, on which :meth:`result` is to be used.
+        A GPU works in the background anyway: this call queues its kernels on the current stream. Use :meth:`result` on
+        the same stream.
         """
         if any(store.device != "cpu" for store in self._ids):
             self._future = _done(self._decode)
@@ -119,15 +119,15 @@ class DeferredRead:
             store.note_reading(self)
 
     def wait(self) -> None:
-        """Wait until all is decoded that was started."""
+        """Wait until the background thread has decoded."""
         if (future := self._pending()) is not None:
             future.exception()
 
     @says_memory_error
     def result(self) -> Any:
-        """What the function gave, with arrays ``[*chosen, *shape]`` in the places of what was selected.
+        """What the function returned, with an array ``[*chosen, *shape]`` in place of each selection.
 
-        Those of one store lie one behind the other in an array that nobody else holds. Call it once.
+        The arrays of one store are views of one new array. Call this method once.
         """
         future = self._pending()
         decoded = self._decode() if future is None else future.result()
@@ -137,7 +137,7 @@ class DeferredRead:
         return array if self._convert is None or not isinstance(array, np.ndarray) else self._convert(array)
 
     def _pending(self) -> Future[dict[Store, Tensors]] | None:
-        """What decodes in the background; a forked process has nothing of it but the object."""
+        """The decoding in the background; None in a forked process, where its thread does not exist."""
         return self._future if self._process == os.getpid() else None
 
     def _call(self, read: Callable[[], Any]) -> Any:
@@ -158,7 +158,7 @@ class DeferredRead:
 
 
 def _done(function: Callable[[], T]) -> Future[T]:
-    """What ``function`` gives or raises, as if it had run in the background."""
+    """A finished future of ``function``, called in this thread."""
     future: Future[T] = Future()
     try:
         future.set_result(function())
@@ -168,7 +168,7 @@ def _done(function: Callable[[], T]) -> Future[T]:
 
 
 class Prefetcher:
-    """Decodes batches in the background before they are asked for, one of each of the last two kinds.
+    """Decodes the next batch in the background, one for each of the last two kinds of batches.
 
     Example:
         >>> from obscodec import AutoStore, Layout, TensorArray
@@ -182,7 +182,7 @@ class Prefetcher:
         self._started: dict[Hashable, DeferredRead] = {}
 
     def next(self, kind: Hashable, draw: Callable[[], DeferredRead]) -> DeferredRead:
-        """What was drawn at the last call for this kind, drawn now if there was none; starts what comes next."""
+        """The read that the last call for this kind has started, or a new one; starts the read for the next call."""
         deferred = self._started.pop(kind, None) or draw()
         following = self._started[kind] = draw()
         following.start()
@@ -191,7 +191,7 @@ class Prefetcher:
         return deferred
 
     def clear(self) -> None:
-        """Forget what was drawn."""
+        """Forget the reads that were started."""
         self._started.clear()
 
     def __reduce__(self) -> tuple[type[Prefetcher], tuple[()]]:
@@ -199,12 +199,12 @@ class Prefetcher:
 
 
 class Selection(NamedTuple):
-    """Tensors that a :class:`DeferredRead` will decode, in the place of the array of them.
+    """Stands for an array of tensors that a :class:`DeferredRead` decodes later.
 
     Attributes:
-        store: where they are.
-        begin: how many were selected of it before.
-        shape: the axes before theirs.
+        store: the store of the tensors.
+        begin: how many tensors of this store were selected before.
+        shape: the axes before the axes of a tensor.
     """
 
     store: Store

@@ -1,4 +1,4 @@
-"""DirtyRows: which rows of an array of ids were assigned to, for a copy of it on a device."""
+"""DirtyRows: the rows of an array of ids that have changed, for a copy of the array on a device."""
 
 import threading
 from collections.abc import Sequence
@@ -11,35 +11,30 @@ from obscodec.segments import Ints
 
 
 class DirtyRows:
-    """Notes rows of an array, until they are taken. Safe to use from several threads.
-
-    Args:
-        n_rows: how many the array has; at the beginning, all count as assigned to.
-    """
+    """Collects the changed rows of an array of ``n_rows``, at first all. Safe to use from several threads."""
 
     def __init__(self, n_rows: int) -> None:
-        self._n_rows = n_rows
-        self._assigned = np.ones(n_rows, bool)
+        self._changed = np.ones(n_rows, bool)
         self._lock = threading.Lock()
 
     def note(self, index: Sequence[Part]) -> None:
-        """Note the rows that an index selects, or all if it selects in another way than most."""
+        """Add the rows that an index selects; all rows if the index begins with a mask or a new axis."""
         first = index[0] if index else slice(None)
         some = isinstance(first, slice | int | np.integer)
         some |= isinstance(first, np.ndarray) and first.dtype.kind in "iu"
         with self._lock:
-            self._assigned[first if some else slice(None)] = True
+            self._changed[first if some else slice(None)] = True
 
     def take(self) -> Ints:
-        """``i64[n]``, the rows that were assigned to since the last call, rising."""
+        """``i64[n]``, rising: the rows that have changed since the last call."""
         with self._lock:
-            rows = np.flatnonzero(self._assigned)
-            self._assigned[rows] = False
+            rows = np.flatnonzero(self._changed)
+            self._changed[rows] = False
         return rows
 
 
 def note(watches: list[ref[DirtyRows]], index: Sequence[Part]) -> None:
-    """Have all watches that still are there note what an index selects; the others go from the list."""
+    """Add the rows that an index selects to all watches that are alive, and remove the others from the list."""
     for one in list(watches):
         watch = one()
         if watch is None:

@@ -1,4 +1,4 @@
-"""Indices of a TensorArray: the part that selects items, and the part that selects within an item."""
+"""Indices of a TensorArray: one part selects items, the other selects within each item."""
 
 from collections.abc import Sequence
 from types import EllipsisType
@@ -14,18 +14,13 @@ Index = Part | tuple[Part, ...]
 
 
 def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """Split an index at the border between the leading axes and those of the items.
-
-    Args:
-        index: any index of an ndarray with ``ndim`` axes.
-        n_leading: how many axes come before those of the items.
-        ndim: how many axes there are.
+    """Split an index of an array with ``ndim`` axes, of which ``n_leading`` come before the axes of an item.
 
     Returns:
-        The index of the leading axes, and that of the axes of each item, empty if it selects whole items.
+        The index of the leading axes; the index of the axes of each item, empty if it selects whole items.
 
     Raises:
-        IndexError: too many axes, or arrays that numpy would combine across the border.
+        IndexError: the index has too many axes, or numpy would combine arrays of both parts.
     """
     if n_leading and (type(index) is int or index is Ellipsis or isinstance(index, slice)):
         return (index,), ()
@@ -47,25 +42,27 @@ def _is_all(part: Part) -> bool:
 
 
 def last_writes(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints | None:
-    """For each of the elements that an index selects, in C order, which of them stays when all are assigned.
+    """Which value an assignment leaves in each selected element, where an index array names an element twice.
 
-    An index array can name an element twice; then the last one stays. ``leading`` indexes an array of ``shape`` and
-    selects an array of the shape ``selected``. None if each element stays: without index arrays.
+    Args:
+        leading: an index of an array of ``shape``, which selects elements in the shape ``selected``.
+        shape: of the array.
+        selected: of the selection.
+
+    Returns:
+        ``i64[n]``: for each selected element, in C order, the position of the last value that is assigned to it. None
+        if no index array could name an element twice.
     """
     if not _has_arrays(leading):
         return None
     order = np.arange(int(np.prod(selected, dtype=np.int64)))
-    scratch = np.empty(shape, np.int64)  # only the pages that are indexed become resident
+    scratch = np.empty(shape, np.int64)  # only pages with indexed elements become resident
     scratch[leading] = order.reshape(selected)
     return scratch[leading].reshape(-1)
 
 
 def split_parts(parts: list[Part], n_leading: int) -> tuple[list[Part], list[Part], bool]:
-    """Split what :func:`index_parts` gives at the border between the leading axes and those of the items.
-
-    Returns:
-        The parts for the leading axes, those for the axes of items, and whether a mask crosses the border.
-    """
+    """Parts of an index for the first ``n_leading`` axes, the other parts, and whether a mask is for axes of both."""
     at, n = 0, 0
     while at < len(parts) and (n < n_leading or parts[at] is None):
         n, at = n + n_axes(parts[at]), at + 1
@@ -81,15 +78,15 @@ def _are_integer_arrays(parts: tuple[Part, ...], n: int) -> bool:
 
 
 def _are_whole(parts: tuple[Part, ...]) -> bool:
-    """Whether these parts of an index are nothing, or the ``:`` of one axis."""
+    """Whether the parts for the axes of an item select whole items: there is no part, or one ``:``."""
     return len(parts) == 0 or (len(parts) == 1 and _is_all(parts[0]))
 
 
 def index_parts(index: Index, ndim: int) -> list[Part]:
-    """The parts of an index of an array with ``ndim`` axes: slices for an ellipsis, arrays for lists.
+    """The parts of an index of an array with ``ndim`` axes, with slices in place of an ellipsis and arrays of lists.
 
     Raises:
-        IndexError: too many axes, or several ellipses.
+        IndexError: the index has too many axes, or several ellipses.
     """
     parts: list[Part] = list(index) if isinstance(index, tuple) else [index]
     parts = [_as_integers(part) if isinstance(part, list) else part for part in parts]
@@ -116,7 +113,7 @@ def n_axes(part: Part) -> int:
 
 
 def _combine(leading: list[Part], of_items: list[Part]) -> bool:
-    """Whether numpy would treat parts of both sides as one index: arrays, and integers beside arrays."""
+    """Whether numpy would combine arrays of one side with arrays or integers of the other."""
     arrays = [_has_arrays(side) for side in (leading, of_items)]
     single = [any(not isinstance(part, slice) and part is not None for part in side) for side in (leading, of_items)]
     return (arrays[0] and single[1]) or (arrays[1] and single[0])

@@ -26,20 +26,20 @@ MAX_DECODED_NBYTES = 1 << 26  # of np.asarray(array): a rollout of 8 environment
 class TensorArray:
     """An array of shape ``[*ids.shape, *layout.shape]`` whose items are compressed.
 
-    Reading decodes what the index selects, into a new numpy array. Assigning encodes. ``reshape``, ``swapaxes`` and
-    ``transpose`` of the axes before the items rearrange integers only, and give views that write through. Items that
-    were never assigned are zeros, as in ``numpy.zeros``. ``numpy.asarray`` decodes all of a small array, up to 64 MiB;
-    a larger one is refused, so that nobody does that by accident.
+    Reading decodes the selected items into a new numpy array. Assigning encodes. ``reshape``, ``swapaxes`` and
+    ``transpose`` move the axes before the items; they return views that write through. Items that were never assigned
+    are zeros, as in ``numpy.zeros``. ``numpy.asarray`` decodes an array of up to 64 MiB, and refuses a larger one, so
+    that nobody decodes a whole buffer by accident.
 
     Args:
-        ids: an integer array of ids in ``store``; this array owns one reference for each that is not 0.
-        store: where the tensors are.
-        write_buffer: where assigned steps wait to be stored together, for an array ``[n_steps, n_envs, *shape]`` that
-            is filled step by step; None to store at once.
+        ids: an integer array of ids in ``store``. This array owns one reference to each.
+        store: the store of the tensors.
+        write_buffer: where assigned steps wait, so that some are stored together; for an array
+            ``[n_steps, n_envs, *shape]`` that is filled step by step. None to store each step at once.
 
     Raises:
-        DTypeError: an argument is something else than is asked for, or ids have another dtype.
-        ShapeError: the write buffer is for other ids.
+        DTypeError: an argument has another type, or the ids are not int32 or int64.
+        ShapeError: the write buffer is for another store, or for another number of environments.
 
     Example:
         >>> import numpy as np, obscodec
@@ -77,13 +77,13 @@ class TensorArray:
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store, write_buffer: WriteBuffer | None = None) -> Self:
-        """An array of zeros, ``[*shape, *store.layout.shape]``; takes no memory until it is written.
+        """An array of zeros, ``[*shape, *store.layout.shape]``, which takes no memory until it is written.
 
         Raises:
             ShapeError: ``shape`` is no tuple of whole numbers, 0 or more.
             DTypeError: ``store`` is no store.
         """
-        of_ids = Layout((shape,) if isinstance(shape, (int, np.integer)) else shape, np.int32)  # which checks it
+        of_ids = Layout((shape,) if isinstance(shape, (int, np.integer)) else shape, np.int32)  # checks the shape
         return cls(np.zeros(of_ids.shape, np.int32), store, write_buffer)
 
     @property
@@ -100,37 +100,37 @@ class TensorArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the ndarray that this stands for."""
+        """The shape of the uncompressed array."""
         return self._ids.shape + self.layout.shape
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The dtype of the ndarray that this stands for."""
+        """The dtype of the uncompressed array."""
         return self.layout.dtype
 
     @property
     def ndim(self) -> int:
-        """How many axes there are, those of the items included."""
+        """The number of axes of the uncompressed array."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """What the ndarray that this stands for would take; see ``store.stats()`` for what is really taken."""
+        """Bytes of the uncompressed array; ``store.stats()`` tells how many bytes the store takes."""
         return self._ids.size * self.layout.nbytes
 
     @property
     def id_nbytes(self) -> int:
-        """What each item takes beside its share of the store."""
+        """Bytes of the id of one item."""
         return self._ids.itemsize
 
     def reshape(self, *shape: int | tuple[int, ...]) -> TensorArray:
-        """A view with another shape; the axes of the items stay as they are.
+        """A view with other axes before the items.
 
-        Where an ndarray would give a copy, as after ``swapaxes``, this gives an array that can only be read, and only
-        until the original is assigned to.
+        Where ``ndarray.reshape`` would copy, as after ``swapaxes``, the result can only be read, and is valid until
+        somebody assigns to the original.
 
         Raises:
-            ShapeError: the last axes are not those of the items, or the shape has not as many items.
+            ShapeError: the last axes are not the axes of an item, or the shape has more or fewer items.
         """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         n_item_axes = len(self.layout.shape)
@@ -146,18 +146,18 @@ class TensorArray:
         return self._view(ids)
 
     def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
-        """A view with two of the axes before the items exchanged.
+        """A view with two axes exchanged.
 
         Raises:
-            ShapeError: an axis is one of an item.
+            ShapeError: an axis belongs to the items.
         """
         return self._view(self.ids.swapaxes(self._leading_axis(axis1), self._leading_axis(axis2)))
 
     def transpose(self, *axes: int) -> TensorArray:
-        """A view with its axes in the order ``axes``; those of the items stay last, in order.
+        """A view with its axes in the order ``axes``.
 
         Raises:
-            ShapeError: an axis of an item would move.
+            ShapeError: an axis of the items would move.
         """
         n = self._ids.ndim
         if axes[n:] != tuple(range(n, self.ndim)):
@@ -175,7 +175,7 @@ class TensorArray:
 
     @says_memory_error
     def _decoded(self, leading: tuple[Part, ...], of_items: tuple[Part, ...]) -> npt.NDArray[np.generic]:
-        """What an index selects, in its two parts."""
+        """Decode the items that ``leading`` selects, and index each with ``of_items``."""
         ids = np.asarray(self.ids[leading])
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:
@@ -198,14 +198,14 @@ class TensorArray:
 
     @says_memory_error
     def _assign(self, index: Index, value: npt.ArrayLike) -> None:
-        """Store at once what is assigned."""
+        """Store a value without a write buffer."""
         if not self._ids.flags.writeable:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         with self.store.changing:
             old = np.array(self.ids[leading], np.int64)
             shape = old.shape + self.layout.shape
-            if of_items:  # part of each item: decode, assign, encode
+            if of_items:  # decode the items, assign to a part of each, encode them
                 tensors = self.store.read(old.reshape(-1)).reshape(shape)
                 part = (slice(None),) * old.ndim + of_items
                 tensors[part] = self._cast(value, tensors[part].shape)
@@ -218,20 +218,20 @@ class TensorArray:
             self.store.exchange([place], tensors, np.arange(len(tensors)), sequences)
 
     def assign_ids(self, index: Index, ids: Ints) -> None:
-        """Put other tensors of the store where an index selects, and release those that were there.
+        """Put tensors of the store into the selected items, and release the tensors that were there.
 
         Args:
-            index: of the axes before the items. Of several places in it for one item, the last stays.
-            ids: contiguous ``i64[...]``, as many as the index selects. The references go from here to this array: all
-                of them are 0 then.
+            index: of the axes before the items. If it names an item twice, the last id stays.
+            ids: contiguous ``i64[...]``, as many as the index selects. This array takes their references over: the
+                call sets all of them to 0.
         """
         assign_together([self], index, ids)
 
     def watch(self) -> DirtyRows:
-        """What notes from now on which rows of :attr:`ids` are assigned to, as long as somebody holds it.
+        """The rows of :attr:`ids` that change from now on, collected as long as somebody holds the result.
 
         Raises:
-            ShapeError: this is a view of another array.
+            ShapeError: this array is a view of another one.
         """
         if self._is_view:
             raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
@@ -242,7 +242,7 @@ class TensorArray:
         return watch
 
     def clear(self) -> None:
-        """Set all items to zero, and release what was there."""
+        """Set all items to zero, and release their tensors."""
         self.assign_ids(..., np.zeros(self._ids.size, np.int64))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
@@ -266,7 +266,7 @@ class TensorArray:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
 
     def _place(self, leading: tuple[Part, ...], shape: tuple[int, ...]) -> tuple[Place, npt.NDArray[np.bool_] | None]:
-        """Where ids of ``shape`` go that an index selects; and which of them stay if it selects something twice."""
+        """The place that an index selects, and ``bool[n]``: which ids stay in it, if the index names an item twice."""
         self._note(leading)
         last = last_writes(leading, self._ids.shape, shape)
         if last is None or (stay := last == np.arange(len(last))).all():
@@ -275,24 +275,24 @@ class TensorArray:
         return Place(self._ids, np.unravel_index(at, self._ids.shape)), stay
 
     def _note(self, leading: tuple[Part, ...]) -> None:
-        """Have those know who watch this array that what an index selects is about to change."""
+        """Tell the watches of this array that the selected rows are about to change."""
         if self._watches:
             note(self._watches, () if self._is_view else leading)
 
     def _sequences(self, leading: tuple[Part, ...]) -> Ints:
-        """The sequence of each item that an index selects: the environment, in an array ``[step, environment]``."""
+        """The sequence of each selected item: in an array ``[step, environment]``, the environment."""
         shape = self._ids.shape
         along_last = np.arange(shape[-1]) if len(shape) > 1 else np.int64(0)
         return np.asarray(np.broadcast_to(along_last, shape)[leading])
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
-        """Other axes before the same items; it sees what waits, but nothing waits for it."""
+        """The same items with other axes before them. The view flushes the write buffer, but assigns without it."""
         view = TensorArray(ids, self.store)
         view._write_buffer, view._is_view, view._watches = self._write_buffer, True, self._watches
         return view
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
-        """``value`` as an assignment to an ndarray would store it, except that no value is changed in secret."""
+        """``value`` as an assignment to an ndarray would store it, except that no number changes silently."""
         array = as_dtype(as_numbers(value), self.dtype)
         if array.shape == shape:
             return array
@@ -317,12 +317,12 @@ class TensorArray:
 def assign_together(arrays: Sequence[TensorArray], index: Index, ids: Ints) -> None:
     """:meth:`TensorArray.assign_ids` for several arrays of one store and one shape.
 
-    Whatever ends this call: each of the arrays has all of its new ids, or those that were there.
+    Whatever ends this call, each array has all of its new ids, or all of its old ones.
 
     Args:
-        arrays: which they are for.
-        index: of the axes before the items of each of them.
-        ids: contiguous ``i64[n_arrays, ...]``, for each array as many as the index selects; all of them are 0 then.
+        arrays: the arrays.
+        index: of the axes before the items of each array.
+        ids: contiguous ``i64[n_arrays, ...]``, for each array as many as the index selects; all are set to 0.
     """
     first = arrays[0]
     leading, _ = split_index(index, first._ids.ndim, first.ndim)
@@ -337,7 +337,7 @@ def assign_together(arrays: Sequence[TensorArray], index: Index, ids: Ints) -> N
             first.store.put_ids(places, ids.reshape(-1))
             return
         flat, stays = ids.reshape(-1), np.tile(stay, len(arrays))
-        flat[:] = flat[np.argsort(~stays, kind="stable")]  # those that stay in front; the caller has all of them still
+        flat[:] = flat[np.argsort(~stays, kind="stable")]  # first the ids that stay; the caller still owns all of them
         n_kept = np.count_nonzero(stays)
         first.store.give_back(flat[n_kept:])
         first.store.put_ids(places, flat[:n_kept])

@@ -1,4 +1,4 @@
-"""WriteBuffer: rows of compressed arrays that wait to be stored together."""
+"""WriteBuffer: rows of compressed arrays that wait, so that some are stored together."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
-from obscodec.arrays.compare import same
 from obscodec.arrays.dirty_rows import DirtyRows, note
+from obscodec.codecs.formats.delta_rle import first_difference
+from obscodec.kernels import address, compiled
+from obscodec.layout import Rows
 from obscodec.stores import Place, Store
 
 _MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
-_MANY_ROWS = 16  # of 16 KiB or less: from here on, to find equal ones takes longer than to store them
-_MAX_ROWS = 64  # of small tensors, so that nobody waits for long
+_MANY_ROWS = 16  # of 16 KiB or less: looking for equal rows among so many takes longer than storing them
+_MAX_ROWS = 64  # of small tensors, so that no flush takes long
 
 
-_Place = tuple[int, int]  # which array of ids, and which row of it
+_RowOfArray = tuple[int, int]  # the ``id()`` of an array of ids, and a row of it
 
 
 class WriteBuffer:
     """Rows of tensors on their way into a store.
 
-    To store the observations of a step takes some 4 microseconds, and to get there 10 more. So they wait here, copied
-    but not encoded, until there are some, or somebody wants to read. Arrays that share a store can share a write
-    buffer, which keeps their rows in order. Where only a few rows may wait, one that is equal to the row before it, as
-    an observation is to the next one of the step before, waits once. Several threads may read its arrays at once.
+    Storing the observations of a step takes some 4 microseconds, and the calls that lead there take 10 more. So rows
+    wait here, copied but not encoded, until the write buffer is full or somebody reads an array. Arrays of one store
+    can share a write buffer, which keeps their rows in order. If few rows may wait, equal neighbours wait as one row:
+    the next observation of a step equals the observation of the step after it. Safe to use from several threads.
+
+    A store with ``max_bytes`` should have no write buffer: when the store is full, nobody can read the arrays until
+    the waiting rows have room.
 
     Args:
         store: where the rows go.
         n_envs: how many tensors a row has; tensor ``i`` belongs to sequence ``i``.
-        min_rows: how many rows may wait, however large they are.
-
-    A store with ``max_bytes`` should have none: when it is full, its arrays can't be read until what waits has room.
+        min_rows: how many rows may wait at least, however large they are.
 
     Attributes:
-        store: where the rows go.
-        n_envs: how many tensors a row has.
-        min_rows: how many rows may wait, however large they are.
         row_shape: the shape of a row, ``(n_envs, *shape)``.
-        dtype: its dtype.
-        waiting: for which rows of which arrays something waits, in order, and in which row here.
+        dtype: the dtype of a row.
+        waiting: where each waiting row of an array lies in this buffer, in the order of their arrival.
 
     Example:
         >>> import numpy as np, obscodec
@@ -76,23 +76,23 @@ class WriteBuffer:
         self._envs = np.arange(n_envs)
         self._sequences = np.tile(self._envs, self._n_rows)
         self._lock = threading.RLock()
-        self.waiting: dict[_Place, int] = {}  # one thing to change, for interrupts
-        self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # the ids, by ``id``
-        self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of arrays, by the ``id`` of their ids
+        self.waiting: dict[_RowOfArray, int] = {}  # the only state of a row, so that an interrupt finds all or nothing
+        self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # arrays of ids by their ``id()``
+        self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of these arrays
 
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
-        """Let ``tensors`` wait, for the ids at ``ids[row]``.
+        """Keep a copy of ``tensors`` until :meth:`flush` stores them and writes their ids to ``ids[row]``.
 
         Args:
             ids: the ids of an array ``[n_steps, n_envs]`` of the store.
             row: which row of it, from 0 on.
-            tensors: ``[n_envs, *shape]`` of the dtype of the store; copied.
+            tensors: ``[n_envs, *shape]``.
 
         Returns:
-            Whether they have this shape and dtype; nothing is done if not.
+            False if the tensors have another shape or dtype; then they do not wait.
 
         Raises:
-            HeapFull: those that waited do not fit into the store; they go on waiting.
+            HeapFull: the rows that waited before do not fit into the store; they go on waiting.
         """
         if tensors.shape != self.row_shape or tensors.dtype != self.dtype:
             return False
@@ -104,44 +104,44 @@ class WriteBuffer:
             if new == self._n_rows or len(self.waiting) == self._n_places:
                 self.flush()
                 new = 0
-            self._rows[new] = tensors  # which stays free until somebody waits for it
+            self._rows[new] = tensors  # the row stays free until it is in ``waiting``
             before = self.waiting.get(place)
-            if before is not None:  # the observation of a step is the next one of the step before, in one array
-                if same(self._bytes, before, new):
+            if before is not None:  # one array has the observations and the next ones, each step is assigned twice
+                if _same(self._bytes, before, new):
                     return True
                 self.flush()
                 new = 0
                 self._rows[new] = tensors
-            if new and self._merges and same(self._bytes, new - 1, new):
+            if new and self._merges and _same(self._bytes, new - 1, new):
                 new -= 1
             self._arrays[id(ids)] = ids
             self.waiting[place] = new
         return True
 
     def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[DirtyRows]]) -> None:
-        """Let watches know when rows of ``ids`` are stored; the list may change."""
+        """Tell the watches in a list, which may change, when rows of ``ids`` are stored."""
         with self._lock:
             self._watches[id(ids)] = watches
 
     def flush(self) -> None:
-        """Store what waits.
+        """Store all rows that wait.
 
         Raises:
-            HeapFull: it does not fit into the store; it goes on waiting.
+            HeapFull: the rows do not fit into the store; they go on waiting.
         """
         if self.waiting:
             with self.store.changing, self._lock:
                 self._flush()
 
     def reserve(self, row: int, n: int) -> None:
-        """Make sure that :meth:`put` stores nothing, and so can't fail for that, the next ``n`` times.
+        """Make room for a row of each of ``n`` arrays, so that the next :meth:`put` for each of them cannot fail.
 
         Args:
-            row: which row of its arrays these are for; nothing waits for it then.
+            row: the number of the row in these arrays; no such row waits afterwards.
             n: how many arrays.
 
         Raises:
-            HeapFull: what waits does not fit into the store; it goes on waiting.
+            HeapFull: the rows that wait do not fit into the store; they go on waiting.
         """
         if self.waiting:
             with self.store.changing, self._lock:
@@ -150,13 +150,13 @@ class WriteBuffer:
                     self._flush()
 
     def forget(self, row: int) -> None:
-        """Drop what waits for a row of any array."""
+        """Drop the waiting row of this number of every array."""
         with self._lock:
             self.waiting = {place: at for place, at in self.waiting.items() if place[1] != row}
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the rows that can wait; 0 as long as none has waited."""
+        """Bytes of the memory for waiting rows; 0 until the first one waits."""
         return self._bytes.nbytes
 
     def _allocate(self, n_rows: int) -> None:
@@ -167,7 +167,7 @@ class WriteBuffer:
 
     @property
     def _n_used(self) -> int:
-        """How many of the rows are used."""
+        """How many rows of the memory are in use."""
         return next(reversed(self.waiting.values())) + 1
 
     def _flush(self) -> None:
@@ -184,7 +184,7 @@ class WriteBuffer:
         self._arrays.clear()
 
     def _places(self) -> list[Place]:
-        """Where the rows that wait go, in their order; rows of an array that wait one after the other are one place."""
+        """Where the ids of the waiting rows go, in their order; neighbours of one array are one place."""
         places = []
         for array, waiting in groupby(self.waiting, key=itemgetter(0)):
             rows = [row for _, row in waiting]
@@ -197,3 +197,11 @@ class WriteBuffer:
     def __reduce__(self) -> tuple[type[WriteBuffer], tuple[Store, int, int]]:
         self.flush()
         return WriteBuffer, (self.store, self.n_envs, self.min_rows)
+
+
+@compiled
+def _same(rows: Rows, a: int, b: int) -> bool:
+    """Whether two rows of ``u8[n, nbytes]``, contiguous, are equal in every byte."""
+    nbytes = rows.shape[1]
+    begin = address(rows)
+    return bool(first_difference(begin + a * nbytes, begin + b * nbytes, 0, nbytes) == nbytes)

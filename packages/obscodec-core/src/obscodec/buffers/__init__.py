@@ -1,4 +1,4 @@
-"""Buffers for loops of one's own."""
+"""Buffers for training loops, and the arrays that adapters build theirs from."""
 
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field

@@ -1,4 +1,4 @@
-"""ArraySet: the arrays of a buffer, some of them in one store."""
+"""ArraySet: the arrays of a buffer, which share stores."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,25 +20,24 @@ from obscodec.stores import Store
 class ArraySet:
     """The arrays of a buffer, compressed field by field.
 
-    Arrays of one field, such as observations and next observations, share a store, and so do fields of which one
-    ``shares`` the other's; a frame that they have in common is stored once.
+    Arrays of one field, such as observations and next observations, share a store. So do fields of which one names the
+    other in ``shares``. The store keeps each frame once.
 
     Args:
-        fields: what a step of one environment has.
+        fields: the fields of a step of one environment.
         n_envs: how many environments step together.
         threads: how many threads decode a batch, None for half of the usable processors.
 
     Attributes:
-        fields: the fields by name.
-        owners: for each field the one whose store keeps it.
+        owners: for each field the name of the field that has its store.
         stores: for each field its store, None if it is not compressed.
 
     Raises:
         SpecError: a spec names no codec.
-        ShapeError: a field does not divide into such a frame stack, or a number is out of range; or fields that share
-            a store differ in shape or dtype.
-        DTypeError: an argument is something else than is asked for.
-        FieldError: a field shares the store of one that is not there, or has none of its own.
+        ShapeError: a field does not divide into its frame stack, a number is out of range, or fields that share a
+            store differ in shape or dtype.
+        DTypeError: an argument has another type.
+        FieldError: a field shares the store of a field that does not exist, or that has no store of its own.
 
     Example:
         >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)}, n_envs=2)
@@ -56,25 +55,25 @@ class ArraySet:
         own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
         self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
-        self._write_buffers: dict[str, WriteBuffer] = {}  # of the owners
-        self._n_waiting: dict[str, int] = {}  # rows of one step
+        self._write_buffers: dict[str, WriteBuffer] = {}  # by owner
+        self._n_waiting: dict[str, int] = {}  # rows of one step, by owner
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
         self._n_samples, self._sample_s = 0, 0.0
 
     def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0) -> Array | TensorArray:
-        """An array ``[n_steps, n_envs, *field_shape]``; takes no memory until it is written.
+        """An array ``[n_steps, n_envs, *field_shape]``, which takes no memory until it is written.
 
         Args:
-            array: a name for it. An array that was made before under this name is emptied, and not to be used any more.
-            field: which field it is of.
+            array: a name for the array. The former array of this name and field is emptied; do not use it any more.
+            field: the name of its field.
             n_steps: how many steps it has.
-            waiting: how many steps that are assigned may wait to be stored together, however large they are; more if
-                they are small, and 0 for none. Arrays that share a store have it in common. None waits for a store
-                with ``max_bytes``, which could refuse it when nobody expects that.
+            waiting: how many assigned steps may wait in a write buffer, so that some are stored together; small steps
+                wait in larger numbers, with 0 none waits. Arrays that share a store share its write buffer. A store
+                with ``max_bytes`` has none, since it could refuse steps long after they were assigned.
 
         Raises:
             FieldError: there is no such field.
-            DTypeError: a number is none.
+            DTypeError: an argument has another type.
             ShapeError: a number is out of range.
         """
         check_kind("array", array, str, "a name")
@@ -102,15 +101,13 @@ class ArraySet:
         return self._write_buffers.get(owner)
 
     def step(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
-        """``value`` as a step of all environments; see ``Field.step``.
+        """``value`` as a step of all environments, ``[n_envs, *shape]``; see ``Field.step``.
 
-        Args:
-            field: the name of the field.
-            value: ``[n_envs, *shape]``; for a compressed field on a GPU also an array there, which is downloaded.
+        For a compressed field on a GPU, ``value`` may also be an array on that GPU; it is downloaded.
 
         Raises:
             ShapeError: it has another shape.
-            DTypeError: it would be changed by the dtype.
+            DTypeError: the dtype of the field would change a number.
         """
         shape, dtype = self._rows[field]
         if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
@@ -127,16 +124,16 @@ class ArraySet:
             raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
 
     def reserve(self, row: int) -> None:
-        """Store what waits if a step in ``row`` of all arrays has no room beside it; see ``WriteBuffer.reserve``.
+        """Make room for a step in ``row`` of all arrays; see ``WriteBuffer.reserve``.
 
         Raises:
-            HeapFull: it does not fit into its store; it goes on waiting.
+            HeapFull: the steps that wait do not fit into their store; they go on waiting.
         """
         for owner, write_buffer in self._write_buffers.items():
             write_buffer.reserve(row, self._n_waiting[owner])
 
     def forget(self, row: int) -> None:
-        """Drop what was assigned to ``row`` of any compressed array: what waits for it, or is stored there at once."""
+        """Undo the assignment of a step to ``row`` of all compressed arrays."""
         for write_buffer in self._write_buffers.values():
             write_buffer.forget(row)
         for (_, field), array in self._arrays.items():
@@ -145,13 +142,13 @@ class ArraySet:
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Count what runs in it as one sample."""
+        """Count the code in the ``with`` block as one sample."""
         began = perf_counter()
         yield
         self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
 
     def stats(self, n_tensors: int) -> BufferStats:
-        """What the arrays hold, if ``n_tensors`` of the items of each were written; what waits is stored before."""
+        """What the arrays hold, if ``n_tensors`` items of each were written. Steps that wait are stored first."""
         for write_buffer in self._write_buffers.values():
             write_buffer.flush()
         plain = dict.fromkeys(self.fields, 0)
@@ -166,19 +163,19 @@ class ArraySet:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names, for an error."""
+    """Names, for an error text."""
     return ", ".join(map(str, names)) or "none"
 
 
 def _is_among(name: object, fields: Mapping[str, Field]) -> bool:
     try:
         return name in fields
-    except TypeError:  # it is of no kind that names are of: a list
+    except TypeError:  # it can't be hashed, such as a list
         return False
 
 
 def _check_fields(fields: Mapping[str, Field]) -> None:
-    """Refuse what are no fields, and fields that can't share a store."""
+    """Refuse a mapping to something else than fields, and fields that can't share a store."""
     check_kind("fields", fields, Mapping, "a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}")
     for name, field in fields.items():
         check_kind(f"field {name!r}", field, Field, "a Field, such as Field((84, 84), 'uint8')")

@@ -1,4 +1,4 @@
-"""Field: what one step of one environment has under one name, and how it is kept."""
+"""Field: shape and dtype of one part of a step, and how a buffer keeps it."""
 
 import math
 import warnings
@@ -21,31 +21,32 @@ _STORE_OPTIONS = [option.name for option in fields(StoreOptions) if option.name 
 
 @dataclass(frozen=True)
 class Field:
-    """What one step of one environment has in a field.
+    """One part of a step of one environment, such as its observation.
 
     Attributes:
         shape: its shape, ``()`` for a scalar.
         dtype: its dtype.
-        codec: the spec of the codec that compresses it, such as ``"delta-rle"``; ``"auto"`` to find the best one, if
-            the field has ``min_nbytes`` or more; None for a plain numpy array.
-        frame_stack: how its steps are made of frames, None to find out; a number for so many along axis 0.
+        codec: the spec of its codec, such as ``"delta-rle"``; ``"auto"`` to find the best codec, if the field has
+            ``min_nbytes`` or more; None for a plain numpy array.
+        frame_stack: how an observation is made of frames, None to find out; a number for so many along axis 0.
         budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``.
-        min_nbytes: for ``"auto"``: a step of fewer bytes is kept in a plain numpy array; None for 1 KiB.
-        decide_after: how many tensors are looked at before its store decides; see ``AutoStore``.
-        block_frames: how many frames are encoded together, None for what suits the codec; see ``AutoStore``.
+        min_nbytes: for ``"auto"``, the least bytes of a step to compress, None for 1 KiB.
+        decide_after: how many tensors its store looks at before it decides; see ``AutoStore``.
+        block_frames: how many frames are encoded together, None for the best number for the codec.
         max_bytes: the most bytes to reserve for its streams, None for no limit.
-        shares: the field of the same shape and dtype whose store keeps this one too, with its codec and its limits:
-            ``next_obs`` shares that of ``obs``, and each frame is stored once.
-        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``, which has its streams then. A field that is
-            not compressed is a numpy array all the same, and one of bfloat16, float8 or times stays on the CPU.
-        heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        shares: a field of the same shape and dtype whose store keeps this field, too, with all its options. If
+            ``next_obs`` shares the store of ``obs``, each frame is stored once.
+        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``, which then keeps its streams. A field that
+            is not compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
+        heap: where a GPU has the streams: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
     Raises:
-        SpecError: the budget is malformed, or is for a codec that is given; or there is no such device or heap.
+        SpecError: the budget is malformed, or is given for another codec than ``"auto"``; or there is no such device or
+            heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: a shape or a number is out of range.
-        DTypeError: the dtype can't be stored, or an argument is something else than is asked for.
-        FieldError: a field that shares a store names what that one has.
+        DTypeError: the dtype can't be stored, or an argument has another type.
+        FieldError: a field that shares a store has options of its own.
 
     Example:
         >>> Field((84, 84), np.uint8, "zstd:1").codec
@@ -82,16 +83,15 @@ class Field:
 
     @cached_property
     def options(self) -> StoreOptions:
-        """Those of the store, checked."""
+        """The options of its store, checked."""
         return StoreOptions(**{name: getattr(self, name) for name in _STORE_OPTIONS})
 
     def new_store(self, threads: int | None = None) -> Store | None:
         """A store for its tensors, None if they are not compressed.
 
         Raises:
-            SpecError: the spec names no codec, or the budget is malformed.
-            ShapeError: the field does not divide into such a frame stack.
-            DTypeError: the dtype can't be stored.
+            SpecError: the spec names no codec.
+            ShapeError: the field does not divide into its frame stack.
         """
         layout = self.layout
         least = MIN_COMPRESSED_NBYTES if self.min_nbytes is None else self.min_nbytes
@@ -105,17 +105,13 @@ class Field:
         return AutoStore(layout, **vars(options))
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
-        """``value`` as ``[n_envs, *shape]`` of the dtype.
+        """``value``, anything that numpy or DLPack can read, as ``[n_envs, *shape]`` of the dtype.
 
-        The leading axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
-
-        Args:
-            value: anything that numpy or DLPack can read.
-            n_envs: how many environments there are.
+        The first axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
 
         Raises:
             ShapeError: it has another shape.
-            DTypeError: it would be changed by the dtype.
+            DTypeError: the dtype would change a number.
         """
         array: Array = as_numbers(value)
         found, layout = array.shape, self.layout

@@ -12,7 +12,7 @@ from obscodec.layout import FrameStack, Layout
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-_FOR_SOME = ("codec", "frame_stack", "budget")  # which may be mappings
+_FOR_SOME = ("codec", "frame_stack", "budget")  # may be mappings
 _FOR_ALL = ("min_nbytes", "decide_after", "block_frames", "max_bytes")
 
 
@@ -20,23 +20,20 @@ _FOR_ALL = ("min_nbytes", "decide_after", "block_frames", "max_bytes")
 class BufferOptions(Generic[K]):
     """How a buffer keeps its fields, whose names are of the type ``K``.
 
+    :class:`Field` explains the options. ``codec``, ``frame_stack`` and ``budget`` are for all fields, or a mapping with
+    the values of some fields; the other options are for all.
+
     Attributes:
-        codec: see :class:`Field`; for all fields, or a mapping with those of some.
-        frame_stack: see :class:`Field`; for all fields, or a mapping.
-        budget: see :class:`Field`; for all fields that have the codec ``"auto"``, or a mapping.
-        min_nbytes: smaller fields are not compressed, unless ``codec`` is a mapping that names a codec for them. None
-            for 1 KiB, or less if the buffer says so.
-        decide_after: see :class:`Field`; for all fields.
-        block_frames: likewise.
-        max_bytes: see :class:`Field`; for each field.
-        buffer_device: where compressed fields are decoded, and kept: the ``device`` of :class:`Field`. What stands for
-            a device in another library, such as ``torch.device("cuda")``, is taken by its name.
-        heap: see :class:`Field`; for all fields.
+        budget: without a mapping, it is for the fields with the codec ``"auto"``.
+        min_nbytes: smaller fields are compressed only if ``codec`` is a mapping that names a codec for them. None for
+            1 KiB, or less if the buffer says so.
+        buffer_device: the ``device`` of the compressed fields; a device of another library, such as
+            ``torch.device("cuda")``, counts by its name.
 
     Raises:
         SpecError: a spec or a budget is malformed.
         ShapeError: a number is out of range.
-        DTypeError: an argument is something else than is asked for.
+        DTypeError: an argument has another type.
 
     Example:
         >>> options = BufferOptions(codec={"image": "delta-rle"})
@@ -62,27 +59,26 @@ class BufferOptions(Generic[K]):
             of_fields = name in _FOR_SOME and isinstance(value, Mapping)
             for given in value.values() if of_fields else [value]:
                 options: dict[str, Any] = {name: given}
-                Field((), "uint8", **options)  # which refuses what can't be
+                Field((), "uint8", **options)  # refuses a bad value
 
     @property
     def large_nbytes(self) -> int | None:
-        """From how many bytes on, 1 KiB or more, fields that no mapping names are compressed; None if none is."""
+        """The least bytes, 1 KiB or more, of a field to compress that no mapping names; None if none is compressed."""
         return None if self.codec is None else max(MIN_COMPRESSED_NBYTES, self.min_nbytes or 0)
 
     @classmethod
     def pop_from(cls, arguments: dict[str, Any], *names: str) -> Self:
-        """Those of these names that are among the named arguments of a buffer, from which they are removed."""
+        """Options taken out of the named arguments of a buffer: those of ``names`` that are there."""
         return cls(**{name: arguments.pop(name) for name in names if name in arguments})
 
     def check(self, new_batch: Callable[[], object] | None = None) -> None:
-        """Make sure that fields can be kept where they are asked to be, and decoded into the memory of a batch.
+        """Make sure that the device can be used, and can decode into the memory of a batch.
 
         Args:
-            new_batch: gives an array such as those that the buffer decodes into. It is not called if the device can't
-                be used, nor if that is the CPU.
+            new_batch: returns an array in the memory of a batch; called if the device is a GPU that can be used.
 
         Raises:
-            SpecError: there is no such device or heap, or the heap is not that of this device.
+            SpecError: there is no such device, or it has no such heap.
             BackendUnavailable: the device can't be used; the text names what is missing.
             DTypeError: the batch is in the memory of another device.
         """
@@ -93,11 +89,12 @@ class BufferOptions(Generic[K]):
 
         Args:
             layouts: of one step of one environment, by the name of the field.
-            min_nbytes: how large fields have to be if a codec is given for all, and not the option of this name.
+            min_nbytes: the least bytes of a field to compress, if a codec is given for all fields and the option of
+                this name is None.
 
         Raises:
-            FieldError: a mapping names a field that is not there.
-            SpecError: a budget is malformed, or is for a codec that is given; or there is no such device or heap.
+            FieldError: a mapping names a field that does not exist.
+            SpecError: a budget is given for another codec than ``"auto"``; or there is no such device or heap.
             BackendUnavailable: the device can't be used; the text names what is missing.
             DTypeError: a dtype can't be stored.
         """

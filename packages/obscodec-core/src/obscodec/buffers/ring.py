@@ -1,4 +1,4 @@
-"""RingBuffer: the last steps of some environments, named field by named field, compressed where you say so."""
+"""RingBuffer: the last steps of some environments, with compressed fields."""
 
 import reprlib
 from collections import Counter
@@ -20,30 +20,30 @@ from obscodec.segments import Ints
 from obscodec.stats import BufferStats
 
 T = TypeVar("T")
-_WAITING_STEPS = 3  # that wait to be stored together, however large they are
+_WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 
 
 class RingBuffer:
     """The last ``capacity`` steps of each of ``n_envs`` environments.
 
-    Steps of compressed fields wait until some can be stored together, or somebody reads; those of a field with
-    ``max_bytes`` are stored at once. Several threads may sample at once, while none appends. The step that went out
-    last is kept until the next one comes, so that an append that does not come to its end changes nothing.
+    Steps of compressed fields wait in a write buffer, so that some are stored together; steps of a field with
+    ``max_bytes`` are stored at once. Several threads may sample at the same time while no thread appends. A new step
+    is written beside the oldest one, which goes when the new step is complete: so a failed append changes nothing.
 
     Args:
-        capacity: how many steps to keep for each environment; then the oldest go first.
+        capacity: how many steps to keep for each environment; the oldest go first.
         fields: the fields of a step.
         n_envs: how many environments step together.
-        stack: the fields that come out as a stack of their last steps, and of how many: ``{"frame": 4}``. One step of
-            each is stored. What lies before the start of the episode, or before the oldest step, is zeros.
+        stack: fields to read as a stack of their last steps, and how many: ``{"frame": 4}``. The buffer stores one step
+            of each. Steps before the start of the episode, or before the oldest stored step, are read as zeros.
         episode_end: the boolean field that is true in the last step of an episode, terminated or truncated; stacks
             need it.
         threads: how many threads decode a batch, None for half of the usable processors.
 
     Raises:
-        FieldError: there are no fields, or ``stack`` or ``episode_end`` names none of them.
+        FieldError: there are no fields, or ``stack`` or ``episode_end`` names a field that does not exist.
         ShapeError: a number is out of range.
-        DTypeError: an argument is something else than is asked for, or the dtype of ``episode_end`` is not bool.
+        DTypeError: an argument has another type, or the dtype of ``episode_end`` is not bool.
         SpecError: a spec names no codec.
 
     Example:
@@ -75,7 +75,7 @@ class RingBuffer:
         self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
         self.episode_end = episode_end
         self._check_names()
-        # A step is written where none is, and is there when it is counted, as the oldest one is gone then.
+        # One row more than steps: the next step is written into the row without a step, then counted in one line.
         self._n_rows = self.capacity + 1
         n_sharing = Counter(self._set.owners.values())
         self._arrays = {
@@ -86,20 +86,20 @@ class RingBuffer:
 
     @says_memory_error
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
-        """Take one step of all environments. A refused call changes nothing.
+        """Store one step of all environments. A refused call changes nothing.
 
         Args:
             **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
                 an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
-                any other change of dtype must keep every value. For a compressed field on a GPU also an array there,
-                which is downloaded to be encoded.
+                any other change of dtype must keep every value. A compressed field on a GPU also takes an array on
+                that GPU, and downloads it.
 
         Raises:
             FieldError: a field is missing, or unknown.
             ShapeError: a value has another shape.
-            DTypeError: a value would be changed by the dtype of its field.
-            HeapFull: there is not enough room below the ``max_bytes`` of a field; or a GPU has none for steps that were
-                appended before, which go on waiting on the CPU.
+            DTypeError: the dtype of a field would change a number.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field; or the GPU has no room for earlier
+                steps, which go on waiting on the CPU.
         """
         steps = self._checked(values)
         at = self._n_appended % self._n_rows
@@ -127,20 +127,20 @@ class RingBuffer:
         """Steps of random environments at random times, uniformly and with replacement.
 
         Args:
-            batch: how many.
-            rng: where random numbers come from, or a seed; None for a new generator.
-            convert: called with each array, such as ``torch.from_numpy``, which shares its memory. That one does not
-                take bfloat16 or float8: let it take a view as integers, and view the result. If some fields are on a
-                GPU, ``partial(torch.as_tensor, device="cuda")`` shares the memory of these, and copies the others.
+            batch: how many steps.
+            rng: a random generator, or a seed; None for a new generator.
+            convert: called with each array, such as ``torch.from_numpy``, which shares its memory. ``from_numpy``
+                refuses bfloat16 and float8: give it a view as integers, and view the result. With fields on a GPU,
+                ``partial(torch.as_tensor, device="cuda")`` shares the memory of these, and copies the others.
 
         Returns:
-            For each field a new array ``[batch, *shape]``, or what ``convert`` makes of it; ``[batch, n, *shape]`` for
-            a stack of ``n``, the oldest first. Compressed fields that are on a GPU come as arrays there.
+            For each field a new array ``[batch, *shape]``, or what ``convert`` returns for it; for a stack of ``n``
+            steps ``[batch, n, *shape]``, the oldest first. Compressed fields on a GPU come as arrays on that GPU.
 
         Raises:
             SlotError: no step is stored.
             ShapeError: ``batch`` is negative.
-            DTypeError: it is no number, ``rng`` no seed, or ``convert`` can't be called.
+            DTypeError: ``batch`` is no number, ``rng`` no seed, or ``convert`` can't be called.
         """
         batch = as_count("batch", batch, 0)
         if convert is not None and not callable(convert):
@@ -160,10 +160,10 @@ class RingBuffer:
 
     @says_memory_error
     def __getitem__(self, index: Index) -> dict[str, Array]:
-        """For each field what ``index`` selects of ``[len(self), n_envs, *shape]``; time 0 is the oldest step.
+        """``array[index]`` of each field, an array ``[len(self), n_envs, *shape]`` that begins with the oldest step.
 
         Raises:
-            SlotError: the index is outside of what is stored.
+            SlotError: the index is out of range.
         """
         grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
         try:
@@ -183,7 +183,7 @@ class RingBuffer:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
 
     def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
-        """The steps ``i64[...]``, 0 for the oldest, of the environments ``i64[...]``."""
+        """The steps ``i64[...]``, counted from the oldest, of the environments ``i64[...]``."""
         inside = {name: self._inside_episode(steps, envs, n) for name, n in self.stack.items()}
         arrays: dict[str, Array] = DeferredRead(partial(self._choose, steps, envs, inside)).result()
         return arrays
@@ -196,14 +196,14 @@ class RingBuffer:
                 n = self.stack[name]
                 window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
                 picked = np.asarray(items[self._positions(window), envs[..., None]])
-                picked[~inside[name]] = 0  # the id of the zero tensor, too
+                picked[~inside[name]] = 0  # zeros, or the id of the zero tensor
             else:
                 picked = np.asarray(items[self._positions(steps), envs])
             chosen[name] = TensorArray(picked, array.store)[...] if isinstance(array, TensorArray) else picked
         return chosen
 
     def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
-        """``bool[..., n]``: which of the ``n`` steps up to each are stored, and of its episode."""
+        """``bool[..., n]``: which of the ``n`` steps up to each step are stored and belong to its episode."""
         ends = self._arrays[self.episode_end or ""]
         inside = np.ones((*steps.shape, n), np.bool_)
         for back in range(1, n):
@@ -213,7 +213,7 @@ class RingBuffer:
         return inside
 
     def _positions(self, steps: Ints) -> Ints:
-        """Where the steps lie in the arrays."""
+        """The rows of steps in the arrays."""
         oldest = max(0, self._n_appended - self.capacity)
         return (steps + oldest) % self._n_rows
 

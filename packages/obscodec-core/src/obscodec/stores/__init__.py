@@ -1,4 +1,4 @@
-"""Tensors under integer ids, however they are kept."""
+"""Stores keep tensors under integer ids."""
 
 from obscodec.stats import Choice, StoreStats, Trial
 from obscodec.stores.auto.auto_store import AutoStore

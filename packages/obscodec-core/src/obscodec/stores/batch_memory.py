@@ -1,7 +1,7 @@
-"""BatchMemory: memory for batches that is used again once nobody holds the batch that is in it.
+"""BatchMemory: memory for batches, used again as soon as nobody holds the batch in it.
 
 A fresh array of 14 MB costs more in page faults than in writing it. So a batch is an array over memory that comes back
-when the last array, tensor or view of it is gone, and never before.
+when its last array, tensor or view is gone, and never before.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from obscodec.segments import Bytes
 from obscodec.stores.store import Store
 
 _MIN_NBYTES = 1 << 16  # below, a new array costs little
-_KEPT = 2  # one batch that is used, one that is prepared
+_KEPT = 2  # one batch in use, one being prepared
 _MAX_KEPT_NBYTES = 1 << 28  # larger ones go back to the operating system
 
 
 class _Lease:
-    """Memory that goes back when this object does: numpy keeps it alive for as long as any view of the array."""
+    """Gives memory back when it is deleted; numpy keeps it alive as long as there is a view of the array."""
 
-    _lent: tuple[Callable[[Bytes], None], Bytes] | None = None  # nothing before there is an array of it
+    _lent: tuple[Callable[[Bytes], None], Bytes] | None = None  # until the memory is an array
 
     def __init__(self, memory: Bytes, give: Callable[[Bytes], None]) -> None:
-        self.__array_struct__ = memory.__array_struct__  # which numpy takes faster than __array_interface__
+        self.__array_struct__ = memory.__array_struct__  # numpy reads it faster than __array_interface__
         self._lent = give, memory
 
     def __del__(self) -> None:
@@ -42,11 +42,10 @@ class _Lease:
 class BatchMemory:
     """A source of arrays whose memory is used again. Safe to use from several threads.
 
-    It keeps the memory of two batches, of 256 MiB each at most, for as long as it lives.
+    It keeps the memory of two batches, of 256 MiB each at most, as long as it lives.
 
     Args:
-        allocate: where new memory comes from: called with a number of bytes, gives ``u8[nbytes]``. Pinned memory, for
-            instance.
+        allocate: called with a number of bytes, returns new memory ``u8[nbytes]``.
 
     Example:
         >>> memory = BatchMemory()
@@ -63,7 +62,7 @@ class BatchMemory:
         self._lock = threading.RLock()  # a batch can go back while the garbage collector runs in here
 
     def array(self, n: int, layout: Layout) -> npt.NDArray[np.generic]:
-        """An array ``[n, *shape]`` with unknown content, which nobody else holds."""
+        """An array ``[n, *shape]`` that nobody else holds; its content is undefined."""
         nbytes = n * layout.nbytes
         if nbytes < _MIN_NBYTES:
             return np.empty((n, *layout.shape), layout.dtype)
@@ -72,13 +71,13 @@ class BatchMemory:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that are kept for the next batches."""
+        """Bytes kept for later batches."""
         with self._lock:
             return sum(memory.nbytes for memory in self._free)
 
     def _take(self, nbytes: int) -> Bytes:
         with self._lock:
-            for memory in list(self._free):  # the collector may give memory back while this runs
+            for memory in list(self._free):  # a copy: the garbage collector may give memory back meanwhile
                 if nbytes <= memory.nbytes <= 2 * nbytes:
                     self._free = [other for other in self._free if other is not memory]
                     return memory
@@ -98,7 +97,7 @@ BATCH_MEMORY = BatchMemory()  # for all buffers of the process
 
 
 def new_batch(store: Store, n: int) -> Any:
-    """An array for ``n`` tensors of a store, where that decodes them: in memory that is used again, or on its device.
+    """An array ``[n, *shape]`` for tensors of a store: in reused memory, or on the GPU that decodes them.
 
     Raises:
         HeapFull: the device has not enough free memory.

@@ -1,4 +1,4 @@
-"""IdExchange: new ids take the places of others in arrays, all or none, whatever ends it."""
+"""IdExchange: replaces ids in arrays, all of them or none, whatever interrupts it."""
 
 import threading
 from abc import abstractmethod
@@ -20,23 +20,20 @@ _READINGS = threading.Lock()  # of all stores; several threads can sample
 
 
 class Place(NamedTuple):
-    """Where ids are.
-
-    Attributes:
-        ids: an integer array.
-        index: what of it, any index of numpy that selects nothing twice.
-    """
+    """Some elements of an array of ids: ``ids[index]``, where the index names no element twice."""
 
     ids: npt.NDArray[np.signedinteger]
     index: Any
 
 
 class _Exchange:
-    """Ids on their way to their places. Each place is filled in one step, which shows to what point it has come.
+    """Ids on their way to their places.
+
+    numpy fills each place in one step, so the content of a place shows whether the exchange has reached it.
 
     Args:
-        places: where they go; none of them twice.
-        new: ``i64[n]``, the ids for all places, one behind the other.
+        places: different elements of arrays.
+        new: ``i64[n]``, the ids for all places, in order.
     """
 
     def __init__(self, places: Sequence[Place], new: Ints) -> None:
@@ -44,13 +41,13 @@ class _Exchange:
         self._new = new
         self._old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
         self._ends = list(accumulate(map(len, self._old)))
-        self._left: Ints | None = None  # the ids that nobody has any more
+        self._left: Ints | None = None  # ids without an owner, once they are known
 
     def put(self) -> None:
         """Put the ids into their places.
 
         Raises:
-            HeapFull: an array of ids is of a dtype that is too narrow.
+            HeapFull: the dtype of an array can't hold an id.
         """
         largest = max(int(self._new.max(initial=0)), -int(self._new.min(initial=0)))
         for ids, _ in self._places:
@@ -58,13 +55,13 @@ class _Exchange:
             if largest > most:
                 raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
         for (ids, index), new in zip(self._places, self._by_place(self._new), strict=True):
-            cast = new.astype(ids.dtype)  # numpy may crash if it casts while it assigns, without memory
+            cast = new.astype(ids.dtype)  # numpy may crash if it has no memory to cast while it assigns
             ids[index] = cast.reshape(np.shape(ids[index]))
 
     def left(self) -> Ints:
-        """The ids to give back: the old ones of the places that have the new ones, the new ones of the others.
+        """The ids to give back: the old ids of places that have the new ones, the new ids of other places.
 
-        The same array at each call, so that what was given back of it, which is 0 then, is not given back again.
+        Each call returns the same array: ids that were given back are 0 in it, and so are not given back twice.
         """
         if self._left is None:
             self._left = np.concatenate(
@@ -76,7 +73,7 @@ class _Exchange:
         return self._left
 
     def left_of_places(self) -> list[Ints]:
-        """:meth:`left`, of each place."""
+        """:meth:`left` for each place."""
         return self._by_place(self.left())
 
     def _by_place(self, ids: Ints) -> list[Ints]:
@@ -84,35 +81,35 @@ class _Exchange:
 
 
 class Reading(Protocol):
-    """What decodes in the background."""
+    """A read that decodes in the background."""
 
     def wait(self) -> None:
         """Wait until it has decoded."""
 
 
 class Buffered(Protocol):
-    """Where rows wait that are on their way into a store."""
+    """A buffer in which rows wait on their way into a store."""
 
     def flush(self) -> None:
-        """Store them."""
+        """Store the rows."""
 
 
 class IdExchange:
-    """What arrays of ids, and those that read and write them, ask of the store of their tensors.
+    """The part of a store that keeps arrays of its ids in step with it.
 
     Attributes:
-        changing: held while an array of ids of this store is changed; stores whose arrays change together have one.
-        write_buffers: where rows wait that are on their way into this store.
-        readings: what decodes in the background.
+        changing: the lock for changes of arrays of ids; stores whose arrays change together share it.
+        write_buffers: buffers with rows on their way into this store.
+        readings: reads that decode tensors of this store in the background.
     """
 
     changing: PicklableLock
     write_buffers: WeakSet[Buffered]
     readings: WeakSet[Reading]
-    _exchange: _Exchange | None  # that is under way, or ended before it was settled
+    _exchange: _Exchange | None  # under way, or interrupted before it was settled
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """See the class; this is there before any thread can ask for it."""
+        """Make the attributes here: another thread may ask for them as soon as the object exists."""
         made = super().__new__(cls)
         made.changing, made.write_buffers, made.readings, made._exchange = PicklableLock(), WeakSet(), WeakSet(), None
         return made
@@ -126,12 +123,12 @@ class IdExchange:
         """See ``Store.give_back``."""
 
     def note_reading(self, reading: Reading) -> None:
-        """Have whoever releases tensors wait for a reading in the background."""
+        """Let changes of arrays wait for a read in the background."""
         with _READINGS:
             self.readings.add(reading)
 
     def wait_for_readings(self) -> None:
-        """Wait until nothing decodes in the background: what it reads may be released then."""
+        """Wait until no read decodes in the background, so that its tensors may be released."""
         with _READINGS:
             readings = list(self.readings) if self.readings else []
             self.readings.clear()
@@ -140,22 +137,21 @@ class IdExchange:
 
     @says_memory_error
     def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
-        """Store tensors, and put their ids where others are, which are given back.
+        """Store tensors, put their ids into places, and give the old ids of the places back.
 
-        Whatever ends this call, wherever: each place has all of its new ids, and each tensor that one of them is for is
-        stored, or the place is as it was.
+        Whatever ends this call, each place has all of its new ids, and their tensors are stored, or it is as it was.
 
         Args:
-            places: where the ids go, in the order of ``which``; none of them twice.
-            tensors: ``[m, *shape]``; see ``Store.append``.
-            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
-            sequences: ``i64[m]``, the sequence of each tensor.
+            places: different elements of arrays, in the order of ``which``.
+            tensors: see ``Store.take_in``, as for ``which`` and ``sequences``.
+            which: ``i64[n]``.
+            sequences: ``i64[m]``.
 
         Raises:
             ShapeError: the tensors have another shape.
             DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room, or an array of ids is of a dtype that is too narrow.
-            SlotError: what is in a place is of no tensor.
+            HeapFull: there is not enough room, or the dtype of an array can't hold an id.
+            SlotError: an old id is of no tensor.
         """
         new = np.zeros(len(which), np.int64)
         with self.changing:
@@ -168,11 +164,11 @@ class IdExchange:
 
     @says_memory_error
     def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
-        """Put ids where others are, which are given back; see :meth:`exchange`.
+        """Put ids into places, and give the old ids of the places back; see :meth:`exchange`.
 
         Args:
-            places: where they go, none of them twice.
-            ids: ``i64[n]``, of which the caller owns one reference to each; set to 0.
+            places: different elements of arrays.
+            ids: ``i64[n]``, with a reference to each, which goes over to the places; set to 0.
         """
         new = np.zeros_like(ids)
         with self.changing:
@@ -190,11 +186,11 @@ class IdExchange:
         return exchange
 
     def _settle_exchange(self) -> None:
-        """Give back what an exchange took out, or, where it ended before, what it was about to put there."""
+        """Finish an exchange: give back the ids that it took out of places, or did not put into them."""
         if self._exchange is not None:
             try:
                 self.give_back(self._exchange.left())
-            except SlotError:  # what was in a place is of no tensor: nobody can give that back
+            except SlotError:  # an old id is of no tensor: give back the ids of the other places
                 for part in self._exchange.left_of_places():
                     with suppress(SlotError):
                         self.give_back(part)

@@ -1,4 +1,4 @@
-"""FrameStore: frames that are stored once, in blocks of consecutive ones, as patches of each other."""
+"""FrameStore: each frame stored once, in blocks of consecutive frames that are patches of each other."""
 
 import numpy as np
 import numpy.typing as npt
@@ -19,33 +19,36 @@ DEFAULT_BLOCK_FRAMES = 16
 
 
 class FrameStore(Store):
-    """Frames of one layout, each stored once, under integer ids.
+    """Frames of one layout, each stored once.
 
-    A frame that is equal, byte for byte, to one of the last frames of its sequence gets the id of that one. A new one
-    joins the open block of its sequence; a full block is encoded as one stream in a slot heap. With the codec
-    ``delta-rle``, each frame is a patch of the one before it, made when it is appended.
+    A frame that equals one of the last frames of its sequence, byte for byte, gets the id of that frame. A new frame
+    joins the open block of its sequence; a full block is encoded as one stream in a heap. With the codec ``delta-rle``,
+    a frame becomes a patch of the frame before it as soon as it is appended.
 
-    The id of a frame is ``block * block_frames + place``. Id 0 is the frame of zeros. Ids are counted: a frame is
-    dropped when each reference that :meth:`append` and :meth:`retain` gave has been released, and the memory of a block
-    when its last frame is. Safe to use from several threads.
+    References to frames are counted. A frame goes when all references that :meth:`append` and :meth:`retain` gave are
+    released, a block with its last frame. Safe to use from several threads.
 
     Args:
         layout: shape and dtype of one frame.
         codec: how blocks are encoded: ``delta-rle``, ``delta-rle|zstd:3`` or any other spec.
         block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
-        stack: how many frames come together in one observation. A hint: the likely distance to a repetition.
-        recent: with how many of the last frames of its sequence a frame is compared.
+        stack: how many frames come together in one observation: the likely distance to a repetition.
+        recent: how many of the last frames of its sequence a frame is compared with, None for ``stack + 2``.
         first_id: the least id to give out, 1 or more.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
-        threads: how many threads a large batch is spread over, None for half of the usable processors.
-        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which has the full blocks then. One
-            that does not decode the codec is given what the CPU decodes, and a warning says so.
-        heap: where the blocks of a GPU are: in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        threads: how many threads share the work on a large batch, None for half of the usable processors.
+        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which then keeps the full blocks. If
+            it can't decode the codec, the CPU decodes, and a warning says so.
+        heap: where a GPU has the blocks: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
+
+    Attributes:
+        log: the frames.
+        on_device: what decodes frames on the device; None if the CPU decodes.
 
     Raises:
         ShapeError: frames have no bytes, or a number is out of range.
-        DTypeError: an argument is something else than is asked for.
-        SpecError: the spec names no codec, or one that can't encode blocks; or there is no such device or heap.
+        DTypeError: an argument has another type.
+        SpecError: the spec names no codec that can encode blocks; or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
 
     Example:
@@ -60,7 +63,7 @@ class FrameStore(Store):
     """
 
     log: FrameLog
-    on_device: DeviceFrames | None  # what decodes on the device, None if the CPU does
+    on_device: DeviceFrames | None
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class FrameStore(Store):
 
     @property
     def mean_frame_bytes(self) -> float:
-        """See ``FrameLog.mean_frame_bytes``."""
+        """Bytes for each frame in the full blocks; in the open ones if none is full yet."""
         return self.log.mean_frame_bytes
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
@@ -120,7 +123,7 @@ class FrameStore(Store):
         )
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Take frames over from a store with the same codec; see ``Store.transfer`` and ``transfer_frames``."""
+        """See ``Store.transfer``: takes frames of a store with the same codec over."""
         if other is self:
             self.log.retain(ids, out)
             return True
@@ -134,7 +137,7 @@ class FrameStore(Store):
         return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode frames; see ``Store.read``. Each block is decoded once, and its frames go straight to their places."""
+        """See ``Store.read_into``. Decodes each block once, each frame straight into its places."""
         if isinstance(out, np.ndarray):
             self.log.read(ids, self.layout.rows(out), self.threads)
         elif self.on_device is None:

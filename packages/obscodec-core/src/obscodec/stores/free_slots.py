@@ -1,4 +1,4 @@
-"""FreeSlots: which slots of a store nobody has."""
+"""FreeSlots: finds empty slots of a store."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from obscodec.segments import Ints
 class FreeSlots:
     """Finds slots among ``1..n_slots`` that hold nothing. Not safe to use from several threads: its store locks.
 
-    It only remembers where to look. Which slots are free is for the store to say, so that nothing can be lost here.
+    It remembers where to look, and asks ``holds`` which slots are free. So a call that ends early loses no slot.
 
     Args:
-        n_slots: how many there are.
-        holds: tells of slots ``i64[n]`` which hold something, ``bool[n]``.
+        n_slots: how many slots there are.
+        holds: returns for slots ``i64[n]`` which of them hold something, ``bool[n]``.
 
     Example:
         >>> held = np.zeros(4, bool)
@@ -33,15 +33,15 @@ class FreeSlots:
     def __init__(self, n_slots: int, holds: Callable[[Ints], npt.NDArray[np.bool_]]) -> None:
         self._n_slots = n_slots
         self._holds = holds
-        self._fresh = 1  # from here on, slots were never found
-        self._given = np.zeros(n_slots, np.int64)  # a stack of slots that may be free
+        self._fresh = 1  # the first slot that was never found
+        self._given = np.zeros(n_slots, np.int64)  # slots that were given back, the last one on top
         self._n_given = 0
 
     def find(self, n: int) -> Ints:
-        """``n`` free slots, those first that were given back last.
+        """``n`` free slots, first the slots that were given back last.
 
         Raises:
-            SlotError: there are not so many.
+            SlotError: there are fewer.
         """
         begin = max(0, self._n_given - n)
         again = self._given[begin : self._n_given]
@@ -53,13 +53,13 @@ class FreeSlots:
         return found
 
     def given_back(self, slots: Ints) -> None:
-        """Remember that slots hold nothing any more."""
+        """Remember slots that were emptied."""
         n = min(len(slots), self._n_slots - self._n_given)
         self._given[self._n_given : self._n_given + n] = slots[:n]
         self._n_given += n
 
     def _search(self, n: int) -> Ints:
-        """Look at all slots: some were found for a call that did not use them."""
+        """Look at all slots: a call may have found slots that it did not fill."""
         free = 1 + np.flatnonzero(~self._holds(np.arange(1, self._n_slots + 1)))
         if n > len(free):
             raise SlotError(

@@ -1,4 +1,4 @@
-"""GuardedStore: a store whose readers can finish what they began to read, whatever is released meanwhile."""
+"""GuardedStore: readers can finish reading tensors that are released meanwhile."""
 
 import threading
 from collections import deque
@@ -18,41 +18,37 @@ from obscodec.stores.store import Store
 
 
 class Guard:
-    """Keeps tensors of a store, until :meth:`close`, or until it is gone.
+    """Keeps tensors of a store until :meth:`close`, or until it is deleted.
 
     Args:
-        let_go: lets the tensors go, called once. It takes no lock: the garbage collector may call it anywhere, in the
-            midst of a call of the store, too.
+        let_go: called once, to let the tensors go. It takes no lock, since the garbage collector may call it in the
+            middle of a call of the store.
     """
 
     def __init__(self, let_go: Callable[[], None]) -> None:
         self._let_go = [let_go]
 
     def close(self) -> None:
-        """Let the tensors go. Does nothing the second time."""
-        let_go = self._taken()
-        if let_go is not None:
-            let_go()
-
-    def _taken(self) -> Callable[[], None] | None:
+        """Let the tensors go; a second call does nothing."""
         try:
-            return self._let_go.pop()  # of several threads, one gets it
-        except (IndexError, AttributeError):  # taken before, or never made
-            return None
+            let_go = self._let_go.pop()  # only one of several threads gets it
+        except (IndexError, AttributeError):  # closed before, or the constructor failed
+            return
+        let_go()
 
     def __del__(self) -> None:
         self.close()
 
 
 class GuardedStore(Store):
-    """A store over another one, in which a reader can guard what is there.
+    """A store over another one, which delays releases while somebody reads.
 
-    A buffer draws the ids of a batch under its lock, and decodes them without it. A :class:`Guard` from :meth:`guard`
-    keeps these ids valid: what is released while a guard is held is dropped when the last guard that was made before
-    is closed. Safe to use from several threads.
+    A buffer draws the ids of a batch under its lock, and decodes them without the lock. A :class:`Guard` keeps the ids
+    valid: tensors that are released later are dropped when all guards that existed then are closed. Safe to use from
+    several threads.
 
     Args:
-        store: where the tensors are, used by this store alone.
+        store: has the tensors; used by this store alone.
 
     Example:
         >>> from obscodec import FrameStore, Layout
@@ -71,15 +67,15 @@ class GuardedStore(Store):
         check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
         self.store = store
         self.layout, self.device = store.layout, store.device
-        self._n_guards = 0  # that were ever made
-        self._guards: set[int] = set()
-        self._waiting: list[tuple[int, Ints]] = []  # released ids, and how many guards there were then
-        self._closed: deque[int] = deque()  # guards that were closed since the last call
-        self._dropped: deque[tuple[int, Ints]] = deque()  # what was given to drop since the last call, as in _waiting
+        self._n_guards = 0  # made so far
+        self._guards: set[int] = set()  # numbers of guards that are not closed
+        self._waiting: list[tuple[int, Ints]] = []  # released ids, and the number of the last guard at that time
+        self._closed: deque[int] = deque()  # guards closed since the last call
+        self._dropped: deque[tuple[int, Ints]] = deque()  # by :meth:`drop` since the last call, as in _waiting
         self._lock = threading.Lock()
 
     def guard(self) -> Guard:
-        """Keep all tensors that are there now, until the guard is closed."""
+        """Keep all tensors of this moment until the guard is closed."""
         with self._lock:
             self._n_guards += 1
             guard = Guard(partial(self._closed.append, self._n_guards))
@@ -87,7 +83,7 @@ class GuardedStore(Store):
             return guard
 
     def drop(self, ids: Ints) -> None:
-        """:meth:`give_back`, at the next call of this store. It takes no lock, for use while garbage is collected."""
+        """Give ids back at the next call of this store. Takes no lock, so that finalizers can use it."""
         self._dropped.append((self._n_guards, ids))
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
@@ -96,11 +92,11 @@ class GuardedStore(Store):
         self.store.take_in(tensors, which, sequences, ids)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Take tensors over; see ``Store.transfer``."""
+        """See ``Store.transfer``."""
         return self.store.transfer_alike(other.store if isinstance(other, GuardedStore) else other, ids, out)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode tensors; see ``Store.read``."""
+        """See ``Store.read_into``."""
         self.store.read_into(ids, out)
 
     def resolve(self, ids: Ints) -> tuple[Store, Ints]:
@@ -108,11 +104,7 @@ class GuardedStore(Store):
         return self.store.resolve(ids)
 
     def give_back(self, ids: Ints) -> None:
-        """Give back one reference to each of ``ids``, now or when nobody reads them any more; see ``Store.give_back``.
-
-        Raises:
-            SlotError: an id is of no tensor; if there is a guard, that comes up only in a call after it is closed.
-        """
+        """See ``Store.give_back``. Ids wait until the guards of this moment are closed; a bad id is found then."""
         waiting = np.zeros_like(ids)
         with self._lock:
             self._waiting.append((self._n_guards, waiting))
@@ -120,12 +112,12 @@ class GuardedStore(Store):
         self._catch_up()
 
     def stats(self) -> StoreStats:
-        """What the store holds now, with what waits to be dropped."""
+        """See ``Store.stats``; released tensors count as long as they wait."""
         self._catch_up()
         return self.store.stats()
 
     def _catch_up(self) -> None:
-        """Drop what nobody reads any more."""
+        """Give back the released ids whose guards are closed."""
         with self._lock:
             while self._dropped:
                 self._waiting.append(self._dropped[0])
@@ -136,7 +128,7 @@ class GuardedStore(Store):
             oldest = min(self._guards, default=self._n_guards + 1)
             while self._waiting and self._waiting[0][0] < oldest:
                 try:
-                    self.store.give_back(self._waiting[0][1])  # which sets them to 0, so that it can come twice
+                    self.store.give_back(self._waiting[0][1])  # sets ids to 0, so it can be repeated
                 except SlotError:
                     del self._waiting[0]
                     raise
@@ -150,7 +142,7 @@ class GuardedStore(Store):
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(state["store"])  # type: ignore[misc]
-        self.changing = state["changing"]  # type: ignore[assignment]  # which it may have in common with other stores
+        self.changing = state["changing"]  # type: ignore[assignment]  # other stores may share it
         for _, released in state["_waiting"]:  # type: ignore[attr-defined]
             self.store.give_back(released)
 
@@ -159,5 +151,5 @@ class GuardedStore(Store):
 
 
 def guarded(store: Store) -> AbstractContextManager[object]:
-    """Keep all tensors of ``store`` while ids of it are used, if it is one that can be guarded."""
+    """A context that keeps all tensors of a :class:`GuardedStore`; other stores are left alone."""
     return closing(store.guard()) if isinstance(store, GuardedStore) else nullcontext()

@@ -1,8 +1,8 @@
-"""Ids: what they are made of, and how they go from one owner to another.
+"""Ids: how stores make them, and how they pass from one owner to another.
 
-0 is the zero tensor in every store. The id of a frame is ``block * block_frames + place``. The id of a stack is mostly
-``frame * depth``, of its newest frame; see ``frames.kernels.stacks``. The id of a tensor in a NarrowStore is ``2 * i``
-where ``i`` is its id among the codes, or ``2 * i + 1`` where that is its id among the others. Arrays keep ids as int32.
+Id 0 is the zero tensor in every store. A frame has the id ``block * block_frames + place``, a stack mostly
+``frame * depth`` with its newest frame; see ``frames.kernels.stacks``. A NarrowStore has two stores: it makes ``2 * i``
+of an id ``i`` in the store of codes, and ``2 * i + 1`` of an id in the other store. Arrays keep ids as int32.
 """
 
 from typing import Final
@@ -14,19 +14,19 @@ from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
-NO_TENSOR: Final = 0  # the id of the zero tensor, which every store has from the start and nobody can release
-_ALL_CODE_0: Final = 1  # in a NarrowStore the tensor whose codes are all 0, where that is not the zero tensor
-FIRST_ID: Final = 2  # the least that an AutoStore gives out, as any store may be in it
+NO_TENSOR: Final = 0  # the zero tensor, which every store has from the start and nobody can release
+_ALL_CODE_0: Final = 1  # in a NarrowStore: the tensor whose codes are all 0, if code 0 is not the number 0
+FIRST_ID: Final = 2  # the least id of an AutoStore, which may have a NarrowStore inside
 _LAST_ID = (1 << 31) - 1
 
 
 def last_frame_id(stack: int) -> int:
-    """The greatest id of a frame whose stacks of ``stack`` frames, and their codes, have ids of 32 bits."""
+    """The greatest id of a frame, such that ids of its stacks fit into 32 bits, in a NarrowStore, too."""
     return _LAST_ID // (2 * stack)
 
 
 def narrow_ids(inner: Ints, *, code_0_is_zero: bool) -> Ints:
-    """The ids in a NarrowStore of tensors among its codes, where 0 is the tensor whose codes are all 0."""
+    """Ids in a NarrowStore of tensors that have the ids ``inner`` in its store of codes."""
     outer = 2 * inner
     if not code_0_is_zero:
         outer[inner == NO_TENSOR] = _ALL_CODE_0
@@ -34,24 +34,24 @@ def narrow_ids(inner: Ints, *, code_0_is_zero: bool) -> Ints:
 
 
 def wide_ids(inner: Ints) -> Ints:
-    """The ids in a NarrowStore of tensors among its wide ones."""
+    """Ids in a NarrowStore of tensors that have the ids ``inner`` in its store of wide tensors."""
     return np.where(inner == NO_TENSOR, NO_TENSOR, 2 * inner + 1)
 
 
 def are_narrow(ids: Ints, *, code_0_is_zero: bool) -> npt.NDArray[np.bool_]:
-    """``bool[n]``: which ids in a NarrowStore are of tensors among its codes."""
+    """``bool[n]``: which ids in a NarrowStore are of tensors in its store of codes."""
     narrow: npt.NDArray[np.bool_] = ids & 1 == 0
     if not code_0_is_zero:
-        narrow[ids == NO_TENSOR] = False  # the zero tensor of the other store
+        narrow[ids == NO_TENSOR] = False  # the zero tensor is a wide one
         narrow[ids == _ALL_CODE_0] = True
     return narrow
 
 
 def each_sequence(sequences: npt.ArrayLike, n: int) -> Ints:
-    """The sequence of each of ``n`` tensors, from one for each or one for all.
+    """``i64[n]``, the sequence of each of ``n`` tensors, from one number for each or one for all.
 
     Raises:
-        ShapeError: there are neither one nor ``n``.
+        ShapeError: there are neither one nor ``n`` numbers.
         DTypeError: they are no integers.
     """
     given = np.asarray(sequences)
@@ -86,7 +86,7 @@ def as_ids(ids: npt.ArrayLike) -> Ints:
 
 @compiled
 def hand_over(ids: Ints, taken: Ints) -> None:
-    """Copy ``ids`` to ``taken``, and set them to 0."""
+    """Move ``ids`` to ``taken``, and leave zeros."""
     for i in range(len(ids)):
         taken[i] = ids[i]
         ids[i] = 0
@@ -94,7 +94,7 @@ def hand_over(ids: Ints, taken: Ints) -> None:
 
 @compiled
 def give_out(ids: Ints, first_id: int, begin: int, gone: npt.NDArray[np.bool_]) -> None:
-    """Fill ``ids`` with ``first_id + begin`` and those that follow; what they name is not gone any more."""
+    """Fill ``ids`` with ``first_id + begin`` and the next numbers, and mark their tensors as not gone."""
     for i in range(len(ids)):
         ids[i] = first_id + begin + i
         gone[begin + i] = False
@@ -102,17 +102,17 @@ def give_out(ids: Ints, first_id: int, begin: int, gone: npt.NDArray[np.bool_]) 
 
 @compiled
 def follow(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], out: Ints) -> int:
-    """Replace the ids ``first_id`` to ``first_id + len(moved) - 1`` by those in ``moved``; others stay.
+    """Translate ids of tensors that were moved to another store; other ids stay the same.
 
     Args:
         ids: ``i64[n]``.
-        first_id: of the tensors that were moved to another store.
-        moved: ``i64[m]``, where each of them is now.
-        gone: ``bool[m]``, which of them nobody may ask for any more.
+        first_id: the id that the first moved tensor had.
+        moved: ``i64[m]``, the new id of each moved tensor.
+        gone: ``bool[m]``, which moved tensors have no reference any more.
         out: ``i64[n]``, filled.
 
     Returns:
-        Where in ``ids`` the first one is that is gone, n if there is none.
+        The place in ``ids`` of the first tensor that is gone, n if there is none.
     """
     for i in range(len(ids)):
         at = ids[i] - first_id
@@ -127,16 +127,16 @@ def follow(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], o
 
 @compiled
 def hand_on(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], taken: Ints) -> int:
-    """:func:`follow` to ``taken``, which owns what ``ids`` did: these are set to 0, and those that were moved are gone.
+    """Move ``ids`` to ``taken`` as :func:`follow` translates them, leave zeros, and mark moved tensors as gone.
 
     Returns:
-        Where in ``ids`` the first one is that is gone, or named for the second time, and nothing was done; n if none.
+        The place in ``ids`` of the first tensor that is gone or named twice, then nothing is done; n if there is none.
     """
     for i in range(len(ids)):
         at = ids[i] - first_id
         if 0 <= at < len(moved):
             if gone[at]:
-                for k in range(i):  # those before it are not gone
+                for k in range(i):  # undo the marks of the ids before it
                     if 0 <= ids[k] - first_id < len(moved):
                         gone[ids[k] - first_id] = False
                 return i
@@ -150,13 +150,13 @@ def hand_on(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], 
 
 @compiled
 def part_narrow(ids: Ints, code_0_is_zero: bool, codes: Ints, wide: Ints) -> None:
-    """Hand the ids of a NarrowStore over to those of its two stores; see :func:`are_narrow`.
+    """Move ids of a NarrowStore to ``codes`` and ``wide``, ids of its two stores, and leave zeros.
 
     Args:
-        ids: ``i64[n]``, set to 0.
-        code_0_is_zero: whether the tensor whose codes are all 0 is the zero tensor.
-        codes: ``i64[n]`` of zeros, filled with the ids among the codes.
-        wide: ``i64[n]`` of zeros, filled with those among the wide tensors.
+        ids: ``i64[n]``.
+        code_0_is_zero: whether code 0 stands for the number 0.
+        codes: ``i64[n]`` of zeros; each id of the store of codes is put at the place that it had in ``ids``.
+        wide: ``i64[n]`` of zeros, for the ids of the other store.
     """
     for i in range(len(ids)):
         is_narrow = ids[i] & 1 == 0 or (ids[i] == 1 and not code_0_is_zero)

@@ -1,8 +1,8 @@
-"""StackStore: observations that are stacks of frames, over a store that holds each frame once.
+"""StackStore: observations that are stacks of frames, with each frame stored once.
 
-Nearly every stack is a frame and the ones that came before it. So a FrameStore remembers for each frame the one before
-it, and a stack is one integer: the id of its newest frame, and how often the stack ends in it. A stack that does not
-follow from that is listed in a table, and has a negative id.
+Nearly every stack is a frame and the frames that came before it. So a FrameStore remembers the frame before each frame,
+and the id of a stack tells its newest frame and how often the stack ends in it. A table lists all other stacks, under
+negative ids.
 """
 
 import warnings
@@ -30,11 +30,11 @@ class StackStore(Store):
     Args:
         frames: the store of the frames, used by this store alone.
         layout: shape and dtype of one observation.
-        frame_stack: how it is made of frames.
+        frame_stack: how an observation is made of frames.
 
     Raises:
-        ShapeError: the store of the frames is for other ones.
-        DTypeError: an argument is something else than is asked for, or the frames have another dtype.
+        ShapeError: the store of frames has another layout.
+        DTypeError: an argument has another type.
 
     Example:
         >>> stack, layout = FrameStack(depth=4), Layout((4, 84, 84), np.uint8)
@@ -68,7 +68,7 @@ class StackStore(Store):
         self.frames.log.take_in(rows, sequences.repeat(self.frame_stack.depth), which, ids, self.listed)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Take stacks over from a store of equal stacks, frame by frame; see ``FrameStore.transfer_alike``."""
+        """See ``Store.transfer``: takes frames over from a store of stacks that are made alike."""
         if not isinstance(other, StackStore) or (other.layout, other.frame_stack) != (self.layout, self.frame_stack):
             return False
         frames = np.zeros(len(ids) * self.frame_stack.depth, np.int64)
@@ -84,7 +84,7 @@ class StackStore(Store):
         return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode stacks; see ``Store.read``. Frames that several of them share are decoded once."""
+        """See ``Store.read_into``. Decodes a frame once, however many stacks share it."""
         if not isinstance(out, np.ndarray):
             self._read_on_device(ids, out)
             return
@@ -108,7 +108,7 @@ class StackStore(Store):
         self.frames.log.give_back(ids, self.listed)
 
     def stats(self) -> StoreStats:
-        """What the store holds now."""
+        """See ``Store.stats``."""
         frames = self.frames.stats()
         return replace(
             frames,
@@ -130,7 +130,7 @@ class StackStore(Store):
         on_device.read(ids, out, frames=frames, stack=self.frame_stack, listed=self.listed)
 
     def _join(self, frames: npt.NDArray[np.generic], out: npt.NDArray[np.generic]) -> None:
-        """``out[...] = self.frame_stack.join(frames)``, which is slow where a pixel is one byte of each frame."""
+        """``out[...] = self.frame_stack.join(frames)``, faster where a pixel has one byte of each frame."""
         depth = self.frame_stack.depth
         if depth in (2, 4, 8) and frames.itemsize * frames.shape[1] == 1:
             size = self.frames.layout.nbytes
@@ -140,7 +140,7 @@ class StackStore(Store):
             out[...] = self.frame_stack.join(frames)
 
     def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
-        self.layout.check(tensors)  # complains of a stack, not of a frame
+        self.layout.check(tensors)  # an error tells the shape of a stack, not of a frame
         return self.frames.layout.rows(self.frame_stack.split(tensors))
 
     def __repr__(self) -> str:

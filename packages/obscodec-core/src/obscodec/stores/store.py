@@ -1,4 +1,4 @@
-"""Store: what a TensorArray needs of the thing that keeps its tensors."""
+"""Store: the base class of all stores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Store(IdExchange, ABC):
 
     Attributes:
         layout: shape and dtype of one tensor.
-        device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` takes too.
+        device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` also fills.
     """
 
     layout: Layout
@@ -32,14 +32,14 @@ class Store(IdExchange, ABC):
 
     @abstractmethod
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """Store tensors under ids of which the caller owns one reference to each.
+        """Store tensors, and give the caller one reference to each id.
 
         Args:
             tensors: ``[m, *shape]``; see :meth:`append`.
-            which: ``i64[n]``, the tensor that each id is for, each of ``0..m-1`` at least once.
+            which: ``i64[n]``, the number of the tensor for each id; each of ``0..m-1`` at least once.
             sequences: ``i64[m]``, the sequence of each tensor.
-            ids: ``i64[n]`` of zeros, filled. Whatever ends this call, wherever: those that are not 0 then are the
-                caller's, to be given to :meth:`give_back`, and no others.
+            ids: ``i64[n]`` of zeros, filled. Whatever ends this call, the caller owns a reference to each id that is
+                not 0 then, and no other reference exists.
 
         Raises:
             ShapeError: the tensors have another shape.
@@ -49,12 +49,12 @@ class Store(IdExchange, ABC):
 
     @abstractmethod
     def give_back(self, ids: Ints) -> None:
-        """Give back one reference to each of ``ids``, and set them to 0; a tensor that has none left is dropped.
+        """Give back one reference to each id, and set it to 0. A tensor without references is dropped.
 
-        Whatever ends this call, wherever: those that are not 0 then are still the caller's. So it can be called again.
+        Whatever ends this call, the caller still owns a reference to each id that is not 0 then, and can call again.
 
         Args:
-            ids: ``i64[n]``; 0 among them is left alone.
+            ids: ``i64[n]``; 0 is ignored.
 
         Raises:
             SlotError: an id is of no tensor, or is given back more often than it was given out; nothing was done.
@@ -66,12 +66,12 @@ class Store(IdExchange, ABC):
 
         Args:
             tensors: in the order of time for each sequence; a numpy array, for a store on a GPU also an array of any
-                library there.
-            sequences: which sequence each tensor belongs to, ``i64[n]`` or one for all: the index of the environment.
-                Tensors that follow each other in a sequence are likely to be alike.
+                library on this GPU.
+            sequences: the sequence of each tensor, ``i64[n]`` or one number for all: the index of its environment.
+                Neighbours in a sequence are likely to be alike.
 
         Returns:
-            ``i64[n]``, the ids. The caller owns one reference to each.
+            ``i64[n]``, the ids, with one reference to each for the caller.
 
         Raises:
             ShapeError: the tensors have another shape.
@@ -89,7 +89,7 @@ class Store(IdExchange, ABC):
 
     @says_memory_error
     def release(self, ids: npt.ArrayLike) -> None:
-        """Give back one reference to each of ``ids``; a tensor that has none left is dropped. 0 is left alone.
+        """Give back one reference to each id, except 0. A tensor without references is dropped.
 
         Raises:
             SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
@@ -106,7 +106,7 @@ class Store(IdExchange, ABC):
         return int(shape[0]) if len(shape) else 0
 
     def is_on_device(self, x: object) -> bool:
-        """Whether ``x`` is an array in the memory of the GPU of this store, which :meth:`append` takes too."""
+        """Whether ``x`` is an array in the memory of the GPU of this store."""
         if self.device == "cpu" or isinstance(x, np.ndarray):
             return False
         try:
@@ -116,10 +116,10 @@ class Store(IdExchange, ABC):
         return True
 
     def to_host(self, x: Any) -> npt.NDArray[np.generic]:
-        """A numpy array as it is; a copy of one on the device of this store.
+        """``x`` as a numpy array; a copy if it is on the GPU of this store.
 
         Raises:
-            DTypeError: ``x`` is neither, or has a mask or a unit, which would be lost.
+            DTypeError: ``x`` is another array, or has a mask or a unit, which would be lost.
         """
         if isinstance(x, np.ndarray):
             return as_array(x)
@@ -129,25 +129,25 @@ class Store(IdExchange, ABC):
 
     @says_memory_error
     def transfer(self, other: Store, ids: npt.NDArray[np.integer], sequences: npt.ArrayLike = 0) -> Ints:
-        """Store tensors of another store: as they are encoded there if both encode alike, else decoded and encoded.
+        """Store tensors of another store. If both encode alike, the streams are copied, not decoded.
 
-        A tensor that is in this store already may be stored a second time; those that are one there are one here.
+        This may store a tensor a second time that this store has already; ids that are equal in the other store become
+        equal ids here.
 
         Args:
-            other: where they are; it may be damaged.
-            ids: ``i64[...]``, their ids there, in the order of time for each sequence.
+            other: has the tensors; it may be damaged.
+            ids: ``i64[...]``, their ids in the other store, in the order of time for each sequence.
             sequences: see :meth:`append`.
 
         Returns:
-            ``i64[...]``, the ids here. The caller owns one reference to each, and still those that it had in the other
-            store.
+            ``i64[...]``, the ids in this store, with one reference to each for the caller.
 
         Raises:
-            SlotError: an id is of no tensor there.
+            SlotError: an id is of no tensor in the other store.
             ShapeError: tensors of the other store have another shape.
             DTypeError: tensors of the other store have another dtype.
-            CorruptStream: what is encoded there is damaged; nothing was stored. Of a codec that compresses bytes this
-                may come up later, when such a tensor is read.
+            CorruptStream: a stream of the other store is damaged; nothing was stored. With a codec that compresses
+                bytes, reading may find the damage later.
             HeapFull: there is not enough room; nothing was stored.
         """
         wanted, out = ids.reshape(-1).astype(np.int64), np.zeros(ids.size, np.int64)
@@ -161,24 +161,18 @@ class Store(IdExchange, ABC):
             raise
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """:meth:`transfer` for ``i64[n]`` of a store that encodes alike.
+        """Copy the streams of tensors from a store that encodes alike; False if it does not.
 
         Args:
-            other: where they are.
-            ids: ``i64[n]``, their ids there.
-            out: ``i64[n]`` of zeros, filled with those here, as :meth:`take_in` does that.
-
-        Returns:
-            Whether it does encode alike; if not, nothing is stored.
+            other: has the tensors.
+            ids: ``i64[n]``, their ids in the other store.
+            out: ``i64[n]`` of zeros, filled with the ids in this store, as :meth:`take_in` fills ids.
         """
         del other, ids, out
         return False
 
     def replace(self, old: Ints, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
-        """:meth:`append`, and when that is done, :meth:`release` of the ids ``old``. A refused call changes nothing.
-
-        Ids that are in an array are replaced there by :meth:`exchange`.
-        """
+        """:meth:`append` tensors, then :meth:`release` the ids ``old``. A refused call changes nothing."""
         ids = self.append(tensors, sequences)
         try:
             self.release(old)
@@ -193,35 +187,35 @@ class Store(IdExchange, ABC):
 
         Args:
             ids: ``i64[n]``.
-            out: ``[n, *shape]`` of this dtype and contiguous, a numpy array; for a store on a GPU also an array of any
-                library there. Such a one is filled in the order of the current stream.
+            out: a contiguous numpy array ``[n, *shape]`` of the dtype. A store on a GPU also takes an array of any
+                library on this GPU, and fills it on the current stream.
 
         Raises:
             SlotError: an id is of no tensor.
-            DTypeError: ``out`` is no numpy array, and not in the memory of the device of this store.
+            DTypeError: ``out`` is no such array.
         """
 
     def read_via_host(self, ids: Ints, out: Any) -> None:
-        """:meth:`read_into` for an array of another library: decode on the CPU, and copy that to the device."""
+        """:meth:`read_into` for an array on a GPU: decode on the CPU, and copy the tensors to the GPU."""
         if self.device == "cpu":
             raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
         backend(self.device).fill(self.device, out, len(ids), self.layout, partial(self.read_into, ids))
 
     def resolve(self, ids: Ints) -> tuple[Store, Ints]:
-        """The store that decodes tensors, and their ids there: this one, unless it hands them on to another.
+        """The store that decodes tensors, this one or an inner one, and their ids in it.
 
         Raises:
             SlotError: an id is of no tensor.
-            SpecError: it is not decided yet which store that is.
+            SpecError: the store has not decided yet how it keeps tensors.
         """
         return self, ids
 
     def update_device(self) -> FrameReader:
-        """Have the device know all that is stored now; what decodes there, for who reads by ids that are there too.
+        """Copy all that is new to the GPU; the reader that decodes there, for ids in the memory of the GPU.
 
         Raises:
-            SpecError: it does not read by ids that are on a device.
-            HeapFull: the device has not enough memory.
+            SpecError: this store can't be read by ids on a GPU.
+            HeapFull: the GPU has not enough memory.
         """
         raise SpecError(
             f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "
@@ -233,12 +227,12 @@ class Store(IdExchange, ABC):
         """Decode tensors.
 
         Args:
-            ids: ``[n]``, in any order and as often as you like.
-            out: ``[n, *shape]`` to fill, numpy or any array with DLPack; for a store on a GPU, numpy or any array
-                there; a new numpy array if None.
+            ids: ``[n]``, in any order; an id may occur several times.
+            out: an array ``[n, *shape]`` to fill, of numpy or with DLPack; for a store on a GPU, a numpy array or an
+                array on this GPU. None for a new numpy array.
 
         Returns:
-            The tensors, in ``out`` if that was given.
+            ``out``, or the new array.
 
         Raises:
             SlotError: an id is of no tensor.
@@ -265,7 +259,7 @@ class Store(IdExchange, ABC):
         return target
 
     def __getstate__(self) -> dict[str, object]:
-        """All but locks, with the rows that wait."""
+        """The state without locks; rows that wait are stored first."""
         for write_buffer in list(self.write_buffers):
             write_buffer.flush()
         left_out = ("_lock", "_exchange", "write_buffers", "readings")

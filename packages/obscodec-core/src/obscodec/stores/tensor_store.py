@@ -1,4 +1,4 @@
-"""TensorStore: tensors of one layout in a slot heap, each encoded on its own."""
+"""TensorStore: tensors of one layout, each encoded on its own."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,23 +28,22 @@ _MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than i
 class TensorStore(Store):
     """Tensors in the slots ``1..n_slots``, each encoded on its own; slot 0 is the zero tensor.
 
-    Use it by slots (:meth:`write`), or let it choose them (:meth:`append`, :meth:`release`); not both at once.
+    Choose the slots yourself with :meth:`write`, or let :meth:`append` and :meth:`release` choose them; not both.
     Safe to use from several threads.
 
     Args:
-        codec: how each tensor is encoded.
-        n_slots: how many tensors there can be; one that was never written costs nothing.
+        codec: encodes each tensor.
+        n_slots: the most tensors; unused slots take no memory.
         max_bytes: the most bytes to reserve for streams, None for no limit.
-        threads: how many threads a large batch is spread over, None for half of the usable processors.
-        device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which has their streams then. Those
-            in its memory are encoded there, others on the CPU. One that does not decode the codec is given what the CPU
-            decodes, and a warning says so.
-        heap: where the streams of a GPU are: in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        threads: how many threads share the work on a large batch, None for half of the usable processors.
+        device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which then keeps the streams, and
+            encodes tensors in its memory. If it can't decode the codec, the CPU decodes, and a warning says so.
+        heap: where a GPU has the streams: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
     Raises:
         SpecError: there is no such device or heap.
         ShapeError: a number is out of range.
-        DTypeError: an argument is something else than is asked for.
+        DTypeError: an argument has another type.
         BackendUnavailable: the device can't be used; the text names what is missing.
 
     Example:
@@ -77,17 +76,16 @@ class TensorStore(Store):
         self._heap = SlotHeap(self.n_slots + 1, max_bytes=max_bytes, memory=memory)
         self._coder = self._new_coder()
         self._free = FreeSlots(self.n_slots, self._heap.holds)
-        self._taken: tuple[Ints, Ints] | None = None  # slots for tensors that come in, and the ids that get them
+        self._taken: tuple[Ints, Ints] | None = None  # slots of a call that fills or empties them, and its ids
 
     def write(self, slots: npt.ArrayLike, tensors: Any) -> None:
         """Encode tensors into ``slots``, overwriting what is there. Either all are stored or none.
 
         Args:
             slots: ``[n]``.
-            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU also an array of any library there. Such ones
-                are encoded there if it has the codec, in the order of the current stream, and their streams stay: this
-                waits once, for the lengths, and takes up to ``n * codec.bound()`` bytes more meanwhile. If not, they
-                are encoded on the CPU.
+            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU also an array of any library on this GPU. If
+                the GPU has the codec, it encodes its arrays on the current stream. The call waits once, for the lengths
+                of the streams, and needs up to ``n * codec.bound()`` bytes of GPU memory meanwhile.
 
         Raises:
             SlotError: a slot is out of range, or 0.
@@ -104,27 +102,16 @@ class TensorStore(Store):
             self._heap.put(slots, streams)
 
     def take_in(self, tensors: Any, which: Ints, sequences: Ints, ids: Ints) -> None:
-        """Encode tensors into slots that are free; see ``Store.take_in`` and :meth:`write`.
+        """See ``Store.take_in``.
 
         Raises:
             SlotError: there are not enough free slots.
-            ShapeError: the tensors have another shape.
-            DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room below ``max_bytes``.
         """
-        with self._encoded(tensors) as encoded, self._heap.lock:
-            self._settle()
-            try:
-                slots = self._free.find(len(which))
-                self._taken = slots, ids
-                if len(slots):
-                    self._heap.put(slots, encoded.take(which))
-                ids[:] = slots
-            finally:
-                self._settle()
+        with self._encoded(tensors) as encoded:
+            self._fill(ids, encoded.take(which))
 
     def replace(self, old: Ints, tensors: Any, sequences: npt.ArrayLike = 0) -> Ints:
-        """Encode ``[n, *shape]`` over the tensors in ``old``, in the same slots; into free ones where that is 0."""
+        """See ``Store.replace``. Tensors take over the slots of different ids."""
         old = as_ids(old)
         if len(old) == self.number_of(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
             self._check_held(old)
@@ -133,7 +120,7 @@ class TensorStore(Store):
         return super().replace(old, tensors, sequences)
 
     def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, sequences: Ints) -> None:
-        """See ``Store.exchange``; tensors that are there already are encoded over in their slots."""
+        """See ``Store.exchange``. New tensors take over the slots of the old ones."""
         old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
         held = np.concatenate(old)
         if not self._are_different(held) or not held.any():
@@ -144,7 +131,7 @@ class TensorStore(Store):
             self.wait_for_readings()
             for (ids, index), of_place in zip(places, old, strict=True):
                 empty = np.flatnonzero(of_place == NO_TENSOR)
-                if len(empty):  # slots of their own, of zeros, which is what they are: they change with the others
+                if len(empty):  # they get slots with zeros, which read the same, and then change with the others
                     at = np.arange(ids.size).reshape(ids.shape)[index].reshape(-1)[empty]
                     zeros = np.zeros((1, *self.layout.shape), self.layout.dtype)
                     place = Place(ids, np.unravel_index(at, ids.shape))
@@ -153,22 +140,13 @@ class TensorStore(Store):
             self._heap.put(slots, encoded.take(which))
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Copy the streams of a store with an equal codec; see ``Store.transfer``."""
+        """See ``Store.transfer``: copies the streams of a store with an equal codec."""
         if not isinstance(other, TensorStore) or other.codec != self.codec:
             return False
         stored = np.flatnonzero(ids != NO_TENSOR)
         streams, here = other._heap.get(ids[stored]), np.zeros(len(stored), np.int64)
         try:
-            with self._heap.lock:
-                self._settle()
-                try:
-                    slots = self._free.find(len(stored))
-                    self._taken = slots, here
-                    if len(slots):
-                        self._heap.put(slots, streams)
-                    here[:] = slots
-                finally:
-                    self._settle()
+            self._fill(here, streams)
             out[stored] = here
         finally:
             if not np.array_equal(out[stored], here):
@@ -176,10 +154,7 @@ class TensorStore(Store):
         return True
 
     def read_into(self, ids: Ints, out: Any) -> None:
-        """Decode the tensors in the slots ``ids``; see ``Store.read``.
-
-        A GPU that comes upon a damaged stream says so in a later call: nothing waits for it.
-        """
+        """See ``Store.read_into``. A later call reports a damaged stream that a GPU has found."""
         if isinstance(out, np.ndarray):
             self._read_on_host(ids, out)
         elif self._coder is None:
@@ -201,11 +176,7 @@ class TensorStore(Store):
         rows[~stored] = 0
 
     def give_back(self, ids: Ints) -> None:
-        """Empty the slots ``ids`` that :meth:`append` gave; see ``Store.give_back``.
-
-        Raises:
-            SlotError: a slot is out of range, holds nothing, or is named twice.
-        """
+        """See ``Store.give_back``."""
         slots = ids[ids != NO_TENSOR]
         with self._heap.lock:
             self._settle()
@@ -219,7 +190,7 @@ class TensorStore(Store):
                 self._settle()
 
     def stats(self) -> StoreStats:
-        """What the store holds now."""
+        """See ``Store.stats``."""
         with self._heap.lock:
             self._settle()
             heap = self._heap.stats()
@@ -236,8 +207,21 @@ class TensorStore(Store):
         memory = self._heap.memory
         return None if memory is HOST else backend(self.device).tensor_coder(self.codec, memory)
 
+    def _fill(self, ids: Ints, streams: Streams) -> None:
+        """Put streams into free slots, and fill ``ids`` with the slots; as ``Store.take_in``, if it is interrupted."""
+        with self._heap.lock:
+            self._settle()
+            try:
+                slots = self._free.find(len(ids))
+                self._taken = slots, ids
+                if len(slots):
+                    self._heap.put(slots, streams)
+                ids[:] = slots
+            finally:
+                self._settle()
+
     def _settle(self) -> None:
-        """Empty the slots that were taken for ids that did not get them, or lost them."""
+        """Empty the slots of a call whose ids do not name them: it was interrupted, or gave the ids back."""
         if self._taken is not None:
             slots, ids = self._taken
             if not np.array_equal(ids[ids != NO_TENSOR], slots):
@@ -247,7 +231,7 @@ class TensorStore(Store):
 
     @contextmanager
     def _encoded(self, tensors: Any) -> Iterator[Streams]:
-        """The streams of ``[n, *shape]``, where they are encoded."""
+        """The streams of ``[n, *shape]``, valid in the ``with`` block."""
         if self._coder is None or isinstance(tensors, np.ndarray):
             yield self._encode(self.layout.rows(self.to_host(tensors)))
         else:
@@ -274,7 +258,7 @@ class TensorStore(Store):
                 raise SlotError(f"slot {ordered[1:][twice][0]} is released twice, it holds one tensor")
 
     def _encode(self, rows: Rows) -> Segments:
-        """The streams of ``rows``, encoded in pieces so that the scratch memory stays small."""
+        """The streams of rows, encoded piece by piece, so that the scratch memory stays small."""
         per_piece = max(1, _SCRATCH_NBYTES // max(1, self.codec.bound()))
         scratch = np.empty(min(len(rows), per_piece) * self.codec.bound(), np.uint8)
         if len(rows) <= per_piece:

@@ -1,1 +1,1 @@
-"""A store that chooses how it keeps its tensors."""
+"""A store that chooses another store and a codec for its tensors."""

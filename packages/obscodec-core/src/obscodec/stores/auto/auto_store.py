@@ -29,37 +29,36 @@ _MIN_FIRST = 16
 class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
-    The first tensors are kept as they are: 256, or 8 MB of them if that is fewer, but 16 at least. They show whether
-    tensors are stacks of frames, whether floats are narrower numbers in disguise, and which codec makes them smallest.
-    Then they move to a store made for that, and all that follow go there.
+    It keeps the first tensors as they are: 256 of them, or as many as have 8 MB, but 16 at least. They show whether
+    tensors are stacks of frames, whether floats are really small integers, and which codec makes them smallest. Then it
+    moves them into a store of the kind that fits best, and gives all later tensors to this store.
 
     Args:
         layout: shape and dtype of one tensor.
         codec: a spec, or ``"auto"`` for the smallest codec that is fast enough.
         frame_stack: how tensors are made of frames, None to find out; a number for so many along axis 0.
-        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; candidates are then timed.
-            Without it, the same tensors always give the same choice.
-        decide_after: how many tensors to look at, None for the number above. It decides earlier if ``max_bytes`` has
-            room for fewer. After less than five of a sequence, frame stacks are not found.
-        block_frames: how many frames are encoded together, None for what suits the codec: 16 for ``delta-rle``, 1 for
-            others that are given; ``"auto"`` has a number for each that it tries. The larger, the smaller are frames,
-            and the more work it is to read a single one.
+        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; the store then times the
+            candidates. Without a budget, the same tensors always lead to the same choice.
+        decide_after: how many tensors to look at, None for the number above. The store decides earlier if ``max_bytes``
+            has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
+        block_frames: how many frames are encoded together, None for 16 with ``delta-rle``, 1 with other codecs, and the
+            best of both with ``"auto"``. Larger blocks take less memory, and more time to read a single frame.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
-        threads: how many threads a large batch is spread over, None for half of the usable processors.
-        device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``. ``"auto"`` takes a codec that it
-            decodes. With one that it does not, and with floats that are narrower numbers, it is given what the CPU
-            decodes, and a warning says so.
-        heap: where the streams of a GPU are, in its memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        threads: how many threads share the work on a large batch, None for half of the usable processors.
+        device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``; ``"auto"`` takes a codec that the GPU
+            decodes. Other codecs, and floats that are really small integers, are decoded on the CPU and copied to the
+            GPU; a warning says so.
+        heap: where a GPU has the streams: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
     Attributes:
-        options: how it was asked to keep its tensors.
+        options: the arguments, checked.
 
     Raises:
-        SpecError: the codec or the budget is malformed, the budget is for a codec that is given, or there is no such
-            device or heap.
+        SpecError: the codec or the budget is malformed, a budget is given for another codec than ``"auto"``, or there
+            is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: the tensors don't divide into such a frame stack, or a number is out of range.
-        DTypeError: an argument is something else than is asked for.
+        DTypeError: an argument has another type.
 
     Example:
         >>> store = AutoStore(Layout((84, 84), np.uint8))
@@ -112,26 +111,20 @@ class AutoStore(Store):
             self._n_first = int(np.clip(options.max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
         self._sequences = np.zeros(self._n_first, np.int64)
-        self._n_taken = 0  # how many of the first tensors there were
-        self._gone = np.ones(self._n_first, bool)  # which of them nobody refers to, or were never there
-        self._moved = np.zeros(self._n_first, np.int64)  # ids in the store of the first tensors
-        self._n_early = 0  # how many of them are in the store still
-        self._handed: Ints | None = None  # ids in the store that are about to be given back
+        self._n_taken = 0  # how many first tensors have come
+        self._gone = np.ones(self._n_first, bool)  # which first tensors have not come, or have no reference any more
+        self._moved = np.zeros(self._n_first, np.int64)  # the ids of the first tensors in the chosen store
+        self._n_early = 0  # how many first tensors the chosen store still has
+        self._handed: Ints | None = None  # ids in the chosen store that a call is giving back
         self._lock = threading.RLock()
 
     @property
     def choice(self) -> Choice | None:
-        """What was chosen, and why; None before that, or if the codec was given."""
+        """The chosen codec and the reasons; None before the store has decided, or if a codec was given."""
         return self._plan.choice if self._plan else None
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """See ``Store.take_in``.
-
-        Raises:
-            ShapeError: the tensors have another shape, or a sequence is negative.
-            DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room below ``max_bytes``.
-        """
+        """See ``Store.take_in``."""
         tensors, n = tensors if type(tensors) is np.ndarray else self.to_host(tensors), 0
         if self._store is None:
             self.layout.check(tensors)
@@ -146,10 +139,7 @@ class AutoStore(Store):
             self._store.take_in(tensors[rest], number, sequences[rest], ids[n:])
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Take tensors over from a store that has decided in the same way; see ``Store.transfer``.
-
-        A store that has not decided yet decides as the other one did, if both were asked for the same.
-        """
+        """See ``Store.transfer``. An undecided store with the options of the other one decides as the other did."""
         if not isinstance(other, AutoStore) or other._store is None or other._plan is None:
             return False
         if other.layout != self.layout:
@@ -161,7 +151,7 @@ class AutoStore(Store):
         return self._store is not None and self._store.transfer_alike(other._store, inner, out)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode tensors; see ``Store.read``."""
+        """See ``Store.read_into``."""
         if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
             self.read_via_host(ids, out)
             return
@@ -208,7 +198,7 @@ class AutoStore(Store):
                 raise
 
     def stats(self) -> StoreStats:
-        """What the store holds now, and how its codec was chosen."""
+        """See ``Store.stats``; with the choice of the codec."""
         if self._store is not None:
             return replace(self._store.stats(), choice=self.choice)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
@@ -216,22 +206,18 @@ class AutoStore(Store):
 
     @property
     def _asked(self) -> tuple[object, ...]:
-        """What the way in which tensors are kept depends on, beside the tensors."""
+        """The options that the choice of a store depends on."""
         return self.options.codec, self.options.frame_stack, self.options.budget, self.options.block_frames
 
     def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> int:
-        """Keep the first tensors as they are, as many as there is room for; decide when there is no more.
-
-        Returns:
-            How many of ``ids`` are filled.
-        """
+        """Keep tensors as they are while there is room; decide when the room is full. How many ``ids`` it filled."""
         if self._store is not None:  # another thread was here first
             return 0
         begin = self._n_taken
         n = min(len(ids), self._n_first - begin)
         if n:
             end = begin + n
-            np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # straight into it
+            np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # without another copy
             self._sequences[begin:end] = sequences[which[:n]]
             self._n_taken = end
             give_out(ids[:n], FIRST_ID, begin, self._gone)
@@ -240,17 +226,17 @@ class AutoStore(Store):
         return n
 
     def _decide(self) -> None:
-        """Find out how tensors are best stored, and move the first ones to a store made for that."""
+        """Choose a store, and move the first tensors into it."""
         plan = find_plan(self._first[: self._n_taken], self._sequences[: self._n_taken], self._kept)
         self._move(plan)
 
     def _move(self, plan: StoragePlan) -> None:
-        """Move the first tensors to a store that is made as planned. All of it happens in the last step."""
+        """Move the first tensors into a new store; one statement changes this object, so all happens or nothing."""
         store = plan.new_store(self.layout, self._kept, first_id=FIRST_ID + self._n_first)
         n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
         kept = np.flatnonzero(~self._gone[:n])
         if len(kept):
-            some = slice(None, n) if len(kept) == n else kept  # without a copy of all, which malloc would keep
+            some = slice(None, n) if len(kept) == n else kept  # a slice: no copy
             moved[kept] = store.append(self._first[some], self._sequences[some])
         rest = {"_first": self._first[:0].copy(), "_sequences": self._sequences[:0], "_moved": moved}
         vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
@@ -258,7 +244,7 @@ class AutoStore(Store):
         give_back_free_memory()
 
     def _settle(self) -> None:
-        """Have the store take back what a call was about to give back."""
+        """Finish a call that was giving ids back."""
         if self._handed is not None:
             if self._store is not None:
                 self._store.give_back(self._handed)
@@ -266,7 +252,7 @@ class AutoStore(Store):
             self._handed = None
 
     def _inner(self, ids: Ints) -> Ints:
-        """The ids in the store: those of the first tensors are looked up, all others are the same."""
+        """Ids in the chosen store: the table has those of the first tensors; the others are the same in both stores."""
         if not self._n_early:
             return ids
         inner = np.empty(len(ids), np.int64)
@@ -275,7 +261,7 @@ class AutoStore(Store):
         return inner
 
     def _room(self, n: int) -> npt.NDArray[np.generic]:
-        """``[n, *shape]`` in memory that goes back to the operating system at once; ``malloc`` would keep it."""
+        """An array ``[n, *shape]`` whose memory goes back to the operating system when it is freed."""
         nbytes = n * self.layout.nbytes
         return self.layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self.layout.nbytes))
 

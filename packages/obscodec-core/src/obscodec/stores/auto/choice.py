@@ -1,4 +1,4 @@
-"""Which codec fits some frames best: what ``auto`` means."""
+"""The codec ``auto``: which codec stores some frames best."""
 
 import math
 import re
@@ -23,10 +23,10 @@ _UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A codec to try, and what it costs to read with it.
+    """A codec to try, and the cost of reading with it.
 
-    The cost is the time to read a batch of Atari stacks, in units of a gather from an uncompressed array. It was
-    measured once, the median of three games: benchmarks/costs.py. So the choice depends on the data alone, not on how
+    The cost is the time to read a batch of Atari stacks, divided by the time to gather it from an uncompressed array:
+    the median of three games, measured once by benchmarks/costs.py. So the choice depends on the data alone, not on how
     busy the machine is.
     """
 
@@ -44,16 +44,16 @@ _CANDIDATES = (
     _Candidate("shuffle|zstd:1", 1, 20.0),
     _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 5.2),
 )
-_MAX_COST = 1.5  # without a budget: a buffer of numpy arrays takes 2, a gather and a copy into tensors
-_HALF = 0.5  # of the raw size: if no fast codec gets there, a slow one may
-_MIN_GAIN = 0.95  # of the raw size; a codec that saves less is not worth its time
+_MAX_COST = 1.5  # without a budget; a buffer of numpy arrays costs 2: a gather, and a copy into tensors
+_HALF = 0.5  # of the raw size: if no fast codec makes frames so small, a slow codec may be chosen
+_MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this
 
 
 def parse_budget(budget: str) -> float:
-    """Seconds for each batch of ``"1 ms/batch"``.
+    """The seconds for a batch in a text such as ``"1 ms/batch"``.
 
     Raises:
-        SpecError: the text is not of that form.
+        SpecError: the text has another form.
     """
     match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
@@ -73,12 +73,10 @@ def choose(
     Args:
         frames: ``[n, *shape]``, the first frames, in the order of time for each sequence.
         sequences: ``i64[n]``, the sequence of each frame.
-        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``: then each codec is timed. If
-            None, a table of costs decides, and the same frames give the same choice. Either tells of the CPU, also
-            for another device.
-        block_frames: how many frames each codec encodes together, None for as many as it does by itself. The table
-            of costs is of these.
-        device: where frames are decoded; only codecs that it decodes are tried.
+        budget: how long the CPU may take to read a batch of 256 frames, such as ``"1 ms/batch"``; each codec is then
+            timed. With None, the table of costs decides.
+        block_frames: how many frames each codec encodes together, None for the numbers in the table.
+        device: where frames are decoded; only codecs that this device decodes are tried.
 
     Raises:
         SpecError: the budget is malformed.
@@ -101,7 +99,7 @@ def choose(
 
 
 def _smallest(trials: list[Trial], raw_bytes: int, budget: str | None) -> tuple[Trial, str]:
-    """The trial that wins, and why."""
+    """The best trial, and the reason."""
     fast = [trial for trial in trials if trial.fits]
     if not fast:
         return min(trials, key=_time), f"the fastest, since none is within {budget}"
@@ -133,7 +131,7 @@ def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], sequences: Ints
 
 
 def _batch_s(store: FrameStore, ids: Ints) -> float:
-    """Median seconds to read a batch of random ones of the frames."""
+    """Median seconds to read a batch of random frames."""
     out = np.empty((_BATCH, *store.layout.shape), store.layout.dtype)
     rng = np.random.default_rng(0)
     times = []

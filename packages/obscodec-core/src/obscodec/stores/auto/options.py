@@ -1,4 +1,4 @@
-"""StoreOptions: how an AutoStore is asked to keep its tensors."""
+"""StoreOptions: the options of an AutoStore, checked."""
 
 from dataclasses import dataclass
 
@@ -12,25 +12,10 @@ from obscodec.stores.auto.choice import parse_budget
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """How tensors are to be kept, checked and in one form.
+    """The options of an :class:`AutoStore`, which explains them and their errors.
 
-    Attributes:
-        codec: see :class:`AutoStore`, as the rest; None where tensors are not compressed.
-        frame_stack: a number becomes a :class:`FrameStack`.
-        budget: for the codec ``"auto"`` alone.
-        decide_after: a whole number.
-        block_frames: likewise.
-        max_bytes: likewise.
-        threads: likewise.
-        device: ``"cpu"`` or a GPU.
-        heap: ``"device"`` or ``"pinned"``.
-
-    Raises:
-        SpecError: the codec or the budget is malformed, the budget is for a codec that is given, or there is no such
-            device or heap.
-        BackendUnavailable: the device can't be used; the text names what is missing.
-        ShapeError: a number is out of range.
-        DTypeError: an option is something else than is asked for.
+    Numbers become whole numbers, a number for ``frame_stack`` a :class:`FrameStack`. The codec None stands for tensors
+    that are not compressed.
 
     Example:
         >>> StoreOptions(frame_stack=4, max_bytes=1e9).max_bytes

@@ -1,4 +1,4 @@
-"""StoragePlan: how an AutoStore keeps its tensors, found in the first ones, and the store that is made for it."""
+"""StoragePlan: how an AutoStore keeps its tensors."""
 
 import warnings
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store
 
-_WIDE_SPEC = "shuffle|zstd:1"  # for the few float tensors that do not fit the others' narrow form
+_WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class StoragePlan:
     """How tensors are kept.
 
     Attributes:
-        narrow: which numbers have codes, None if they are stored as they are.
-        frame_stack: how tensors are made of frames, None if they are frames.
+        narrow: which numbers have codes, None to store numbers as they are.
+        frame_stack: how tensors are made of frames, None if a tensor is a frame.
         spec: the codec of the frames.
-        block_frames: how many of them are encoded together.
-        choice: why this codec, None if it was given.
+        block_frames: how many frames are encoded together.
+        choice: why the codec was chosen, None if it was given.
     """
 
     narrow: Narrow | None
@@ -40,9 +40,9 @@ class StoragePlan:
     choice: Choice | None
 
     def new_store(self, layout: Layout, options: StoreOptions, *, first_id: int) -> Store:
-        """An empty store for tensors of ``layout``; see ``FrameStore`` for ``first_id``.
+        """An empty store for tensors of ``layout``, whose least id is ``first_id``.
 
-        On the device of the options, if that decodes the codec, and tensors are stored as they are; else on the CPU.
+        It decodes on the device of the options if numbers are stored as they are, else on the CPU.
         """
         stack, stored, device, heap = self.frame_stack, layout, options.device, options.heap
         if self.narrow is not None:
@@ -74,19 +74,19 @@ class StoragePlan:
 
 
 def frames_of_block(codec: str, block_frames: int | None = None) -> int:
-    """How many frames a given codec encodes together, ``block_frames`` if that is given."""
+    """``block_frames``, or if that is None, the best number of frames in a block for a codec."""
     if block_frames is not None:
         return block_frames
     return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
 
 
 def find_plan(tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreOptions) -> StoragePlan:
-    """What the first tensors, ``[n, *shape]``, show to be best.
+    """The best way to keep tensors, found in the first ones.
 
     Args:
-        tensors: in the order of time for each sequence.
-        sequences: ``i64[n]``, the sequence of each.
-        options: what was asked for, with the device that decodes.
+        tensors: ``[n, *shape]``, in the order of time for each sequence.
+        sequences: ``i64[n]``, the sequence of each tensor.
+        options: of the store, with the device that decodes.
     """
     device = options.device
     narrow = find_narrow(tensors)

@@ -1,1 +1,1 @@
-"""Floats that are really integers, stored as these."""
+"""Floats that are really small integers, stored as integers."""

@@ -1,4 +1,4 @@
-"""CodeTable: the wide number of each code, and compiled ways to look up numbers and to find codes."""
+"""CodeTable: the number of each code, and the code of each number."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,13 +23,13 @@ _MIN_BYTES_PER_THREAD = 1 << 19  # below, waking a thread costs more than it sav
 
 @dataclass(frozen=True, slots=True)
 class CodeTable:
-    """A table of wide numbers, one for each code.
+    """The number of each code, and what finds the code of a number.
 
     Attributes:
         numbers: the number of each code; read-only.
-        patterns: the same bits, as unsigned integers.
-        grid: where the numbers lie, see ``kernels.lookup.find_codes``; empty for numbers of 16 bits.
-        code_of: the code of each pattern of 16 bits, any code for those that have none; empty for wider numbers.
+        patterns: their bits, as unsigned integers.
+        grid: how the numbers are spaced, see ``lookup.find_codes``; empty for numbers of 16 bits.
+        code_of: a code for each pattern of 16 bits; empty for wider numbers.
     """
 
     numbers: npt.NDArray[np.generic]
@@ -39,11 +39,11 @@ class CodeTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tables both ways."""
+        """Bytes of all tables."""
         return self.numbers.nbytes + self.grid.nbytes + self.code_of.nbytes
 
     def find(self, rows: Rows, codes: Codes, fits: npt.NDArray[np.bool_], threads: int | None) -> None:
-        """Fill ``codes``, ``[n, size]``, and ``fits``, ``bool[n]``, from ``rows``, ``u8[n, nbytes]``; contiguous."""
+        """Fill ``codes``, ``[n, size]``, and ``fits``, ``bool[n]``, from ``rows``, ``u8[n, nbytes]``, contiguous."""
         numbers = cast("npt.NDArray[np.number]", rows.view(self.numbers.dtype))
         patterns = rows.view(self.patterns.dtype)
 
@@ -68,10 +68,10 @@ class CodeTable:
 
 @lru_cache(maxsize=32)
 def code_table(formula: Formula, bits: int, dtype: np.dtype[np.generic]) -> CodeTable:
-    """The table that a formula gives, one for all who ask.
+    """The table of a formula.
 
     Raises:
-        SpecError: the numbers are not of the dtype, or do not rise evenly enough to find their codes.
+        SpecError: the dtype can't hold the numbers, or they do not rise evenly enough to find their codes.
     """
     numbers, exact = formula_numbers(formula, bits, dtype)
     patterns = numbers.view(pattern_dtype(dtype))
@@ -93,7 +93,7 @@ def code_table(formula: Formula, bits: int, dtype: np.dtype[np.generic]) -> Code
 
 
 def formula_numbers(formula: Formula, bits: int, dtype: np.dtype[np.generic]) -> tuple[npt.NDArray[np.generic], bool]:
-    """The number of each code, rounded to ``dtype``; and whether none had to be rounded, if that is an integer."""
+    """The number of each code, rounded to ``dtype``; False if rounding to an integer changed one."""
     exactly = formula.numbers(1 << bits)
     with np.errstate(all="ignore"):
         numbers = exactly.astype(dtype)
@@ -103,7 +103,7 @@ def formula_numbers(formula: Formula, bits: int, dtype: np.dtype[np.generic]) ->
 
 
 def pattern_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.unsignedinteger]:
-    """The unsigned integer that has as many bits."""
+    """The unsigned integer with as many bits."""
     return np.dtype(f"u{dtype.itemsize}")
 
 

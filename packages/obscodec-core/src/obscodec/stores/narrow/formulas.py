@@ -1,4 +1,4 @@
-"""Formulas that turn small whole numbers into others, and which of them could have made some data."""
+"""Formulas that turn small integers into numbers, and a search for the formula behind given numbers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _OPERATIONS: Final[dict[str, Callable[[Array, Array], Array]]] = {
 }
 
 # How images become floats: ToTensor, division or multiplication by the reciprocal (torch on a GPU), -1..1 or -0.5..0.5,
-# and integers that were only cast.
+# and a cast of integers.
 _OF_8_BITS: Final[tuple[Steps, ...]] = (
     (),
     (("-", 128),),
@@ -54,18 +54,18 @@ _OF_16_BITS: Final[tuple[Steps, ...]] = (
 )
 
 _DOUBLE: Final = np.dtype(np.float64)
-_MIN_LEVELS = 8  # fewer numbers lie evenly by chance
-_MAX_ULPS = 4  # how far two or three roundings take a number from its place
-_NEAR_ULPS = 2  # how far the line through all of them is off, about
+_MIN_LEVELS = 8  # fewer numbers are evenly spaced by chance
+_MAX_ULPS = 4  # how far two or three roundings move a number
+_NEAR_ULPS = 2  # about how far a line through all numbers is off
 
 
 @dataclass(frozen=True)
 class Formula:
-    """Steps that turn a code ``k`` into a number, one after the other, each rounded to a float dtype.
+    """Steps that turn a code ``k`` into a number, each rounded to a float dtype.
 
     Attributes:
         steps: pairs of ``+``, ``-``, ``*`` or ``/`` and a number.
-        arithmetic: the float dtype that they are computed in.
+        arithmetic: the float dtype of each step.
 
     Raises:
         SpecError: a step is malformed.
@@ -93,7 +93,7 @@ class Formula:
         object.__setattr__(self, "arithmetic", arithmetic)
 
     def numbers(self, n_codes: int) -> Array:
-        """What comes out for ``0..n_codes-1``, in the dtype of the arithmetic."""
+        """The numbers of the codes ``0..n_codes-1``, in the dtype of the arithmetic."""
         with np.errstate(all="ignore"):
             numbers: Array = np.arange(n_codes).astype(self.arithmetic)
             for operation, number in self.steps:
@@ -113,13 +113,12 @@ class Formula:
 def candidates(dtype: Dtype, numbers: Doubles, bits: int) -> Iterator[Formula]:
     """Formulas that could have made numbers from codes, the likely ones first.
 
-    First those that are known, then those that the spacing of the numbers suggests: a scale and an offset, in each
-    order in which a program may apply them, with constants as round as the numbers allow (``0.485``), or else with the
-    closest floats. The lowest number may be that of any code if there are 8 bits and the constants are round; else it
-    must be that of code 0.
+    Well-known formulas come first. The others follow from the spacing of the numbers: a scale and an offset, in each
+    order in which a program may apply them, with constants as round as the numbers allow (``0.485``), then with the
+    closest floats. With 8 bits and round constants the lowest number may have any code, else it has code 0.
 
     Args:
-        dtype: what the numbers were stored as.
+        dtype: of the numbers.
         numbers: ``f64[n]``, different and rising.
         bits: of a code, 8 or 16.
     """
@@ -141,7 +140,7 @@ def candidates(dtype: Dtype, numbers: Doubles, bits: int) -> Iterator[Formula]:
 
 
 class _Grid(NamedTuple):
-    """The evenly spaced places ``low + level * scale`` that some numbers lie on, and how far ``low`` may be off."""
+    """Evenly spaced numbers ``low + level * scale``, and how far ``low`` may be off."""
 
     low: float
     scale: float
@@ -150,7 +149,7 @@ class _Grid(NamedTuple):
 
 
 def _grid_under(numbers: Doubles, ulp: float) -> _Grid | None:
-    """The grid under rising numbers that were rounded to ``ulp``; None if there is none, or if they are too few."""
+    """The grid that rising numbers, rounded to ``ulp``, lie on; None if there is none, or too few numbers."""
     numbers = np.unique(numbers)  # 0.0 and -0.0 are one number
     if len(numbers) < _MIN_LEVELS:
         return None
@@ -166,12 +165,12 @@ def _grid_under(numbers: Doubles, ulp: float) -> _Grid | None:
     return _Grid(float(low), float(scale), int(levels[-1]) + 1, error)
 
 
-# A step whose number is measured: the operation, the number, how far it may be off.
+# Steps with measured numbers: the operation, the number, how far it may be off.
 _Form = tuple[tuple[str, float, float], ...]
 
 
 def _forms(grid: _Grid, first: int) -> Iterator[_Form]:
-    """The orders in which a program may scale and shift, if the lowest number is that of the code ``first``."""
+    """The orders in which a program may scale and shift, if the lowest number has the code ``first``."""
     scale, offset = grid.scale, grid.low - first * grid.scale
     slack = grid.error / (grid.n_levels - 1) / scale  # of the scale, relative
     error = grid.error * (1 + first / (grid.n_levels - 1))
@@ -183,7 +182,7 @@ def _forms(grid: _Grid, first: int) -> Iterator[_Form]:
 
 
 def _rounded(form: _Form) -> Steps:
-    """The form with each number as round as it may be."""
+    """The steps with each number as round as its error allows."""
     steps = ((operation, _shortest(number, error)) for operation, number, error in form)
     return tuple(step for step in steps if step != ("+", 0))
 
@@ -194,7 +193,7 @@ def _shortest(number: float, error: float) -> float:
 
 
 def _around(form: _Form, arithmetic: Dtype) -> Iterator[Steps]:
-    """The form with each number replaced by the floats around it."""
+    """The steps with each number replaced by the floats around it."""
     near: list[list[float]] = []
     for _, number, error in form:
         ulp = _ulp(arithmetic, np.array([number])) if error else 0.0
@@ -204,7 +203,7 @@ def _around(form: _Form, arithmetic: Dtype) -> Iterator[Steps]:
 
 
 def _ulp(dtype: Dtype, numbers: Doubles) -> float:
-    """The distance of neighbouring floats at the largest of some numbers; infinite for a dtype that numpy lacks."""
+    """The distance between floats near the largest number; infinite for a dtype that numpy lacks."""
     if dtype.kind != "f":
         return float("inf")
     with np.errstate(over="ignore"):

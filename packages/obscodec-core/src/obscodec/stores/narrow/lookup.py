@@ -1,6 +1,7 @@
-"""Lookup tables between codes and wide values: see ``Narrow``.
+"""Compiled loops from codes to numbers and back: see ``CodeTable``.
 
-A pattern is the bits of a wide value, as an unsigned integer of its size. All arrays of two axes are contiguous.
+A pattern is the bits of a number, as an unsigned integer of its size. ``codes`` are ``u8`` or ``u16[n, size]``;
+``values`` and ``patterns`` are the same memory, ``[n, size]``, and contiguous; ``table`` has the pattern of each code.
 """
 
 import numpy as np
@@ -17,14 +18,7 @@ Flags = npt.NDArray[np.bool_]
 
 @compiled
 def look_up(codes: Codes, table: Patterns, places: Ints, out: Patterns) -> None:
-    """Fill the rows ``out[places[i]]`` with ``table[codes[i]]``.
-
-    Args:
-        codes: ``u8 or u16[n, size]``.
-        table: the pattern of each code.
-        places: ``i64[n]``, rows of ``out``.
-        out: ``[m, size]``.
-    """
+    """Fill the rows ``out[places[i]]`` with ``table[codes[i]]``; ``places`` is ``i64[n]``, ``out`` ``[m, size]``."""
     for i in range(len(codes)):
         row_codes, row = codes[i], out[places[i]]
         for j in range(codes.shape[1]):
@@ -33,18 +27,18 @@ def look_up(codes: Codes, table: Patterns, places: Ints, out: Patterns) -> None:
 
 @compiled
 def find_codes(values: Numbers, patterns: Patterns, table: Patterns, grid: Numbers, codes: Codes, fits: Flags) -> None:
-    """The inverse of :func:`look_up` for a table of values that lie about evenly.
+    """The inverse of :func:`look_up` for a table of evenly rising values.
 
-    Two loops over each row, because LLVM makes vector instructions of the first one only: 4 GB/s in place of 2.
+    Two loops over each row, because LLVM vectorizes the first one only: 4 GB/s instead of 2.
 
     Args:
-        values: ``[n, size]``.
-        patterns: the same memory.
+        values: numbers.
+        patterns: their bits.
         table: the pattern of each code.
-        grid: ``low, per_unit, zero, top``: a value lies near the code ``(value - low) * per_unit``, rounded down and
-            not below ``zero`` or above ``top``.
-        codes: ``[n, size]``, filled.
-        fits: ``bool[n]``, filled: whether all values of a row have the bits that their codes stand for.
+        grid: ``low, per_unit, zero, top``: the code of a value, if it has one, is ``(value - low) * per_unit``, rounded
+            down and clipped to ``zero..top``.
+        codes: filled.
+        fits: ``bool[n]``, filled: whether each value of a row has the bits that its code stands for.
     """
     low, per_unit, zero, top = grid[0], grid[1], grid[2], grid[3]
     for i in range(len(values)):
@@ -59,15 +53,7 @@ def find_codes(values: Numbers, patterns: Patterns, table: Patterns, grid: Numbe
 
 @compiled
 def find_codes_by_pattern(patterns: Patterns, table: Patterns, code_of: Codes, codes: Codes, fits: Flags) -> None:
-    """The inverse of :func:`look_up` for values of 16 bits.
-
-    Args:
-        patterns: ``u16[n, size]``.
-        table: the pattern of each code.
-        code_of: ``[65536]``, a code for each pattern; any code for those that have none.
-        codes: ``[n, size]``, filled.
-        fits: ``bool[n]``, filled: whether all values of a row have the bits that their codes stand for.
-    """
+    """:func:`find_codes` for values of 16 bits, with ``code_of``, ``[65536]``: a code for each pattern."""
     for i in range(len(patterns)):
         row_patterns, row_codes = patterns[i], codes[i]
         for j in range(patterns.shape[1]):
@@ -77,7 +63,7 @@ def find_codes_by_pattern(patterns: Patterns, table: Patterns, code_of: Codes, c
 
 @compiled
 def _differences(patterns: Patterns, table: Patterns, codes: Codes) -> np.uint64:
-    """The bits that are not what the codes stand for, in any of the patterns of a row."""
+    """All bits in which a pattern of a row differs from the pattern of its code."""
     different = np.uint64(0)
     for j in range(len(patterns)):
         different |= np.uint64(patterns[j] ^ table[codes[j]])

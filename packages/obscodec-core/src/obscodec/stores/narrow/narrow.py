@@ -1,4 +1,4 @@
-"""Narrow: wide numbers that take few values, such as ``k / 255`` in float32, as codes of 8 or 16 bits and back."""
+"""Narrow: numbers with few values, such as ``k / 255`` in float32, as codes of 8 or 16 bits and back."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from obscodec.stores.narrow.formulas import Formula, candidates
 
 Array = npt.NDArray[np.generic]
 
-_PIECE = 1 << 18  # elements that are looked through at once
+_PIECE = 1 << 18  # elements to look through at once
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Narrow:
 
     Attributes:
         dtype: of the wide tensors: a float or an integer of 2, 4 or 8 bytes.
-        bits: of a code, 8 or 16, fewer than those of ``dtype``.
-        formula: gives the number of each code, which is then rounded to ``dtype``.
+        bits: of a code, 8 or 16, fewer than ``dtype`` has.
+        formula: computes the number of each code, which is then rounded to ``dtype``.
 
     Raises:
         DTypeError: ``dtype`` can't be narrowed to so many bits.
-        SpecError: the formula gives numbers that are not of ``dtype``, or that do not rise evenly from code to code.
+        SpecError: ``dtype`` can't hold the numbers, or they do not rise evenly from code to code.
 
     Example:
         >>> narrow = Narrow(np.dtype(np.float32), 8, Formula((("/", 255),), np.dtype(np.float32)))
@@ -60,7 +60,7 @@ class Narrow:
             raise SpecError(f"codes have 8 or 16 bits, got {self.bits}")
         if not _narrowable(self.dtype) or self.bits >= 8 * self.dtype.itemsize:
             raise DTypeError(f"{self.dtype.name} can't be narrowed to {self.bits} bits, use a wider float or integer")
-        self._table()  # refuses a formula that does not fit
+        self._table()  # refuses a bad formula
 
     @property
     def code_dtype(self) -> np.dtype[np.unsignedinteger]:
@@ -74,7 +74,7 @@ class Narrow:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tables that lead from codes to numbers and back."""
+        """Bytes of the lookup tables."""
         return self._table().nbytes
 
     def apply(self, tensors: Array, *, threads: int | None = None) -> tuple[Codes, npt.NDArray[np.bool_]]:
@@ -82,11 +82,11 @@ class Narrow:
 
         Args:
             tensors: ``[n, *shape]`` of this dtype, in any byte order and with any strides.
-            threads: how many threads a large batch is spread over, None for half of the usable processors.
+            threads: how many threads share the work on a large batch, None for half of the usable processors.
 
         Returns:
-            The codes, ``[n, *shape]``, and ``bool[n]``: whether :meth:`undo` gives a tensor back bit for bit. The codes
-            of one that does not fit mean nothing.
+            The codes, ``[n, *shape]``, and ``bool[n]``: whether :meth:`undo` makes the same bits of them. The codes of
+            other tensors mean nothing.
 
         Raises:
             DTypeError: the tensors have another dtype.
@@ -104,7 +104,7 @@ class Narrow:
         Args:
             codes: ``[n, *shape]``.
             out: ``[m, *shape]`` of the wide dtype to fill, in any byte order and with any strides.
-            places: ``i64[n]``, which item of ``out`` each item of ``codes`` goes to; None for all of them in order.
+            places: ``i64[n]``, the item of ``out`` for each item of ``codes``; None for all in order.
             threads: see :meth:`apply`.
 
         Raises:
@@ -130,17 +130,11 @@ class Narrow:
 
 
 def find_narrow(samples: Array) -> Narrow | None:
-    """What narrows tensors like ``samples``, each of their elements bit for bit.
+    """A :class:`Narrow` that fits each element of ``samples``, typical tensors ``[n, *shape]``.
 
-    Codes of 8 bits are preferred to those of 16, and a formula that is often used to one that is worked out from the
-    spacing of the numbers. The same samples always give the same answer.
-
-    Args:
-        samples: ``[n, *shape]``, typical tensors.
-
-    Returns:
-        None if there is no formula for all elements, if the dtype has 8 bits already or is neither float nor integer,
-        or if all elements are the same: one number, such as the zeros of a fresh buffer, tells nothing of the others.
+    It prefers codes of 8 bits, and well-known formulas. The same samples always give the same answer: None if no
+    formula fits all elements, if the dtype has 8 bits or is neither float nor integer, or if all elements are equal,
+    such as the zeros of a fresh buffer.
 
     Raises:
         DTypeError: ``samples`` is no array, or its dtype can't be stored.
@@ -174,14 +168,14 @@ def find_narrow(samples: Array) -> Narrow | None:
 def _makes(
     formula: Formula, bits: int, dtype: np.dtype[np.generic], numbers: npt.NDArray[np.float64], patterns: Patterns
 ) -> bool:
-    """Whether a formula gives all of some numbers, which come as they are and as bits."""
+    """Whether a formula makes all of some numbers, bit for bit."""
     made, exact = formula_numbers(formula, bits, dtype)
     nearest = np.searchsorted(made.astype(np.float64), numbers).clip(max=len(made) - 1)
     return exact and np.array_equal(made.view(patterns.dtype)[nearest], patterns)
 
 
 def _distinct(samples: Array, dtype: np.dtype[np.generic]) -> Patterns | None:
-    """The bits of the different elements; None if there are more than could be codes."""
+    """The bits of the different elements; None if there are more than codes."""
     patterns = Layout(samples.shape[1:], dtype).rows(samples).reshape(-1).view(pattern_dtype(dtype))
     most = 1 << (8 if dtype.itemsize == 2 else 16)
     known = patterns[:0]

@@ -1,4 +1,4 @@
-"""NarrowStore: wide tensors that are stored as narrow codes, as far as they fit."""
+"""NarrowStore: wide tensors, stored as narrow codes where possible."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,21 +17,20 @@ from obscodec.stores.store import Store
 
 
 class NarrowStore(Store):
-    """Wide tensors, of which those that fit a Narrow are stored as codes, and the others as they are.
+    """Wide tensors: a tensor that fits a :class:`Narrow` is stored as codes, another one as it is.
 
-    Each tensor comes back bit for bit; whether its codes give it back is checked when it is appended. A tensor that is
-    ``i`` in the store of the codes has the id ``2 * i``, one that is ``i`` in the store of the others ``2 * i + 1``.
-    Safe to use from several threads if both stores are. Decodes on the CPU, wherever these do.
+    Each tensor comes back bit for bit: when it is appended, the store checks that its codes stand for the same bits.
+    Safe to use from several threads if both inner stores are. Decodes on the CPU, wherever these do.
 
     Args:
         narrow: which numbers have codes.
-        codes: the store of the codes, used by this store alone.
-        wide: the store of the tensors that do not fit, likewise.
-        threads: how many threads a large batch is spread over, None for half of the usable processors.
+        codes: the store of codes, used by this store alone.
+        wide: the store of the tensors that do not fit, used by this store alone.
+        threads: how many threads share the work on a large batch, None for half of the usable processors.
 
     Raises:
         ShapeError: the tensors of the two stores have different shapes.
-        DTypeError: the dtypes of the two stores are not those of ``narrow``.
+        DTypeError: a store has another dtype than ``narrow``.
 
     Example:
         >>> from obscodec import Layout, TensorStore, codec
@@ -65,19 +64,12 @@ class NarrowStore(Store):
         self.device = codes.device
         self.threads = as_option("threads", threads)
         self._parting = PicklableLock()
-        self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that are about to be given back
+        self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that a call is giving back
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """See ``Store.take_in``.
-
-        Raises:
-            ShapeError: the tensors have another shape.
-            DTypeError: the tensors have another dtype.
-            SlotError: there are not enough free slots in one of the stores; nothing was stored.
-            HeapFull: there is not enough room in one of the stores; nothing was stored.
-        """
-        tensors = self.layout.tensors(self.layout.rows(self.to_host(tensors)))  # contiguous; no copy if they are
+        """See ``Store.take_in``."""
+        tensors = self.layout.tensors(self.layout.rows(self.to_host(tensors)))  # contiguous
         codes, fits = self.narrow.apply(tensors, threads=self.threads)
         number = np.where(fits, np.cumsum(fits), np.cumsum(~fits)) - 1  # of each tensor in its store
         narrow = fits[which]
@@ -87,17 +79,17 @@ class NarrowStore(Store):
             if len(of_wide):
                 self.wide.take_in(tensors[~fits], number[which[~narrow]], sequences[~fits], of_wide)
             if len(of_codes):
-                some = slice(None) if fits.all() else fits  # without a copy if all of them go there
+                some = slice(None) if fits.all() else fits  # a slice: no copy
                 self.codes.take_in(codes[some], number[which[narrow]], sequences[some], of_codes)
             stored[narrow], stored[~narrow] = self._narrow_ids(of_codes), wide_ids(of_wide)
             ids[:] = stored
         finally:
-            if not np.array_equal(ids, stored) or not stored.any():  # it ended before they were handed over
+            if not np.array_equal(ids, stored) or not stored.any():  # interrupted before the ids were given out
                 self.codes.give_back(of_codes)
                 self.wide.give_back(of_wide)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Take tensors over from a store with the same codes; see ``Store.transfer``."""
+        """See ``Store.transfer``: takes tensors of a store with the same codes over."""
         if not isinstance(other, NarrowStore) or other.narrow != self.narrow:
             return False
         narrow, inner = self._are_narrow(ids), ids >> 1
@@ -119,7 +111,7 @@ class NarrowStore(Store):
         return True
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """Decode tensors; see ``Store.read``."""
+        """See ``Store.read_into``."""
         if not isinstance(out, np.ndarray):
             self.read_via_host(ids, out)
             return
@@ -139,16 +131,12 @@ class NarrowStore(Store):
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
 
     def release(self, ids: npt.ArrayLike) -> None:
-        """Give back one reference to each of ``ids``; 0 among them is left alone.
-
-        Raises:
-            SlotError: an id is of no tensor.
-        """
+        """See ``Store.release``."""
         released = as_ids(ids).copy()
         narrow = self._are_narrow(released)
         if narrow.any() and not narrow.all():
             with _among_wide():
-                self.wide.read(released[~narrow] >> 1)  # complains before any code is released
+                self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
         self.give_back(released)
 
     def give_back(self, ids: Ints) -> None:
@@ -162,7 +150,7 @@ class NarrowStore(Store):
                 self._settle()
 
     def _settle(self) -> None:
-        """Have both stores take back what a call had parted between them."""
+        """Finish a call that was giving ids back."""
         if self._parted is not None:
             codes, wide = self._parted
             try:
@@ -170,7 +158,7 @@ class NarrowStore(Store):
                     self.codes.give_back(codes)
                 with _among_wide():
                     self.wide.give_back(wide)
-            except SlotError:  # nobody can give these back
+            except SlotError:  # an id is of no tensor: nobody can give it back
                 self._parted = None
                 raise
             self._parted = None
@@ -182,7 +170,7 @@ class NarrowStore(Store):
         return are_narrow(ids, code_0_is_zero=self._code_0_is_zero)
 
     def stats(self) -> StoreStats:
-        """What both stores hold now; the lookup tables count as tables."""
+        """See ``Store.stats``; lookup tables count as tables."""
         codes, wide = self.codes.stats(), self.wide.stats()
         n_tensors = codes.n_tensors + wide.n_tensors
         return StoreStats(
