@@ -17,9 +17,7 @@ from obscodec.segments import Segments
 def written(log: ChunkLog, lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Write streams of such lengths, counted as live; their chunks and offsets."""
     streams = Segments.of([bytes([i % 256]) * length for i, length in enumerate(lengths)])
-    numbers, offsets = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
-    for number, part in log.plan(streams.lengths):
-        numbers[part], offsets[part] = number, log.append(number, streams.take(part))
+    numbers, offsets, _ = log.write(streams, log.plan(streams.lengths)).T.astype(np.int64)
     log.enliven(numbers, streams.lengths)
     return numbers, offsets
 
@@ -181,7 +179,7 @@ def test_a_recount_follows_the_table_of_slots() -> None:
     log = ChunkLog(None, HOST)
     numbers, _ = written(log, [1_000_000, 900_000])
     written(log, [1_500_000])
-    log.append(log.newest, Segments.of([b"never counted"]))
+    log.write(Segments.of([b"never counted"]), [(log.newest, slice(0, 1))])
     log.written_bytes -= len(b"never counted")  # as if the last line of that was never reached
     log.recount(numbers[:1], np.array([1_000_000]))
     assert (log.n_streams, log.live_bytes) == (1, 1_000_000)

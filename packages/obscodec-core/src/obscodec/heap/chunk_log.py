@@ -1,7 +1,7 @@
-"""ChunkLog: memory that is written from front to back, and given back in pieces once what is in them is dead.
+"""ChunkLog: memory that is written from front to back, and released chunk by chunk once its streams are dead.
 
-Streams are written to the end of the newest chunk, and never changed. A stream that is no longer wanted is dead: its
-bytes are counted, and when no stream of a chunk is left, the chunk goes.
+Streams are written to the end of the newest chunk, and never changed. A stream that is no longer wanted is dead. The
+log counts dead bytes, and releases a chunk that has no live stream left.
 """
 
 import mmap
@@ -18,8 +18,8 @@ from obscodec.segments import Ints
 
 MIN_CHUNK_NBYTES = 1 << 16
 _MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
-_MIN_CHUNK_STREAMS = 16  # at the end of a chunk there is room that one more would not fit into
-_MAX_CHUNK_STREAMS = 1 << 11  # likewise
+_MIN_CHUNK_STREAMS = 16  # the last stream may leave room at the end of a chunk: a sixteenth of it at most
+_MAX_CHUNK_STREAMS = 1 << 11  # moving more takes longer, too, even if they are empty
 
 
 @dataclass(slots=True)
@@ -27,12 +27,11 @@ class Chunk:
     """A piece of the log.
 
     Attributes:
-        memory: what the memory of the heap made.
-        nbytes: its bytes, written up to ``end``.
-        end: bytes that are written.
-        live_bytes: of these, those of streams that are wanted.
-        n_live: how many streams that is.
-        n_streams: streams that are written, dead ones included.
+        memory: what ``HeapMemory.new`` returned.
+        nbytes: its bytes; the first ``end`` are written.
+        live_bytes: bytes of live streams.
+        n_live: live streams.
+        n_streams: streams that were ever written, dead or alive.
     """
 
     memory: Any
@@ -46,18 +45,15 @@ class Chunk:
 class ChunkLog:
     """Chunks, by number. Not safe to use from several threads: its heap locks.
 
-    Args:
-        max_bytes: the most bytes of chunks to reserve, None for no limit.
-        memory: where the chunks lie.
-
     Attributes:
-        chunks: the chunks; numbers begin at 1, so that a table of zeros says: none.
-        memories: for each number the memory of that chunk, ``memory.no_chunk`` for none; replaced and never changed.
-        addresses: ``i64[:]``, where they begin, likewise; 0 for none.
-        newest: the number of the one that is written to, 0 for none.
+        max_bytes: the most bytes of chunks to reserve, None for no limit.
+        chunks: the chunks; numbers begin at 1, so that a table of zeros names no chunk.
+        memories: the memory of each chunk, by number, ``memory.no_chunk`` for none; replaced, never changed.
+        addresses: ``i64[:]``, where each chunk begins, by number, 0 for none; replaced, never changed.
+        newest: the number of the chunk that is written to, 0 for none.
         n_streams: live streams.
-        live_bytes: their bytes.
-        written_bytes: bytes that are written in the chunks that there are, dead ones included.
+        live_bytes: bytes of live streams.
+        written_bytes: bytes that are written in all chunks, dead ones included.
     """
 
     def __init__(self, max_bytes: int | None, memory: HeapMemory[Any]) -> None:
@@ -77,110 +73,97 @@ class ChunkLog:
         return sum(chunk.nbytes for chunk in self.chunks.values())
 
     def plan(self, lengths: Ints, above: int = 0) -> list[tuple[int, slice]]:
-        """Which streams go to the end of which chunk. Adds the chunks that this takes, or none if they don't fit.
+        """Decide which streams go to which chunk, and add the chunks that this takes.
 
         Raises:
-            HeapFull: there is not enough room below ``max_bytes``, and ``above`` bytes more; or no memory.
+            HeapFull: the chunks exceed ``max_bytes`` by more than ``above``, or there is no memory; no chunk was added.
         """
-        room, n_room = self._room()
+        newest, first, chunk = self.newest, 0, self.chunks.get(self.newest)
+        room, n_room = (chunk.nbytes - chunk.end, _MAX_CHUNK_STREAMS - chunk.n_streams) if chunk else (0, 0)
         if len(lengths) <= n_room and int(lengths.sum()) <= room:  # nearly always
-            return [(self.newest, slice(0, len(lengths)))]
-        ends = np.concatenate([[0], np.cumsum(lengths)])
+            return [(newest, slice(0, len(lengths)))]
+        ends = np.append(0, np.cumsum(lengths))
         pieces: list[tuple[int, slice]] = []
         added: list[int] = []
-        first, newest = 0, self.newest
-        while first < len(lengths):
+        while True:
             last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
             last = min(last, first + n_room)
             if last > first:
                 pieces.append((newest, slice(first, last)))
                 first = last
-            if first < len(lengths):
-                next_chunk = min(first + _MAX_CHUNK_STREAMS, len(lengths))
-                try:
-                    newest = self._add_chunk(int(lengths[first]), int(ends[next_chunk] - ends[first]), above)
-                except BaseException as error:
-                    for number in added:
-                        self.drop(number)
-                    if isinstance(error, HeapFull):
-                        raise HeapFull(f"{ends[-1]} bytes do not fit: {error}") from None
-                    raise
-                added.append(newest)
-                room, n_room = self.chunks[newest].nbytes, _MAX_CHUNK_STREAMS
-        self.newest = newest
-        return pieces
+            if first == len(lengths):
+                self.newest = newest
+                return pieces
+            wanted = int(ends[min(first + _MAX_CHUNK_STREAMS, len(lengths))] - ends[first])
+            try:
+                newest = self._add_chunk(int(lengths[first]), wanted, above)
+            except HeapFull as error:
+                for number in added:
+                    self.drop(number)
+                raise HeapFull(f"{ends[-1]} bytes do not fit: {error}") from None
+            added.append(newest)
+            room, n_room = self.chunks[newest].nbytes, _MAX_CHUNK_STREAMS
 
     def write(self, streams: Streams, pieces: list[tuple[int, slice]]) -> npt.NDArray[np.uint32]:
-        """Write streams to the ends of chunks. They are dead until they are counted by :meth:`enliven`.
-
-        Args:
-            streams: what to write.
-            pieces: which of them go to which chunk, as :meth:`plan` tells.
+        """Write streams to the ends of the chunks that :meth:`plan` chose. They are dead until :meth:`enliven`.
 
         Returns:
             ``u32[n, 3]``, the chunk of each stream, its offset there, and its bytes.
 
         Raises:
-            HeapFull: there is no memory to do that.
+            HeapFull: the memory needs more room for the copy than there is.
         """
         entries = np.empty((len(streams.lengths), 3), np.uint32)
+        entries[:, 2] = streams.lengths
         for number, part in pieces:
             some = streams if len(pieces) == 1 else streams.take(part)
-            entries[part, 0], entries[part, 1] = number, self.append(number, some)
-        entries[:, 2] = streams.lengths
+            chunk, lengths = self.chunks[number], some.lengths
+            self.memory.write(chunk.memory, chunk.end, some)
+            ends: Ints = chunk.end + np.cumsum(lengths)
+            entries[part, 0], entries[part, 1] = number, ends - lengths
+            self.written_bytes += int(ends[-1]) - chunk.end
+            chunk.end = int(ends[-1])
+            chunk.n_streams += len(lengths)
         return entries
 
-    def append(self, number: int, streams: Streams) -> Ints:
-        """Write streams to the end of a chunk that :meth:`plan` named; their offsets, ``i64[n]``."""
-        chunk, lengths = self.chunks[number], streams.lengths
-        self.memory.write(chunk.memory, chunk.end, streams)
-        ends: Ints = chunk.end + np.cumsum(lengths)
-        self.written_bytes += int(ends[-1]) - chunk.end
-        chunk.end = int(ends[-1])
-        chunk.n_streams += len(lengths)
-        return ends - lengths
-
     def enliven(self, numbers: Ints, lengths: Ints, sign: int = 1) -> set[int]:
-        """Count streams as live, by their chunks and lengths; returns the chunks that they are in."""
-        chunks = set(numbers.tolist())
+        """Count streams as live, by their chunks and lengths; return the chunks. Number 0 is of no stream."""
+        chunks = set(numbers.tolist()) - {0}
         for number in chunks:
-            there = numbers == number
-            self.chunks[number].live_bytes += sign * int(lengths[there].sum())
-            self.chunks[number].n_live += sign * int(np.count_nonzero(there))
-        self.n_streams += sign * len(numbers)
+            inside = numbers == number
+            self.chunks[number].live_bytes += sign * int(lengths[inside].sum())
+            self.chunks[number].n_live += sign * int(np.count_nonzero(inside))
+        self.n_streams += sign * int(np.count_nonzero(numbers))
         self.live_bytes += sign * int(lengths.sum())
         return chunks
 
     def bury(self, numbers: Ints, lengths: Ints) -> set[int]:
-        """Count streams as dead, by their chunks and lengths; returns the chunks that they are in."""
+        """Count streams as dead, by their chunks and lengths; return the chunks. Number 0 is of no stream."""
         return self.enliven(numbers, lengths, -1)
 
     def recount(self, numbers: Ints, lengths: Ints) -> None:
-        """Count anew, after a call that ended in the middle, what the table of slots says is live.
+        """Count anew after a call that ended in the middle.
 
         Args:
             numbers: ``i64[n]``, the chunk of each live stream.
-            lengths: ``i64[n]``, its bytes.
+            lengths: ``i64[n]``, the bytes of each live stream.
         """
-        given_back = [number for number in range(1, len(self.memories)) if number not in self.chunks]
-        for number in given_back:
-            if self.memories[number] is not self.memory.no_chunk:
-                self.memory.drop(self.memories[number], used=True)
+        for number, memory in enumerate(self.memories):
+            if number not in self.chunks and memory is not self.memory.no_chunk:
+                self.memory.drop(memory, used=True)
                 self._set_memory(number, self.memory.no_chunk, 0)
         n = max(self.chunks, default=0) + 1
         n_live, live_bytes = np.bincount(numbers, minlength=n), np.bincount(numbers, lengths, minlength=n)
         for number, chunk in self.chunks.items():
-            self._set_memory(number, chunk.memory, self.memory.address(chunk.memory))
             chunk.n_live, chunk.live_bytes = int(n_live[number]), int(live_bytes[number])
-            chunk.n_streams = max(chunk.n_streams, chunk.n_live)
         self.n_streams, self.live_bytes = len(numbers), int(lengths.sum())
         self.written_bytes = sum(chunk.end for chunk in self.chunks.values())
         if self.newest not in self.chunks or not self.chunks[self.newest].n_live:
-            self.newest = 0  # it may have come beyond ``max_bytes``, for streams that were about to move
+            self.newest = 0  # it may lie above ``max_bytes``, added for streams that were about to move
         self.drop_dead(set(self.chunks))
 
     def drop_dead(self, numbers: set[int]) -> None:
-        """Give back those of the chunks in which no stream is left; the newest one is still written to."""
+        """Release those of the chunks that have no live stream, but not the newest one, which is still written to."""
         for number in numbers:
             if number != self.newest and self.chunks[number].n_live == 0:
                 self.drop(number)
@@ -191,7 +174,7 @@ class ChunkLog:
         return max(self.chunks, key=lambda n: self.chunks[n].end - self.chunks[n].live_bytes)
 
     def drop(self, number: int) -> None:
-        """Give back a chunk."""
+        """Release a chunk."""
         if number == self.newest:
             self.newest = 0
         chunk = self.chunks.pop(number)
@@ -199,15 +182,8 @@ class ChunkLog:
         self.memory.drop(chunk.memory, used=chunk.end > 0)
         self._set_memory(number, self.memory.no_chunk, 0)
 
-    def _room(self) -> tuple[int, int]:
-        """Bytes and streams that the newest chunk can still take."""
-        chunk = self.chunks.get(self.newest)
-        if chunk is None:
-            return 0, 0
-        return chunk.nbytes - chunk.end, max(0, _MAX_CHUNK_STREAMS - chunk.n_streams)
-
     def _add_chunk(self, least: int, wanted: int, above: int) -> int:
-        """Add a chunk of ``least`` bytes or more; larger if the heap is large, or if ``wanted`` bytes are to come."""
+        """Add a chunk of ``least`` bytes or more; more if the heap is large, or if ``wanted`` bytes are to come."""
         fillable = _MAX_CHUNK_STREAMS * (self.live_bytes // max(1, self.n_streams) + 1)
         nbytes = max(min(self.live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
@@ -227,7 +203,7 @@ class ChunkLog:
         return number
 
     def _new_memory(self, nbytes: int, least: int) -> tuple[Any, int]:
-        """Memory for a chunk of ``nbytes``, or of fewer where there is less, down to ``least``; and its bytes."""
+        """Memory for a chunk of ``nbytes``, or of as few as ``least`` where memory is short; and its bytes."""
         while True:
             try:
                 return self.memory.new(nbytes), nbytes
@@ -237,9 +213,8 @@ class ChunkLog:
                 nbytes = max(nbytes // 2, least)
 
     def _set_memory(self, number: int, memory: object, address: int) -> None:
-        n = max(number + 1, len(self.memories))
-        memories = [*self.memories, *[self.memory.no_chunk] * (n - len(self.memories))]
-        addresses = np.zeros(n, np.int64)
-        addresses[: len(self.addresses)] = self.addresses
+        n_added = max(0, number + 1 - len(self.memories))
+        memories = [*self.memories, *[self.memory.no_chunk] * n_added]
+        addresses = np.append(self.addresses, np.zeros(n_added, np.int64))
         memories[number], addresses[number] = memory, address
         self.memories, self.addresses = tuple(memories), addresses

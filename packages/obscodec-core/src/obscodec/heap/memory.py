@@ -1,4 +1,7 @@
-"""HeapMemory: where the chunks of a slot heap lie. In host memory, or in the memory of a device."""
+"""HeapMemory: where the chunks of a slot heap lie, in host memory or in the memory of a device.
+
+``offsets`` and ``lengths`` are ``i64[n]`` everywhere: the first byte of each stream in its chunk, and its bytes.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -13,11 +16,11 @@ C = TypeVar("C")
 
 
 class Streams(Protocol):
-    """Streams to write into a memory: :class:`Segments` into any; those in a form of its own into that one alone."""
+    """Streams to write into a memory. Each memory takes :class:`Segments`, and may take a form of its own."""
 
     @property
     def lengths(self) -> Ints:
-        """``i64[n]``, the bytes of each."""
+        """``i64[n]``, the bytes of each stream."""
 
     @property
     def nbytes(self) -> int:
@@ -27,17 +30,17 @@ class Streams(Protocol):
         """Some of the streams."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """How many streams these are."""
 
 
 class Places(NamedTuple):
     """Where streams lie, for kernels.
 
     Attributes:
-        addresses: ``u64[n]``, the first byte of each; 0 for a slot that holds nothing.
-        lengths: ``i64[n]``, its bytes.
-        memories: the chunks that there are. While somebody holds this, what the addresses point to stays as it is; on a
-            device it is held until the kernels that use the addresses are done.
+        addresses: ``u64[n]``, the first byte of each stream; 0 for a slot that holds nothing.
+        lengths: ``i64[n]``, the bytes of each stream.
+        memories: all chunks. While somebody holds them, the bytes at the addresses stay as they are. On a device, hold
+            them until the kernels that use the addresses are done.
     """
 
     addresses: npt.NDArray[np.uint64]
@@ -46,12 +49,12 @@ class Places(NamedTuple):
 
 
 class HeapMemory(ABC, Generic[C]):
-    """Makes the chunks of one heap, and moves streams into and out of them. Its heap calls it under its lock.
+    """Makes the chunks of one heap, and copies streams into and out of them. The heap calls it under its lock.
 
-    A chunk is what :meth:`new` gives. Streams are written into it from front to back, each byte at most once.
+    A chunk is what :meth:`new` returns. The heap writes it from front to back, each byte at most once.
 
     Attributes:
-        no_chunk: what stands for a chunk that is not there; all its streams are empty.
+        no_chunk: stands where there is no chunk; only empty streams lie in it.
     """
 
     no_chunk: C
@@ -65,15 +68,10 @@ class HeapMemory(ABC, Generic[C]):
         """
 
     def drop(self, chunk: C, *, used: bool) -> None:
-        """The heap has released ``chunk``.
-
-        Args:
-            chunk: a chunk that :meth:`new` gave.
-            used: whether streams were ever written to it: what writes or reads them may still be at work.
-        """
+        """The heap has released ``chunk``; if it was ever ``used``, kernels may still read or write it."""
 
     def wait(self) -> None:
-        """Wait until nothing reads or writes it any more that was queued by now."""
+        """Wait until all reads and writes that are queued now are done."""
 
     @abstractmethod
     def address(self, chunk: C) -> int:
@@ -81,36 +79,36 @@ class HeapMemory(ABC, Generic[C]):
 
     @abstractmethod
     def write(self, chunk: C, start: int, streams: Streams) -> None:
-        """Copy streams into a chunk from the byte ``start`` on, each behind the one before it.
+        """Copy streams into a chunk, one behind the other, from the byte ``start`` on.
 
         Raises:
-            HeapFull: there is not enough memory to do that; nothing was written.
+            HeapFull: the copy needs more memory than there is; nothing was written.
         """
 
     @abstractmethod
     def within(self, chunk: C, offsets: Ints, lengths: Ints) -> Streams:
-        """Streams in a chunk, to :meth:`write` into another one."""
+        """Streams in a chunk, to :meth:`write` into another chunk."""
 
     @abstractmethod
     def streams(self, chunks: tuple[C, ...], which: Ints, offsets: Ints, lengths: Ints, bases: Ints) -> Segments:
-        """Streams in host memory, where nobody changes them: a view or a copy.
+        """Streams in host memory, a view or a copy that nobody changes.
 
         Args:
-            chunks: by number; :attr:`no_chunk` for a number that is not used, 0 among them.
-            which: ``i64[n]``, the number of the chunk of each stream; 0 for an empty one.
-            offsets: ``i64[n]``, its first byte in that chunk.
-            lengths: ``i64[n]``, its bytes.
-            bases: ``i64[n_chunks]``, the addresses of the chunks, 0 for none.
+            chunks: all chunks, by number; :attr:`no_chunk` for 0 and for each number that is not used.
+            which: ``i64[n]``, the chunk of each stream, 0 for an empty stream.
+            offsets: the first byte of each stream in its chunk.
+            lengths: the bytes of each stream.
+            bases: ``i64[n_chunks]``, the address of each chunk, 0 for :attr:`no_chunk`.
         """
 
 
 class HostMemory(HeapMemory[Bytes]):
-    """Chunks that come from the operating system. There is one, :data:`HOST`."""
+    """Chunks that come from the operating system. :data:`HOST` is the only instance."""
 
     no_chunk = np.empty(0, np.uint8)
 
     def new(self, nbytes: int) -> Bytes:
-        """See :func:`obscodec.runtime.pages.new_chunk`."""
+        """See ``runtime.new_chunk``."""
         return new_chunk(nbytes)
 
     def address(self, chunk: Bytes) -> int:

@@ -1,23 +1,27 @@
 """SlotHeap: streams of any length, each under an integer, in memory that grows and shrinks with them.
 
-The streams lie in chunks, written from front to back and never changed. So a reader needs no copy and no lock: it
+Streams lie in chunks that are written from front to back and never changed. So a reader needs no copy and no lock: it
 holds the chunks that it reads, and they live as long as it does. Overwriting or freeing a stream only counts its bytes
-as dead. A chunk without live bytes is dropped; when dead bytes outweigh the live ones, the chunk with most of them is
-emptied by moving its live streams to the front of the log. (The cleaning of log-structured file systems: Rosenblum and
-Ousterhout 1992.)
+as dead. The heap releases a chunk without live streams. When there are too many dead bytes, it empties the chunk with
+most of them by moving the live streams to the end of the log. (The cleaning of log-structured file systems: Rosenblum
+and Ousterhout 1992.)
+
+Three parts: a ``SlotTable`` says what is stored, a ``ChunkLog`` counts what follows from it for each chunk, and a
+``HeapMemory`` holds the bytes. The table changes in one statement. So it is right even after an exception in the middle
+of a call, and the next call has the log count anew.
 """
 
 import threading
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_nbytes, check_kind, kind_of
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
-from obscodec.heap.chunk_log import MIN_CHUNK_NBYTES, Chunk, ChunkLog
+from obscodec.heap.chunk_log import MIN_CHUNK_NBYTES, ChunkLog
 from obscodec.heap.memory import HOST, HeapMemory, Places, Streams
 from obscodec.heap.slot_table import SlotTable
 from obscodec.segments import Ints, Segments
@@ -32,8 +36,8 @@ class HeapStats:
     Attributes:
         n_streams: slots that hold a stream.
         live_bytes: bytes of these streams.
-        reserved_bytes: bytes of the chunks; what is not written yet of the newest one is not resident.
-        table_bytes: bytes of the tables that find a stream, for the slots that were ever used.
+        reserved_bytes: bytes of the chunks; the newest one is not resident where it is not written yet.
+        table_bytes: bytes of the table that finds a stream, for the slots that were ever used.
     """
 
     n_streams: int
@@ -45,19 +49,18 @@ class HeapStats:
 class SlotHeap:
     """Streams under the integers ``0..n_slots-1``.
 
-    Safe to use from several threads. What :meth:`get` gave stays as it was, whatever is written later.
+    Safe to use from several threads. Streams that :meth:`get` returned stay as they are, whatever is written later.
 
     Args:
         n_slots: how many slots there are; a slot that was never used costs nothing.
-        max_bytes: the most bytes of chunks to reserve, None for no limit; one more chunk for a moment while one is
-            emptied.
-        memory: where the chunks lie, made for this heap alone if it is not :data:`HOST`.
+        max_bytes: the most bytes of chunks to reserve, None for no limit; one more chunk while the heap empties one.
+        memory: where the chunks lie: :data:`HOST`, or a memory of this heap alone.
 
     Attributes:
         lock: held while a stream comes, goes or moves; reentrant.
 
     Raises:
-        DTypeError: an argument is something else than is asked for.
+        DTypeError: an argument is of another type.
         ShapeError: a number is out of range.
 
     Example:
@@ -71,36 +74,29 @@ class SlotHeap:
         check_kind("memory", memory, HeapMemory, "a HeapMemory, such as obscodec.heap.HOST")
         self.memory = memory
         self.lock = threading.RLock()
-        self._log = ChunkLog(as_nbytes("max_bytes", max_bytes), memory)
-        # It says what is stored; what the log counts follows from it.
+        self.max_bytes = as_nbytes("max_bytes", max_bytes)
+        self._log = ChunkLog(self.max_bytes, memory)
         self._table = SlotTable(as_count("n_slots", n_slots, 0))
-        self._is_counted = True  # whether it does so at the moment
+        self._is_counted = True  # whether the log counts what the table says
 
     @property
     def n_slots(self) -> int:
         """How many slots there are."""
         return self._table.n_slots
 
-    @property
-    def max_bytes(self) -> int | None:
-        """The most bytes of chunks to reserve, None for no limit."""
-        return self._log.max_bytes
-
     def put(self, slots: npt.ArrayLike, streams: Streams) -> None:
-        """Store one stream in each slot; what was there before is overwritten.
-
-        Either all streams are stored or none. If a slot occurs twice, its last stream stays.
+        """Store one stream in each slot, in place of the stream that it holds; all streams, or none if this raises.
 
         Args:
-            slots: ``[n]``.
-            streams: as many: :class:`Segments`, or what the memory of this heap takes besides.
+            slots: ``[n]``; if a slot occurs twice, its last stream stays.
+            streams: ``n`` streams: :class:`Segments`, or a form that the memory of this heap takes.
 
         Raises:
             SlotError: a slot is out of range.
             ShapeError: there are not as many streams as slots, or a stream has 4 GiB or more.
-            DTypeError: the streams are something else.
-            HeapFull: there is not enough room below ``max_bytes``, even before what is overwritten is dropped; or the
-                memory of the heap has no room.
+            DTypeError: ``streams`` are no streams.
+            HeapFull: the new streams and those that they overwrite do not fit below ``max_bytes`` together, or the
+                memory is full.
         """
         lengths = getattr(streams, "lengths", None)
         if lengths is None:
@@ -117,16 +113,12 @@ class SlotHeap:
             self._count()
             self._is_counted = False
             overwritten = self._enter(slots, self._log.write(streams, self._make_room(streams.lengths)))
-            if overwritten:
-                self._log.drop_dead(overwritten)
+            self._log.drop_dead(overwritten)
             self._clean()
             self._is_counted = True
 
     def get(self, slots: npt.ArrayLike) -> Segments:
-        """The streams in ``slots``, without a copy if they are in host memory.
-
-        Args:
-            slots: ``[n]``.
+        """The streams in ``slots``, ``[n]``; without a copy if they are in host memory.
 
         Raises:
             SlotError: a slot is out of range, or holds nothing.
@@ -139,23 +131,15 @@ class SlotHeap:
             return self.memory.streams(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def locate(self, slots: Ints) -> Segments:
-        """:meth:`get`, with an empty stream for a slot that holds nothing.
-
-        Args:
-            slots: ``i64[n]``, each in range: that is not checked.
-        """
+        """As :meth:`get`, but an empty stream for a slot that holds nothing; nobody checks that slots are in range."""
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
             return self.memory.streams(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def place(self, slots: Ints) -> Places:
-        """Where the streams in ``slots`` lie, for kernels that run where the memory of this heap is.
+        """Where the streams in ``slots`` lie, for kernels; nobody checks that slots are in range.
 
-        The next call that changes the heap may move streams, and give back the memory where they were if nobody holds
-        it.
-
-        Args:
-            slots: ``i64[n]``, each in range: that is not checked.
+        The next call that changes the heap may move a stream, and release the chunk where it was if nobody holds it.
         """
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
@@ -163,22 +147,22 @@ class SlotHeap:
             return Places(addresses.view(np.uint64), lengths, self._log.memories)
 
     def watch(self) -> None:
-        """Note from now on which slots change; all that hold a stream count as changed."""
+        """Note from now on which slots change; all slots that hold a stream count as changed."""
         with self.lock:
             self._table.watch()
 
     @property
     def has_changed(self) -> bool:
-        """Whether :meth:`changed` would give any."""
+        """Whether :meth:`changed` would return any slot."""
         return self._table.has_changed
 
     def changed(self) -> Ints:
-        """The slots, rising, whose :meth:`place` may have changed since this was asked last; after :meth:`watch`."""
+        """The slots, rising, whose :meth:`place` may have changed since the last call, or since :meth:`watch`."""
         with self.lock:
             return self._table.changed()
 
     def free(self, slots: npt.ArrayLike) -> None:
-        """Empty ``slots``; those that are empty already stay so.
+        """Empty ``slots``, ``[n]``; a slot may be empty already.
 
         Raises:
             SlotError: a slot is out of range.
@@ -191,7 +175,7 @@ class SlotHeap:
             self._is_counted = False
             numbers, _, lengths = self._table.find(slots)
             self._table.clear(slots)
-            self._log.drop_dead(self._bury(numbers, lengths))
+            self._log.drop_dead(self._log.bury(numbers, lengths))
             self._clean()
             self._is_counted = True
 
@@ -204,22 +188,17 @@ class SlotHeap:
         return self._table.holds(self._table.checked(slots))
 
     def grow(self, n_slots: int) -> None:
-        """Make room for more slots; there are never fewer than before.
-
-        Raises:
-            DTypeError: ``n_slots`` is no number.
-            ShapeError: it is out of range.
-        """
+        """Have ``n_slots`` slots, if there are fewer."""
         n_slots = as_count("n_slots", n_slots, 0)
         with self.lock:
             if n_slots > self.n_slots:
                 self._table.grow(n_slots)
 
     def compact(self) -> None:
-        """Move streams together until no chunk but the newest has dead bytes; give back what that frees.
+        """Empty each chunk with dead bytes, so that only the newest chunk may have room left.
 
         Raises:
-            HeapFull: the memory of the heap has no room to move them.
+            HeapFull: the memory has no room to move streams.
         """
         with self.lock:
             self._count()
@@ -235,48 +214,33 @@ class SlotHeap:
             return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, self._table.nbytes)
 
     def __repr__(self) -> str:
-        stats = ", ".join(f"{name}={value}" for name, value in asdict(self.stats()).items())
-        return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {stats})"
+        return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {self.stats()})"
 
     def __del__(self) -> None:
-        """Wait for what reads or writes the memory that goes now."""
+        """Wait until kernels no longer use the memory, which goes now."""
         with suppress(Exception):  # at the end of the process there may be no device any more
             self.memory.wait()
 
     def __getstate__(self) -> dict[str, object]:
+        """What the heap holds now, whatever happens to it until it is pickled."""
+        options = {"n_slots": self.n_slots, "max_bytes": self.max_bytes, "memory": self.memory}
         with self.lock:
             slots = self._table.held()
-            streams = self.get(slots)
-        buffer = np.empty(streams.nbytes, np.uint8)
-        streams.pack(buffer)
-        return {
-            "n_slots": self.n_slots,
-            "max_bytes": self.max_bytes,
-            "memory": self.memory,
-            "slots": slots,
-            "buffer": buffer,
-            "lengths": streams.lengths,
-        }
+            return {"options": options, "slots": slots, "streams": _Packed(self.get(slots))}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        memory = state.get("memory", HOST)
-        self.__init__(state["n_slots"], max_bytes=state["max_bytes"], memory=memory)  # type: ignore[misc]
-        self.put(state["slots"], Segments.packed(state["buffer"], state["lengths"]))  # type: ignore[arg-type]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["options"])  # type: ignore[misc]
+        self.put(state["slots"], state["streams"])
 
     def _count(self) -> None:
-        """Have the log count what the table says, if a call ended in the middle: by any exception, at any line."""
+        """Have the log count what the table says, if a call ended in the middle."""
         if not self._is_counted:
             numbers, _, lengths = self._table.find(self._table.held())
             self._log.recount(numbers, lengths)
             self._is_counted = True
 
-    def _bury(self, numbers: Ints, lengths: Ints) -> set[int]:
-        """Count streams as dead, by their chunks, 0 for none; returns the chunks that they are in."""
-        used = numbers != 0
-        return self._log.bury(numbers[used], lengths[used]) if used.any() else set()
-
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
-        """``ChunkLog.plan``, after a clean-up if the streams don't fit before."""
+        """``ChunkLog.plan``, after chunks with dead bytes are emptied if streams of these lengths don't fit else."""
         while True:
             try:
                 return self._log.plan(lengths)
@@ -289,7 +253,7 @@ class SlotHeap:
                     raise full from None
 
     def _clean(self) -> None:
-        """Give back chunks until the dead bytes are few against the live ones, or there is no room to move streams."""
+        """Empty chunks until there are few dead bytes against the live ones, or there is no room to move streams."""
         while self._log.written_bytes - self._log.live_bytes > self._log.live_bytes // 4 + 2 * MIN_CHUNK_NBYTES:
             try:
                 self._empty(self._log.deadest)
@@ -297,36 +261,43 @@ class SlotHeap:
                 return
 
     def _empty(self, number: int) -> None:
-        """Move the live streams of a chunk to the front of the log, and drop the chunk."""
-        chunk, newest = self._log.chunks[number], self._log.newest
+        """Move the live streams of a chunk to the end of the log, and drop the chunk."""
+        log, chunk, newest = self._log, self._log.chunks[number], self._log.newest
         if number == newest:
-            self._log.newest = 0
-        try:
-            if chunk.live_bytes or chunk.n_streams:
-                slots = self._table.in_chunk(number)
-                if len(slots):
-                    self._move(chunk, slots)
-        except HeapFull:
-            self._log.newest = self._log.newest or newest
-            raise
-        self._log.drop(number)
-
-    def _move(self, chunk: Chunk, slots: Ints) -> None:
-        _, offsets, lengths = self._table.find(slots)
-        streams = self.memory.within(chunk.memory, offsets, lengths)
-        pieces = self._log.plan(lengths, above=chunk.nbytes)  # which is dropped as soon as it is empty
-        self._enter(slots, self._log.write(streams, pieces))
+            log.newest = 0
+        if chunk.n_live:
+            slots = self._table.in_chunk(number)
+            _, offsets, lengths = self._table.find(slots)
+            try:
+                streams = self.memory.within(chunk.memory, offsets, lengths)
+                pieces = log.plan(lengths, above=chunk.nbytes)  # the chunk goes as soon as it is empty
+                self._enter(slots, log.write(streams, pieces))
+            except HeapFull:
+                log.newest = log.newest or newest
+                raise
+        log.drop(number)
 
     def _enter(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> set[int]:
-        """Have slots hold streams that were written; the chunks of those that they held before."""
+        """Have slots hold streams that were written; return the chunks of the streams that they held before."""
         before, _, lengths_before = self._table.find(slots)
         self._table.set(slots, entries)
         self._log.enliven(entries[:, 0].astype(np.int64), entries[:, 2].astype(np.int64))
-        return self._bury(before, lengths_before)
+        return self._log.bury(before, lengths_before)
+
+
+class _Packed(NamedTuple):
+    """Streams that are packed into one array when they are pickled or copied."""
+
+    streams: Segments
+
+    def __reduce__(self) -> tuple[object, ...]:
+        buffer = np.empty(self.streams.nbytes, np.uint8)
+        self.streams.pack(buffer)
+        return Segments.packed, (buffer, self.streams.lengths)
 
 
 def _last_of_each(slots: Ints, streams: Streams) -> tuple[Ints, Streams]:
-    """Without those streams that a later one with the same slot overwrites."""
+    """Leave out each stream that a later one with the same slot overwrites."""
     if len(slots) == 1:
         return slots, streams
     _, from_end = np.unique(slots[::-1], return_index=True)

@@ -11,17 +11,15 @@ from obscodec.segments import Ints
 class SlotTable:
     """For each slot the number of a chunk, 0 for none, and the offset and length of the stream in it.
 
-    Not safe to use from several threads: its heap locks. Slots are taken to be in range, but by :meth:`checked`.
-
-    Args:
-        n_slots: how many there are; one that was never used costs nothing.
+    Not safe to use from several threads: its heap locks. Only :meth:`checked` refuses slots that are out of range.
+    A slot that was never used costs no memory.
     """
 
     def __init__(self, n_slots: int) -> None:
         self.n_slots = n_slots
         self._entries = new_table((max(1, n_slots), 3), np.uint32)
         self._n_used = 0  # no slot from here on was ever used
-        self._changed: set[int] | None = None  # slots, if anyone watches
+        self._changed: set[int] | None = None  # slots; None while nobody watches
 
     @property
     def nbytes(self) -> int:
@@ -32,13 +30,13 @@ class SlotTable:
         """``slots`` as ``i64[n]``.
 
         Raises:
-            SlotError: one is out of range, or no integer.
+            SlotError: a slot is out of range, or no integer.
         """
         checked = np.asarray(slots)
         if checked.size and checked.dtype.kind not in "iu":
             raise SlotError(f"slots are integers, got {checked.dtype}")
         checked = checked.astype(np.int64, copy=False).reshape(-1)
-        if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # one that is negative is large there
+        if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # a negative slot is large as unsigned
             outside = checked[(checked < 0) | (checked >= self.n_slots)][0]
             raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")
         return checked
@@ -62,14 +60,14 @@ class SlotTable:
         return slots[np.argsort(self._entries[slots, 1], kind="stable")]
 
     def set(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> None:
-        """Set the chunk, offset and length of one slot or more, ``u32[n, 3]``; of all, or of none if it raises."""
+        """Set chunk, offset and length, ``u32[n, 3]``, of at least one slot; of all slots, or of none if it raises."""
         if self._changed is not None:
             self._changed.update(slots.tolist())
         self._n_used = max(self._n_used, int(slots.max()) + 1)
         self._entries[slots] = entries
 
     def clear(self, slots: Ints) -> None:
-        """Have slots hold nothing; all, or none if it raises."""
+        """Empty all ``slots``, or none if it raises."""
         if self._changed is not None:
             self._changed.update(slots.tolist())
         self._entries[slots] = 0
@@ -81,16 +79,16 @@ class SlotTable:
         self._entries, self.n_slots = grown, n_slots
 
     def watch(self) -> None:
-        """Note from now on which slots change; all that hold a stream count as changed."""
+        """Note from now on which slots change; all slots that hold a stream count as changed."""
         self._changed = set(self.held().tolist())
 
     @property
     def has_changed(self) -> bool:
-        """Whether :meth:`changed` would give any."""
+        """Whether :meth:`changed` would return any slot."""
         return bool(self._changed)
 
     def changed(self) -> Ints:
-        """The slots, rising, that changed since this was asked last; after :meth:`watch`."""
+        """The slots, rising, that changed since the last call, or since :meth:`watch`."""
         assert self._changed is not None
         slots = np.array(sorted(self._changed), np.int64)
         self._changed.clear()
