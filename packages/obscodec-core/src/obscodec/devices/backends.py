@@ -1,4 +1,4 @@
-"""Backends: what keeps and codes tensors in the memory of another device than the CPU, found by its entry point."""
+"""Backends: they keep and code tensors on another device than the CPU. Packages offer them as entry points."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -19,29 +19,32 @@ from obscodec.heap import HeapMemory
 from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.backends"
-HEAPS = ("device", "pinned")  # of a store on a device: in the memory of that, or in pinned memory of the host
+_HEAPS = ("device", "pinned")  # where a store on a device has its streams: in memory of the device, or of the host
 _INSTALL = {"cuda": "obscodec-cupy[cuda12]' or 'obscodec-cupy[cuda13]"}
 
 
 class Backend(ABC):
-    """One kind of device. A package offers a subclass as an entry point of ``obscodec.backends``."""
+    """One kind of device. A package offers a subclass as an entry point of ``obscodec.backends``.
+
+    ``device`` is a name such as ``"cuda"`` or ``"cuda:1"``. Each method with this argument raises BackendUnavailable if
+    the device can't be used; the text names what is missing. An array is one of any library, unless it is a numpy
+    array.
+    """
 
     @abstractmethod
     def codec(self, spec: str, layout: Layout, device: str) -> Any:
-        """A codec for batches in the memory of ``device``, such as ``"cuda"`` or ``"cuda:1"``.
+        """A codec for batches in the memory of ``device``.
 
         Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
-            SpecError: the spec is malformed, or no codec that this device has.
+            SpecError: the spec is malformed, or names no codec of this device.
         """
 
     @abstractmethod
     def check(self, device: str, *arrays: object) -> None:
-        """Make sure that ``device`` can be used, and that it can write into arrays of any library.
+        """Make sure that ``device`` can be used, and that it can write into ``arrays``.
 
         Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
-            DTypeError: an array is no array, or in the memory of another device.
+            DTypeError: an argument is no array, or in the memory of another device.
         """
 
     @abstractmethod
@@ -49,20 +52,14 @@ class Backend(ABC):
         """An array ``[n, *shape]`` in the memory of ``device``, with unknown content.
 
         Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
             HeapFull: the device has not enough free memory.
         """
 
     @abstractmethod
     def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
-        """Memory for a heap of its own, which kernels on ``device`` can read.
-
-        Args:
-            device: such as ``"cuda"`` or ``"cuda:1"``.
-            heap: ``"device"`` for its own memory, ``"pinned"`` for host memory that it can reach.
+        """A memory for one heap that kernels on ``device`` can read: ``"device"`` memory, or ``"pinned"`` host memory.
 
         Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
             SpecError: ``heap`` is neither.
         """
 
@@ -70,72 +67,65 @@ class Backend(ABC):
     def fill(
         self, device: str, out: Any, n: int, layout: Layout, decode: Callable[[npt.NDArray[np.generic]], None]
     ) -> None:
-        """Have ``decode`` fill a numpy array, and queue a copy of that into an array on the device.
+        """Call ``decode`` to fill a numpy array, and queue a copy of that array into ``out``.
 
         Args:
-            device: the device.
-            out: ``[n, *shape]``, an array of any library, contiguous.
-            n: how many tensors it is for.
-            layout: of each.
-            decode: called with an array of the same shape and dtype, in memory that can be copied from at once.
+            device: the device of ``out``.
+            out: ``[n, *shape]`` of ``layout``, contiguous.
+            n: how many tensors ``out`` takes.
+            layout: of each tensor.
+            decode: fills a numpy array of the same shape and dtype, in memory that the device copies from.
 
         Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
             DTypeError: ``out`` is no array, in the memory of another device, or of another dtype.
-            ShapeError: it has another shape, or is not contiguous.
+            ShapeError: ``out`` has another shape, or is not contiguous.
         """
 
     @abstractmethod
     def decodes(self, spec: str, block_frames: int) -> bool:
-        """Whether what the codec ``spec``, in canonical form, encodes is decoded there.
+        """Whether this kind of device decodes the codec ``spec``, given in canonical form.
 
-        Args:
-            spec: the codec.
-            block_frames: how many frames it encodes together; 1 for tensors, each on its own.
+        ``block_frames`` is how many frames the codec encodes together; 1 for tensors, each encoded on its own.
         """
 
     @abstractmethod
     def frame_reader(
         self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
     ) -> FrameReader:
-        """What decodes the frames of one store.
+        """A reader of the frames of one store.
 
         Args:
-            device: the device.
-            form: what the blocks of frames are; of a codec that this device decodes.
-            memory: where they are, made by this backend for that device.
-            lock: held while the heap works with that memory; reentrant.
-
-        Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
+            device: decodes the frames.
+            form: of the blocks, with a codec that the device :meth:`decodes`.
+            memory: of the heap with the blocks; :meth:`heap_memory` made it for ``device``.
+            lock: the reentrant lock of that heap.
         """
 
     @abstractmethod
     def download(self, device: str, x: Any) -> npt.NDArray[np.generic]:
-        """A copy on the CPU of an array of any library, with any strides, in the memory of ``device``; waits for it.
+        """A copy on the CPU of an array with any strides in the memory of ``device``; waits until it is there.
 
         Raises:
-            BackendUnavailable: the device can't be used; the text names what is missing.
             DTypeError: ``x`` is no array, or in the memory of another device.
         """
 
     @abstractmethod
     def tensor_coder(self, codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
-        """What encodes and decodes the tensors of one store.
+        """A coder of the tensors of one store, with the streams of ``codec``, which is the codec of the CPU.
 
         Args:
-            codec: that of the CPU, with the same streams; one that the device decodes.
-            memory: where they are, made by this backend for the device.
+            codec: a codec that the device :meth:`decodes`.
+            memory: of the heap with the streams; :meth:`heap_memory` made it.
 
         Raises:
-            ShapeError: its streams can be too long for the device.
+            ShapeError: a stream may be too long for the device.
             HeapFull: the device has not enough free memory.
         """
 
 
 @cache
 def _made(kind: str) -> Backend:
-    from importlib.metadata import entry_points  # which takes long to load
+    from importlib.metadata import entry_points  # it takes long to load
 
     found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
     if kind not in found:
@@ -154,7 +144,7 @@ def backend(device: str) -> Backend:
     """The backend of a device such as ``"cuda"`` or ``"cuda:1"``, not of the CPU.
 
     Raises:
-        BackendUnavailable: the package that it needs is not installed.
+        BackendUnavailable: the package of the backend is not installed.
         SpecError: there is no such kind of device.
     """
     if not isinstance(device, str):
@@ -166,26 +156,26 @@ def check_place(device: str, heap: str, new_batch: Callable[[], object] | None =
     """Make sure that compressed tensors can be kept on a device, and decoded into the memory of a batch.
 
     Args:
-        device: ``"cpu"``, or another one.
+        device: ``"cpu"``, or a GPU such as ``"cuda"``.
         heap: ``"device"``, or ``"pinned"`` for host memory that the device reads.
-        new_batch: gives an array of any library, such as ``torch.empty(1, device=...)``. It is not called if the device
-            can't be used, nor if that is the CPU, since whoever has batches elsewhere copies then.
+        new_batch: returns a batch, an array of any library such as ``torch.empty(1, device=...)``. Only called for a
+            device that can be used; for the CPU, batches may be anywhere, since the caller copies.
 
     Raises:
-        SpecError: there is no such device or heap, or the heap is not that of this device.
+        SpecError: there is no such device or heap, or the device has no such heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
         DTypeError: the batch is in the memory of another device.
 
     Example:
         >>> check_place("cpu", "device")
     """
-    if not isinstance(heap, str) or heap not in HEAPS:
+    if not isinstance(heap, str) or heap not in _HEAPS:
         raise SpecError(f"heap is 'device' or 'pinned', got {heap!r}")
     if not isinstance(device, str) or device != "cpu":
         made = backend(device)
         made.check(device)
         try:
-            made.check(device, *([] if new_batch is None else [new_batch()]))
+            made.check(device, *([new_batch()] if new_batch else []))
         except DTypeError as error:
             what = f"what is kept on {device!r} is decoded there, so batches must be there"
             raise DTypeError(f"{what}: {error}") from None
@@ -194,17 +184,9 @@ def check_place(device: str, heap: str, new_batch: Callable[[], object] | None =
 
 
 def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str:
-    """``device`` if what the codec ``spec`` encodes is decoded there, else ``"cpu"``, with a warning.
+    """``device`` if it decodes the codec ``spec``; else ``"cpu"``, with a warning about ``what`` is decoded there.
 
-    Args:
-        device: ``"cpu"``, or another one.
-        spec: the codec, in canonical form.
-        block_frames: how many frames it encodes together; 1 for tensors, each on its own.
-        what: what is decoded, for the warning.
-
-    Raises:
-        SpecError: there is no such device.
-        BackendUnavailable: the package that it needs is not installed.
+    See ``Backend.decodes`` for ``spec`` and ``block_frames``, and :func:`backend` for the errors.
     """
     if device == "cpu" or backend(device).decodes(spec, block_frames):
         return device
@@ -227,13 +209,12 @@ def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
     Args:
         spec: such as ``"zstd:3"`` or ``"shuffle|lz4"``: filters, one codec, then codecs that compress its streams.
         layout: shape and dtype of one item.
-        device: where its batches are: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"`` with obscodec-cupy, whose codecs are
-            described there.
+        device: where batches are: ``"cpu"``, or a GPU such as ``"cuda:1"``, for which obscodec-cupy lists the codecs.
 
     Raises:
         SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
         LevelError: a level is out of range.
-        LayoutError: a filter does not take items of this layout, or it is no layout.
+        LayoutError: a filter does not take items of this layout, or ``layout`` is no Layout.
         MissingPackage: a codec needs a package that is not installed.
         BackendUnavailable: the device can't be used.
 

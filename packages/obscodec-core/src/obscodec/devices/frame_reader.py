@@ -1,4 +1,4 @@
-"""FrameReader: what decodes the frames of a store on a device, and what it has to know of them."""
+"""FrameReader: decodes the frames of a store on a device, and the changes that the store tells it."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -12,12 +12,12 @@ from obscodec.segments import Ints, Segments
 
 
 class FrameForm(NamedTuple):
-    """What stays the same in all blocks of a FrameStore.
+    """What all blocks of a FrameStore have in common.
 
     Attributes:
         layout: of a frame.
         block_frames: how many frames a block has.
-        codec: of the blocks: ``"delta-rle"``, patches; another one compresses frames that lie one behind the other.
+        codec: of the blocks: ``"delta-rle"`` makes patches, any other codec compresses the frames one behind the other.
     """
 
     layout: Layout
@@ -26,20 +26,20 @@ class FrameForm(NamedTuple):
 
 
 class FrameChanges(NamedTuple):
-    """What is new in the blocks of a FrameStore since the last look. All that is no view of its tables is a copy.
+    """What is new in the blocks of a FrameStore since the last look.
 
     Attributes:
-        n_blocks: how many rows a table of blocks needs; it never gets smaller.
+        n_blocks: how many rows a table of blocks needs; never fewer than before.
         blocks: ``i64[n]``, the numbers of the blocks that changed, rising.
-        addresses: ``u64[n]``, where their streams are in the memory of the heap; 0 for one that has none there.
-        lengths: ``i64[n]``, the bytes of these.
-        previous: ``i32[n, block_frames]``, for each of their frames the one before it, see ``FrameStore.previous``.
+        addresses: ``u64[n]``, where each changed block is in the memory of the heap; 0 if it is not there.
+        lengths: ``i64[n]``, the bytes of each changed block.
+        previous: ``i32[n, block_frames]``, for each of their frames the id of the frame before it; see ``FrameLog``.
         opened: ``i64[m]``, which of ``blocks`` are open.
-        of_sequences: ``i64[m]``, the sequence of frames of each of these; a sequence has one open block.
-        contents: their streams, blocks of version 0.
-        first_reference: the number of the first one of ``references``.
-        references: ``u8[k, nbytes]``, reference frames that joined.
-        memories: whoever uses the addresses holds this as long.
+        of_sequences: ``i64[m]``, the sequence of frames that each open block belongs to; a sequence has one.
+        contents: the streams of the open blocks, of version 0.
+        first_reference: the number of the first of ``references``.
+        references: ``u8[k, nbytes]``, the new reference frames, a view.
+        memories: see ``Places.memories``.
     """
 
     n_blocks: int
@@ -59,9 +59,9 @@ class ListedChanges(NamedTuple):
     """What is new in the stacks that a StackStore lists.
 
     Attributes:
-        n_rows: how many rows a table of them needs; it never gets smaller.
+        n_rows: how many rows a table of stacks needs; never fewer than before.
         rows: ``i64[n]``, the numbers of the rows that changed, rising.
-        frames: ``i32[n, depth]``, the frames of each, oldest first; -1 in a row that is free.
+        frames: ``i32[n, depth]``, the frames of each changed row, oldest first; the first is -1 in a free row.
     """
 
     n_rows: int
@@ -72,13 +72,13 @@ class ListedChanges(NamedTuple):
 class FrameReader(ABC):
     """Decodes the frames of one FrameStore on a device, with copies of its tables there.
 
-    Everything is queued on the current stream, in the order of the calls, on whichever streams they are. The store
-    calls it under its lock.
+    The store calls it under its lock. Work is queued on the current stream; the work of one call begins when that of
+    the call before it is done, on whichever streams the two are.
     """
 
     @abstractmethod
     def on_stream_of(self, out: Any) -> AbstractContextManager[None]:
-        """Make the stream that the library of an array works on the current one."""
+        """Make the stream on which the library of an array works the current one."""
 
     @abstractmethod
     def takes(self, stack: FrameStack) -> bool:
@@ -86,20 +86,20 @@ class FrameReader(ABC):
 
     @abstractmethod
     def update(self, changes: FrameChanges, listed: ListedChanges | None = None, *, hold: bool = False) -> None:
-        """Bring the copies up to date. What was queued before sees them as they were.
+        """Bring the copies up to date. Work that was queued before sees them as they were.
 
         Args:
-            changes: since the last call, or all that there is.
-            listed: likewise for the stacks of the StackStore, None if nobody has asked for one.
-            hold: keep what the addresses point to until the next call, for kernels that are queued by others.
+            changes: in the blocks since the last call; at the first call, all blocks.
+            listed: the same for the stacks of the StackStore, None if nobody reads stacks.
+            hold: keep the memory at the addresses until the next call, for kernels that others queue.
 
         Raises:
-            HeapFull: the device has not enough memory; the next call brings all that there is.
+            HeapFull: the device has not enough memory; the next call passes all blocks again.
         """
 
     @abstractmethod
     def read(self, ids: Ints, out: Any, stack: FrameStack | None = None) -> None:
-        """Decode frames, or stacks of them.
+        """Decode frames, or stacks of frames.
 
         Args:
             ids: ``i64[n]`` on the host, each known at the last update.
@@ -108,10 +108,10 @@ class FrameReader(ABC):
 
         Raises:
             DTypeError: ``out`` has another dtype, or is in other memory.
-            ShapeError: it has another shape.
-            CorruptStream: an earlier call found a damaged block; what it wrote is of no use.
+            ShapeError: ``out`` has another shape.
+            CorruptStream: an earlier call found a damaged block; the frames that it wrote are of no use.
         """
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait until all is done that was queued."""
+        """Wait until all queued work is done."""

@@ -1,4 +1,4 @@
-"""TensorCoder: what encodes and decodes the tensors of a store on a device, each on its own."""
+"""TensorCoder: encodes and decodes the tensors of a store on a device, each tensor on its own."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -8,34 +8,27 @@ from obscodec.heap import Places, Streams
 
 
 class TensorCoder(ABC):
-    """Codes tensors in the memory of a device, for the heap of one store, which holds the lock of that heap."""
+    """Codes tensors in the memory of a device, for one store, which holds the lock of its heap meanwhile.
+
+    ``tensors`` and ``out`` are arrays ``[n, *shape]`` of any library in the memory of the device. Both methods raise
+    DTypeError for another dtype or other memory, ShapeError for another shape, and HeapFull if the device has not
+    enough memory to work in.
+    """
 
     @abstractmethod
     def encoded(self, tensors: Any) -> AbstractContextManager[Streams]:
-        """The streams of tensors, to put into the heap within this context, in which their stream is the current one.
+        """The streams of tensors. Waits until the device knows the length of each.
 
-        Waits until the device has found out how long they are.
-
-        Args:
-            tensors: ``[n, *shape]`` in the memory of the device, an array of any library.
-
-        Raises:
-            DTypeError: they have another dtype, or are in other memory.
-            ShapeError: they have another shape.
-            HeapFull: the device has not enough memory to work in.
+        The caller puts the streams into the heap inside this context, which makes the stream of the tensors the current
+        one.
         """
 
     @abstractmethod
     def decode(self, places: Places, out: Any) -> None:
-        """Decode streams, in the order of the current stream. Nothing waits for that.
+        """Decode streams into ``out``, which must be contiguous, in the order of the current stream, without waiting.
 
-        Args:
-            places: of ``n`` streams; where an address is 0, the tensor is that of zeros.
-            out: ``[n, *shape]`` in the memory of the device, an array of any library; contiguous.
+        Where an address is 0, the tensor is zeros.
 
         Raises:
-            DTypeError: ``out`` has another dtype, or is in other memory.
-            ShapeError: it has another shape.
-            CorruptStream: an earlier call came upon a damaged stream; what it wrote is of no use.
-            HeapFull: the device has not enough memory to work in.
+            CorruptStream: an earlier call found a damaged stream; the tensors that it wrote are of no use.
         """
