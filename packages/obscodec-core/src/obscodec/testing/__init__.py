@@ -1,11 +1,11 @@
-"""Contracts as test classes: subclass one, give it what you wrote, and a test runner checks every law.
+"""Contracts as test classes: subclass one, name what you wrote, and a test runner checks every law.
 
     from obscodec.testing import CodecContract
 
     class TestMyCodec(CodecContract):
         spec = "my-codec:3"
 
-The classes need no pytest, any runner that calls methods named ``test_*`` will do.
+Any test runner that calls methods named ``test_*`` will do.
 """
 
 from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS, SHAPES, CodecContract

@@ -32,16 +32,14 @@ _N_TENSORS = 30
 
 
 class DeviceContract:
-    """The laws that every device keeps, whose backend is an entry point of ``obscodec.backends``.
-
-    Stores are held to them with each codec, whether the device decodes it or is given what the CPU decodes.
+    """The laws that every device keeps. Its backend must be an entry point of ``obscodec.backends``.
 
     Attributes:
         device: its name, such as ``"cuda"``.
-        heaps: where its stores have their streams.
-        codecs: the specs of the codecs that run there.
-        frame_codecs: codecs of frames to try.
-        tensor_codecs: codecs of tensors to try.
+        heaps: where its stores can have their streams.
+        codecs: the specs of the codecs that run on the device.
+        frame_codecs: codecs to try for frames, whether the device decodes them or the CPU does.
+        tensor_codecs: codecs to try for tensors, whether the device decodes them or the CPU does.
     """
 
     device: ClassVar[str]
@@ -56,7 +54,7 @@ class DeviceContract:
         return backend(self.device)
 
     def test_check_takes_arrays_of_the_device_only(self) -> None:
-        """``check`` takes arrays in the memory of the device, and refuses those of the host, and what is no array."""
+        """``check`` accepts arrays in the memory of the device, and refuses arrays of the host and other objects."""
         own = [self.backend.empty(self.device, 2, layout) for layout in _LAYOUTS]
         with accepted(self.backend, "checking the device, alone and with arrays of its own"):
             self.backend.check(self.device)
@@ -66,7 +64,7 @@ class DeviceContract:
             check_refused(DTypeError, self.backend, f"checking {what}", call)
 
     def test_empty_has_the_layout(self) -> None:
-        """``empty`` gives ``[n, *shape]`` of the dtype, for no tensors, too, in memory that no other array has."""
+        """``empty`` returns ``[n, *shape]`` of the dtype, also for no tensors, in memory of its own."""
         for layout in _LAYOUTS:
             for n in (0, 1, 4):
                 x = self.backend.empty(self.device, n, layout)
@@ -77,7 +75,7 @@ class DeviceContract:
         check(values == [1, 2], self.backend, "two arrays of empty() have the same memory")
 
     def test_download_inverts_fill(self) -> None:
-        """What ``fill`` was given is downloaded bit for bit; other shapes and arrays of the host are refused."""
+        """``download`` returns bit for bit what ``fill`` wrote; other shapes, dtypes and places are refused."""
         for layout in _LAYOUTS:
             tensors = _noise(layout, 5)
             there = self._uploaded(tensors)
@@ -99,7 +97,7 @@ class DeviceContract:
         check_refused(DTypeError, self.backend, what, partial(self.backend.download, self.device, host))
 
     def test_codecs_have_the_bytes_of_the_cpu(self) -> None:
-        """A codec of the device writes the streams that the CPU writes, and reads them."""
+        """A codec of the device writes the streams that the codec of the CPU writes, and reads them."""
         tensors = np.concatenate([_walk(_BLOCK, 6), _noise(_BLOCK, 3)])
         for spec in self.codecs:
             there, here = self.backend.codec(spec, _BLOCK, self.device), new_codec(spec, _BLOCK)
@@ -114,47 +112,41 @@ class DeviceContract:
             check(equal(found, tensors), self.backend, f"its codec {spec!r} reads other tensors than were written")
 
     def test_unknown_codecs_are_refused(self) -> None:
-        """A codec that there is not, or not on this device, raises SpecError."""
+        """A codec that does not exist, or not on this device, raises SpecError."""
         for spec in ("no-such-codec", "shuffle|zstd:1"):
             call = partial(self.backend.codec, spec, _BLOCK, self.device)
             check_refused(SpecError, self.backend, f"the codec {spec!r}", call)
 
     def test_frames_are_those_of_the_cpu(self) -> None:
-        """A store of frames on the device gives the ids, and reads the frames, of one on the CPU."""
+        """A store of frames on the device has the ids and frames of a store on the CPU."""
         for spec in self.frame_codecs:
-
-            def make(device: str, heap: str, spec: str = spec) -> Store:
-                return FrameStore(_FRAME, codec=spec, block_frames=4, device=device, heap=heap)
-
+            make = partial(FrameStore, _FRAME, codec=spec, block_frames=4)
             self._compare(make, _walk(_FRAME, _N_TENSORS), f"frames of {spec!r}")
 
     def test_stacks_are_those_of_the_cpu(self) -> None:
-        """A store of frame stacks on the device gives the ids, and reads the stacks, of one on the CPU."""
+        """A store of frame stacks on the device has the ids and stacks of a store on the CPU."""
         frames, layout = _walk(_FRAME, _N_TENSORS), Layout((3, *_FRAME.shape), _FRAME.dtype)
+        stacks = np.stack([frames[i - 3 : i] for i in range(3, len(frames))])
         for spec in self.frame_codecs:
+            new_frames = partial(FrameStore, _STACK.frame_layout(layout), codec=spec, block_frames=4, stack=3)
 
-            def make(device: str, heap: str, spec: str = spec) -> Store:
-                frame = _STACK.frame_layout(layout)
-                store = FrameStore(frame, codec=spec, block_frames=4, stack=3, device=device, heap=heap)
-                return StackStore(store, layout, _STACK)
+            def make(device: str, heap: str, new_frames: Callable[..., FrameStore] = new_frames) -> Store:
+                return StackStore(new_frames(device=device, heap=heap), layout, _STACK)
 
-            self._compare(make, np.stack([frames[i - 3 : i] for i in range(3, len(frames))]), f"stacks of {spec!r}")
+            self._compare(make, stacks, f"stacks of {spec!r}")
 
     def test_tensors_are_those_of_the_cpu(self) -> None:
-        """A store of tensors on the device gives the ids, and reads the tensors, of one on the CPU."""
+        """A store of tensors on the device has the ids and tensors of a store on the CPU."""
         for spec in self.tensor_codecs:
-
-            def make(device: str, heap: str, spec: str = spec) -> Store:
-                return TensorStore(new_codec(spec, _BLOCK), 100, device=device, heap=heap)
-
+            make = partial(TensorStore, new_codec(spec, _BLOCK), 100)
             self._compare(make, _walk(_BLOCK, _N_TENSORS), f"tensors of {spec!r}")
 
-    def _compare(self, make: Callable[[str, str], Store], tensors: Tensors, what: str) -> None:
-        """Give two stores the same, from the memory of the host and from that of the device, and read it."""
+    def _compare(self, make: Callable[..., Store], tensors: Tensors, what: str) -> None:
+        """Append the same tensors to two stores, from host memory and from memory of the device, and read them."""
         for heap in self.heaps:
             with warnings.catch_warnings(), accepted(self.backend, f"making a store for {what} in {heap!r}"):
-                warnings.simplefilter("ignore")  # it may be the CPU that decodes for the device
-                here, there = make("cpu", "device"), make(self.device, heap)
+                warnings.simplefilter("ignore")  # the CPU may have to decode
+                here, there = make(device="cpu", heap="device"), make(device=self.device, heap=heap)
             ids = np.empty(0, np.int64)
             for i, some in enumerate(np.array_split(tensors, 5)):
                 expected = here.append(some)
@@ -178,7 +170,7 @@ class DeviceContract:
             check(equal(there.read(ids), expected), self.backend, f"{what} are others when the host reads them")
 
     def _uploaded(self, tensors: Tensors) -> Any:
-        """A copy on the device."""
+        """A copy of tensors on the device."""
         layout = Layout(tensors.shape[1:], tensors.dtype)
         out = self.backend.empty(self.device, len(tensors), layout)
         self.backend.fill(self.device, out, len(tensors), layout, partial(_copy, tensors))
@@ -192,7 +184,7 @@ def _copy(tensors: Tensors, to: Tensors) -> None:
 
 
 def _noise(layout: Layout, n: int) -> Tensors:
-    """Noise, after a tensor of NaNs and one of negative zeros where these are floats."""
+    """Noise, after a tensor with all bits set (NaNs) and a tensor of negative zeros."""
     rows = np.random.default_rng(0).integers(0, 256, (n, layout.nbytes), np.uint8)
     rows[0] = 0xFF
     rows[1] = 0
@@ -203,7 +195,7 @@ def _noise(layout: Layout, n: int) -> Tensors:
 
 
 def _walk(layout: Layout, n: int) -> Tensors:
-    """Tensors of few changes, with noise and zeros in between."""
+    """Tensors that change little from one to the next; the first is zeros, one is noise."""
     rng = np.random.default_rng(1)
     rows = np.zeros((n, layout.nbytes), np.uint8)
     for i in range(1, n):

@@ -14,7 +14,7 @@ _CHUNK_NBYTES = 1 << 14
 _N_SLOTS = 30
 _N_STEPS = 60
 
-Located = list[tuple[int, int, int]]  # the number of a chunk, the first byte of a stream, its bytes
+Located = list[tuple[int, int, int]]  # of each stream the number of its chunk, from 1 on, its first byte, its bytes
 
 
 class HeapMemoryContract:
@@ -25,11 +25,11 @@ class HeapMemoryContract:
         raise NotImplementedError(f"{type(self).__name__} has to say how a memory is made: override make()")
 
     def load(self, memory: HeapMemory[Any], address: int, nbytes: int) -> bytes:
-        """What a kernel reads at an address, when all is done that was queued by now."""
+        """What a kernel reads at an address, after all work that is queued now."""
         raise NotImplementedError(f"{type(self).__name__} has to say how a kernel reads: override load()")
 
     def test_what_is_written_is_what_streams_gives(self) -> None:
-        """Streams come back from any chunk in any order, as often as asked, wherever they begin; empty ones, too."""
+        """``streams`` returns any parts of what was written to chunks, in any order, repeatedly, and empty ones."""
         rng, written = np.random.default_rng(0), _Chunks(self.make(), 3)
         for _ in range(12):
             written.write(int(rng.integers(3)), _streams(rng, int(rng.integers(5))))
@@ -38,7 +38,7 @@ class HeapMemoryContract:
             check(found == written.expected(located), written.memory, "streams() gives other bytes than were written")
 
     def test_streams_move_between_chunks(self) -> None:
-        """What ``within`` gives of one chunk, and some of that, is written into another one as it is."""
+        """The streams that ``within`` finds in a chunk are written into another chunk as they are, all or some."""
         rng, written = np.random.default_rng(1), _Chunks(self.make(), 2)
         memory = written.memory
         written.write(0, _streams(rng, 12))
@@ -47,12 +47,14 @@ class HeapMemoryContract:
         sizes = len(found), found.nbytes, found.lengths.tolist()
         check(sizes == (5, 631, lengths.tolist()), memory, f"within() of [11, 30, 500, 0, 90] bytes gives {sizes}")
         for some in (slice(None), slice(1, 3), np.array([4, 0])):
-            written.move(1, found.take(some), offsets[some], lengths[some])
+            memory.write(written.chunks[1], len(written.contents[1]), found.take(some))
+            for offset, length in zip(offsets[some].tolist(), lengths[some].tolist(), strict=True):
+                written.contents[1] += written.contents[0][offset : offset + length]
             check(written.alone(1) == written.contents[1], memory, "moving streams changes them")
         check(written.alone(0) == written.contents[0], memory, "moving streams changes where they were")
 
     def test_an_address_is_where_the_bytes_are(self) -> None:
-        """A kernel finds the bytes of a chunk from its address on, which stays the same; chunks do not overlap."""
+        """A kernel finds the bytes of a chunk at its address, which stays the same; chunks do not overlap."""
         rng, written = np.random.default_rng(2), _Chunks(self.make(), 4)
         memory = written.memory
         before = [memory.address(chunk) for chunk in written.chunks]
@@ -68,7 +70,7 @@ class HeapMemoryContract:
                 check(found == content[begin : begin + nbytes], memory, "there are other bytes at the address")
 
     def test_no_chunk_has_empty_streams(self) -> None:
-        """The number of a chunk that is not there, or 0, gives empty streams, alone and among others."""
+        """Streams in chunk 0, which stands for no chunk, are empty, alone and among others."""
         written = _Chunks(self.make(), 1)
         written.write(0, [b"first", b"second"])
         for located in ([(0, 0, 0)] * 3, [(0, 0, 0), (1, 5, 6), (0, 0, 0), (1, 0, 5)], []):
@@ -76,7 +78,7 @@ class HeapMemoryContract:
             check(found == written.expected(located), written.memory, f"streams() gives {found} for {located}")
 
     def test_what_streams_gave_stays(self) -> None:
-        """Streams in host memory stay as they were while chunks are written to, dropped and made."""
+        """Streams in host memory stay as they are while chunks are written to, dropped and made."""
         rng, written = np.random.default_rng(3), _Chunks(self.make(), 2)
         memory = written.memory
         written.write(0, _streams(rng, 5))
@@ -92,7 +94,7 @@ class HeapMemoryContract:
         check([bytes(stream) for stream in found] == expected, memory, "streams that were given change later")
 
     def test_a_heap_equals_a_dict(self) -> None:
-        """A heap over this memory equals a dict of bytes through put, free and compact."""
+        """A heap over this memory holds what a dict of bytes holds, through put, free and compact."""
         rng, memory = np.random.default_rng(4), self.make()
         heap, model = SlotHeap(_N_SLOTS, memory=memory), dict[int, bytes]()
         for _ in range(_N_STEPS):
@@ -115,7 +117,7 @@ class HeapMemoryContract:
                     check(found == model[slot], memory, "a heap over it has other streams at their addresses")
 
     def test_a_rebuilt_heap_holds_the_same(self) -> None:
-        """A pickled heap over this memory and a copied one hold the same, and have nothing in common."""
+        """A pickled or copied heap over this memory holds the same streams, and shares nothing with the first."""
         rng, memory = np.random.default_rng(5), self.make()
         for how in ("pickling", "deepcopy"):
             heap = SlotHeap(_N_SLOTS, memory=memory)
@@ -134,7 +136,7 @@ class HeapMemoryContract:
 
 
 class _Chunks:
-    """Chunks of a memory, numbered from 1 on, and what was written to each."""
+    """Chunks of a memory, and the bytes that were written to each."""
 
     def __init__(self, memory: HeapMemory[Any], n: int) -> None:
         self.memory = memory
@@ -145,14 +147,8 @@ class _Chunks:
         self.memory.write(self.chunks[i], len(self.contents[i]), Segments.of(streams))
         self.contents[i] += b"".join(streams)
 
-    def move(self, i: int, streams: Any, offsets: Any, lengths: Any) -> None:
-        """Write to a chunk what ``within`` gave of the first one."""
-        self.memory.write(self.chunks[i], len(self.contents[i]), streams)
-        for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
-            self.contents[i] += self.contents[0][offset : offset + length]
-
     def located(self, rng: np.random.Generator, n: int) -> Located:
-        """Streams anywhere in what was written."""
+        """Streams anywhere in the written bytes."""
         located = []
         for number in rng.integers(1, len(self.chunks) + 1, size=n).tolist():
             begin, end = sorted(rng.integers(len(self.contents[number - 1]) + 1, size=2).tolist())
@@ -169,7 +165,7 @@ class _Chunks:
         return [bytes(stream) for stream in self.segments(located)]
 
     def alone(self, i: int) -> bytes:
-        """All that was written to a chunk, when there is no other."""
+        """All bytes that were written to a chunk, read as if there were no other chunk."""
         chunks, bases = (self.memory.no_chunk, self.chunks[i]), np.array([0, self.memory.address(self.chunks[i])])
         all_of_it = np.ones(1, np.int64), np.zeros(1, np.int64), np.array([len(self.contents[i])])
         return bytes(self.memory.streams(chunks, *all_of_it, bases)[0])
@@ -179,7 +175,7 @@ class _Chunks:
 
 
 def _streams(rng: np.random.Generator, n: int, most_nbytes: int = 200) -> list[bytes]:
-    """Noise, of any length up to one."""
+    """Noise of random lengths."""
     return [rng.bytes(nbytes) for nbytes in rng.integers(most_nbytes + 1, size=n).tolist()]
 
 

@@ -1,4 +1,4 @@
-"""How a contract says that a law is broken; ``assert`` would be silent under ``python -O``."""
+"""The checks of the contracts, which raise AssertionError; ``assert`` would do nothing under ``python -O``."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,21 +10,13 @@ from obscodec.errors import ObscodecError
 
 
 def check(kept: bool, tested: object, broken: str) -> None:
-    """Fail if a law is not kept.
-
-    Raises:
-        AssertionError: it is not; the text names ``tested``, and what is broken.
-    """
+    """Fail unless a law is ``kept``; the text says that ``tested`` is ``broken``, and how."""
     if not kept:
         raise AssertionError(f"{tested}: {broken}")
 
 
 def check_refused(error: type[Exception], tested: object, what: str, call: Callable[[], object]) -> None:
-    """Fail unless ``call`` raises ``error``.
-
-    Raises:
-        AssertionError: it raises another error, or none.
-    """
+    """Fail unless ``call`` raises ``error``."""
     try:
         call()
     except error:
@@ -36,11 +28,7 @@ def check_refused(error: type[Exception], tested: object, what: str, call: Calla
 
 @contextmanager
 def accepted(tested: object, what: str) -> Iterator[None]:
-    """Fail if obscodec refuses what is done in this context.
-
-    Raises:
-        AssertionError: it does.
-    """
+    """Fail if obscodec refuses what is done in this context."""
     try:
         yield
     except ObscodecError as error:
@@ -48,5 +36,5 @@ def accepted(tested: object, what: str) -> Iterator[None]:
 
 
 def equal(x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> bool:
-    """Whether two arrays have the same shape, dtype and bytes; NaNs and negative zeros are told apart."""
+    """Whether two arrays have the same shape, dtype and bytes, also of NaNs and negative zeros."""
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()

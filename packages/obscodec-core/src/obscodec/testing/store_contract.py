@@ -31,17 +31,17 @@ class StoreContract:
             def make(self) -> Store:
                 return MyStore(Layout((6, 5), "uint8"))
 
-    The store takes tensors from the memory of the host.
+    The store must take tensors from host memory.
     """
 
     def make(self) -> Store:
-        """An empty store with room for 1000 tensors; each call makes another one that is alike."""
+        """A new empty store with room for 1000 tensors; all are alike."""
         raise NotImplementedError(f"{type(self).__name__} has to say how a store is made: override make()")
 
     def tensors(self, n: int) -> Tensors:
-        """``[n, *shape]``: the first ``n`` of a row of tensors, each unlike all others, none of them the zero tensor.
+        """``[n, *shape]``: the first ``n`` tensors of a walk, all different, without the zero tensor.
 
-        These are a walk: most differ from the one before them in one byte, some in all.
+        Most tensors differ in one byte from the one before them, some in all bytes.
         """
         layout, rng = self.make().layout, np.random.default_rng(0)
         rows = np.empty((n, layout.nbytes), np.uint8)
@@ -54,12 +54,12 @@ class StoreContract:
 
     def test_a_store_equals_a_dict_of_arrays(self) -> None:
         """A tensor is read as it was appended, in any order and repeatedly, until its last reference is released."""
-        rng, store, tensors = np.random.default_rng(0), self.make(), self._with_zeros()
-        model = _Model(store)
+        rng, model, tensors = np.random.default_rng(0), _Model(self.make()), self.tensors(_N_TENSORS)
+        tensors = np.concatenate([np.zeros_like(tensors[:1]), tensors])
         for _ in range(_N_STEPS):
             n = int(rng.integers(7))
             which = rng.integers(len(tensors), size=n)
-            if rng.integers(2):  # in a row, as a loop appends them
+            if rng.integers(2):  # consecutive ones, as a loop appends them
                 which = (which[:1] + np.arange(n)) % len(tensors)
             some = rng.permutation(len(model))[:n]
             action = rng.integers(4)
@@ -73,7 +73,7 @@ class StoreContract:
         model.release(np.arange(len(model)))
 
     def test_id_0_is_the_zero_tensor(self) -> None:
-        """Id 0 is the zero tensor from the start, and stays it: nobody can release it."""
+        """Id 0 is the zero tensor for ever: releasing it does nothing."""
         store, tensors = self.make(), self.tensors(3)
         zeros = np.zeros_like(tensors[:2])
         with accepted(store, "using id 0"):
@@ -87,7 +87,7 @@ class StoreContract:
             check(equal(store.read([0, 0]), zeros), store, "id 0 goes with an appended zero tensor")
 
     def test_a_reference_is_released_once(self) -> None:
-        """Each id that an append gives is one reference; to release it again raises SlotError and changes nothing."""
+        """Each id that an append returns is one reference; releasing it again raises SlotError and changes nothing."""
         store, tensors = self.make(), self.tensors(6)
         ids = store.append(tensors)
         held, before = ids[1:], store.read(ids[1:])
@@ -109,7 +109,7 @@ class StoreContract:
             store.release(held)
 
     def test_unknown_ids_are_refused(self) -> None:
-        """To read an id that was never given raises SlotError."""
+        """Reading an id that was never returned raises SlotError."""
         store = self.make()
         store.append(self.tensors(3))
         for wrong in ([_UNKNOWN], [0, -_UNKNOWN], [0.5]):
@@ -117,7 +117,7 @@ class StoreContract:
         check_refused(ShapeError, store, "reading ids of two axes", lambda: store.read([[0]]))
 
     def test_released_tensors_are_counted_down(self) -> None:
-        """``stats().n_tensors`` is what is held: it goes up with each tensor, and down to 0."""
+        """``stats().n_tensors`` counts the tensors that are held, up and down to 0."""
         store, n = self.make(), 9
         ids = store.append(self.tensors(n))
         for held in (n, n - 4, 0):
@@ -127,7 +127,7 @@ class StoreContract:
             check(counted == held, store, f"it holds {held} tensors, stats() counts {counted}")
 
     def test_a_refused_append_stores_nothing(self) -> None:
-        """Tensors of another shape or dtype, or streams that are not theirs, are refused before any is stored."""
+        """Tensors of another shape or dtype, and wrong sequences, are refused before any tensor is stored."""
         store, tensors = self.make(), self.tensors(4)
         other = np.complex128 if tensors.dtype != np.complex128 else np.uint8
         ids = store.append(tensors)
@@ -144,7 +144,7 @@ class StoreContract:
         check(equal(store.read(ids), before), store, "a refused append changes a tensor")
 
     def test_read_fills_what_it_is_given(self) -> None:
-        """``read(ids, out)`` fills ``out``, strided or not, and refuses one of another shape or dtype."""
+        """``read(ids, out)`` fills ``out``, strided or not, and refuses another shape or dtype."""
         store, tensors = self.make(), self.tensors(4)
         ids, shape = store.append(tensors), tensors.shape
         expected = store.read(ids)
@@ -166,7 +166,7 @@ class StoreContract:
             check_refused(error, store, what, partial(store.read, ids, wrong))
 
     def test_a_rebuilt_store_holds_the_same(self) -> None:
-        """A pickled store and a copied one hold the same tensors and references, and have nothing in common."""
+        """A pickled or copied store holds the same tensors and references, and shares nothing with the first."""
         for how in ("pickling", "deepcopy"):
             store, tensors = self.make(), self.tensors(_N_TENSORS)
             ids = store.append(tensors[:18])
@@ -189,7 +189,7 @@ class StoreContract:
                 store.release(ids)
 
     def test_threads_change_nothing(self) -> None:
-        """Two threads that append, read and release at once get the tensors that one alone gets."""
+        """Two threads that append, read and release at the same time get the tensors that one thread gets."""
         store, alone = self.make(), self.make()
         inputs = [self.tensors(_N_TENSORS)[i::_N_THREADS] for i in range(_N_THREADS)]
         expected = [alone.read(alone.append(tensors)) for tensors in inputs]
@@ -207,7 +207,7 @@ class StoreContract:
                 store.release(ids)
 
     def test_transferred_tensors_are_the_same(self) -> None:
-        """Tensors that are taken over from a store, of this kind or another, are those that it has, and stay there."""
+        """Tensors that a store takes over from another, of its kind or not, are the same, and stay there, too."""
         for kind, from_store, to_store in (
             ("a store of this kind", self.make(), self.make()),
             ("a TensorStore", self._tensor_store(), self.make()),
@@ -229,16 +229,12 @@ class StoreContract:
                 check(equal(found, expected), to_store, f"tensors from {kind} go when they are released there")
                 to_store.release(here.reshape(-1))
 
-    def _with_zeros(self) -> Tensors:
-        tensors = self.tensors(_N_TENSORS)
-        return np.concatenate([np.zeros_like(tensors[:1]), tensors])
-
     def _tensor_store(self) -> Store:
         return TensorStore(new_codec("raw", self.make().layout), _N_SLOTS)
 
 
 class _Model:
-    """A store, and the references that it has given out, each with the tensor that was appended."""
+    """A store, and the references that it returned, each with the tensor that was appended."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -265,7 +261,7 @@ class _Model:
         self._add(ids, tensors)
 
     def check(self, which: Ints) -> None:
-        """Read references in an order."""
+        """Read some references, and compare the tensors."""
         with accepted(self._store, "reading what was appended"):
             found = self._store.read(self._ids[which])
         for i, tensor in zip(which.tolist(), found, strict=True):
@@ -283,7 +279,7 @@ class _Model:
 
 
 def _there_and_back(store: Store, tensors: Tensors, stream: int, expected: Tensors) -> bool:
-    """Whether tensors are read as expected; they are released in the end."""
+    """Whether appended tensors are read as expected; releases them."""
     ids = store.append(tensors, stream)
     found = store.read(ids)
     store.release(ids)
