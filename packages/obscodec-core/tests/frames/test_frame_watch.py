@@ -179,7 +179,7 @@ def test_a_look_in_the_midst_of_an_adoption_is_followed_by_another_one(monkeypat
     monkeypatch.setattr(target.frames.log, "set_previous", lambda *of: (on_device.update(), set_previous(*of)))
     target.transfer(source, ids[None])
     on_device.update()
-    previous = target.frames.log.previous.reshape(-1, 16)
+    previous = target.frames.log.tables.previous.reshape(-1, 16)
     assert tables.n_updates == 2
     assert previous.any()
     assert all((tables.previous[number] == previous[number]).all() for number in tables.previous)

@@ -195,7 +195,7 @@ def test_full_blocks_of_any_codec_are_copied(spec, block_frames, monkeypatch):
     played = np.concatenate([frames(game, 320, 0)[:300] for game in GAMES])
     source, target = frame_store(spec, block_frames), frame_store(spec, block_frames)
     for store in (source, target):
-        monkeypatch.setattr(store.log.coder.versions, "_learning", False)
+        monkeypatch.setattr(store.log.coder.versions, "learning", False)
     ids = source.append(played)[: len(played) // block_frames * block_frames]
     calls = Calls(monkeypatch, (FrameStore, "take_in"))
     adopted = target.transfer(source, ids[None])[0]
@@ -369,7 +369,7 @@ def test_a_block_of_more_frames_than_a_block_has_is_refused():
 def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
     source = stack_store()
     source.append(stacks("Pong", 50))
-    source.frames.log.previous[40] = 1 << 30
+    source.frames.log.tables.previous[40] = 1 << 30
     with pytest.raises(CorruptStream, match=r"frames follow those of ids 0\.\.16383, got 0\.\.1073741824"):
         pickle.loads(pickle.dumps(source))
 

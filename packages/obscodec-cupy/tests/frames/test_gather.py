@@ -224,7 +224,7 @@ def test_damaged_tables_are_reported(device: Device) -> None:
     """Frames before a frame, and in a list, that do not exist."""
     stacks = frames("Pong", 80, 0)[np.random.default_rng(0).integers(0, 80, (12, 4))]
     store, ids = stored(stacks, 4)
-    frames_before = store.frames.log.previous
+    frames_before = store.frames.log.tables.previous
     for bad in (-1, 10_000):
         frames_before[:] = bad
         store.listed.frames[:12, 2] = bad

@@ -1,7 +1,13 @@
-"""What the blocks of a FrameStore have in common, however they are encoded."""
+"""BlockCoder: encodes the full blocks of a FrameStore, and reads frames out of blocks.
+
+A stored block is ``varint version``, then its bytes. Every coder can read version 0: patches (``delta-rle``), or the
+frames as they are. Any other version is the number of the codec that compressed the block further, which learns while
+it works.
+"""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Generic, NamedTuple, TypeVar
 
@@ -17,16 +23,16 @@ from obscodec.runtime import over_ranges
 from obscodec.segments import Bytes, Ints, Segments, joined
 
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
-PLAIN = encode_varint(0)  # the version that every coder can read
+PLAIN = encode_varint(0)  # the head of a block of version 0
 
 
 class Wanted(NamedTuple):
     """Which frames to read of which block, and where to put them.
 
     Attributes:
-        starts: ``i64[n_blocks + 1]``: the entries ``starts[b]`` to ``starts[b + 1]`` are of block ``b``.
-        places: ``i64[n]``, the place in its block of each frame, rising within a block.
-        targets: ``i64[n]``, the row of ``rows`` that it goes to.
+        starts: ``i64[n_blocks + 1]``: frames ``starts[b]`` to ``starts[b + 1]`` are of block ``b``.
+        places: ``i64[n]``, the place of each frame in its block, rising within a block.
+        targets: ``i64[n]``, the row that each frame goes to.
         rows: ``u8[m, nbytes]``, contiguous.
     """
 
@@ -37,13 +43,7 @@ class Wanted(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """A full block, encoded.
-
-    Attributes:
-        version: of the codec that compressed it, 0 for none.
-        block: ``u8[:]``, as it is stored: the version as a varint, then the bytes.
-        plain: ``u8[:]``, what was compressed, a copy or a view.
-    """
+    """A full block: its version, the bytes to store, and the bytes before compression, which may be a view."""
 
     version: int
     block: Bytes
@@ -51,15 +51,15 @@ class Sealed(NamedTuple):
 
 
 class BlockExport(NamedTuple):
-    """Blocks of one store, for another one with such a coder.
+    """Blocks of one store, for another store with an equal coder.
 
     Attributes:
         blocks: the blocks, none of them empty.
-        opened: ``bool[n]``, whether a block is one that frames are still added to.
-        n_wanted: ``i64[n]``, how many frames are wanted of each.
-        last: ``i64[n]``, the last place that is wanted of each.
-        references: ``u8[n_references, nbytes]``, the reference frames there.
-        versions: the codec that compresses blocks there, None if patches are left as they are.
+        opened: ``bool[n]``, whether frames are still added to a block.
+        n_wanted: ``i64[n]``, how many frames are wanted of each block.
+        last: ``i64[n]``, the last place that is wanted of each block.
+        references: ``u8[n_references, nbytes]``, the reference frames of the one store.
+        versions: the codecs of the one store.
     """
 
     blocks: Segments
@@ -83,8 +83,8 @@ class BlockCoder(ABC, Generic[C]):
 
     Attributes:
         spec: the codec, in canonical form.
-        patches: whether it takes frames as patches of each other.
-        versions: the codec that compresses blocks, None if patches are left as they are.
+        patches: whether a frame in an open block is a patch of the one before it.
+        versions: the codecs that compress blocks, None if patches are not compressed further.
     """
 
     spec: str
@@ -93,18 +93,18 @@ class BlockCoder(ABC, Generic[C]):
 
     @abstractmethod
     def plain(self, content: BlockContent) -> Bytes:
-        """A block as it is before compression, a copy or a view."""
+        """A block before compression, a copy or a view."""
 
     @abstractmethod
     def compress(self, compressor: C, plain: Bytes) -> Bytes:
-        """A full block, compressed."""
+        """A block after compression."""
 
     @abstractmethod
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
-        """Read some blocks. An empty one holds frames of zeros."""
+        """Read some blocks. An empty stream is the block of the frame of zeros."""
 
     def export_blocks(self, blocks: Segments) -> Segments:
-        """Blocks as the coder of another store takes them.
+        """Blocks in the form that the coder of another store takes.
 
         Raises:
             CorruptStream: a block is damaged.
@@ -115,7 +115,7 @@ class BlockCoder(ABC, Generic[C]):
     def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """``bool[n]``: which blocks of another store to take as they are.
 
-        One of which few frames are wanted would take more memory than these.
+        A block of which few frames are wanted takes more memory than these frames, appended.
 
         Raises:
             CorruptStream: a block is damaged.
@@ -123,11 +123,9 @@ class BlockCoder(ABC, Generic[C]):
 
     @abstractmethod
     def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """Blocks that it accepts, as they are stored here, from which the coder has learned.
+        """The blocks of another store, all of them accepted, as this store keeps them.
 
-        Args:
-            export: the blocks.
-            open_blocks: with the reference frames here; some may join.
+        Reference frames that the blocks need join those in ``open_blocks``.
 
         Raises:
             CorruptStream: a block is damaged.
@@ -138,20 +136,19 @@ class BlockCoder(ABC, Generic[C]):
         return joined(PLAIN, self.plain(content).data)
 
     def seal(self, content: BlockContent) -> Sealed:
-        """A full block, as it is stored: never larger than a block of version 0."""
-        if self.versions is None:
-            block = self.open(content)
-            return Sealed(0, block, block[len(PLAIN) :])
-        return self._sealed(self.versions, self.plain(content))
+        """A full block; what is stored is never larger than a block of version 0."""
+        return self._sealed(self.plain(content))
 
-    def _sealed(self, versions: TrainedCodecs[C], plain: Bytes) -> Sealed:
-        compressed = self.compress(versions[versions.newest], plain)
-        if len(compressed) >= len(plain):
-            return Sealed(0, joined(PLAIN, plain.data), plain)
-        return Sealed(versions.newest, joined(encode_varint(versions.newest), compressed.data), plain)
+    def _sealed(self, plain: Bytes) -> Sealed:
+        version, stored = 0, plain
+        if self.versions is not None:
+            compressed = self.compress(self.versions[self.versions.newest], plain)
+            if len(compressed) < len(plain):
+                version, stored = self.versions.newest, compressed
+        return Sealed(version, joined(encode_varint(version), stored.data), plain)
 
     def learn(self, sealed: Sealed) -> None:
-        """Record a stored block, and train on it if the codec compressed it."""
+        """Train on a stored block, if a codec compressed it."""
         if self.versions is not None and sealed.version:
             self.versions.encoded(sealed.plain, len(sealed.block) - len(encode_varint(sealed.version)))
 
@@ -167,20 +164,19 @@ class BlockCoder(ABC, Generic[C]):
             self.read_range(blocks.take(slice(first, last)), part, references)
 
         n_bytes = len(wanted.places) * wanted.rows.shape[1]
-        threads = min(threads, n_bytes // _MIN_BYTES_PER_THREAD)
         try:
-            if threads > 1:
-                over_ranges(work, len(blocks), threads)
-            else:
-                self.read_range(blocks, wanted, references)
+            over_ranges(work, len(blocks), min(threads, n_bytes // _MIN_BYTES_PER_THREAD))
         except (CorruptStream, DictionaryMissing) as error:
             raise CorruptStream(f"a stored block of {self.spec} can't be decoded: {error}") from error
 
     def _version(self, block: Bytes) -> tuple[C | None, Bytes]:
-        """What compressed a block, None for nothing, and the compressed bytes."""
+        """The codec that compressed a block, None for version 0, and the bytes behind the version."""
         version, start = decode_varint(block)
         if version == 0:
             return None, block[start:]
         if self.versions is None or version not in self.versions:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
         return self.versions[version], block[start:]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "versions": copy.copy(self.versions)}

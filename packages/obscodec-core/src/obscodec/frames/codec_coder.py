@@ -1,4 +1,4 @@
-"""Blocks of frames that any codec encodes."""
+"""CodecCoder: blocks of frames that any codec encodes."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _SCRATCH_NBYTES = 1 << 22
 
 
 class CodecCoder(BlockCoder[Codec]):
-    """Any codec, for items of ``block_frames`` frames."""
+    """Encodes a block with any codec, as one item of ``block_frames`` frames."""
 
     patches = False
     versions: TrainedCodecs[Codec]
@@ -44,9 +44,9 @@ class CodecCoder(BlockCoder[Codec]):
             self._read_piece(piece, wanted._replace(starts=wanted.starts[first : first + len(piece) + 1]))
 
     def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
-        """Full ones that are compressed as the next one here will be, or not at all, if half of the frames are wanted.
+        """Accept full blocks that are compressed as the next block here will be, or not at all.
 
-        A dictionary stays in its store: those of many would take more than they save.
+        Half of the frames or more must be wanted. Dictionaries are not transferred: they take more than they save.
         """
         versions = [decode_varint(block)[0] for block in export.blocks]
         alike = {version: self._encodes_like(export, version) for version in set(versions)}
@@ -61,7 +61,7 @@ class CodecCoder(BlockCoder[Codec]):
         return not mine.learning and version in others and mine[mine.newest] == others[version]
 
     def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """The same streams, under the version that they are of here."""
+        """See ``BlockCoder.take``; the streams are the same, the version is the newest one here."""
         return Segments.of([self._renumbered(block) for block in export.blocks])
 
     def _renumbered(self, block: Bytes) -> Bytes:
@@ -79,8 +79,7 @@ class CodecCoder(BlockCoder[Codec]):
         plain = np.empty((len(compressed), self.layout.nbytes), np.uint8)
         for row, b in zip(plain, compressed.tolist(), strict=True):
             compressor, stream = self._version(blocks[b])
-            if compressor is None:
-                raise CorruptStream("its version is written in more bytes than it needs")
+            assert compressor is not None  # ``_version`` refuses a 0 in several bytes
             compressor.decode_rows(Segments.packed(stream, np.array([len(stream)])), row[None])
         addresses, lengths = addresses + len(PLAIN), blocks.lengths - len(PLAIN)
         addresses[blocks.lengths == 0] = 0

@@ -1,8 +1,4 @@
-"""How the blocks of a FrameStore are encoded and read.
-
-A stored block is ``varint version``, then its bytes. Version 0 is what every coder can read: patches (``delta-rle``) or
-the frames as they are. Others are those of the codec that compressed it further, which learns while it works.
-"""
+"""The coder of the blocks of a FrameStore, by the spec of its codec."""
 
 import numpy as np
 
@@ -18,15 +14,13 @@ def new_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCo
     """The coder that ``spec`` names, for blocks of ``block_frames`` frames of the layout ``frame``.
 
     Raises:
-        SpecError: the spec names no codec, or one that can't stand there.
+        SpecError: the spec names no codec, or compresses patches more than once.
     """
     block_codec = new_codec(spec, Layout((block_frames, *frame.shape), frame.dtype))
-    if block_codec.spec == PATCHES:
-        return PatchCoder(None, block_frames, block_codec.bound())
-    if not block_codec.spec.startswith(f"{PATCHES}|"):
+    first, _, rest = block_codec.spec.partition("|")
+    if first != PATCHES:
         return CodecCoder(block_codec)
-    tail = new_codec(block_codec.spec.removeprefix(f"{PATCHES}|"), Layout((0,), np.uint8))
-    if not isinstance(tail, BytesCodec):
+    tail = new_codec(rest, Layout((0,), np.uint8)) if rest else None
+    if not (tail is None or isinstance(tail, BytesCodec)):
         raise SpecError(f"{spec!r} compresses patches more than once, use one codec behind {PATCHES!r}")
-    inner_bound = new_codec(PATCHES, block_codec.layout).bound()
-    return PatchCoder(tail, block_frames, inner_bound)
+    return PatchCoder(tail, block_frames, new_codec(PATCHES, block_codec.layout).bound())

@@ -1,4 +1,4 @@
-"""DeviceFrames: the frames of a FrameStore on a device, where they are decoded."""
+"""DeviceFrames: has a device decode the frames of a FrameStore."""
 
 from contextlib import suppress
 from typing import Any
@@ -12,24 +12,24 @@ from obscodec.segments import Ints
 
 
 class DeviceFrames:
-    """Has a device know of the frames of a store what it needs to decode them. Safe to use from several threads.
+    """Keeps the copies of the tables on a device up to date, and decodes with them. Safe to use from several threads.
 
     Args:
         log: the frames of the store.
-        reader: what decodes them.
+        reader: decodes them on the device.
     """
 
     def __init__(self, log: FrameLog, reader: FrameReader) -> None:
         self.reader = reader
         self._log = log
         self._watch: FrameWatch | None = None
-        self._knows_listed = False  # whether the reader was told of listed stacks since then
+        self._knows_listed = False  # whether the reader was told of listed stacks since the watch began
 
     def update(self, listed: StackTable | None = None) -> None:
-        """Have the device know what there is now, for kernels that others queue until the next call.
+        """Bring the copies on the device up to date, for kernels that others queue until the next call.
 
         Args:
-            listed: stacks that are listed, whose lock is held; always those of one StackStore, or None.
+            listed: the listed stacks, always those of one StackStore, or None.
 
         Raises:
             HeapFull: the device has not enough memory.
@@ -46,17 +46,12 @@ class DeviceFrames:
         stack: FrameStack | None = None,
         listed: StackTable | None = None,
     ) -> None:
-        """Decode frames, or stacks of them.
+        """Decode frames, or stacks of frames; see ``FrameReader.read`` for ``ids``, ``out``, ``stack`` and more errors.
 
-        Args:
-            ids: ``i64[n]``.
-            out: see ``FrameReader.read``, as for the errors.
-            frames: all frames that this needs.
-            stack: how observations are made of frames, None to read frames.
-            listed: see :meth:`update`.
+        ``frames`` are the ids of all frames that are needed. See :meth:`update` for ``listed``.
 
         Raises:
-            SlotError: there is no such frame.
+            SlotError: an id is of no frame.
             HeapFull: the device has not enough memory.
         """
         with self._log.lock, self.reader.on_stream_of(out):
@@ -66,7 +61,7 @@ class DeviceFrames:
 
     def _update(self, listed: StackTable | None, *, hold: bool) -> None:
         log = self._log
-        if self._watch is None or log.watch is not self._watch:  # a copy of the store may share its frames
+        if self._watch is None or log.watch is not self._watch:  # a copy of the store may share the log, and watch it
             self._watch = log.new_watch()
             self._knows_listed = False
         if listed is not None and not self._knows_listed:
@@ -78,11 +73,11 @@ class DeviceFrames:
         try:
             changes = self._watch.look(log.tables)
             self.reader.update(changes, None if listed is None else listed.changes(), hold=hold)
-        except BaseException:  # the next call begins anew
+        except BaseException:  # the next call sends everything again
             self._watch = log.watch = None
             raise
 
     def __del__(self) -> None:
-        """Wait for what reads the memory that goes now."""
+        """Wait until kernels no longer read the memory, which goes now."""
         with suppress(Exception):  # at the end of the process there may be no device any more
             self.reader.wait()

@@ -36,32 +36,22 @@ MIN_BLOCKS = 1 << 10
 
 
 class FrameLog:
-    """Blocks of consecutive frames, by number: for each sequence of frames an open one, the full ones in a heap.
+    """Blocks of consecutive frames, by number: an open block for each sequence of frames, full blocks in a heap.
 
-    The id of a frame is ``number * block_frames + place``. Ids are counted; a block goes with its last frame, and its
-    number is used again. Safe to use from several threads.
+    The id of a frame is ``number * block_frames + place``; id 0 is the frame of zeros. References to ids are counted. A
+    block goes with its last frame, and its number is used again. Safe to use from several threads.
 
-    An exception at any line, from a signal handler or for want of memory, leaves all frames and counts as they were, or
-    as they are after the call: kernels make the changes that belong together, and a reference is always in one place,
-    an array of ids that somebody has. What a call that ended in the middle had taken in, :meth:`_settle` gives back.
+    An exception at any line, from a signal handler or a failed allocation, leaves all frames and counts as they were
+    before the call, or as they are after it: one kernel makes all changes that belong together, and each reference is
+    in one place, an array of ids that somebody has. :meth:`_settle` gives back the frames of a call that was cut off.
 
-    Args:
-        coder: encodes full blocks.
-        nbytes: of a frame.
-        block_frames: how many frames a block has.
-        stack: how many frames come from one observation.
-        n_recent: with how many of the last frames of its sequence a frame is compared.
-        first_id: the least id to give out, 1 or more.
-        last_id: the greatest.
-        max_bytes: the most bytes to reserve for full blocks, None for no limit.
-        memory: where full blocks are.
+    See ``FrameStore`` for the arguments; ``nbytes`` are of a frame, and no id is greater than ``last_id``.
 
     Attributes:
-        block_frames: how many frames a block has.
         heap: the full blocks, with their numbers as slots.
         open: the open blocks.
-        tables: what is known of each frame and block.
-        watch: what looks for changes, None while nobody does.
+        tables: the tables of frames and blocks.
+        watch: looks for changes, None while nobody does.
         lock: held by whoever works with these attributes.
     """
 
@@ -86,9 +76,9 @@ class FrameLog:
         n_blocks = max(MIN_BLOCKS, 1 << first.bit_length())
         self.heap = SlotHeap(n_blocks, max_bytes=max_bytes, memory=memory)
         self.tables = FrameTables(n_blocks, block_frames)
-        self.tables.use(first)
-        self._singles = StackTable(depth=1)  # what stands for listed stacks where single frames are given out
-        self._held: Ints | None = None  # frames that are taken in, but belong to no id that was given out yet
+        self.tables.tallies[N_USED] = first
+        self._singles = StackTable(depth=1)  # for ids of single frames
+        self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
         self.watch: FrameWatch | None = None
         self.lock = threading.Lock()
 
@@ -98,13 +88,8 @@ class FrameLog:
         return int(self.tables.tallies[N_USED])
 
     @property
-    def previous(self) -> npt.NDArray[np.int32]:
-        """For each frame, by id, the one before it in the observation that it came with first."""
-        return self.tables.previous
-
-    @property
     def mean_frame_bytes(self) -> float:
-        """Bytes for each frame in the full blocks, with the reference frames; in the open ones if none is full yet."""
+        """Bytes for each frame in full blocks, reference frames included; in open blocks while no block is full."""
         with self.lock:
             heap = self.heap.stats()
             if not heap.n_streams:
@@ -112,7 +97,7 @@ class FrameLog:
             return (heap.live_bytes + self.open.reference_bytes) / (heap.n_streams * self.block_frames)
 
     def stats(self) -> StoreStats:
-        """What it holds now; reference frames count as dictionaries."""
+        """What the log holds now; reference frames count as dictionaries."""
         with self.lock:
             heap, versions = self.heap.stats(), self.coder.versions
             n_frames = int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1))
@@ -126,14 +111,14 @@ class FrameLog:
             )
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints, stacks: StackTable | None = None) -> None:
-        """Store frames, those that are new, and give ids to the stacks that they make.
+        """Store stacks of frames; a frame that is known is not stored again.
 
         Args:
             rows: ``u8[m * depth, nbytes]``, contiguous: the frames of ``m`` stacks, oldest first.
             sequences: ``i64[m * depth]``, the sequence of each frame.
             which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
-            ids: ``i64[n]`` of zeros, filled in one step: then there is a reference for each.
-            stacks: those that are listed, None for single frames.
+            ids: ``i64[n]`` of zeros, filled in one step, each id with a reference.
+            stacks: the listed stacks, None for single frames.
 
         Raises:
             ShapeError: a sequence is negative.
@@ -144,30 +129,26 @@ class FrameLog:
             try:
                 self._held = held = np.zeros(len(rows), np.int64)
                 self._append(rows, sequences, held)
-                self._name(held, which, ids, stacks)
+                self._name(held, which, ids, stacks or self._singles)
             except BaseException:
                 self._settle()
                 raise
             self._held = None
-            if self.tables.tallies[N_DEAD]:
-                self._sweep()
+            self._sweep()
 
     def name(self, frames: Ints, ids: Ints, stacks: StackTable) -> None:
-        """Give ids to stacks of frames: each reference goes from ``frames`` over to ``ids``, all of them in one step.
+        """Fill ``ids``, ``i64[n]``, with ids of stacks of ``frames``, ``i64[n * depth]``, oldest first.
 
-        Args:
-            frames: ``i64[n * depth]``, the frames of each stack, oldest first, with a reference to each; then zeros.
-            ids: ``i64[n]``, filled.
-            stacks: those that are listed.
+        All references go over from ``frames`` to ``ids`` in one step; after it, ``frames`` are zeros.
         """
         with self.lock:
             self._name(frames, np.arange(len(ids)), ids, stacks)
 
     def give_back(self, ids: Ints, stacks: StackTable | None = None) -> None:
-        """Take one reference from each of ``ids``, and set them to 0, in one step; 0 among them is left alone.
+        """Take one reference from each of ``ids``, and set ``ids`` to 0, in one step.
 
         Raises:
-            SlotError: an id is of no stack, or of no frame; nothing was done.
+            SlotError: an id is of no stack or frame, or is named more often than it has references; nothing was done.
         """
         stacks = stacks or self._singles
         frames = np.empty((len(ids), stacks.depth), np.int64)
@@ -182,8 +163,7 @@ class FrameLog:
                 frame = ids[at] if wrong == NO_STACK else frames.reshape(-1)[at]
                 what = "is of no frame in this store, or is released more often than it was given out"
                 raise SlotError(f"id {frame} {what}")
-            if self.tables.tallies[N_DEAD]:
-                self._sweep()
+            self._sweep()
 
     def expand(self, ids: Ints, stacks: StackTable) -> npt.NDArray[np.int64]:
         """The frames of stacks, ``i64[n, depth]``.
@@ -199,7 +179,7 @@ class FrameLog:
         return frames
 
     def retain(self, ids: Ints, retained: Ints) -> None:
-        """Add one reference to each of ``ids``, and fill ``retained`` with them, in one step.
+        """Add one reference to each of ``ids``, and copy them to ``retained``, in one step.
 
         Raises:
             SlotError: an id is of no frame.
@@ -218,14 +198,14 @@ class FrameLog:
             CorruptStream: a block is truncated or altered.
         """
         with self.lock:
-            order, places, blocks, starts = self._grouped(ids)
+            self.check(ids)
+            order, places, blocks, starts = group_by_block(ids, self.block_frames)
             streams = self._snapshot(blocks)
-            _, references, n_references, _, _ = self.open.tables
-            references = references[: n_references[0]]
+            references = self.open.references[: self.open.n_references]
         self.coder.read(streams, Wanted(starts, places, order, rows), references, threads)
 
     def check(self, ids: Ints) -> None:
-        """Make sure that there are frames with these ids; called with the lock held.
+        """Make sure that all ids are of frames; called with the lock held.
 
         Raises:
             SlotError: an id is of no frame.
@@ -235,14 +215,15 @@ class FrameLog:
             self._refuse(ids[n_known])
 
     def export_blocks(self, frames: Ints) -> tuple[BlockExport, npt.NDArray[np.int32]]:
-        """The blocks of frames, which are given rising, for another store; and for each frame the one before it.
+        """The blocks of frames, given by rising ids, for another store; and for each frame the one before it.
 
         Raises:
             SlotError: an id is of no frame.
             CorruptStream: a block is damaged.
         """
         with self.lock:
-            _, places, blocks, starts = self._grouped(frames)
+            self.check(frames)
+            _, places, blocks, starts = group_by_block(frames, self.block_frames)
             export = BlockExport(
                 self._snapshot(blocks),
                 np.isin(blocks, self.open.blocks),
@@ -255,13 +236,13 @@ class FrameLog:
         return export._replace(blocks=self.coder.export_blocks(export.blocks)), before
 
     def take_blocks(self, export: BlockExport, places: Ints, n_each: Ints, ids: Ints) -> None:
-        """Store encoded blocks.
+        """Store blocks of another store.
 
         Args:
             export: the blocks.
-            places: ``i64[n]``, the places in them of the frames that are wanted, one block behind the other.
-            n_each: ``i64[n]``, how many references to each of these.
-            ids: ``i64[n_each.sum()]`` of zeros, filled with each of them as often as it has references.
+            places: ``i64[n]``, the place of each wanted frame in its block; the frames of a block are consecutive.
+            n_each: ``i64[n]``, how many references each of these frames gets.
+            ids: ``i64[n_each.sum()]`` of zeros, filled: the id of each frame, as often as it has references.
 
         Raises:
             CorruptStream: a block is damaged.
@@ -283,31 +264,28 @@ class FrameLog:
                 self._settle()
 
     def new_watch(self) -> FrameWatch:
-        """What looks for changes from now on, in place of what did before; called with the lock held."""
+        """A watch that looks for changes, in place of the one before; called with the lock held."""
         self.watch = FrameWatch(self.coder, self.heap, self.open)
         return self.watch
 
     def set_previous(self, ids: Ints, before: Ints) -> None:
-        """Note which frame came before each of ``ids``."""
+        """Note that the frames ``before`` came before ``ids``."""
         with self.lock:
             if self.watch is not None:
                 self.watch.note(ids // self.block_frames)
             self.tables.previous[ids] = before
 
     def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
-        """Take frames in; each id is there as soon as it has a reference."""
         done = 0
         while (done := append_frames(rows, done, sequences, self.open.tables, self.tables.arrays, ids)) < len(rows):
             self._next(int(sequences[done]))
 
-    def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable | None) -> None:
-        """Have the references that ``held`` has go over to ``ids``."""
-        stacks = stacks or self._singles
+    def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable) -> None:
         stacks.reserve(len(which))
         name_stacks(held, which, self.tables.arrays, stacks.tables, ids)
 
     def _next(self, sequence: int) -> None:
-        """Encode the full block of a sequence, and begin another one."""
+        """Encode the full block of a sequence, if it has one, and begin another."""
         if sequence < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequence}")
         self.open.add_sequences(sequence + 1)
@@ -323,7 +301,7 @@ class FrameLog:
         self.open.start(sequence, self.tables)
 
     def _make_room(self, n: int) -> None:
-        """Have numbers for ``n`` new blocks."""
+        """Make sure that there are numbers for ``n`` new blocks, and room in the tables."""
         tables = self.tables
         n_new = n - int(tables.tallies[N_FREE])
         if n_new > 0 and (self.n + n_new) * self.block_frames > self._last_id:
@@ -334,7 +312,7 @@ class FrameLog:
             self.tables = self.tables.grown()
 
     def _settle(self) -> None:
-        """Finish what a call left: give back what it held, and blocks without frames."""
+        """Give back the frames that an interrupted call held, and the blocks without frames."""
         if self._held is not None:
             if self._held.any():
                 give_back_frames(self._held, self.block_frames, self.tables.arrays)
@@ -346,23 +324,17 @@ class FrameLog:
         tables = self.tables
         if not tables.tallies[N_DEAD]:
             return
-        dead = tables.dead[: tables.tallies[N_DEAD]].astype(np.int64)  # numpy may crash where it casts, without memory
+        dead = tables.dead[: tables.tallies[N_DEAD]].astype(
+            np.int64
+        )  # if numpy casts an index, it may crash without memory
         self.heap.free(dead[tables.live[dead] == 0])
         reclaim(tables.arrays)
         versions = self.coder.versions
         if versions is not None and versions.are_several:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))
 
-    def _grouped(self, ids: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """What ``group_by_block`` tells of frames."""
-        n_known, *grouped = group_by_block(ids, self.block_frames, self.tables.counts)
-        if n_known < len(ids):
-            self._refuse(ids[n_known])
-        order, places, blocks, starts = grouped
-        return order, places, blocks, starts
-
     def _snapshot(self, blocks: Ints) -> Segments:
-        """The streams of blocks, as they are now; empty for the block of zeros."""
+        """The streams of blocks as they are now; an empty stream for the block of the frame of zeros."""
         streams = self.heap.locate(blocks)
         if streams.lengths.all():
             return streams
@@ -376,9 +348,25 @@ class FrameLog:
         raise SlotError(f"id {wanted} is of no frame in this store")
 
     def __getstate__(self) -> dict[str, object]:
+        """All parts as they are at one moment, whatever other threads do until they are pickled."""
         with self.lock:
             self._settle()
-        return {name: value for name, value in vars(self).items() if name not in ("lock", "watch")}
+            parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables")}
+        return {name: value for name, value in {**vars(self), **parts}.items() if name not in ("lock", "watch")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, watch=None, lock=threading.Lock())
+
+
+class _Frozen:
+    """Is pickled and copied as ``part`` is now."""
+
+    def __init__(self, part: object) -> None:
+        self._type, self._state = type(part), part.__getstate__()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _new, (self._type,), self._state
+
+
+def _new(part: type[object]) -> object:
+    return object.__new__(part)

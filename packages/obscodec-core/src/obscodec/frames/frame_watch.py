@@ -1,4 +1,4 @@
-"""FrameWatch: what changes in the blocks of a FrameStore, for a copy of its tables on a device."""
+"""FrameWatch: finds what changed in the blocks of a FrameStore, for a copy of its tables on a device."""
 
 import numpy as np
 
@@ -12,15 +12,15 @@ from obscodec.segments import Ints, Segments
 
 
 class FrameWatch:
-    """Looks at blocks from time to time. The first look sees all of them as changed.
+    """Looks at blocks from time to time. The first look finds all blocks changed.
 
-    Nothing is noted while frames come: the heap knows which streams it got, lost or moved, and an open block changes
-    by what is in the table of sequences.
+    Appending a frame notes nothing: the heap knows which streams it got, lost or moved, and the table of sequences
+    tells which open blocks have changed.
 
     Args:
         coder: of the blocks.
-        heap: where the full blocks are, with their numbers as slots.
-        open_blocks: the open ones.
+        heap: has the full blocks, with their numbers as slots.
+        open_blocks: the open blocks.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class FrameWatch:
         self._has_looked = False
 
     def note(self, blocks: Ints) -> None:
-        """Let blocks be seen as changed at the next look."""
+        """Let the next look find ``blocks`` changed."""
         self._noted.update(blocks.tolist())
 
     def sees_changes(self) -> bool:
-        """Whether anything has changed since the last look, which takes longer."""
+        """Whether anything has changed since the last look; takes less time than a look."""
         if not self._has_looked or self._noted or self._heap.has_changed:
             return True
         if self._open.n_references != self._n_references:
@@ -48,7 +48,7 @@ class FrameWatch:
         return not np.array_equal(self._open.filled(), self._filled)
 
     def look(self, tables: FrameTables) -> FrameChanges:
-        """What has changed since the last look."""
+        """What changed since the last look."""
         self._has_looked = True
         now = self._open.filled()
         before, self._filled = self._filled, now

@@ -1,7 +1,7 @@
-"""OpenBlocks: for each sequence of frames, the block that is being filled, and what new frames are compared with."""
+"""OpenBlocks: for each sequence of frames, the block that is being filled, and the frames to compare new ones with."""
 
 import sys
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ class BlockContent(NamedTuple):
     """The frames of a block that is not encoded yet.
 
     Attributes:
-        reference: what the first frame is a patch of.
+        reference: the number of the reference frame that the first frame is a patch of.
         runs: ``u8[:]``, the runs of all patches; empty if the frames are kept as they are.
         literals: ``u8[:]``, the literals of all patches, or the frames.
     """
@@ -35,16 +35,7 @@ class BlockContent(NamedTuple):
 class OpenBlocks:
     """One open block for each sequence. Not safe to use from several threads: its FrameLog locks.
 
-    Args:
-        nbytes: of a frame.
-        block_frames: how many frames a block takes.
-        stack: how many frames come from one observation.
-        n_recent: with how many of the last frames of its sequence a frame is compared.
-        patches: keep frames as patches of each other; else as they are.
-
-    Attributes:
-        n_recent: with how many of the last frames of its sequence a frame is compared.
-        tables: what kernels change.
+    With ``patches``, a frame is kept as a patch of the one before it, else as it is. Kernels change ``tables``.
     """
 
     def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
@@ -56,40 +47,42 @@ class OpenBlocks:
         rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self.tables = self._new_tables(rows, np.ones(1, np.int64))
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
-        self._n_begun = np.zeros(0, np.int64)  # blocks, of each sequence: a number may come again
+        self._n_begun = np.zeros(0, np.int64)  # how many blocks each sequence began: a number may come again
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """``i64[n_sequences, n_columns]``, see ``kernels.sequence_table``; kernels change it."""
+        """``i64[n_sequences, n_columns]``, see ``kernels.sequence_table``."""
         return self.tables[0]
 
     @property
     def references(self) -> Rows:
-        """``u8[max_references, nbytes]``, the reference frames, the first one zeros; kernels change it."""
+        """``u8[max_references, nbytes]``, the reference frames; the first one is zeros."""
         return self.tables[1]
 
     @property
     def n_references(self) -> int:
-        """How many reference frames there are, the one of zeros included."""
+        """How many reference frames there are, with the frame of zeros."""
         return int(self.tables[2][0])
 
     @property
     def reference_bytes(self) -> int:
-        """Bytes of the reference frames, without the one of zeros."""
+        """Bytes of the reference frames, without the frame of zeros."""
         return (self.n_references - 1) * self.nbytes
 
     @property
     def memory_bytes(self) -> int:
         """Memory of the open blocks and the recent frames."""
-        recent = int(self.rows[:, column.N_RECENT].sum()) * self.nbytes
-        return recent + int(self.rows[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum()) + self.rows.nbytes
+        return int(self.rows[:, column.N_RECENT].sum()) * self.nbytes + self._content_nbytes + self.rows.nbytes
 
     @property
     def mean_frame_bytes(self) -> float:
         """Bytes for each frame in the open blocks."""
         n_frames = int(self.rows[:, column.PLACE].sum())
-        nbytes = int(self.rows[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum())
-        return nbytes / n_frames if n_frames else float(self.nbytes)
+        return self._content_nbytes / n_frames if n_frames else float(self.nbytes)
+
+    @property
+    def _content_nbytes(self) -> int:
+        return int(self.rows[:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum())
 
     @property
     def blocks(self) -> Ints:
@@ -107,43 +100,41 @@ class OpenBlocks:
             room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(self.n_recent * self.nbytes)
             rooms.append(room)
             self._point(row, room)
-        begun, (before, *rest) = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64)), self.tables
-        tables = cast("OpenTables", (np.concatenate([before, added]), *rest))
+        begun = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64))
+        tables = (np.concatenate([self.rows, added]), *self.tables[1:])
         self._rooms, self._n_begun, self.tables = rooms, begun, tables
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def filled(self) -> Ints:
-        """``i64[n_sequences, 3]``: the open block of each, 0 for none; frames in it; how many blocks it began."""
+        """``i64[n_sequences, 3]``: the open block of each sequence, 0 for none; its frames; blocks that were begun."""
         return np.column_stack([self.rows[:, [column.BLOCK, column.PLACE]], self._n_begun])
 
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
 
         Raises:
-            CorruptStream: it is not open.
+            CorruptStream: the block is not open.
         """
         found = np.flatnonzero(self.blocks == block)
         if len(found) == 0 or block == 0:
             raise CorruptStream(f"block {block} is neither stored nor open")
         row = self.rows[found[0]]
         runs, literals, _ = self._rooms[found[0]]
-        return BlockContent(
-            int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
-        )
+        reference, n_runs, n_literals = row[[column.REFERENCE, column.RUNS_NBYTES, column.LITERALS_NBYTES]].tolist()
+        return BlockContent(reference, runs[:n_runs], literals[:n_literals])
 
     def start(self, sequence: int, tables: FrameTables) -> None:
-        """Begin an empty block in place of the one that is open in a sequence; see ``kernels.sequence_table``."""
+        """Begin an empty block in a sequence; see ``kernels.sequence_table.begin_block``."""
         begin_block(self.rows[sequence], self._n_begun, sequence, tables.arrays)
 
     def __getstate__(self) -> dict[str, object]:
+        """Copies of what is used."""
         rooms: list[tuple[Bytes, ...]] = []
         frames = [self.references[: self.n_references]]
         for row, (runs, literals, recent) in zip(self.rows, self._rooms, strict=True):
-            rooms.append((runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]))
+            rooms.append((runs[: row[column.RUNS_NBYTES]].copy(), literals[: row[column.LITERALS_NBYTES]].copy()))
             frames.append(recent[: row[column.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
-        return {**vars(self), "tables": self.rows, "frames": pack(frames), "_rooms": rooms}
+        copies = {"tables": self.rows.copy(), "_n_begun": self._n_begun.copy(), "_rooms": rooms}
+        return {**vars(self), **copies, "frames": pack(frames)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         references, *recent = unpack(state.pop("frames"), max_bytes=sys.maxsize)
@@ -153,7 +144,7 @@ class OpenBlocks:
         self.references[: len(references)] = references
         self._rooms, self._n_begun = [], begun[:0]
         self.add_sequences(len(rows))
-        self.rows[:], self._n_begun = rows, begun.copy()
+        self.rows[:], self._n_begun = rows, begun
         for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
             for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):
                 memory[: len(content)] = content

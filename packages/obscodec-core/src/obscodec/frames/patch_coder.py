@@ -1,4 +1,4 @@
-"""Blocks of frames that are patches of each other."""
+"""PatchCoder: blocks of frames that are patches of each other."""
 
 from collections.abc import Sequence
 
@@ -19,34 +19,30 @@ PATCHES = "delta-rle"
 
 
 class PatchCoder(BlockCoder[BytesCodec]):
-    """``delta-rle``: a frame is a patch of the one before it. A block of patches can be compressed further."""
+    """Encodes a block as ``delta-rle``: a frame is a patch of the one before it. ``tail`` compresses the block further.
+
+    ``bound`` is the most bytes that the patches of a block can have.
+    """
 
     patches = True
 
     def __init__(self, tail: BytesCodec | None, block_frames: int, bound: int) -> None:
         self._block_frames = block_frames
-        self._bound = bound  # bytes of the patches of a block
+        self._bound = bound
         self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
         self.versions = None if tail is None else TrainedCodecs(tail, _train)
 
     def plain(self, content: BlockContent) -> Bytes:
         """A stream of ``delta-rle``."""
-        return joined(self._head(content), content.runs.data, content.literals.data)
-
-    def open(self, content: BlockContent) -> Bytes:
-        """A block of version 0, a copy."""
-        return joined(PLAIN, self._head(content), content.runs.data, content.literals.data)
-
-    @staticmethod
-    def _head(content: BlockContent) -> bytes:
-        return encode_varint(content.reference) + encode_varint(len(content.runs))
+        head = encode_varint(content.reference) + encode_varint(len(content.runs))
+        return joined(head, content.runs.data, content.literals.data)
 
     def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
-        """``varint`` bytes of the stream, then that compressed."""
+        """``varint`` bytes of the stream, then the compressed stream."""
         return joined(encode_varint(len(plain)), compressor.compress(plain.data))
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
-        """Walk each block up to the last frame that is wanted of it."""
+        """Walk each block up to its last frame that is wanted."""
         if self.versions is None:
             streams, version_nbytes = blocks, len(PLAIN)
         else:
@@ -57,20 +53,20 @@ class PatchCoder(BlockCoder[BytesCodec]):
         check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes, room))
 
     def export_blocks(self, blocks: Segments) -> Segments:
-        """Blocks of version 0, not compressed further."""
+        """Blocks of version 0."""
         if self.versions is None:
             return blocks
         return Segments.of([joined(PLAIN, np.frombuffer(self._decompress(block), np.uint8).data) for block in blocks])
 
     def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
-        """Those of which half of the frames are wanted, or more."""
+        """Accept blocks of which half of the frames are wanted, or more."""
         blocks, n_frames = export.blocks, np.empty(len(export.blocks), np.int64)
         addresses = blocks.addresses()
         check(count_frames(addresses, blocks.lengths, export.last, export.references, self._block_frames, n_frames))
         return 2 * export.n_wanted >= n_frames
 
     def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """The same patches, the first one of a reference frame that is here, then compressed further as here."""
+        """See ``BlockCoder.take``; the first patch becomes a patch of a reference frame of this store."""
         blocks, lengths, nbytes = export.blocks, np.empty_like(export.blocks.lengths), open_blocks.nbytes
         rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
         out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
@@ -80,8 +76,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         taken = Segments.packed(out, lengths)
         if self.versions is None:
             return taken
-        plain = [block[len(PLAIN) :] for block in taken]
-        sealed = [self._sealed(self.versions, patches) for patches in plain]
+        sealed = [self._sealed(block[len(PLAIN) :]) for block in taken]
         for one in sealed:
             self.learn(one)
         return Segments.of([one.block for one in sealed])
@@ -89,14 +84,13 @@ class PatchCoder(BlockCoder[BytesCodec]):
     def _decompress(self, block: Bytes) -> Bytes | bytes:
         if len(block) == 0:
             return b""
-        compressor, compressed = self._version(block)
-        if compressor is None:
-            stream: Bytes | bytes = compressed
-        else:
-            nbytes, start = decode_varint(compressed)
+        stream: Bytes | bytes
+        compressor, stream = self._version(block)
+        if compressor is not None:
+            nbytes, start = decode_varint(stream)
             if nbytes > self._bound:
                 raise CorruptStream(f"its patches have {nbytes} bytes, at most {self._bound} are possible")
-            stream = compressor.decompress_exactly(compressed[start:].data, nbytes)
+            stream = compressor.decompress_exactly(stream[start:].data, nbytes)
         if len(stream) == 0:
             raise CorruptStream("it has no patches")
         return stream

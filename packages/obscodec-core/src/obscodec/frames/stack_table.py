@@ -1,4 +1,4 @@
-"""StackTable: the stacks of frames that do not follow from their newest frame."""
+"""StackTable: the frames of each stack that does not follow from its newest frame."""
 
 from typing import Any
 
@@ -14,31 +14,29 @@ _MIN_ROWS = 1 << 8
 
 
 class StackTable:
-    """A table with the frames of each stack in a row. Not safe to use from several threads: its FrameLog locks.
-
-    Kernels change it, each as a whole; see ``kernels.stacks``.
+    """A table with the frames of a stack in each row. Not safe to use from several threads: its FrameLog locks.
 
     Args:
-        depth: how many frames a stack has; 1 for single frames, of which none is ever listed.
+        depth: how many frames a stack has; 1 for single frames, which are never listed.
 
     Attributes:
-        tables: what kernels change.
+        tables: the tables that kernels change; see ``kernels.stacks``.
     """
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self.tables = _new_tables(_MIN_ROWS, depth, np.zeros(4, np.int64))
-        self._all_changed = True  # as nobody has looked yet
+        self._all_changed = True  # nobody has looked yet
 
     @property
     def frames(self) -> npt.NDArray[np.int32]:
-        """``i32[n_rows, depth]``, the frames of each stack; -1 at the beginning of a row that is free."""
+        """``i32[n_rows, depth]``, the frames of each stack; the first is -1 in a free row."""
         frames, *_, tallies = self.tables
         return frames[: tallies[N_ROWS]]
 
     @property
     def n_stacks(self) -> int:
-        """How many references to stacks there are, listed or not, without those to the stack of zeros."""
+        """How many references to stacks were given out, listed or not; the stack of zeros is not counted."""
         return int(self.tables[STACK_TALLIES][N_STACKS])
 
     @property
@@ -47,7 +45,7 @@ class StackTable:
         return self.frames.nbytes + self.frames[:, 0].nbytes
 
     def reserve(self, n: int) -> None:
-        """Have room to list ``n`` stacks more."""
+        """Make room to list ``n`` stacks more."""
         if self.depth == 1:
             return
         frames, free, changed, tallies = self.tables
@@ -57,11 +55,11 @@ class StackTable:
 
     @property
     def has_changed(self) -> bool:
-        """Whether :meth:`changes` would give any."""
+        """Whether :meth:`changes` would return any row."""
         return self._all_changed or bool(self.tables[STACK_TALLIES][N_CHANGED])
 
     def changes(self) -> ListedChanges:
-        """What has changed since the last call; all at the first one, and after :meth:`forget`."""
+        """The rows that changed since the last call; all rows at the first call, and after :meth:`forget`."""
         frames, _, changed, tallies = self.tables
         n_rows = int(tallies[N_ROWS])
         rows = np.arange(n_rows) if self._all_changed else np.flatnonzero(changed[:n_rows])
@@ -72,7 +70,7 @@ class StackTable:
         return changes
 
     def forget(self) -> None:
-        """Have :meth:`changes` give all next time."""
+        """Let the next call of :meth:`changes` return all rows."""
         self._all_changed = True
 
     def __getstate__(self) -> dict[str, object]:

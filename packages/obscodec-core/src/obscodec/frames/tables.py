@@ -1,33 +1,25 @@
-"""FrameTables: what a FrameLog knows of each frame and block."""
+"""FrameTables: the tables of frames and blocks that a FrameLog and its kernels share."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from obscodec.errors import CorruptStream
-from obscodec.frames.kernels.counts import N_USED, PREVIOUS, Table, Tables
+from obscodec.frames.kernels.counts import PREVIOUS, Table, Tables
 from obscodec.runtime import new_table
 
 
 class FrameTables:
-    """What is known of each frame and block. What was never used takes no memory.
-
-    Kernels change it, each as a whole; see ``kernels.counts``.
-
-    Args:
-        n_blocks: how many blocks there is room for.
-        block_frames: how many frames a block has.
+    """Tables of ``n_blocks`` blocks of ``block_frames`` frames; see ``kernels.counts``. An unused row takes no memory.
 
     Attributes:
-        counts: ``i32[n_blocks * block_frames]``, references to each frame, by id.
-        previous: likewise, the frame before it in the observation that it came with first.
-        live: ``i32[n_blocks]``, frames that are counted.
-        versions: ``i32[n_blocks]``, the version of a full block, 0 if it is not compressed further.
+        counts: ``i32[n_blocks * block_frames]``, how often each frame is referred to, by id.
+        previous: ``i32[n_blocks * block_frames]``, the frame before it in the observation that it first came with.
+        live: ``i32[n_blocks]``, how many frames of each block are counted.
+        versions: ``i32[n_blocks]``, the version of each full block, 0 if it is not compressed further.
         dead: ``i32[2 * n_blocks]``, numbers of blocks to look at.
-        tallies: ``i64[3]``, how many there are.
-        arrays: all of them, as kernels take them.
+        tallies: ``i64[3]``, how many numbers of blocks are used, free and dead.
+        arrays: all tables, as kernels take them.
     """
 
     counts: Table
@@ -43,24 +35,20 @@ class FrameTables:
         self.arrays = arrays
         (self.counts, self.previous), (self.live, self.versions, _), self.dead, self.tallies = arrays
 
-    def use(self, n: int) -> None:
-        """Have the first ``n`` numbers of blocks be used, by nobody."""
-        self.tallies[N_USED] = n
-
-    def grown(self) -> FrameTables:
-        """The same with room for twice as many blocks; this one is not to be used any more."""
-        grown = FrameTables.__new__(FrameTables)
+    def grown(self) -> Self:
+        """A copy with room for twice as many blocks, to use in place of this one: they have the same ``tallies``."""
+        grown = type(self).__new__(type(self))
         frames, blocks, dead, tallies = self.arrays
         grown._set((_doubled(frames), _doubled(blocks), _doubled(dead), tallies))
         return grown
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the zeros around what is used: of a store with few frames they would be most of a pickle."""
+        """Copies without the zeros around what is used, which would be most of a pickle of a store with few frames."""
         tables = []
         for table in self.arrays[:-1]:
             used = np.flatnonzero(table.reshape(-1, table.shape[-1]).any(axis=0))
             begin, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
-            tables.append((table.shape, begin, table[..., begin:end]))
+            tables.append((table.shape, begin, table[..., begin:end].copy()))
         return {"tallies": self.tallies.copy(), "tables": tables}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -76,7 +64,7 @@ class FrameTables:
 
 
 def _doubled(table: Table) -> Table:
-    """The same with room for twice as many along the last axis."""
+    """A copy with twice the room along the last axis."""
     doubled = new_table((*table.shape[:-1], 2 * table.shape[-1]), np.int32)
     doubled[..., : table.shape[-1]] = table
     return doubled

@@ -18,14 +18,19 @@ _DRIFT = 1.25
 
 
 class TrainedCodecs(Generic[C]):
-    """Numbered codecs, of which the newest one encodes.
+    """Codecs by version; the newest one encodes.
 
-    The first streams are the samples that a dictionary is trained on. When streams have become larger than they were
-    right after that, by a quarter on average, another one is trained. A codec without dictionaries stays as it is.
+    A dictionary is trained on the first items that are encoded. When streams have become a quarter larger than they
+    were right after the training, on average, another dictionary is trained. A codec without dictionaries stays as it
+    is.
 
     Args:
-        codec: the first version, number 1.
-        fit: gives a codec trained on samples of what it encodes.
+        codec: version 1.
+        fit: returns a codec trained on samples of items.
+
+    Attributes:
+        newest: the version that encodes.
+        learning: whether the items that are encoded now are samples for the next dictionary.
     """
 
     def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:
@@ -33,9 +38,9 @@ class TrainedCodecs(Generic[C]):
         self._codecs: dict[int, C] = {1: codec}
         self._fit = fit
         self._samples: list[Bytes] = []
-        self._room: Bytes | None = None  # for the samples, in memory that goes back to the operating system
+        self._room: Bytes | None = None  # of the samples, in memory that goes back to the operating system
         self._samples_nbytes = 0
-        self._learning = True
+        self.learning = True
         self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         self._first_ratio: float | None = None
 
@@ -50,14 +55,9 @@ class TrainedCodecs(Generic[C]):
         """Bytes of all dictionaries that are kept."""
         return sum(len(codec.dictionary) for codec in self._codecs.values())
 
-    @property
-    def learning(self) -> bool:
-        """Whether what is encoded now is what a dictionary will be trained on."""
-        return self._learning
-
     def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
-        """Learn from a stream of the newest version, and from what it was made of, which is copied if it is kept."""
-        if self._learning:
+        """Learn that the newest version encoded ``plain``, which is copied if it is kept, in ``stream_nbytes``."""
+        if self.learning:
             self._keep(plain)
             if len(self._samples) >= _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
                 self._learn()
@@ -65,21 +65,17 @@ class TrainedCodecs(Generic[C]):
             self._watch(stream_nbytes / max(1, plain.nbytes))
 
     def keep(self, needed: Collection[int]) -> None:
-        """Forget the versions that no stream needs, but for the newest one.
-
-        Args:
-            needed: the versions of all streams that there are.
-        """
-        if len(self._codecs) > 1:
-            self._codecs = {n: codec for n, codec in self._codecs.items() if n == self.newest or n in needed}
+        """Forget all versions but the newest one and those that are ``needed``."""
+        self._codecs = {n: codec for n, codec in self._codecs.items() if n == self.newest or n in needed}
 
     @property
     def are_several(self) -> bool:
-        """Whether there is any version that :meth:`keep` could forget."""
+        """Whether there is a version that :meth:`keep` could forget."""
         return len(self._codecs) > 1
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_room": None, "_samples": [sample.copy() for sample in self._samples]}
+        samples = [sample.copy() for sample in self._samples]
+        return {**vars(self), "_room": None, "_samples": samples, "_ratios": self._ratios.copy()}
 
     def _keep(self, plain: Bytes) -> None:
         begin, end = self._samples_nbytes, self._samples_nbytes + plain.nbytes
@@ -92,15 +88,15 @@ class TrainedCodecs(Generic[C]):
 
     def _learn(self) -> None:
         newest, codecs = self.newest, self._codecs
-        with suppress(ShapeError, MemoryError):  # too little to learn from, or no room to: the codec stays as it is
+        with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
             codec = self._fit(codecs[newest], self._samples)
             if codec != codecs[newest]:
                 newest = max(codecs) + 1
                 codecs = {**codecs, newest: codec}
-        learned = {"newest": newest, "_codecs": codecs, "_learning": False}
+        learned = {"newest": newest, "_codecs": codecs, "learning": False}
         ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         unused: dict[str, object] = {"_samples": [], "_room": None, "_samples_nbytes": 0}
-        vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all of it in one step
+        vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all in one step
         give_back_free_memory()
 
     def _watch(self, ratio: float) -> None:
@@ -112,4 +108,4 @@ class TrainedCodecs(Generic[C]):
             self._first_ratio = mean
             self._ratios.clear()
         elif mean > _DRIFT * self._first_ratio and self._codecs[self.newest].dictionary:
-            self._learning = True
+            self.learning = True

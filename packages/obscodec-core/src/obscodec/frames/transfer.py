@@ -1,4 +1,4 @@
-"""Transfer: frames of one FrameStore that go to another one as they are encoded, block by block."""
+"""Transfer: copies frames of one FrameStore to another store as they are encoded, block by block."""
 
 from collections.abc import Callable
 
@@ -8,27 +8,27 @@ from obscodec.errors import CorruptStream
 from obscodec.frames.frame_log import FrameLog
 from obscodec.segments import Ints
 
-# Decodes frames of the other store, by different ids there, and appends them: ``frames, which, ids``; see
-# ``FrameStore.take_in``.
+# ``append(frames, which, ids)`` decodes frames of the other store by their ids, all different, and takes them in; see
+# ``Store.take_in``.
 Append = Callable[[Ints, Ints, Ints], None]
 
 
 def transfer_frames(mine: FrameLog, others: FrameLog, ids: Ints, append: Append, out: Ints) -> None:
-    """Take frames over from the blocks of another store with such a coder.
+    """Take frames over from another store with an equal coder.
 
-    A block of which half of the frames are wanted goes as it is, with the others: alone, without the one before it,
-    a frame takes several times as much. The frames of other blocks are decoded and appended.
+    A block of which half of the frames or more are wanted is copied as a whole, with the other frames: without the
+    frame before it, a frame takes several times as much. The frames of other blocks are decoded and appended.
 
     Args:
-        mine: where they go.
-        others: where they are.
-        ids: ``i64[n]``, their ids there.
-        append: decodes frames there, and appends them here.
-        out: ``i64[n]`` of zeros, filled with the ids here in one step: then there is a reference for each.
+        mine: the store that gets the frames.
+        others: the other store.
+        ids: ``i64[n]``, the ids of the frames in the other store.
+        append: decodes and appends frames, see ``Append``.
+        out: ``i64[n]`` of zeros, filled in one step with the ids in this store, each with a reference.
 
     Raises:
-        SlotError: an id is of no frame there.
-        CorruptStream: a block there is damaged; nothing was stored.
+        SlotError: an id is of no frame in the other store.
+        CorruptStream: a block of the other store is damaged; nothing was stored.
         HeapFull: there is not enough room; nothing was stored.
     """
     order = np.flatnonzero(ids)
@@ -56,5 +56,5 @@ def transfer_frames(mine: FrameLog, others: FrameLog, ids: Ints, append: Append,
         mine.set_previous(here[as_is], np.where(frames[at] == before[as_is], here[at], 0))
         out[order] = held
     finally:
-        if not held.any() or not np.array_equal(out[order], held):  # it ended before they were handed over
+        if not held.any() or not np.array_equal(out[order], held):  # an exception came before the ids were handed over
             mine.give_back(np.concatenate([taken, rest]))

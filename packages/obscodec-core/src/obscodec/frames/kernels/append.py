@@ -1,4 +1,4 @@
-"""Taking frames in: find those that are known, make patches of those that are new."""
+"""Appending frames: a frame that is known is found among the recent ones, a new frame joins the open block."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,6 +7,7 @@ from obscodec.codecs.formats.delta_rle import encode_first, encode_patch, first_
 from obscodec.frames.kernels.counts import COUNTS, FRAMES, Tables
 from obscodec.frames.kernels.sequence_table import (
     BEGIN,
+    BLOCK,
     LITERALS,
     LITERALS_NBYTES,
     MATCHED,
@@ -20,8 +21,6 @@ from obscodec.frames.kernels.sequence_table import (
     RUNS_NBYTES,
     add_new,
     give_id,
-    needs_block,
-    next_place,
     ring_size,
 )
 from obscodec.kernels import address, compiled, copy, load_u8, load_u64, signed, unsigned
@@ -29,8 +28,8 @@ from obscodec.layout import Rows
 from obscodec.segments import Ints
 
 # Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
-# ``u8[max_references, nbytes]``, the first one zeros; how many there are, ``i64[1]``; how many frames a block has; how
-# many come from one observation, so that its first one is likely to be this far back.
+# ``u8[max_references, nbytes]``, the first one zeros; how many these are, ``i64[1]``; how many frames a block has; how
+# many frames come from one observation, so that a repeated one is likely to be this far back.
 OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
 
 
@@ -38,22 +37,18 @@ OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
 def append_frames(
     frames: Rows, first: int, of_sequences: Ints, open_blocks: OpenTables, tables: Tables, ids: Ints
 ) -> int:
-    """Take frames in, from ``first`` on, until one needs a new block.
+    """Store frames, from ``first`` on, until a frame needs a new block or a new sequence; returns that one, or ``n``.
 
     Args:
         frames: ``u8[n, nbytes]``, contiguous.
         first: the frame to begin with.
-        of_sequences: ``i64[n]``, the row in the table of sequences of each frame.
-        open_blocks: where new frames go, changed.
+        of_sequences: ``i64[n]``, the row of each frame in the table of sequences.
+        open_blocks: changed.
         tables: see ``kernels.counts``, changed.
-        ids: ``i64[n]``, zeros from ``first`` on, filled: a reference is counted for each.
-
-    Returns:
-        The frame that needs a new block in its sequence, or a new sequence, or ``n``.
+        ids: ``i64[n]``, zeros from ``first`` on, filled: each id has one reference.
     """
     sequences, references, n_references, block_frames, stack = open_blocks
     nbytes = frames.shape[1]
-    n_ring = ring_size(sequences)
     for i in range(first, len(of_sequences)):
         if not 0 <= of_sequences[i] < len(sequences):
             return i
@@ -62,15 +57,13 @@ def append_frames(
         if first_difference(frame, address(references), 0, nbytes) == nbytes:
             continue  # the frame of zeros, whose id is 0
         begins = i % stack == 0
-        place, fingerprint = _find(frame, nbytes, sequence, n_ring, begins)
+        place, fingerprint = _find(frame, nbytes, sequence, begins)
         if place < 0:
-            if needs_block(sequence, block_frames):
+            if sequence[BLOCK] == 0 or sequence[PLACE] == block_frames:
                 return i
             _encode(frame, nbytes, sequence, references, n_references)
-            place = next_place(sequence, n_ring)
-            copy(sequence[RECENT] + place * nbytes, frame, nbytes)
             before = 0 if begins else ids[i - 1]
-            add_new(sequence, place, n_ring, fingerprint, block_frames, before, tables)
+            place = add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
         ids[i] = give_id(sequence, place, begins, tables[FRAMES][COUNTS])
     return len(of_sequences)
 
@@ -82,12 +75,12 @@ def _is_at(place: int, frame: int, nbytes: int, sequence: Ints) -> bool:
 
 
 @compiled
-def _find(frame: int, nbytes: int, sequence: Ints, n_ring: int, is_first: bool) -> tuple[int, int]:
-    """The place in the ring of a recent frame that is equal in every byte, or -1; and the fingerprint if that is -1.
+def _find(frame: int, nbytes: int, sequence: Ints, is_first: bool) -> tuple[int, int]:
+    """The place in the ring of a recent frame that is equal in every byte, or -1 and the fingerprint.
 
     Nearly always an observation begins where the last one did, or one frame later, and goes on from there.
     """
-    n = sequence[N_RECENT]
+    n, n_ring = sequence[N_RECENT], ring_size(sequence)
     likely = sequence[BEGIN] if is_first else (sequence[MATCHED] + 1) % n_ring
     for place in (likely, (likely + 1) % n_ring):
         if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, sequence):
@@ -101,7 +94,7 @@ def _find(frame: int, nbytes: int, sequence: Ints, n_ring: int, is_first: bool) 
 
 @compiled
 def _fingerprint(frame: int, nbytes: int) -> int:
-    """A number that tells most frames apart: words that are rotated and xored, in four lanes for the processor."""
+    """A number that tells most frames apart: its words, rotated and xored in four lanes for the processor."""
     left, right, step = unsigned(7), unsigned(57), 32
     a, b, c, d = unsigned(0), unsigned(0), unsigned(0), unsigned(0)
     at = frame

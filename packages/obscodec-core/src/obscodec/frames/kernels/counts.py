@@ -2,7 +2,10 @@
 
 ``counts`` has, by id, 2 for each reference to a frame, and 1 if it is among the recent frames of its sequence. ``live``
 has, by number, how many frames of a block are counted, and one more while it is open; -1 for a block that is unused.
-Whoever calls one of these kernels finds all its changes made, or none.
+A kernel makes all of its changes, or none: no signal handler runs in it.
+
+``ids`` are ``i64[n]`` everywhere, ``0`` among them is the frame of zeros, which is not counted, and ``block_frames`` is
+how many frames a block has. ``counts`` and ``tables`` are changed.
 """
 
 from typing import Final
@@ -15,8 +18,8 @@ from obscodec.segments import Ints
 
 Table = npt.NDArray[np.int32]
 
-# What is known of the frames and blocks of a store, as kernels take it; see ``FrameTables``. Of five arrays numba needs
-# memory to describe the types, and crashes if there is none.
+# The tables of a store, as kernels take them; see ``FrameTables``. Four arrays, not more: numba allocates memory to
+# describe the types of five, and crashes if the allocation fails.
 Tables = tuple[Table, Table, Table, Ints]
 FRAMES: Final = 0
 BLOCKS: Final = 1
@@ -34,19 +37,19 @@ FREE: Final = 2
 
 # What is counted of the blocks of a store, ``i64[3]``.
 N_USED: Final = 0  # numbers that were ever used; 0 is the block of the frame of zeros
-N_FREE: Final = 1  # numbers in ``free``, to be used again
-N_DEAD: Final = 2  # numbers in ``dead``, of blocks to look at: those without a counted frame become free
+N_FREE: Final = 1  # numbers in the row ``FREE``, to be used again
+N_DEAD: Final = 2  # numbers in ``dead``, of blocks to look at: if no frame of a block is counted, it becomes free
 
 
 @inlined
 def is_frame(frame_id: int, counts: Table) -> bool:
-    """Whether there is a frame with this id, and anybody refers to it."""
+    """Whether anybody refers to a frame with this id."""
     return 0 < frame_id < len(counts) and bool(counts[frame_id] > 1)
 
 
 @compiled
 def count_known(ids: Ints, counts: Table) -> int:
-    """How many of ``ids`` there are, if each is 0 or of a frame, or i if ``ids[i]`` is of none."""
+    """``n`` if each of ``ids`` is 0 or of a frame; otherwise ``i`` for the first ``ids[i]`` that is of no frame."""
     for i in range(len(ids)):
         if ids[i] != 0 and not is_frame(ids[i], counts):
             return i
@@ -55,36 +58,20 @@ def count_known(ids: Ints, counts: Table) -> int:
 
 @compiled
 def retain_frames(ids: Ints, counts: Table, retained: Ints) -> int:
-    """Add one reference to each of ``ids``, or to none; 0 among them is left alone.
-
-    Args:
-        ids: ``i64[n]``.
-        counts: changed.
-        retained: ``i64[n]``, filled with ``ids``: they are there when the references are.
-
-    Returns:
-        How many there are, or i if ``ids[i]`` is of no frame.
-    """
-    for i in range(len(ids)):
-        if ids[i] != 0 and not is_frame(ids[i], counts):
-            return i
-    for i in range(len(ids)):
-        counts[ids[i]] += 2 * (ids[i] != 0)
-        retained[i] = ids[i]
-    return len(ids)
+    """Add one reference to each of ``ids``, and copy them to ``retained``; returns what :func:`count_known` does."""
+    n_known = count_known(ids, counts)
+    if n_known == len(ids):
+        for i in range(n_known):
+            counts[ids[i]] += 2 * (ids[i] != 0)
+            retained[i] = ids[i]
+    return n_known
 
 
 @compiled
 def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
-    """Take one reference from each of ``ids``, or from none; 0 among them is left alone.
+    """Take one reference from each of ``ids``; a block that loses its last frame is dead.
 
-    Args:
-        ids: ``i64[n]``.
-        block_frames: how many frames a block has.
-        tables: changed; blocks that lose their last frame are dead.
-
-    Returns:
-        ``n``, or i if ``ids[i]`` is of no frame or has no reference left.
+    Returns ``n``, or ``i`` if ``ids[i]`` is of no frame, or is named more often than it has references.
     """
     counts = tables[FRAMES][COUNTS]
     for i in range(len(ids)):
@@ -106,14 +93,14 @@ def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
 
 @compiled
 def give_back_frames(held: Ints, block_frames: int, tables: Tables) -> None:
-    """:func:`release_frames` of what somebody holds, who holds nothing afterwards: zeros."""
+    """Release the frames in ``held``, and set it to zeros."""
     release_frames(held, block_frames, tables)
     held[:] = 0
 
 
 @compiled
 def bury(block: int, tables: Tables) -> None:
-    """Count a frame of ``block`` less."""
+    """Count one frame of ``block`` less."""
     live = tables[BLOCKS][LIVE]
     live[block] -= 1
     if live[block] == 0:
@@ -123,7 +110,7 @@ def bury(block: int, tables: Tables) -> None:
 
 @compiled
 def take_number(tables: Tables) -> int:
-    """The number of a new block; there must be one that is free, or room in the tables for one more."""
+    """The number of a new block: one that is free, or else the next one, for which the tables must have room."""
     tallies = tables[TALLIES]
     if tallies[N_FREE]:
         tallies[N_FREE] -= 1
@@ -137,7 +124,7 @@ def take_number(tables: Tables) -> int:
 
 @compiled
 def reserve_numbers(numbers: Ints, tables: Tables) -> None:
-    """Fill ``numbers`` with those of new blocks; :func:`reclaim` takes back those that get no frames."""
+    """Fill ``numbers`` with numbers of new blocks; :func:`reclaim` takes back each block that gets no frame."""
     tallies = tables[TALLIES]
     for i in range(len(numbers)):
         numbers[i] = take_number(tables)
@@ -166,13 +153,13 @@ def take_frames(
     """Refer to frames of blocks that were stored whole.
 
     Args:
-        numbers: ``i64[n_blocks]``.
-        starts: ``i64[n_blocks + 1]``: of block ``b``, the frames ``starts[b]`` to ``starts[b + 1]`` are wanted.
-        places: ``i64[n]``, the places of these frames in their blocks, different ones in each.
-        n_each: ``i64[n]``, how many references to each.
+        numbers: ``i64[n_blocks]``, the numbers of the blocks.
+        starts: ``i64[n_blocks + 1]``: frames ``starts[b]`` to ``starts[b + 1]`` are of block ``b``.
+        places: ``i64[n]``, the place of each frame in its block; no frame comes twice.
+        n_each: ``i64[n]``, how many references each frame gets.
         block_frames: how many frames a block has.
         tables: changed.
-        ids: ``i64[n_each.sum()]``, filled with the id of each frame as often as it is referred to.
+        ids: ``i64[n_each.sum()]``, filled: the id of each frame, as often as it gets references.
     """
     at = 0
     for b in range(len(numbers)):

@@ -1,4 +1,4 @@
-"""A line for whoever waits while kernels are compiled."""
+"""A warning for users who wait while kernels are compiled."""
 
 import logging
 from functools import cache
@@ -11,7 +11,7 @@ _log = logging.getLogger("obscodec")
 
 @cache
 def announce() -> None:
-    """Say that kernels are about to be compiled, if they are not in numba's cache. Does so once for each process."""
+    """Warn, once in a process, if kernels are not in numba's cache and are about to be compiled."""
     code = append_frames.py_func.__code__
     compiled = Path(append_frames.stats.cache_path or "").glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi")
     if not append_frames.signatures and not any(compiled):

@@ -1,50 +1,39 @@
-"""Which blocks hold the frames that are wanted."""
+"""Sorting wanted frames by the blocks that hold them."""
 
 from typing import Final
 
 import numpy as np
 
-from obscodec.frames.kernels.counts import Table, is_frame
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
 _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
 
 
-def group_by_block(ids: Ints, block_frames: int, counts: Table) -> tuple[int, Ints, Ints, Ints, Ints]:
-    """Sort frames by their blocks, and in each block by their places.
-
-    Args:
-        ids: ``i64[n]``; see ``FrameStore``.
-        block_frames: how many frames a block has.
-        counts: references to each frame, by id; see ``kernels.counts``.
+def group_by_block(ids: Ints, block_frames: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Sort frames, none of them with a negative id, by their blocks, and in each block by their places.
 
     Returns:
-        ``n``, or i if ``ids[i]`` is of no frame; then the rest is of no use.
         ``i64[n]``, the order: which of ``ids`` comes first, second and so on.
-        ``i64[n]``, the places of the frames in their blocks, in this order.
+        ``i64[n]``, the place of each frame in its block, in this order.
         ``i64[n_blocks]``, the blocks, rising.
-        ``i64[n_blocks + 1]``, where the frames of each block begin in this order.
+        ``i64[n_blocks + 1]``, where the frames of each block begin in this order, and ``n``.
     """
     order, places, blocks, starts = np.empty((4, len(ids) + 1), np.int64)
-    n_known, n_blocks = _group_by_block(ids, block_frames, counts, order[:-1], places, blocks, starts)
-    return n_known, order[:-1], places[:-1], blocks[:n_blocks], starts[: n_blocks + 1]
+    n_blocks = _group_by_block(ids, block_frames, order[:-1], places, blocks, starts)
+    return order[:-1], places[:-1], blocks[:n_blocks], starts[: n_blocks + 1]
 
 
 @compiled
-def _group_by_block(
-    ids: Ints, block_frames: int, counts: Table, order: Ints, places: Ints, blocks: Ints, starts: Ints
-) -> tuple[int, int]:
-    """:func:`group_by_block` into arrays that have room; how many frames are known, and how many blocks there are."""
-    n, greatest = len(ids), 0
-    for i in range(n):
-        if ids[i] != 0 and not is_frame(ids[i], counts):
-            return i, 0
+def _group_by_block(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints, starts: Ints) -> int:
+    """:func:`group_by_block` into arrays that have room; how many blocks there are."""
+    greatest = 0
+    for i in range(len(ids)):
         greatest = max(greatest, ids[i])
         order[i] = i
     _sort(ids, greatest, order)
     n_blocks, last = 0, -1
-    for i in range(n):
+    for i in range(len(ids)):
         frame = ids[order[i]]
         block = frame // block_frames
         if block != last:
@@ -52,8 +41,8 @@ def _group_by_block(
             n_blocks += 1
             last = block
         places[i] = frame - block * block_frames
-    starts[n_blocks] = n
-    return n, n_blocks
+    starts[n_blocks] = len(ids)
+    return n_blocks
 
 
 @compiled

@@ -1,15 +1,15 @@
-"""Sequences of frames: the open block of each, its recent frames, and the bookkeeping of those that join it."""
+"""The table of sequences of frames: the open block of each, its recent frames, and what a new frame changes.
+
+``sequence`` is a row of this table everywhere, changed, and ``tables`` are those of ``kernels.counts``, changed.
+"""
 
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from obscodec.frames.kernels.counts import BLOCKS, COUNTS, FRAMES, LIVE, PREVIOUS, Table, Tables, bury, take_number
-from obscodec.kernels import compiled, inlined
+from obscodec.kernels import compiled, copy, inlined
 from obscodec.segments import Ints
 
-# The columns of the table of sequences, a row for each environment. Addresses point into arrays that OpenBlocks holds.
+# The columns of the table. Addresses point into arrays that OpenBlocks holds.
 BLOCK: Final = 0  # number of the open block, 0 for none
 PLACE: Final = 1  # frames in the open block
 REFERENCE: Final = 2  # what the first frame of the open block is a patch of, 0 for zeros
@@ -18,43 +18,27 @@ RUNS_NBYTES: Final = 4
 LITERALS: Final = 5  # address of the literals of the open block, or of its frames
 LITERALS_NBYTES: Final = 6
 RECENT: Final = 7  # address of the ring of recent frames
-NEWEST: Final = 8  # place of the newest one in the ring
-N_RECENT: Final = 9
+NEWEST: Final = 8  # place of the newest frame in the ring
+N_RECENT: Final = 9  # frames in the ring
 MATCHED: Final = 10  # place of the frame that was found or added last
 BEGIN: Final = 11  # place of the frame that the last observation began with
 RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
 
 
 @inlined
-def ring_size(sequences: npt.NDArray[np.int64]) -> int:
-    """How many recent frames each sequence has place for."""
-    return int((sequences.shape[1] - RECENT_IDS) // 2)
-
-
-@inlined
-def needs_block(sequence: Ints, block_frames: int) -> bool:
-    """Whether a sequence has no open block, or a full one."""
-    return bool(sequence[BLOCK] == 0 or sequence[PLACE] == block_frames)
-
-
-@compiled
-def next_place(sequence: Ints, n_ring: int) -> int:
-    """The place in the ring of the next new frame."""
-    return int((sequence[NEWEST] + 1) % n_ring) if sequence[N_RECENT] else 0
+def ring_size(sequence: Ints) -> int:
+    """How many recent frames the ring of a sequence has place for."""
+    return int((len(sequence) - RECENT_IDS) // 2)
 
 
 @compiled
 def begin_block(sequence: Ints, n_begun: Ints, which: int, tables: Tables) -> None:
-    """Begin an empty block in place of the open one of a sequence, which is stored, or without a frame that counts.
+    """Begin an empty block in sequence number ``which``, and count it in ``n_begun``, ``i64[n_sequences]``.
 
-    Args:
-        sequence: the row of the sequence, changed.
-        n_begun: ``i64[n_sequences]``, how many blocks each sequence has begun, changed.
-        which: the number of the sequence.
-        tables: see ``kernels.counts``, changed.
+    The block that was open must be stored, or have no frame that is counted.
     """
     if sequence[BLOCK]:
-        bury(sequence[BLOCK], tables)  # it is not open any more
+        bury(sequence[BLOCK], tables)  # an open block counts one more
     sequence[BLOCK] = take_number(tables)
     sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = 0
     tables[BLOCKS][LIVE, sequence[BLOCK]] = 1
@@ -63,20 +47,15 @@ def begin_block(sequence: Ints, n_begun: Ints, which: int, tables: Tables) -> No
 
 @compiled
 def add_new(
-    sequence: Ints, place: int, n_ring: int, fingerprint: int, block_frames: int, before: int, tables: Tables
-) -> None:
-    """Give the frame that was encoded last its id, and a place in the ring, instead of the oldest one there.
+    sequence: Ints, frame: int, nbytes: int, fingerprint: int, block_frames: int, before: int, tables: Tables
+) -> int:
+    """Give the frame that was encoded last an id, and a place in the ring, instead of the oldest frame; the place.
 
-    Args:
-        sequence: the row of the sequence, changed.
-        place: where in the ring, see :func:`next_place`.
-        n_ring: see :func:`ring_size`.
-        fingerprint: of the frame.
-        block_frames: how many frames a block has.
-        before: the id of the frame before it in its observation, 0 for none.
-        tables: see ``kernels.counts``, changed.
+    ``frame`` is its address, and ``before`` the id of the frame before it in its observation, 0 for none.
     """
-    counts = tables[FRAMES][COUNTS]
+    n_ring, counts = ring_size(sequence), tables[FRAMES][COUNTS]
+    place = int((sequence[NEWEST] + 1) % n_ring) if sequence[N_RECENT] else 0
+    copy(sequence[RECENT] + place * nbytes, frame, nbytes)
     if sequence[N_RECENT] == n_ring:
         forgotten = sequence[RECENT_IDS + place]
         counts[forgotten] -= 1
@@ -92,11 +71,12 @@ def add_new(
     counts[frame_id] = 1
     tables[FRAMES][PREVIOUS, frame_id] = before
     tables[BLOCKS][LIVE, sequence[BLOCK]] += 1
+    return place
 
 
 @compiled
 def give_id(sequence: Ints, place: int, begins: bool, counts: Table) -> int:
-    """Count a reference to the recent frame at ``place``, which an observation may begin with; its id."""
+    """Count a reference to the recent frame at ``place``; its id. ``begins``: an observation begins with it."""
     sequence[MATCHED] = place
     if begins:
         sequence[BEGIN] = place

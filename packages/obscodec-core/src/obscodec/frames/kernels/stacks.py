@@ -1,7 +1,11 @@
 """Stacks of frames as single integers: see ``StackStore``.
 
-Nearly every stack is a frame and the ones that came before it: its id is ``newest * depth + again``. A stack that does
-not follow from that is listed in a row of a table, and its id is ``-1 - row``. Single frames are stacks of one.
+Nearly every stack is a frame and the frames that came before it: ``previous`` has them, and the id of the stack is
+``newest * depth + again``. It ends in its newest frame ``again`` times more. Any other stack is listed in a row of a
+table, and its id is ``-1 - row``. A single frame is a stack of depth 1.
+
+``ids`` are ``i64[n]`` everywhere, 0 is the stack of zeros. ``tables`` are those of ``kernels.counts``; they and
+``stacks`` are changed.
 """
 
 from typing import Final
@@ -17,15 +21,15 @@ from obscodec.segments import Ints
 N_ROWS: Final = 0  # rows that were ever used
 N_FREE_ROWS: Final = 1  # of these, those in ``free_rows``, to be used again
 N_STACKS: Final = 2  # stacks with an id that is not 0, each reference counted
-N_CHANGED: Final = 3  # how often a row was marked in ``changed`` since somebody looked
+N_CHANGED: Final = 3  # how often a row was marked as changed since somebody looked
 
 # What :func:`release_stacks` finds wrong.
 NO_STACK: Final = 1
 LISTED_TWICE: Final = 2
 NO_FRAME: Final = 3
 
-Listed = npt.NDArray[np.int32]  # ``[n_rows, depth]``, the frames of listed stacks; -1 in front in a row that is free
-# The table of listed stacks: these, the free rows ``i32[n_rows]``, the changed ones ``bool[n_rows]``, and the tallies.
+Listed = npt.NDArray[np.int32]  # ``[n_rows, depth]``, the frames of listed stacks; the first is -1 in a free row
+# The table of listed stacks: frames, free rows ``i32[n_rows]``, which rows changed ``bool[n_rows]``, tallies.
 StackTables = tuple[Listed, Table, npt.NDArray[np.bool_], Ints]
 LISTED: Final = 0
 STACK_TALLIES: Final = 3
@@ -33,16 +37,14 @@ STACK_TALLIES: Final = 3
 
 @compiled
 def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, ids: Ints) -> None:
-    """Give ids to stacks. The references to their frames go from ``held`` over to the ids, in this one step.
-
-    A stack may also end in its newest frame several times: ``again`` times more, before what ``previous`` tells.
+    """Fill ``ids`` with ids of stacks. The references to the frames go over from ``held`` to the ids, in this one step.
 
     Args:
         held: ``i64[m * depth]``, the frames of each stack, oldest first, with a reference to each; zeros afterwards.
         which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
-        tables: see ``kernels.counts``, changed.
-        stacks: those that are listed, with room for ``n`` more, changed.
-        ids: ``i64[n]``, filled.
+        tables: changed.
+        stacks: changed; there must be room to list ``n`` stacks more.
+        ids: filled.
     """
     counts, previous = tables[FRAMES][COUNTS], tables[FRAMES][PREVIOUS]
     depth, tallies = stacks[LISTED].shape[1], stacks[STACK_TALLIES]
@@ -64,7 +66,7 @@ def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, id
 
 @compiled
 def _name(stack: Ints, previous: Table) -> int:
-    """The id of a stack, -1 if it does not follow from its newest frame."""
+    """The id of a stack; -1 if it must be listed."""
     depth = len(stack)
     newest = stack[depth - 1]
     again = 0
@@ -78,7 +80,7 @@ def _name(stack: Ints, previous: Table) -> int:
 
 @compiled
 def _list(stack: Ints, stacks: StackTables) -> int:
-    """Put a stack into a row of its own; the row."""
+    """List a stack in a row of its own; the row."""
     listed, free_rows, changed, tallies = stacks
     if tallies[N_FREE_ROWS]:
         tallies[N_FREE_ROWS] -= 1
@@ -95,7 +97,7 @@ def _list(stack: Ints, stacks: StackTables) -> int:
 
 @compiled
 def _follows(stack: Ints, last: int, previous: Table) -> bool:
-    """Whether the frames before place ``last`` are those that came before the frame there."""
+    """Whether the frames before place ``last`` are the ones that came before the frame at that place."""
     follows = True
     for k in range(last, 0, -1):
         follows &= previous[stack[k]] == stack[k - 1]
@@ -104,10 +106,9 @@ def _follows(stack: Ints, last: int, previous: Table) -> bool:
 
 @compiled
 def expand_stacks(ids: Ints, previous: Table, listed: Listed, n_rows: int, frames: npt.NDArray[np.int64]) -> int:
-    """The inverse of :func:`name_stacks`: fill ``frames``, ``i64[n, depth]``.
+    """Fill ``frames``, ``i64[n, depth]``, with the frames of stacks.
 
-    Returns:
-        ``n``, or i if ``ids[i]`` is out of range, or of a row that is not used.
+    Returns ``n``, or ``i`` if ``ids[i]`` is out of range, or of a row that is free.
     """
     depth, n_rows = frames.shape[1], min(n_rows, len(listed))  # another thread may have counted rows of a larger table
     for i in range(len(ids)):
@@ -133,15 +134,8 @@ def release_stacks(
 ) -> tuple[int, int]:
     """Take one reference from each of ``ids``, and set them to 0; or change nothing.
 
-    Args:
-        ids: ``i64[n]``, 0 among them is left alone.
-        frames: ``i64[n, depth]``, filled with their frames.
-        block_frames: how many frames a block has.
-        tables: see ``kernels.counts``, changed.
-        stacks: those that are listed, changed.
-
-    Returns:
-        What is wrong, 0 if nothing is; and with which of ``ids``, or of the frames in ``frames``.
+    ``frames``, ``i64[n, depth]``, is filled with their frames. Returns what is wrong, 0 for nothing; and with which of
+    ``ids``, or for ``NO_FRAME`` with which of all frames.
     """
     listed, free_rows, changed, tallies = stacks
     known = expand_stacks(ids, tables[FRAMES][PREVIOUS], listed, tallies[N_ROWS], frames)
@@ -172,7 +166,7 @@ def release_stacks(
 
 @compiled
 def _put_back(ids: Ints, frames: npt.NDArray[np.int64], listed: Listed) -> None:
-    """Have rows be used that were about to be freed."""
+    """Use rows again that were about to be freed."""
     for i in range(len(ids)):
         if ids[i] < 0:
             listed[-1 - ids[i], 0] = frames[i, 0]
@@ -182,7 +176,7 @@ def _put_back(ids: Ints, frames: npt.NDArray[np.int64], listed: Listed) -> None:
 def interleave(frames: npt.NDArray[np.uint8], pixels: npt.NDArray[np.unsignedinteger]) -> None:
     """Put stacks of frames together pixel by pixel, the oldest frame in the lowest byte.
 
-    One pass for each frame, because LLVM makes vector instructions of that.
+    There is a pass for each frame, because LLVM makes vector instructions of it.
 
     Args:
         frames: ``u8[n, depth, size]``, contiguous.

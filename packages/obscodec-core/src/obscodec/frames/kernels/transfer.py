@@ -1,4 +1,7 @@
-"""Blocks of ``delta-rle`` that go from one store to another: checked, and made patches of the references there."""
+"""Blocks of ``delta-rle`` that go from one store to another: checked, and made patches of the references there.
+
+Both kernels return a status code.
+"""
 
 from typing import Final
 
@@ -29,18 +32,15 @@ _NOT_FOUND: Final = -1
 def count_frames(
     addresses: Ints, lengths: Ints, last: Ints, references: Rows, block_frames: int, n_frames: Ints
 ) -> int:
-    """How many frames blocks of version 0 have. Walks all runs, and decodes nothing.
+    """Count the frames of blocks of version 0. Walks all runs, and decodes nothing.
 
     Args:
-        addresses: ``i64[n]``, where each block is.
-        lengths: ``i64[n]``, its bytes.
-        last: ``i64[n]``, a place in it where a frame must be.
-        references: ``u8[n_references, nbytes]``, that they are patches of.
-        block_frames: the most frames that a block has.
+        addresses: ``i64[n]``, where each block begins.
+        lengths: ``i64[n]``, the bytes of each block.
+        last: ``i64[n]``, a place where each block must have a frame.
+        references: ``u8[n_references, nbytes]``, the reference frames of these blocks.
+        block_frames: the most frames that a block may have.
         n_frames: ``i64[n]``, filled.
-
-    Returns:
-        A status code; it is not OK if a block could not be read to its end.
     """
     for b in range(len(addresses)):
         if lengths[b] and load_u8(addresses[b]) != 0:
@@ -77,25 +77,22 @@ def rebase_blocks(
     out: Bytes,
     out_lengths: Ints,
 ) -> int:
-    """Write blocks of version 0 so that they are patches of other reference frames.
+    """Write blocks of version 0 as patches of other reference frames.
 
-    Where the reference of a block is among the others, too, only its number changes. Else the first patch is made anew,
-    as if the first frame had been appended there, and all others are copied.
+    If the reference frame of a block is among the others, too, only its number changes. Otherwise the first patch is
+    made anew, as if the first frame were appended there, and the other patches are copied.
 
     Args:
-        addresses: ``i64[n]``, where each block is; :func:`count_frames` has found it good.
-        lengths: ``i64[n]``, its bytes.
-        source: ``u8[n_source, nbytes]``, the references of these blocks.
+        addresses: ``i64[n]``, where each block begins; :func:`count_frames` has found nothing wrong in it.
+        lengths: ``i64[n]``, the bytes of each block.
+        source: ``u8[n_source, nbytes]``, the reference frames of these blocks.
         references: ``u8[max_references, nbytes]``, the others, changed; see ``encode_first``.
-        n_references: ``i64[1]``, how many there are, changed.
-        frame_room: ``frame_room(nbytes)``, changed; as the other rooms, used by this call alone.
-        runs_room: ``u8[runs_bound(nbytes)]``, changed.
-        literals_room: ``u8[nbytes]``, changed.
-        out: room for all blocks, and for each of them the last two rooms and the head.
+        n_references: ``i64[1]``, how many the others are, changed.
+        frame_room: ``frame_room(nbytes)``; this and the other rooms are scratch memory of this call alone.
+        runs_room: ``u8[runs_bound(nbytes)]``.
+        literals_room: ``u8[nbytes]``.
+        out: filled; has room for all blocks, and for each block a head and as much as the last two rooms have.
         out_lengths: ``i64[n]``, filled.
-
-    Returns:
-        A status code.
     """
     nbytes, base = references.shape[1], address(source)
     frame, first_runs, first_literals = address(frame_room), address(runs_room), address(literals_room)
@@ -125,7 +122,7 @@ def rebase_blocks(
 
 @compiled
 def _find(frame: int, references: Rows, n_references: int) -> int:
-    """The reference that is equal in every byte, -1 for none."""
+    """The number of the reference that is equal in every byte, -1 for none."""
     nbytes = references.shape[1]
     for k in range(n_references):
         if first_difference(frame, address(references) + k * nbytes, 0, nbytes) == nbytes:
@@ -135,6 +132,6 @@ def _find(frame: int, references: Rows, n_references: int) -> int:
 
 @compiled
 def _put(at: int, source: int, nbytes: int) -> int:
-    """Copy bytes; the address behind them."""
+    """Copy bytes; the address behind the copy."""
     copy(at, source, nbytes)
     return at + nbytes

@@ -1,0 +1,50 @@
+"""FrameLog: a pickle has all parts as they were at one moment."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from obscodec import FrameStore, Layout
+from obscodec.frames import FrameLog
+
+FRAME = Layout((8, 9), "uint8")
+
+
+def noise(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 256, (n, *FRAME.shape), np.uint8)
+
+
+def words(n: int, seed: int) -> np.ndarray:
+    """Frames that a dictionary helps with."""
+    made = np.random.default_rng(9).integers(0, 256, (12, 9), np.uint8)
+    return made[np.random.default_rng(seed).integers(12, size=(n, 8))]
+
+
+@pytest.mark.parametrize("codec", ["delta-rle", "delta-rle|zstd:1", "zstd:1", "raw"])
+@pytest.mark.parametrize("rebuild", [lambda state: pickle.loads(pickle.dumps(state)), copy.deepcopy])
+def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle(codec, rebuild):
+    store = FrameStore(FRAME, codec=codec, block_frames=4, recent=2)
+    frames, sequences = words(40, 0), np.repeat([0, 1], [19, 21])
+    ids = store.append(frames, sequences)
+    store.release(ids[:9])
+    ids, frames, before = ids[9:], frames[9:], store.stats()
+
+    state = store.log.__getstate__()  # then the pickler goes through it, without the lock
+    store.release(ids)  # a thread goes on meanwhile: blocks go, and their numbers are used again
+    for seed in range(1, 9):
+        store.append(words(60, seed), [0] * 60)  # enough to train a dictionary
+        store.append(noise(30, seed), [seed] * 30)
+
+    log = FrameLog.__new__(FrameLog)
+    log.__setstate__(rebuild(state))
+    store.log = log
+    assert store.stats() == before
+    np.testing.assert_array_equal(store.read(ids), frames)
+    more = words(30, 7)
+    added = store.append(more, sequences[:30] * 0 + 1)
+    np.testing.assert_array_equal(store.read(added), more)
+    np.testing.assert_array_equal(store.read(ids), frames)
+    store.release(ids)
+    store.release(added)
+    assert store.stats().n_tensors == 0
