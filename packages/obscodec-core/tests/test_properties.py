@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obscodec import EncodedTensor, Layout, codec, decode, encode
 from obscodec.codecs.varint import decode_varint, encode_varint, encode_varints
-from obscodec.layout.dtypes import dtype_from_name
 from obscodec.segments import Segments
 from obscodec.testing import FLOATS, INTEGERS, OTHERS
 
@@ -24,7 +23,7 @@ shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 @st.composite
 def tensors(draw: st.DrawFn) -> npt.NDArray[np.generic]:
     """Any dtype and shape, with bytes that repeat more or less."""
-    layout = Layout(draw(shapes), dtype_from_name(draw(st.sampled_from(INTEGERS + FLOATS + OTHERS))))
+    layout = Layout(draw(shapes), draw(st.sampled_from(INTEGERS + FLOATS + OTHERS)))
     is_bool = layout.dtype == np.bool_
     alphabet = draw(st.lists(st.integers(0, 1 if is_bool else 255), min_size=1, max_size=8))
     picks = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, len(alphabet), layout.nbytes)

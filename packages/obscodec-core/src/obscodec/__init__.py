@@ -1,7 +1,7 @@
 """Lossless codecs, compressed stores and a ring buffer for the observations of reinforcement learning.
 
-What a user needs is here. The parts that adapters, backends and codecs of other packages are built on are in the rooms:
-``obscodec.codecs``, ``obscodec.stores``, ``obscodec.arrays``, ``obscodec.buffers`` and those below them.
+These are the names for users. What adapters, backends and codecs of other packages build on is in the rooms, such as
+``obscodec.codecs``, ``obscodec.stores``, ``obscodec.arrays`` and ``obscodec.buffers``.
 """
 
 from importlib import import_module
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from obscodec.buffers import Field, RingBuffer
     from obscodec.stores import AutoStore, FrameStore, StackStore, TensorStore
 
-# Their rooms need numba, which takes half a second to import: they are loaded when they are first asked for.
+# Loaded at first use: these rooms need numba, which takes half a second to import.
 _LAZY = {
     "AutoStore": "obscodec.stores",
     "Field": "obscodec.buffers",
@@ -79,7 +79,7 @@ def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value  # it is not asked for again
+    globals()[name] = value  # the next access finds it there
     return value
 
 

@@ -1,4 +1,4 @@
-"""Arguments: what callers give, looked at where it comes in, so that a mistake is not found in the depths or never."""
+"""Arguments: checks where a caller's values come in, so that a mistake is found there and not later or never."""
 
 import operator
 import re
@@ -9,27 +9,27 @@ import numpy as np
 
 from obscodec.errors import DTypeError, ShapeError
 
-_MOST = 1 << 47  # bytes that a process can address; nothing that takes memory has more pieces
+_MOST = 1 << 47  # bytes that a process can address; nothing in memory has more pieces
 _NBYTES = re.compile(r"(?P<number>\d[\d_]*(?:\.\d+)?) ?(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
+_UNIT = "unit: convert it to the one that you want, and take its numbers, as in numpy.asarray(x)"
 _LOST = {
     "mask": "mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays",
-    "unit": "unit: convert it to the one that you want, and take its numbers, as in numpy.asarray(x)",
-    "units": "unit: convert it to the one that you want, and take its numbers, as in numpy.asarray(x)",
+    "unit": _UNIT,
+    "units": _UNIT,
 }
 _PLAIN = {bool, int, float, np.ndarray}
-_LOST_OF_OTHERS = (("units", _LOST["units"]),)  # of arrays that are none of numpy; a mask is a method of pandas
 
 
 def as_count(what: str, value: object, least: int = 1) -> int:
-    """``value`` as an int: an integer of any library, or a float that is a whole number, as ``1e6`` is.
+    """``value`` as an int of at least ``least``: an integer of any library, or a whole float such as ``1e6``.
 
     Args:
-        what: its name, for the error.
-        value: what was given.
-        least: the least number that is allowed.
+        what: the name of the argument, for the error.
+        value: the argument.
+        least: the smallest number that is allowed.
 
     Raises:
-        DTypeError: it is no number, or a truth value.
+        DTypeError: ``value`` is no number, or a bool.
         ShapeError: it is not whole, less than ``least``, or more than any memory has room for.
 
     Example:
@@ -40,15 +40,15 @@ def as_count(what: str, value: object, least: int = 1) -> int:
 
 
 def as_option(what: str, value: object, least: int = 1) -> int | None:
-    """:meth:`as_count` of a number that can be left out; None as it is."""
+    """:func:`as_count` for an argument that may be None."""
     return None if value is None else _counted(what, value, least, _MOST, ", or None")
 
 
 def as_nbytes(what: str, value: object, least: int = 1) -> int | None:
-    """A limit in bytes as an int, see :func:`as_count`; None, which is no limit, as it is.
+    """:func:`as_count` for a limit in bytes; None is no limit.
 
     Raises:
-        DTypeError: it is no number. Of a text such as ``"1GB"`` the error has the number.
+        DTypeError: ``value`` is no number. The error for a text such as ``"1GB"`` says the number to write.
         ShapeError: it is not whole, or less than ``least``.
 
     Example:
@@ -81,10 +81,10 @@ def _counted(what: str, value: object, least: int, most: int, or_none: str) -> i
 
 
 def as_flag(what: str, value: object) -> bool:
-    """``value`` as a bool: a truth value of any library, or 0 or 1.
+    """``value`` as a bool: a bool of any library, 0 or 1.
 
     Raises:
-        DTypeError: it is none; a text such as ``"False"`` would be true.
+        DTypeError: it is something else, such as ``"False"``, which Python takes for true.
     """
     if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
         raise DTypeError(f"{what} must be True or False, got {reprlib.repr(value)}")
@@ -92,15 +92,12 @@ def as_flag(what: str, value: object) -> bool:
 
 
 def kind_of(value: object) -> str:
-    """What ``value`` is, for an error."""
+    """The type of ``value``, for an error."""
     return "None" if value is None else type(value).__name__
 
 
 def check_kind(what: str, value: object, kind: type | tuple[type, ...], described: str) -> None:
-    """Make sure that ``value`` is a ``kind``, which the error calls ``described``.
-
-    Raises:
-        DTypeError: it is not.
+    """Raise DTypeError unless ``value`` is a ``kind``, which the error calls ``described``.
 
     Example:
         >>> check_kind("done", [True, False], list, "a list of truth values")
@@ -110,13 +107,10 @@ def check_kind(what: str, value: object, kind: type | tuple[type, ...], describe
 
 
 def check_elements(value: object) -> None:
-    """Make sure that ``value`` is nothing more than its elements, if it is an array, or a list that has arrays.
+    """Raise DTypeError if ``value`` is an array with a mask or a unit, or a list that contains one.
 
-    numpy drops the mask of a masked array and the unit of a quantity (astropy, pint, unyt) in silence. Other classes of
+    numpy silently drops the mask of a masked array and the unit of a quantity (astropy, pint, unyt). Other classes of
     arrays, such as ``numpy.memmap`` and ``numpy.matrix``, have the same elements as a plain array.
-
-    Raises:
-        DTypeError: it has a mask or a unit.
 
     Example:
         >>> check_elements([np.zeros(3), np.zeros(3)])
@@ -127,6 +121,6 @@ def check_elements(value: object) -> None:
             for item in value:
                 check_elements(item)
     elif type(value) not in _PLAIN:
-        for attribute, lost in _LOST.items() if isinstance(value, np.ndarray) else _LOST_OF_OTHERS:
+        for attribute in _LOST if isinstance(value, np.ndarray) else ("units",):  # of pandas, mask is a method
             if hasattr(value, attribute):
-                raise DTypeError(f"a {type(value).__name__} would lose its {lost}")
+                raise DTypeError(f"a {type(value).__name__} would lose its {_LOST[attribute]}")

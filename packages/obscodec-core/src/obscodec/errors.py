@@ -5,7 +5,7 @@
     │   └── LevelError                    fix the level in it
     ├── LayoutError                       fix the array, or another argument
     │   ├── ShapeError    (ValueError)    its shape, or a number that is out of range
-    │   └── DTypeError    (TypeError)     its dtype, or what it is at all
+    │   └── DTypeError    (TypeError)     its dtype, or its type
     ├── FieldError        (LookupError)   fix the names of the fields
     ├── SlotError         (IndexError)    fix the slot
     ├── MissingPackage    (ImportError)   install something
@@ -23,30 +23,27 @@ class ObscodecError(Exception):
 
 
 class SpecError(ObscodecError, ValueError):
-    """A spec names no codec, or one that does not fit where it stands."""
+    """A spec names no codec, or a codec that does not fit its place in the chain."""
 
 
 class LevelError(SpecError):
-    """A level in a spec is outside of what the codec offers."""
+    """The codec does not offer the level that its spec names."""
 
 
 class LayoutError(ObscodecError):
-    """An array does not have the layout that is asked for."""
+    """An array does not have the expected layout."""
 
 
 class ShapeError(LayoutError, ValueError):
-    """An array has another shape than the one that is asked for, or a number is out of range."""
+    """An array does not have the expected shape, or a number is out of range."""
 
 
 class DTypeError(LayoutError, TypeError):
-    """An array has another dtype than the one that is asked for, or one that can't be stored.
-
-    Or an argument is something else: no array, no number, no codec.
-    """
+    """An array has an unexpected dtype, or one that can't be stored; or an argument has the wrong type."""
 
 
 class FieldError(ObscodecError, LookupError):
-    """The fields of a step are not those of the buffer, or one that is named is not there."""
+    """The fields of a step are not the fields of the buffer, or the buffer has no field of that name."""
 
 
 class SlotError(ObscodecError, IndexError):
@@ -70,4 +67,4 @@ class HeapFull(ObscodecError, MemoryError):
 
 
 class CorruptStream(ObscodecError, ValueError):
-    """A stream is truncated, altered, or not of the format that it is read as."""
+    """A stream is truncated, altered, or has another format than its decoder."""

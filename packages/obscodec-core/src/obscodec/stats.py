@@ -1,4 +1,4 @@
-"""What stores and buffers hold: StoreStats, with the Choice of a codec, and BufferStats."""
+"""What stores and buffers report: StoreStats, with the Choice of a codec, and BufferStats."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Trial:
     Attributes:
         spec: the codec.
         block_frames: frames in a block.
-        frame_bytes: bytes for each frame, without dictionaries, which come later.
-        cost: time to read a batch, relative to a gather from an uncompressed array, where the table was made.
-        batch_s: seconds to read a batch of 256 frames here and now, None if no budget was given.
+        frame_bytes: bytes per frame, without dictionaries, which are trained later.
+        cost: time to read a batch, relative to a gather from an uncompressed array; measured in advance.
+        batch_s: measured seconds to read a batch of 256 frames; None without a time budget.
         fits: whether it is fast enough.
     """
 
@@ -29,12 +29,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen, and why.
+    """Which codec was chosen, and why.
 
     Attributes:
-        chosen: the trial that won: the smallest of those that are fast enough, or the fastest if none is.
+        chosen: the smallest of the trials that are fast enough, or the fastest trial if none is.
         trials: all trials.
-        reason: the same in words.
+        reason: the reason in words.
     """
 
     chosen: Trial
@@ -47,13 +47,13 @@ class StoreStats:
     """What a store holds, in bytes.
 
     Attributes:
-        n_tensors: tensors that are stored.
-        raw_bytes: what these would take uncompressed.
+        n_tensors: the number of stored tensors.
+        raw_bytes: their size without compression.
         live_bytes: their streams.
-        reserved_bytes: memory reserved for streams, the live ones included.
-        table_bytes: the tables that find a stream.
+        reserved_bytes: memory reserved for streams, live ones included.
+        table_bytes: tables that find the stream of an id.
         dictionary_bytes: dictionaries that the streams need.
-        choice: which codec was chosen for them, why, and how the others did; None before that, or if it was given.
+        choice: the codec that the store chose, with its reason and all trials; None before that, or if it was given.
     """
 
     n_tensors: int
@@ -62,7 +62,7 @@ class StoreStats:
     reserved_bytes: int
     table_bytes: int
     dictionary_bytes: int
-    choice: Choice | None = field(default=None, repr=False, kw_only=True)  # all trials are in it
+    choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
 
     @property
     def total_bytes(self) -> int:
@@ -80,11 +80,11 @@ class BufferStats:
     """What a buffer holds, and how long its samples took.
 
     Attributes:
-        fields: for each field what its store holds, or the bytes of its arrays if they are not compressed.
-        raw_bytes: what all of them would take uncompressed.
-        total_bytes: what they take, the ids of the compressed fields and the rows that can wait included.
-        n_samples: how many batches were given out; 0 for a storage, from which a buffer reads.
-        sample_s: how many seconds that took.
+        fields: by name, the stats of a field's store, or the bytes of its arrays if they are not compressed.
+        raw_bytes: the size of all fields without compression.
+        total_bytes: their memory, including the ids of compressed fields and the write buffers.
+        n_samples: the number of batches sampled; 0 for a storage, from which a buffer reads.
+        sample_s: seconds that these took together.
     """
 
     fields: Mapping[str, StoreStats | int]
@@ -95,7 +95,7 @@ class BufferStats:
 
     @property
     def ratio(self) -> float:
-        """Uncompressed bytes for each byte of memory; 1 for nothing."""
+        """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
         return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
     def sample_ms_since(self, before: BufferStats) -> float | None:

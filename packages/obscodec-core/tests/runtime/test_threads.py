@@ -3,7 +3,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec.runtime.threads import MAX_THREADS, default_threads, over_ranges
+from obscodec.runtime.threads import MAX_THREADS, as_threads, over_ranges
 
 
 @given(n=st.integers(0, 100), threads=st.integers(-1, 20))
@@ -53,4 +53,4 @@ def test_several_threads_can_enter_at_once():
 @pytest.mark.parametrize(("usable", "expected"), [(1, 1), (2, 1), (4, 2), (7, 3), (64, MAX_THREADS)])
 def test_half_of_the_usable_processors_is_the_default(monkeypatch, usable, expected):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(usable)), raising=False)
-    assert default_threads() == expected
+    assert as_threads(None) == expected

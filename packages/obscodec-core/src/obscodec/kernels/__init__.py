@@ -1,4 +1,4 @@
-"""What compiled kernels are made of: the compiler, and memory by its address."""
+"""The building blocks of compiled kernels: the compiler, and memory by its address."""
 
 from obscodec.kernels.compiler import compiled, inlined
 from obscodec.kernels.memory import (

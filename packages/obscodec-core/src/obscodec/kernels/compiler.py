@@ -1,9 +1,9 @@
-"""The decorator of all kernels."""
+"""The decorators of all kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from numba import njit
 from numba.core.dispatcher import Dispatcher
@@ -11,23 +11,19 @@ from numba.core.dispatcher import Dispatcher
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def compiled(function: F) -> Dispatcher[F]:
-    """Compile at the first call, without the GIL; kept on disk where numba finds a place that can be written.
+def compiled(function: F, inline: Literal["never", "always"] = "never") -> Dispatcher[F]:
+    """Compile ``function`` at its first call, to run without the GIL; cached on disk where numba can write.
 
-    A kernel that Python calls gives numbers, no arrays: numba runs Python code while it hands an array over, and says
-    ``SystemError`` of an exception of a signal handler there.
+    A kernel that Python calls returns numbers, never arrays: numba runs Python code to return an array, and turns an
+    exception that a signal handler raises there into ``SystemError``.
     """
     try:
-        kernel: Dispatcher[F] = njit(nogil=True, cache=True)(function)
+        kernel: Dispatcher[F] = njit(nogil=True, cache=True, inline=inline)(function)
     except RuntimeError:  # a read-only installation without a home directory: compiled in each process
-        kernel = njit(nogil=True)(function)
+        kernel = njit(nogil=True, inline=inline)(function)
     return kernel
 
 
 def inlined(function: F) -> Dispatcher[F]:
-    """The same for a few instructions that belong into their callers."""
-    try:
-        kernel: Dispatcher[F] = njit(nogil=True, cache=True, inline="always")(function)
-    except RuntimeError:
-        kernel = njit(nogil=True, inline="always")(function)
-    return kernel
+    """:func:`compiled` for a few instructions, which become part of each caller."""
+    return compiled(function, inline="always")

@@ -1,9 +1,11 @@
-"""Memory by address, for kernels: what C does with pointers, as numba intrinsics.
+"""Memory by address, for kernels: C's pointer operations as numba intrinsics.
 
-An address is an ``int64``. Nothing here is checked: the kernels check positions and lengths before they come here.
+An address is an ``int64``. Nothing here is checked: kernels check positions and lengths before they use these. The
+types for Python are in ``memory.pyi``.
 """
 
-from typing import Any, Final
+import inspect
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,37 +16,58 @@ from numba.extending import intrinsic
 
 from obscodec.kernels.compiler import inlined
 
-_BYTE = ir.IntType(8)
 LINE_NBYTES: Final = 64  # what a processor loads and stores at once
+_BYTE = ir.IntType(8)
+_WORD = ir.IntType(64)
 
 
-def _pointer(builder: Any, address: Any, pointee: ir.Type) -> Any:
+def _emits(signature):
+    """Make an intrinsic of a function that emits its instructions; ``signature`` is the intrinsic's numba type.
+
+    The function takes an LLVM builder and the values of the arguments, and returns the value of the result, or None.
+    """
+
+    def decorate(emit):
+        def codegen(context, builder, signature, args):
+            result = emit(builder, *args)
+            return context.get_dummy_value() if result is None else result
+
+        def typed(typingctx, *args):
+            return signature, codegen
+
+        typed.__name__, typed.__doc__ = emit.__name__, emit.__doc__
+        typed.__signature__ = inspect.signature(emit)  # in which numba counts the arguments
+        return intrinsic(typed)
+
+    return decorate
+
+
+def _pointer(builder, address, pointee=_BYTE):
     return builder.inttoptr(address, pointee.as_pointer())
 
 
-def _loader(bits: int, numba_type: types.Type) -> Any:
-    @intrinsic
-    def load(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.load(_pointer(builder, args[0], ir.IntType(bits)), align=1)
-            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
-
-        return numba_type(types.int64), codegen
+def _loader(bits):
+    @_emits(types.uint64(types.int64))
+    def load(builder, address):
+        return builder.zext(builder.load(_pointer(builder, address, ir.IntType(bits)), align=1), _WORD)
 
     return load
 
 
-def _storer(bits: int) -> Any:
-    @intrinsic
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.trunc(args[1], ir.IntType(bits)) if bits < 64 else args[1]
-            builder.store(value, _pointer(builder, args[0], ir.IntType(bits)), align=1)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.uint64), codegen
+def _storer(bits):
+    @_emits(types.void(types.int64, types.uint64))
+    def store(builder, address, value):
+        kind = ir.IntType(bits)
+        builder.store(builder.trunc(value, kind), _pointer(builder, address, kind), align=1)
 
     return store
+
+
+load_u8 = _loader(8)
+load_u16 = _loader(16)
+load_u64 = _loader(64)
+store_u8 = _storer(8)
+store_u64 = _storer(64)
 
 
 @inlined
@@ -65,91 +88,50 @@ def unsigned(value: int) -> int:
     return np.uint64(value)
 
 
-load_u8 = _loader(8, types.uint64)
-load_u16 = _loader(16, types.uint64)
-load_u64 = _loader(64, types.uint64)
-store_u8 = _storer(8)
-store_u64 = _storer(64)
-
-
-@intrinsic
-def copy(typingctx: Any, target: Any, source: Any, nbytes: Any) -> Any:
+@_emits(types.void(types.int64, types.int64, types.int64))
+def copy(builder, target, source, nbytes):
     """``memcpy(target, source, nbytes)``."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        cgutils.raw_memcpy(builder, _pointer(builder, args[0], _BYTE), _pointer(builder, args[1], _BYTE), args[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    cgutils.raw_memcpy(builder, _pointer(builder, target), _pointer(builder, source), nbytes, 1)
 
 
-@intrinsic
-def move(typingctx: Any, target: Any, source: Any, nbytes: Any) -> Any:
+@_emits(types.void(types.int64, types.int64, types.int64))
+def move(builder, target, source, nbytes):
     """``memmove(target, source, nbytes)``: the two may overlap."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        cgutils.raw_memmove(builder, _pointer(builder, args[0], _BYTE), _pointer(builder, args[1], _BYTE), args[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    cgutils.raw_memmove(builder, _pointer(builder, target), _pointer(builder, source), nbytes, 1)
 
 
-@intrinsic
-def fill_zeros(typingctx: Any, target: Any, nbytes: Any) -> Any:
+@_emits(types.void(types.int64, types.int64))
+def fill_zeros(builder, target, nbytes):
     """``memset(target, 0, nbytes)``."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        cgutils.memset(builder, _pointer(builder, args[0], _BYTE), args[1], 0)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
+    cgutils.memset(builder, _pointer(builder, target), nbytes, 0)
 
 
-@intrinsic
-def trailing_zeros(typingctx: Any, value: Any) -> Any:
+@_emits(types.int64(types.uint64))
+def trailing_zeros(builder, value):
     """How many low bits of a ``u64`` are zero; 64 for zero."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), codegen
+    return builder.cttz(value, ir.Constant(ir.IntType(1), 0))
 
 
-@intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask for the 64 bytes around an address, which are about to be read. Does nothing where there is no memory."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer, number = _BYTE.as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
-        read, keep, data = number(0), number(3), number(1)
-        builder.call(function, [_pointer(builder, args[0], _BYTE), read, keep, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+@_emits(types.void(types.int64))
+def prefetch(builder, address):
+    """Load the 64 bytes around an address into the caches, for a read soon. The address may be invalid."""
+    pointer, number = _BYTE.as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+    read, keep, data = number(0), number(3), number(1)
+    function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
+    builder.call(function, [_pointer(builder, address), read, keep, data])
 
 
-@intrinsic
-def copy_line_past_caches(typingctx: Any, target: Any, source: Any) -> Any:
-    """Copy 64 bytes to an address that is a multiple of 64, straight to memory; ask for a :func:`fence` at the end."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        line = ir.VectorType(_BYTE, LINE_NBYTES)
-        value = builder.load(_pointer(builder, args[1], line), align=1)
-        store = builder.store(value, _pointer(builder, args[0], line), align=LINE_NBYTES)
-        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
+@_emits(types.void(types.int64, types.int64))
+def copy_line_past_caches(builder, target, source):
+    """Copy 64 bytes to an address that is a multiple of 64, straight to memory; call :func:`fence` afterwards."""
+    line = ir.VectorType(_BYTE, LINE_NBYTES)
+    value = builder.load(_pointer(builder, source, line), align=1)
+    store = builder.store(value, _pointer(builder, target, line), align=LINE_NBYTES)
+    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
 
 
-@intrinsic
-def fence(typingctx: Any) -> Any:
-    """Have all stores before it arrive before those behind it."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), codegen
+@_emits(types.void())
+def fence(builder):
+    """Complete all stores before this point before any store after it."""
+    builder.fence("seq_cst")

@@ -1,7 +1,7 @@
-"""What an item is: its shape, dtype and bytes, whoever holds it."""
+"""The shape, dtype and bytes of an item, in an array of any library."""
 
 from obscodec.layout.arrays import ArrayLike, as_array, as_dtype, as_numbers, as_writable
-from obscodec.layout.dtypes import dtype_from_name, is_common, storable
+from obscodec.layout.dtypes import is_common, storable
 from obscodec.layout.frame_stack import FrameStack, find_frame_stack
 from obscodec.layout.layout import Layout, Rows
 
@@ -14,7 +14,6 @@ __all__ = [
     "as_dtype",
     "as_numbers",
     "as_writable",
-    "dtype_from_name",
     "find_frame_stack",
     "is_common",
     "storable",

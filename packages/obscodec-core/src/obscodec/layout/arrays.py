@@ -1,4 +1,4 @@
-"""Anything that holds a tensor in CPU memory, as a numpy array and without a copy."""
+"""Arrays of any library in CPU memory as numpy arrays, without a copy."""
 
 import reprlib
 import warnings
@@ -12,18 +12,18 @@ from obscodec.layout.dlpack import SupportsDLPack, from_dlpack
 
 ArrayLike = npt.NDArray[np.generic] | np.generic | SupportsDLPack | bytes | bytearray | memoryview
 
-_OF_PYTHON = (bool, int, float, list, tuple)  # of which it takes longer to see that they have no DLPack
+_OF_PYTHON = (bool, int, float, list, tuple)  # to ask each of these for DLPack takes longer
 
 
 def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
     """``x`` as a numpy array that shares its memory.
 
     Args:
-        x: a numpy array or scalar, an object with ``__dlpack__`` (a torch CPU tensor), or one with the buffer protocol.
+        x: a numpy array or scalar, or an object with ``__dlpack__`` (a torch CPU tensor) or the buffer protocol.
 
     Raises:
-        DTypeError: ``x`` is none of these (a list has no dtype), lies in the memory of another device, or has a mask or
-            a unit, which would be lost.
+        DTypeError: ``x`` is none of these (a list has no dtype), is in the memory of another device, or has a mask or a
+            unit, which would be lost.
 
     Example:
         >>> as_array(bytearray(b"abc"))
@@ -46,10 +46,10 @@ def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
 
 
 def as_numbers(x: ArrayLike | npt.ArrayLike) -> npt.NDArray[np.generic]:
-    """``x`` as a numpy array: what :func:`as_array` takes, and numbers and lists of them, whose dtype numpy finds.
+    """``x`` as a numpy array: whatever :func:`as_array` takes, or numbers in lists, whose dtype numpy chooses.
 
     Raises:
-        DTypeError: numpy can't make an array of it; or see :func:`as_array`.
+        DTypeError: ``x`` is neither, or :func:`as_array` refuses it.
 
     Example:
         >>> as_numbers([1.5, 2])
@@ -67,10 +67,10 @@ def as_numbers(x: ArrayLike | npt.ArrayLike) -> npt.NDArray[np.generic]:
 
 
 def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
-    """``out`` as a numpy array that writes into its memory.
+    """:func:`as_array` of an array that can be written.
 
     Raises:
-        DTypeError: ``out`` is no array, or a read-only one.
+        DTypeError: ``out`` is no array, or read-only.
     """
     array = as_array(out)
     if not array.flags.writeable or isinstance(out, np.generic):
@@ -79,9 +79,9 @@ def as_writable(out: ArrayLike) -> npt.NDArray[np.generic]:
 
 
 def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-    """``x`` in another dtype, as an assignment to an ndarray would store it, but never with a value changed in secret.
+    """``x`` in another dtype, as if assigned to an ndarray, but without silent changes.
 
-    Floats are rounded to a narrower float, as numpy does; any other change of dtype must keep every value.
+    Only floats may be rounded, to a narrower float; any other change of dtype must keep every value.
 
     Raises:
         DTypeError: a value would change.
@@ -100,7 +100,7 @@ def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDA
             cast = x.astype(dtype)
             back = cast.astype(x.dtype)  # 2**53 + 1 equals its float, which equals 2**53
         kept = _same_values(cast, x) and _same_values(back, x)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of a text that is no date
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a text is no date
         kept = False
     if not kept:
         raise DTypeError(

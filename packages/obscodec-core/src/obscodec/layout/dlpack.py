@@ -1,6 +1,6 @@
-"""Read any DLPack exporter as a numpy array, the dtypes that numpy itself refuses (bfloat16, float8) included.
+"""Arrays of any DLPack exporter as numpy arrays.
 
-``numpy.from_dlpack`` raises on bfloat16 and float8, so this reads the capsule. Structures: DLPack 1.1, ``dlpack.h``.
+``numpy.from_dlpack`` refuses bfloat16 and float8, so this reads the capsule. Structures: DLPack 1.1, ``dlpack.h``.
 """
 
 import ctypes
@@ -10,27 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import DTypeError
-from obscodec.layout.dtypes import extended_dtype
+from obscodec.layout.dtypes import EXTENDED, extended_dtype
 
 _CPU_DEVICES = {1, 3, 11, 13}  # kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged
 _NUMPY_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
-_EXTENDED_NAMES = {
-    (4, 16): "bfloat16",
-    (7, 8): "float8_e3m4",
-    (8, 8): "float8_e4m3",
-    (9, 8): "float8_e4m3b11fnuz",
-    (10, 8): "float8_e4m3fn",
-    (11, 8): "float8_e4m3fnuz",
-    (12, 8): "float8_e5m2",
-    (13, 8): "float8_e5m2fnuz",
-    (14, 8): "float8_e8m0fnu",
-}
+_EXTENDED_NAMES = {code: name for name, code in EXTENDED.items()}
 _READ_ONLY = 1
 
 
 @runtime_checkable
 class SupportsDLPack(Protocol):
-    """An array of any framework that speaks DLPack."""
+    """An array of any framework with DLPack."""
 
     def __dlpack__(self, *, max_version: tuple[int, int] | None = None) -> object:
         """A DLPack capsule."""
@@ -73,7 +63,7 @@ _is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Memory:
-    """What numpy asks for a view of foreign memory; holds the capsule, whose destructor frees that memory."""
+    """Foreign memory, of which numpy makes a view; the capsule frees it when it is destroyed."""
 
     def __init__(self, capsule: object, interface: dict[str, object]) -> None:
         self.capsule = capsule
@@ -81,18 +71,10 @@ class _Memory:
 
 
 def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
-    """A numpy view of ``x``, without a copy.
-
-    Args:
-        x: an array in CPU memory, of any framework.
-
-    Returns:
-        An array that shares the memory of ``x``, read-only if ``x`` says that it is; bfloat16 and float8 come as
-        ``ml_dtypes``.
+    """A numpy view of an array in CPU memory, read-only if ``x`` is; bfloat16 and float8 are those of ``ml_dtypes``.
 
     Raises:
-        DTypeError: the array is in the memory of another device, of a dtype that has no numpy equivalent, or its owner
-            does not give it away.
+        DTypeError: ``x`` is in the memory of another device, has no dtype of numpy, or refuses to export itself.
     """
     try:
         device, _ = x.__dlpack_device__()
@@ -115,7 +97,7 @@ def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
 def _capsule(x: SupportsDLPack) -> object:
     try:
         return x.__dlpack__(max_version=(1, 1))
-    except TypeError:  # an exporter from before DLPack 1.0 has no such argument
+    except TypeError:  # an exporter older than DLPack 1.0 has no such argument
         return x.__dlpack__()
 
 
@@ -138,7 +120,7 @@ def _view(tensor: _Tensor, capsule: object, *, read_only: bool) -> npt.NDArray[n
 
 
 def _dtypes(code: int, bits: int, lanes: int) -> tuple[np.dtype[np.generic], np.dtype[np.generic]]:
-    """The dtype, and the plain one of the same size that a view can be made with."""
+    """The dtype, and one of numpy's own of the same size, which makes the view."""
     if lanes == 1 and (code, bits) in _EXTENDED_NAMES:
         dtype = extended_dtype(_EXTENDED_NAMES[code, bits])
         return dtype, np.dtype(f"u{dtype.itemsize}")

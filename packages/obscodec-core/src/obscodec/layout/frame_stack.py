@@ -1,4 +1,4 @@
-"""FrameStack: how an observation is made of frames, and how to find that out."""
+"""FrameStack: how an observation is made of frames, and how to find out."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class FrameStack:
     """How an observation is made of frames.
 
     Attributes:
-        depth: how many frames there are.
-        axis: the axis that they lie along, oldest first: 0 or -1. Its length is ``depth`` times the channels of each.
+        depth: the number of frames.
+        axis: the axis along which they are stacked, oldest first: 0 or -1. It is ``depth`` times the channels of a
+            frame long.
 
     Raises:
         DTypeError: ``depth`` is no number.
-        ShapeError: it is less than 1, or ``axis`` is another one.
+        ShapeError: ``depth`` is less than 1, or ``axis`` is neither 0 nor -1.
     """
 
     depth: int
@@ -40,11 +41,11 @@ class FrameStack:
 
     @classmethod
     def of(cls, frame_stack: FrameStack | int | None) -> FrameStack | None:
-        """``frame_stack`` as it is; of a number, so many frames along axis 0.
+        """A FrameStack or None as it is; a number as that many frames along axis 0.
 
         Raises:
-            DTypeError: it is something else.
-            ShapeError: it is less than 1.
+            DTypeError: ``frame_stack`` is something else.
+            ShapeError: the number is less than 1.
         """
         if frame_stack is None or isinstance(frame_stack, FrameStack):
             return frame_stack
@@ -55,10 +56,10 @@ class FrameStack:
             raise DTypeError(f"frame_stack must be {described}, got {kind_of(frame_stack)}") from None
 
     def frame_layout(self, layout: Layout) -> Layout:
-        """The layout of one frame of observations of ``layout``, the channels of the frame in front.
+        """The layout of one frame, channels first, of observations of ``layout``.
 
         Raises:
-            ShapeError: the axis does not divide into so many frames.
+            ShapeError: the axis does not divide into ``depth`` frames.
         """
         if not layout.shape:
             raise ShapeError(f"frames are stacked along axis {self.axis}, an observation of shape () has none")
@@ -69,7 +70,7 @@ class FrameStack:
         return Layout((length // self.depth, *rest), layout.dtype)
 
     def split(self, tensors: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """``[n, *shape]`` as frames ``[n * depth, channels, *rest]``; a view if the stack axis is the first one."""
+        """``[n, *shape]`` as frames ``[n * depth, channels, *rest]``; a view if frames are stacked along axis 0."""
         first = tensors if self.axis == 0 else np.moveaxis(tensors, -1, 1)
         return first.reshape(len(tensors) * self.depth, first.shape[1] // self.depth, *first.shape[2:])
 
@@ -80,18 +81,17 @@ class FrameStack:
 
 
 def find_frame_stack(observations: npt.NDArray[np.generic], sequences: npt.NDArray[np.int64]) -> FrameStack | None:
-    """How observations are made of frames, as the data shows it.
+    """How observations are made of frames, judged by their values.
 
-    When one observation follows another, all frames of a stack but the newest were there before, one place further.
-    That must hold for most pairs of consecutive observations that differ at all; after the end of an episode it does
-    not.
+    In a frame stack, each observation repeats all frames of the one before it but the oldest, shifted by one place. At
+    least half of the consecutive observations that differ must do so; the first of an episode does not.
 
     Args:
         observations: ``[n, *shape]``, in the order of time for each sequence.
         sequences: ``i64[n]``, the sequence of each observation.
 
     Returns:
-        The deepest stack that the data shows; None if it shows none.
+        The deepest stack that fits; None if none does.
     """
     pairs = [(observations[a], observations[b]) for a, b in _consecutive(sequences)]
     pairs = [(before, after) for before, after in pairs if before.tobytes() != after.tobytes()]

@@ -24,9 +24,9 @@ class Layout:
     """Shape and dtype of one item.
 
     Attributes:
-        shape: the shape of one item, ``()`` for a scalar.
-        dtype: its dtype, always little-endian.
-        nbytes: bytes of one item.
+        shape: ``()`` for a scalar.
+        dtype: always little-endian.
+        nbytes: the bytes of one item.
 
     Example:
         >>> Layout((4, 84, 84), np.uint8).nbytes
@@ -58,10 +58,10 @@ class Layout:
 
     @classmethod
     def of(cls, x: npt.NDArray[np.generic]) -> Layout:
-        """The layout of the array ``x`` itself, all of its axes included.
+        """The layout of ``x`` as one item.
 
         Raises:
-            DTypeError: its dtype can't be stored, or it is no array.
+            DTypeError: ``x`` has a dtype that can't be stored, or is no array.
         """
         if type(x) is not np.ndarray:
             check_kind("x", x, (np.ndarray, np.generic), "a numpy array")
@@ -72,38 +72,26 @@ class Layout:
 
         Raises:
             ShapeError: the axes after the first are not this shape.
-            DTypeError: the dtype is another one, it is no array, or has a mask or a unit, which would be lost.
+            DTypeError: the dtype is another one, or ``x`` is no array, or has a mask or a unit, which would be lost.
         """
         if type(x) is not np.ndarray:
             if not isinstance(getattr(x, "dtype", None), np.dtype):
                 raise DTypeError(f"items are a numpy array, got {kind_of(x)}: convert it, as in numpy.asarray(x)")
             check_elements(x)
-        self.check_shape(x.shape)
+        if not x.shape or x.shape[1:] != self.shape:
+            wanted = ", ".join(["n", *map(str, self.shape)])
+            raise ShapeError(f"items have shape ({wanted}), got {x.shape}")
         if x.dtype != self.dtype and x.dtype.newbyteorder("<") != self.dtype:
             raise DTypeError(f"items have dtype {self.dtype}, got {x.dtype}: convert the array, nothing is cast here")
-
-    def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Make sure that an array of this shape is ``[n, *shape]``.
-
-        Raises:
-            ShapeError: the axes after the first are not this shape.
-        """
-        if not shape or shape[1:] != self.shape:
-            wanted = ", ".join(["n", *map(str, self.shape)])
-            raise ShapeError(f"items have shape ({wanted}), got {shape}")
 
     def rows(self, x: npt.NDArray[np.generic]) -> Rows:
         """Many items as bytes.
 
         Args:
-            x: ``[n, *shape]`` of this dtype, in any byte order and with any strides.
+            x: ``[n, *shape]``, refused by :meth:`check` otherwise.
 
         Returns:
-            ``u8[n, nbytes]`` in C order, little-endian; a view of ``x`` if it lies in memory like that.
-
-        Raises:
-            ShapeError: the axes after the first are not this shape.
-            DTypeError: the dtype is another one.
+            ``u8[n, nbytes]`` in C order, little-endian; a view of ``x`` if its memory is in that order.
         """
         self.check(x)
         x = np.ascontiguousarray(x, dtype=self.dtype)
@@ -126,7 +114,7 @@ class Layout:
         """The layout that :meth:`config` described.
 
         Raises:
-            ShapeError: the shape is not a list of whole numbers, or there can be no such one.
+            ShapeError: the shape is not a list of whole numbers, or impossible.
             DTypeError: the dtype is not as :meth:`config` writes it.
         """
         check_kind("a layout config", config, Mapping, "a mapping, such as Layout.config() gives")

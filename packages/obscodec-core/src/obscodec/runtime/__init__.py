@@ -1,4 +1,4 @@
-"""What we ask of the operating system and of Python: pages of memory, threads, locks."""
+"""Pages of memory, threads and locks, from the operating system and from Python."""
 
 from obscodec.runtime.lock import PicklableLock
 from obscodec.runtime.out_of_memory import says_memory_error

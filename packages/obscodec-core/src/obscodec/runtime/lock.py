@@ -1,14 +1,14 @@
 """PicklableLock: a lock for objects that are copied and sent."""
 
-from __future__ import annotations
-
 from _thread import RLock
+from typing import Self
 
 
-class PicklableLock(RLock):  # type: ignore[misc]  # which CPython allows
-    """A reentrant lock, for ``with``; a copy of it, in another process too, is a lock of its own that nobody holds.
+class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
+    """A reentrant lock for ``with``. A copy, also in another process, is a new lock that nobody holds.
 
-    Nothing of it is Python: an exception of a signal handler comes before the lock is taken, or when ``with`` knows it.
+    It is taken and released in C, so that an exception from a signal handler can't leave it locked: ``with`` either has
+    not taken it yet, or releases it.
 
     Example:
         >>> import pickle
@@ -17,5 +17,5 @@ class PicklableLock(RLock):  # type: ignore[misc]  # which CPython allows
         ...     pass
     """
 
-    def __reduce__(self) -> tuple[type[PicklableLock], tuple[()]]:
-        return PicklableLock, ()
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()

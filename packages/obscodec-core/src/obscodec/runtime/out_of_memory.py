@@ -1,4 +1,4 @@
-"""What libraries raise when an allocation fails, as ``MemoryError``."""
+"""One error for a failed allocation, ``MemoryError``, whatever a library raises."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,10 +12,10 @@ _SAID = (
 
 
 def says_memory_error(function: F) -> F:
-    """``function``, which raises ``MemoryError`` where numpy, numba or torch say something else of a failed allocation.
+    """Make ``function`` raise ``MemoryError`` where a library reports a failed allocation by another error.
 
-    numpy raises ``SystemError`` that some function gave nothing and no error, numba and torch ``RuntimeError`` with the
-    ``bad_alloc`` of C++, compressors their own errors.
+    numpy raises ``SystemError`` about a function without a result, numba and torch ``RuntimeError`` with ``bad_alloc``
+    of C++, compressors their own errors.
 
     Example:
         >>> @says_memory_error

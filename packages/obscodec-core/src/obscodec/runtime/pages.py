@@ -1,4 +1,4 @@
-"""Chunk: a piece of memory that comes from the operating system and goes back to it, and what is made of chunks."""
+"""Chunks: memory that comes straight from the operating system and goes back to it; and tables in chunks."""
 
 import ctypes
 import math
@@ -20,21 +20,21 @@ _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform =
 def new_chunk(nbytes: int) -> Bytes:
     """``u8[nbytes]`` of zeros.
 
-    Its pages become resident when they are first written. They go back to the operating system at once when the last
-    array that views them is gone: ``malloc`` keeps freed blocks of this size, so this asks the system for a mapping.
+    Its pages become resident when they are first written, and go back to the operating system with the last array that
+    views them. ``malloc`` would keep freed blocks of this size, so the chunk is a mapping.
 
     Raises:
-        MemoryError: the system has none left.
+        MemoryError: the system has no memory left.
     """
     return np.frombuffer(_mapping(nbytes), np.uint8)
 
 
 def new_huge_chunk(nbytes: int) -> Bytes:
-    """:func:`new_chunk` in pages of 2 MiB, where the system has them: an eighth less time to write all of it."""
+    """:func:`new_chunk` in pages of 2 MiB where the system has them, which takes an eighth less time to fill."""
     if nbytes < _HUGE_PAGE_NBYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return new_chunk(nbytes)
-    mapping = _mapping(nbytes + _HUGE_PAGE_NBYTES)  # so that it can begin with a page; what is not written is free
-    with suppress(OSError):  # the system has no such pages
+    mapping = _mapping(nbytes + _HUGE_PAGE_NBYTES)  # room to begin with a page; it takes no memory unwritten
+    with suppress(OSError):  # this system has no such pages
         mapping.madvise(mmap.MADV_HUGEPAGE)
     chunk = np.frombuffer(mapping, np.uint8)
     begin = -chunk.ctypes.data % _HUGE_PAGE_NBYTES
@@ -42,12 +42,12 @@ def new_huge_chunk(nbytes: int) -> Bytes:
 
 
 def new_table(shape: tuple[int, ...], dtype: type[T]) -> npt.NDArray[T]:
-    """An array of zeros in a chunk, of one element or more: rows that were never written take no memory."""
+    """An array of zeros, one or more, in a chunk: rows that were never written take no memory."""
     return new_chunk(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
 
 
 def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:
-    """A table with twice as many rows, the new ones of zeros."""
+    """A copy of a table with twice as many rows, the new ones zero."""
     grown = new_table((2 * len(table), *table.shape[1:]), table.dtype.type)
     grown[: len(table)] = table
     return grown
@@ -55,7 +55,7 @@ def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:
 
 def _mapping(nbytes: int) -> mmap.mmap:
     try:
-        if hasattr(mmap, "MAP_PRIVATE"):  # a shared mapping would be written to by forked processes
+        if hasattr(mmap, "MAP_PRIVATE"):  # forked processes would write to a shared mapping
             return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return mmap.mmap(-1, nbytes)
     except OSError as error:
@@ -63,10 +63,9 @@ def _mapping(nbytes: int) -> mmap.mmap:
 
 
 def give_back_free_memory() -> None:
-    """Have ``malloc`` give pages that are free back to the operating system, in a C library that can do that.
+    """Have glibc give free pages back to the operating system; it would keep some MB after a compressor worked.
 
-    Without it, glibc keeps what a compressor worked in, some MB. It takes a fraction of a millisecond; tens of them in
-    a process that has freed hundreds of MB in small pieces.
+    It takes a fraction of a millisecond, or tens of them in a process that freed hundreds of MB in small pieces.
     """
     if _malloc_trim is not None:
         _malloc_trim(ctypes.c_size_t(0))

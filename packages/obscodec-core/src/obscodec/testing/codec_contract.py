@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from obscodec.codecs import Codec, codec_from_config, new_codec
 from obscodec.errors import CorruptStream, DictionaryMissing
-from obscodec.layout import Layout, Rows, dtype_from_name
+from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Segments
 from obscodec.testing.law import check, check_refused
 
@@ -126,7 +126,7 @@ class CodecContract:
     def _layouts(self) -> Iterator[Layout]:
         for name in self.dtypes:
             for shape in self.shapes:
-                yield Layout(shape, dtype_from_name(name))
+                yield Layout(shape, name)
 
     def _small_streams(self) -> Iterator[tuple[Codec, bytes]]:
         """Streams of few bytes, with one dtype for each size of an element."""
