@@ -77,14 +77,12 @@ def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
         DTypeError: ``x`` is in the memory of another device, has no dtype of numpy, or refuses to export itself.
     """
     try:
-        device, _ = x.__dlpack_device__()
-        if int(device) not in _CPU_DEVICES:
-            raise DTypeError(f"array lies in the memory of DLPack device type {int(device)}, copy it to the CPU first")
-        capsule = _capsule(x)
-    except DTypeError:
-        raise
+        device = int(x.__dlpack_device__()[0])
+        capsule = _capsule(x) if device in _CPU_DEVICES else None
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
+    if capsule is None:
+        raise DTypeError(f"array lies in the memory of DLPack device type {device}, copy it to the CPU first")
     read_only = False
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
@@ -102,7 +100,7 @@ def _capsule(x: SupportsDLPack) -> object:
 
 
 def _view(tensor: _Tensor, capsule: object, *, read_only: bool) -> npt.NDArray[np.generic]:
-    dtype, storage = _dtypes(tensor.code, tensor.bits, tensor.lanes)
+    dtype = _dtype(tensor.code, tensor.bits, tensor.lanes)
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if 0 in shape:  # an empty tensor may have no address
         return np.empty(shape, dtype)
@@ -113,18 +111,15 @@ def _view(tensor: _Tensor, capsule: object, *, read_only: bool) -> npt.NDArray[n
         "version": 3,
         "shape": shape,
         "strides": strides,
-        "typestr": storage.str,
+        "typestr": f"|V{dtype.itemsize}",  # numpy does not know extended dtypes by a name
         "data": ((tensor.data or 0) + tensor.byte_offset, read_only),
     }
     return np.asarray(_Memory(capsule, interface)).view(dtype)
 
 
-def _dtypes(code: int, bits: int, lanes: int) -> tuple[np.dtype[np.generic], np.dtype[np.generic]]:
-    """The dtype, and one of numpy's own of the same size, which makes the view."""
+def _dtype(code: int, bits: int, lanes: int) -> np.dtype[np.generic]:
     if lanes == 1 and (code, bits) in _EXTENDED_NAMES:
-        dtype = extended_dtype(_EXTENDED_NAMES[code, bits])
-        return dtype, np.dtype(f"u{dtype.itemsize}")
-    if lanes != 1 or code not in _NUMPY_KINDS or bits % 8:
-        raise DTypeError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) has no numpy equivalent")
-    dtype = np.dtype(f"{_NUMPY_KINDS[code]}{bits // 8}")
-    return dtype, dtype
+        return extended_dtype(_EXTENDED_NAMES[code, bits])
+    if lanes == 1 and code in _NUMPY_KINDS and bits % 8 == 0:
+        return np.dtype(f"{_NUMPY_KINDS[code]}{bits // 8}")
+    raise DTypeError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) has no numpy equivalent")

@@ -21,8 +21,7 @@ class FrameStack:
 
     Attributes:
         depth: the number of frames.
-        axis: the axis along which they are stacked, oldest first: 0 or -1. It is ``depth`` times the channels of a
-            frame long.
+        axis: 0 or -1, the axis along which they are stacked, oldest first; ``depth`` times a frame's channels long.
 
     Raises:
         DTypeError: ``depth`` is no number.
