@@ -1,9 +1,9 @@
-"""Segments: many streams in few buffers, the only thing that crosses between codecs and heaps."""
+"""Segments: many streams in few buffers, the form in which codecs and heaps hand streams to each other."""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +19,10 @@ Ints = npt.NDArray[np.int64]
 class Segments:
     """``n`` streams: stream ``i`` is ``buffers[which[i]][offsets[i] : offsets[i] + lengths[i]]``.
 
-    A sequence of ``u8`` views. Whoever holds it keeps the bytes alive, and nobody changes them.
+    A sequence of ``u8`` views. It keeps its buffers alive, and nobody changes their bytes.
 
     Attributes:
-        buffers: the memory that the streams lie in, each ``u8[:]``.
+        buffers: the memory of the streams, each ``u8[:]``.
         which: ``i64[n]``, the buffer of each stream.
         offsets: ``i64[n]``, its first byte in that buffer.
         lengths: ``i64[n]``, its bytes.
@@ -36,14 +36,13 @@ class Segments:
     which: Ints
     offsets: Ints
     lengths: Ints
-    _bases: Ints | None = field(default=None, init=False, repr=False, compare=False)
+    _bases: Ints | None = field(default=None, init=False, repr=False, compare=False)  # not copied with other buffers
 
     @classmethod
-    def located(cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, bases: Ints) -> Segments:
-        """Streams in buffers of which it is known where they begin in memory, ``i64[n_buffers]``.
-
-        numpy takes more than a microsecond to tell that of one array.
-        """
+    def located(
+        cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, bases: Ints | None
+    ) -> Segments:
+        """Streams in buffers with known addresses, ``i64[n_buffers]``: numpy takes over a microsecond to find one."""
         segments = cls(buffers, which, offsets, lengths)
         object.__setattr__(segments, "_bases", bases)
         return segments
@@ -60,7 +59,7 @@ class Segments:
         """Streams given one by one, copied into one buffer.
 
         Raises:
-            DTypeError: they are no bytes.
+            DTypeError: a stream has no bytes.
         """
         try:
             views = [np.frombuffer(s, np.uint8).data for s in streams]
@@ -81,17 +80,21 @@ class Segments:
         )
 
     def take(self, which: slice | npt.NDArray[np.generic]) -> Segments:
-        """Some of the streams: those in a slice, or at the positions in an index array."""
-        some = Segments(self.buffers, self.which[which], self.offsets[which], self.lengths[which])
-        object.__setattr__(some, "_bases", self._bases)
-        return some
+        """The streams in a slice, or at the positions in an index array."""
+        return self.located(self.buffers, self.which[which], self.offsets[which], self.lengths[which], self._bases)
 
     def replaced(self, at: npt.NDArray[np.int64], streams: Segments) -> Segments:
-        """These streams, with others at the positions ``at``; without a copy of their bytes."""
+        """These streams with others at the positions ``at``, without a copy of their bytes."""
         joined = Segments.joined([self, streams])
         which = np.arange(len(self))
         which[at] = np.arange(len(self), len(joined))
         return joined.take(which)
+
+    def contiguous(self) -> Segments:
+        """These streams, copied if a buffer has strides."""
+        if all(buffer.flags.c_contiguous for buffer in self.buffers):
+            return self
+        return Segments.of([np.ascontiguousarray(stream) for stream in self])
 
     @property
     def nbytes(self) -> int:
@@ -99,9 +102,16 @@ class Segments:
         return int(self.lengths.sum())
 
     def addresses(self) -> Ints:
-        """``i64[n]``: where each stream begins in memory, for compiled kernels; valid while this object lives."""
+        """``i64[n]``: the address of each stream, for compiled kernels; valid while this object lives."""
         addresses: Ints = self._known_bases()[self.which] + self.offsets
         return addresses
+
+    def inside(self) -> npt.NDArray[np.bool_]:
+        """``bool[n]``: which streams lie within their buffer; all do, unless somebody made them up."""
+        nbytes = np.array([buffer.nbytes for buffer in self.buffers], np.int64)[self.which]
+        inside: npt.NDArray[np.bool_] = (self.offsets >= 0) & (self.lengths >= 0)
+        inside &= self.offsets <= nbytes - self.lengths
+        return inside
 
     def _known_bases(self) -> Ints:
         if self._bases is not None:
@@ -120,7 +130,7 @@ class Segments:
             at += end - start
 
     def _runs(self) -> list[tuple[int, int]]:
-        """First and last stream of each run that lies in memory without a gap."""
+        """The first and the last stream of each run of streams without gaps in memory."""
         if len(self) == 0:
             return []
         follows = self.offsets[1:] == self.offsets[:-1] + self.lengths[:-1]
@@ -128,7 +138,7 @@ class Segments:
         return list(zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(self) - 1], strict=True))
 
     def __reduce__(self) -> tuple[type[Segments], tuple[object, ...]]:
-        return Segments, (self.buffers, self.which, self.offsets, self.lengths)  # a copy is elsewhere in memory
+        return Segments, (self.buffers, self.which, self.offsets, self.lengths)  # a copy has other addresses
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -146,3 +156,14 @@ class Segments:
 def joined(*parts: bytes | memoryview) -> Bytes:
     """Bytes one behind the other. Not by ``np.concatenate``: numpy keeps seven freed arrays of each small size."""
     return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def put_streams(streams: Iterable[bytes | Bytes], out: Bytes) -> list[int]:
+    """Write streams into ``out``, each behind the one before it; returns the length of each."""
+    lengths = []
+    end = 0
+    for stream in streams:
+        out[end : end + len(stream)] = np.frombuffer(stream, np.uint8)
+        lengths.append(len(stream))
+        end += len(stream)
+    return lengths

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec, decode
 from obscodec.codecs import Codec, codec_from_config
-from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
+from obscodec.codecs.formats.delta_rle import check, read_blocks
 from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
 from obscodec.codecs.formats.delta_rle.patch import frame_room
 from obscodec.codecs.varint import decode_varint, encode_varint
@@ -301,7 +301,7 @@ def test_fit_keeps_frames_that_are_far_from_each_other() -> None:
     assert tested.fit(samples[:0]) == tested
 
 
-SHORT = "its runs end inside a varint"
+SHORT = "it ends inside a varint"
 LONG = "a varint is longer than it needs to be, or than 9 bytes"
 NO_REFERENCE = "it is a patch of a reference frame that does not exist"
 NO_SECTION = "its runs reach beyond its end"

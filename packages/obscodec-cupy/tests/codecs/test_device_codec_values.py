@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import CorruptStream, DTypeError, Layout, ShapeError, SpecError, codec
-from obscodec.codecs.formats import rle_kernel
-from obscodec.codecs.formats.delta_rle import blocks
+from obscodec.codecs import statuses
 from obscodec.segments import Segments
-from obscodec_cupy.codecs import rle
 from obscodec_cupy.codecs.by_stage import on_device
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.codecs.delta_rle import CudaDeltaRle
+from obscodec_cupy.device import sources
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.segments import DeviceSegments
+from obscodec_cupy.device.status import EXPLANATIONS
 
 FOUR = Layout((2, 2), "uint8")
 
@@ -83,10 +84,12 @@ def test_items_that_are_too_large(device: Device) -> None:
         delta_of(device, Layout((1, 2**30 + 1), "uint8"))
 
 
-def test_explanations_are_those_of_the_cpu(device: Device) -> None:
-    assert rle.EXPLANATIONS == rle_kernel.EXPLANATIONS
-    shared = {code: text for code, text in blocks._EXPLANATIONS.items() if code != blocks.OTHER_VERSION}
-    assert shared.items() <= dict(CudaDeltaRle.explanations).items() | {(blocks.FEW_FRAMES, shared[blocks.FEW_FRAMES])}
+def test_the_statuses_of_kernels_are_those_of_the_core() -> None:
+    found = re.findall(r"^    ([A-Z_]+) = (\d+),$", sources.read("errors.cuh"), re.MULTILINE)
+    on_device = {name: int(code) for name, code in found}
+    in_core = {name: code for name, code in vars(statuses).items() if isinstance(code, int)}
+    assert in_core.items() <= on_device.items()
+    assert set(on_device.values()) == {0, 32, *EXPLANATIONS}
 
 
 @pytest.mark.parametrize("make", [rle_of, delta_of])

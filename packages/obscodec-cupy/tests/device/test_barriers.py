@@ -100,7 +100,7 @@ SCENARIOS: list[tuple[tuple[str, ...], Scenario]] = [
 # Barriers that no data can show to be needed here, by the line before them.
 UNPROVEN = {
     "walk.literals_used = run_literals[walk.run];": "no tile is without runs, and there is a barrier behind runs",
-    "const rle::Status status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);": (
+    "const u32 status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);": (
         "as it is now, all threads find the same status"
     ),
 }

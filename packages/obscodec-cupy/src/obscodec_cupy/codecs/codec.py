@@ -1,9 +1,8 @@
 """CudaCodec: a codec for batches in the memory of a device, with the same bytes as a codec of the CPU."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +36,6 @@ class CudaCodec(ABC):
         device: the name of the device, such as ``"cuda:0"``.
         on: the device.
     """
-
-    explanations: ClassVar[Mapping[int, str]]
 
     cpu: Codec
     on: Device = field(repr=False, compare=False)
@@ -132,7 +129,7 @@ class CudaCodec(ABC):
             if len(items):
                 found = Located(self.address(buffer), np.uint64(buffer.nbytes), *map(self.address, (offsets, lengths)))
                 self._decode(found, items, self.address(failure))
-            return Status(self.on, failure, self.cpu, self.explanations)
+            return Status(self.on, failure, self.cpu)
 
     def decode_at(self, places: DeviceArray, out: object, failure: np.uint64) -> None:
         """Decode many items from streams that lie anywhere in memory that the device reads. Nothing is checked there.

@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 from obscodec import ShapeError
 
 from obscodec_cupy.codecs.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads, n_words
 from obscodec_cupy.codecs.delta_decode import DeltaDecode
-from obscodec_cupy.codecs.failures import EXPLANATIONS
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Kernel
 from obscodec_cupy.device.segments import Located
@@ -26,8 +25,6 @@ class CudaDeltaRle(CudaCodec):
 
     Building one waits until its reference frames, which are its dictionary, are on the device.
     """
-
-    explanations: ClassVar = EXPLANATIONS
 
     _references: DeviceArray = field(init=False, repr=False, compare=False)
     _decoder: DeltaDecode = field(init=False, repr=False, compare=False)

@@ -4,25 +4,8 @@ from typing import Final
 
 from obscodec import CorruptStream, SlotError
 
-from obscodec_cupy.codecs import rle
+from obscodec_cupy.device.status import EXPLANATIONS
 
-_FIRST_OF_RLE: Final = 48
-# As in kernels/errors.cuh, and up to 20 as in patch.py and blocks.py of obscodec/codecs/formats/delta_rle; tests
-# compare them.
-EXPLANATIONS: Final = {
-    1: "its runs end inside a varint",
-    2: "a varint is longer than it needs to be, or than 9 bytes",
-    3: "a run reaches beyond the end of the frame",
-    4: "it has fewer literals than its runs need",
-    16: "it is a patch of a reference frame that does not exist",
-    17: "its runs reach beyond its end",
-    18: "it holds more than its frames need",
-    19: "it is of a version that this store does not have",
-    20: "it has fewer frames than are wanted of it",
-    33: "it lies outside of its buffer",
-    34: "it has 4 GiB or more, which are not read on a device",
-    **{_FIRST_OF_RLE + code: explanation for code, explanation in rle.EXPLANATIONS.items()},
-}
 _BAD_ID: Final = 32
 
 

@@ -1,7 +1,7 @@
 """``rle`` on a device."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 from obscodec import Layout
@@ -17,18 +17,6 @@ _BY_WIDTH: Final = {
 }
 KERNELS: Final = tuple(kernel for kernels in _BY_WIDTH.values() for kernel in kernels)
 
-# As in obscodec/codecs/formats/rle_kernel.py; tests compare them.
-EXPLANATIONS: Final = {
-    1: "it lies outside of its buffer",
-    2: "it ends inside a varint",
-    3: "a varint is longer than it needs to be, or than 9 bytes",
-    4: "it says that it has more runs than elements or bytes",
-    5: "a run is empty, or reaches beyond the end of the item",
-    6: "its runs end before the item does",
-    7: "bytes are missing or left over between its run lengths and its values",
-    8: "it has no runs, and more or fewer bytes behind their number than the item",
-}
-
 
 def element_nbytes(layout: Layout) -> int:
     """Bytes of what is repeated: the largest power of two that divides those of the dtype, at most 8."""
@@ -39,8 +27,6 @@ def element_nbytes(layout: Layout) -> int:
 @dataclass(frozen=True)
 class CudaRle(CudaCodec):
     """Run-length coding of whole elements, of 1, 2, 4 or 8 bytes. See ``docs/formats/rle.md``."""
-
-    explanations: ClassVar = EXPLANATIONS
 
     @property
     def width(self) -> int:

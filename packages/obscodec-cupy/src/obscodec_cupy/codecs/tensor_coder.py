@@ -58,7 +58,7 @@ class CodedTensors(TensorCoder):
         failure = int(self._failure[0])
         if failure:
             self._failure[0] = 0
-            check_failure(failure, self._codec.cpu, self._codec.explanations)
+            check_failure(failure, self._codec.cpu)
 
 
 class RawTensors(TensorCoder):

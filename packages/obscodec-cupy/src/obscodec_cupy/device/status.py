@@ -1,27 +1,29 @@
 """Status: what a decoder on a device has to say when it is done."""
 
-from collections.abc import Mapping
+from typing import Final
 
 from obscodec import CorruptStream
-from obscodec.codecs import Codec
+from obscodec.codecs import STATUS_TEXTS, Codec
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
 
+# Of the codes in kernels/errors.cuh.
+EXPLANATIONS: Final = {**STATUS_TEXTS, 34: "it has 4 GiB or more, which are not read on a device"}
 
-def check_failure(failure: int, codec: Codec, explanations: Mapping[int, str]) -> None:
+
+def check_failure(failure: int, codec: Codec) -> None:
     """Raise what a decoder found.
 
     Args:
         failure: the word that its kernel writes, 0 if all is well.
         codec: of the same streams on the CPU.
-        explanations: what each status code of the kernel means.
 
     Raises:
         CorruptStream: a stream is truncated, altered or of another format. With the same text as on the CPU.
     """
     if failure:
-        why = explanations[failure & 0xFFFFFFFF]
+        why = EXPLANATIONS[failure & 0xFFFFFFFF]
         raise CorruptStream(f"{codec.spec} stream of {codec.layout} can't be decoded: {why}")
 
 
@@ -32,14 +34,12 @@ class Status:
         device: that decodes; what is queued on its current stream by now is what the status is of.
         failure: ``u64[1]``, see ``kernels/failure.cuh``.
         codec: of the same streams on the CPU, for the text of an error.
-        explanations: what each status code of the kernel means.
     """
 
-    def __init__(self, device: Device, failure: DeviceArray, codec: Codec, explanations: Mapping[int, str]) -> None:
+    def __init__(self, device: Device, failure: DeviceArray, codec: Codec) -> None:
         self._device = device
         self._failure = failure
         self._codec = codec
-        self._explanations = explanations
         self._done = device.mark()
 
     def check(self) -> None:
@@ -50,4 +50,4 @@ class Status:
                 written. With the same text as on the CPU.
         """
         self._done.wait()
-        check_failure(int(self._device.download(self._failure)[0]), self._codec, self._explanations)
+        check_failure(int(self._device.download(self._failure)[0]), self._codec)

@@ -86,8 +86,9 @@ __device__ __forceinline__ void copy_frame(u8* frame, const u8* source) {
 __device__ __forceinline__ u32 decode_frame(u8* frame, const u8* stream, u64 nbytes) {
     static_assert(THREADS == rle::N_THREADS && BLOCK_FRAMES == 1, "each thread has its part of one frame");
     __shared__ rle::Tile tile;
-    const rle::Status status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);
-    return __syncthreads_or(status != rle::OK) ? FIRST_OF_RLE + status : OK;
+    const u32 status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);
+    if (!__syncthreads_or(status != OK)) return OK;
+    return status != OK ? status : WRONG_SECTION;
 }
 
 #endif

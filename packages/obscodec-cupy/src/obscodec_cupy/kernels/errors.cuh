@@ -1,4 +1,4 @@
-// What can be wrong with a stream or an id; the codes of core's kernels, and their texts, are in failures.py.
+// What can be wrong with a stream or an id: the statuses of the core's codecs/statuses.py, and those of device/status.py.
 #pragma once
 #include "types.cuh"
 
@@ -16,5 +16,9 @@ enum : u32 {
     BAD_ID = 32,
     OUTSIDE_BUFFER = 33,
     TOO_LONG = 34,
-    FIRST_OF_RLE = 48,  // what rle.cuh says is added to this
+    WRONG_COUNT = 52,
+    WRONG_LENGTH = 53,
+    WRONG_SUM = 54,
+    WRONG_SECTION = 55,
+    WRONG_SIZE = 56,
 };

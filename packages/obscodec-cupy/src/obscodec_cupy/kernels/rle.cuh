@@ -6,13 +6,13 @@
 #pragma once
 #include "block_scan.cuh"
 #include "copy.cuh"
+#include "errors.cuh"
 #include "types.cuh"
 #include "words.cuh"
 
 namespace rle {
 
-// As in obscodec/codecs/formats/rle_kernel.py.
-enum Status : u32 { OK, OUTSIDE, SHORT, LONG_VARINT, WRONG_COUNT, WRONG_LENGTH, WRONG_SUM, WRONG_SECTION, WRONG_SIZE };
+typedef u32 Status;
 
 constexpr u32 N_THREADS = 256;  // of a block
 constexpr u32 THREAD_NBYTES = 4;
@@ -196,7 +196,7 @@ __device__ __forceinline__ Status decode_item(const u8* stream, u64 nbytes, u8* 
     for (; read < lengths_nbytes && done.n_runs < runs.n; read += TILE_NBYTES) {
         const Done before = done;
         done = place_runs(runs, read, done, tile);
-        if (tile.failure) return static_cast<Status>(~tile.failure & 0xff);
+        if (tile.failure) return ~tile.failure & 0xff;
         const u64 n = (done.n_runs < runs.n ? done.n_runs : runs.n) - before.n_runs;
         fill(item, before.size, done.size, tile, n);
     }

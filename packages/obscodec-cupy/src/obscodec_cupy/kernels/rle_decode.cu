@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 4) rle_decode(
     u64* failure) {
     __shared__ Tile tile;
     const u64 number = blockIdx.x;
-    Status status = OUTSIDE;
+    Status status = OUTSIDE_BUFFER;
     if (inside(offsets[number], lengths[number], buffer_nbytes))
         status = decode_item(buffer + offsets[number], lengths[number], rows + number * size * ELEMENT_NBYTES, size, tile);
     if (threadIdx.x == 0 && status != OK) report(failure, number, status);

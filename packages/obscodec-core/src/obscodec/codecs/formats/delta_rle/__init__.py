@@ -1,29 +1,18 @@
 """Blocks of frames, each a patch of the one before it."""
 
-from obscodec.codecs.formats.delta_rle.blocks import (
-    FEW_FRAMES,
-    LEFT_OVER,
-    NO_SUCH_REFERENCE,
-    OTHER_VERSION,
-    check,
-    copy_frames,
-    first_bytes,
-    read_blocks,
-    sections,
-)
+from obscodec.codecs.formats.delta_rle.blocks import copy_frames, first_bytes, read_blocks, sections
 from obscodec.codecs.formats.delta_rle.patch import (
-    MAX_VARINT_NBYTES,
-    OK,
     apply_patch,
     check_patch,
     encode_patch,
     first_difference,
     frame_room,
     runs_bound,
-    write_varint,
 )
-from obscodec.codecs.formats.delta_rle.reference_frames import MAX_REFERENCES
-from obscodec.codecs.formats.delta_rle.references import encode_first
+from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, encode_first
+from obscodec.codecs.statuses import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, OK, OTHER_VERSION, check
+from obscodec.codecs.varint import MAX_VARINT_NBYTES
+from obscodec.codecs.varint_kernels import write_varint
 
 __all__ = [
     "FEW_FRAMES",

@@ -1,10 +1,10 @@
-"""Reading frames out of blocks of ``delta-rle``: each block is walked once, up to the last frame wanted of it."""
+"""Reading frames out of blocks of ``delta-rle``: each block is walked once, up to its last wanted frame."""
 
 from typing import Final
 
-from obscodec.codecs.formats.delta_rle import patch
-from obscodec.codecs.formats.delta_rle.patch import OK, apply_patch, read_varint
-from obscodec.errors import CorruptStream
+from obscodec.codecs.formats.delta_rle.patch import apply_patch
+from obscodec.codecs.statuses import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, NO_SUCH_SECTION, OK, OTHER_VERSION
+from obscodec.codecs.varint_kernels import read_varint
 from obscodec.kernels import (
     LINE_NBYTES,
     address,
@@ -19,33 +19,8 @@ from obscodec.kernels import (
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
-NO_SUCH_REFERENCE: Final = 16
-NO_SUCH_SECTION: Final = 17
-LEFT_OVER: Final = 18
-OTHER_VERSION: Final = 19
-FEW_FRAMES: Final = 20
-
-_AHEAD: Final = 2048  # bytes of the next block to ask for; what is behind follows by itself
-_LARGE: Final = 1 << 22  # a batch that the caches next to a processor don't hold; it is written past all of them
-
-_EXPLANATIONS: Final = {
-    **patch.EXPLANATIONS,
-    NO_SUCH_REFERENCE: "it is a patch of a reference frame that does not exist",
-    NO_SUCH_SECTION: "its runs reach beyond its end",
-    LEFT_OVER: "it holds more than its frames need",
-    OTHER_VERSION: "it is of a version that this store does not have",
-    FEW_FRAMES: "it has fewer frames than are wanted of it",
-}
-
-
-def check(status: int) -> None:
-    """Raise what a status code means.
-
-    Raises:
-        CorruptStream: it is not OK.
-    """
-    if status != OK:
-        raise CorruptStream(_EXPLANATIONS[status])
+_AHEAD: Final = 2048  # bytes of the next block to prefetch; the processor foresees the rest
+_LARGE: Final = 1 << 22  # bytes of a batch that is larger than the caches, and written past them
 
 
 @compiled
@@ -61,23 +36,22 @@ def read_blocks(
     version_nbytes: int,
     room: Bytes,
 ) -> int:
-    """Decode the frames that are wanted of each block.
+    """Decode the wanted frames of each block.
 
     Args:
-        starts: ``i64[n_blocks + 1]``: what is wanted of block ``b`` are the entries ``starts[b]`` to ``starts[b + 1]``.
-        places: ``i64[n]``, the place of each wanted frame in its block, rising within a block; ``i64[0]`` if these are
-            the first frames of each block, one after the other.
-        targets: ``i64[n]``, the row of ``rows`` that it goes to; ``i64[0]`` likewise, for rows in order.
+        starts: ``i64[n_blocks + 1]``: entries ``starts[b]`` to ``starts[b + 1]`` are the wanted frames of block ``b``.
+        places: ``i64[n]``, the place of each in its block, rising within a block; ``i64[0]`` for 0, 1, 2, ...
+        targets: ``i64[n]``, the row that receives each; ``i64[0]`` along with ``places`` for all rows in order.
         rows: ``u8[m, nbytes]``, contiguous.
-        addresses: ``i64[n_blocks]``, where the stream of each block is; 0 for a block of zeros.
+        addresses: ``i64[n_blocks]``, the stream of each block; 0 for a block of zeros.
         lengths: ``i64[n_blocks]``, its bytes.
         references: ``u8[n_references, nbytes]``, contiguous.
-        block_frames: the streams must hold so many frames and nothing else; -1 if any number will do.
-        version_nbytes: 1 if each stream comes behind a byte that must be 0, the version of a stored block; else 0.
-        room: ``frame_room(nbytes)``, changed; used by this call alone.
+        block_frames: frames that each stream must hold, and nothing else; -1 for any number.
+        version_nbytes: 1 if a byte 0, the version of a stored block, comes before each stream; else 0.
+        room: ``frame_room(nbytes)``, which no other call uses meanwhile.
 
     Returns:
-        A status code.
+        A status.
     """
     nbytes = rows.shape[1]
     base, frame = address(rows), address(room)
@@ -85,7 +59,7 @@ def read_blocks(
     in_order = len(places) == 0
     for b in range(len(addresses)):
         if b + 1 < len(addresses):
-            _ask_for(addresses[b + 1], lengths[b + 1])
+            _prefetch_stream(addresses[b + 1], lengths[b + 1])
         if addresses[b] == 0:
             for k in range(starts[b], starts[b + 1]):
                 fill_zeros(base + (k if in_order else targets[k]) * nbytes, nbytes)
@@ -115,7 +89,7 @@ def read_blocks(
 
 @compiled
 def _put(target: int, frame: int, nbytes: int, past_caches: bool) -> None:
-    """Copy a frame to its place."""
+    """Copy a frame to its row."""
     if not past_caches:
         copy(target, frame, nbytes)
         return
@@ -128,7 +102,7 @@ def _put(target: int, frame: int, nbytes: int, past_caches: bool) -> None:
 
 
 @compiled
-def _ask_for(stream: int, nbytes: int) -> None:
+def _prefetch_stream(stream: int, nbytes: int) -> None:
     """Have the processor load a stream while it works on another one."""
     for at in range(stream, stream + min(nbytes, _AHEAD), LINE_NBYTES):
         prefetch(at)
@@ -136,7 +110,7 @@ def _ask_for(stream: int, nbytes: int) -> None:
 
 @compiled
 def sections(at: int, end: int) -> tuple[int, int, int, int, int]:
-    """The runs and where they end, the literals and where they end, the reference; minus a status code first if bad."""
+    """Begin and end of the runs, begin and end of the literals, the reference; minus a status first if it is bad."""
     reference, at = read_varint(at, end)
     if at < 0:
         return at, 0, 0, 0, 0
@@ -157,11 +131,7 @@ def first_bytes(addresses: Ints, lengths: Ints, first: Bytes) -> None:
 
 @compiled
 def copy_frames(starts: Ints, places: Ints, targets: Ints, rows: Rows, addresses: Ints, lengths: Ints) -> int:
-    """Copy the frames that are wanted of blocks that hold their frames as they are; see :func:`read_blocks`.
-
-    Returns:
-        A status code.
-    """
+    """:func:`read_blocks` for blocks that hold their frames as they are."""
     nbytes, base = rows.shape[1], address(rows)
     for b in range(len(addresses)):
         for k in range(starts[b], starts[b + 1]):

@@ -1,6 +1,7 @@
 """``delta-rle``: a block of frames, each stored as what changed since the one before it."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -8,35 +9,34 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.delta_rle.blocks import check, read_blocks
-from obscodec.codecs.formats.delta_rle.patch import MAX_VARINT_NBYTES, frame_room, runs_bound
-from obscodec.codecs.formats.delta_rle.reference_frames import MAX_REFERENCES
-from obscodec.codecs.formats.delta_rle.references import add_references, encode_block
-from obscodec.codecs.varint import encode_varint
-from obscodec.errors import CorruptStream, SpecError
+from obscodec.codecs.formats.delta_rle.blocks import read_blocks
+from obscodec.codecs.formats.delta_rle.patch import frame_room, runs_bound
+from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, add_references, encode_block
+from obscodec.codecs.statuses import OK, OUTSIDE_BUFFER, check
+from obscodec.codecs.varint import MAX_VARINT_NBYTES, encode_varint
+from obscodec.errors import SpecError
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Ints, Segments
+from obscodec.segments import Bytes, Segments, joined, put_streams
 
 
 @dataclass(frozen=True)
 class DeltaRle(Codec):
     """Delta and run-length coding along the first axis, byte by byte. See ``docs/formats/delta-rle.md``.
 
-    The first frame is a patch of the nearest of some reference frames, which are the dictionary of the codec; without
-    one it is a patch of zeros.
+    The dictionary is reference frames, one behind the other. The first frame is a patch of the nearest, or of zeros.
     """
 
     name: ClassVar[str] = "delta-rle"
     format: ClassVar[str] = "delta-rle@1"
 
-    reference_frames: bytes = field(default=b"", repr=False)
+    dictionary: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reference_frames and (not self.frame_nbytes or len(self.reference_frames) % self.frame_nbytes):
+        if self.dictionary and (not self.frame_nbytes or len(self.dictionary) % self.frame_nbytes):
             raise SpecError(
                 f"{self.spec} takes a dictionary of whole frames of {self.frame_nbytes} bytes, "
-                f"got {len(self.reference_frames)} bytes"
+                f"got {len(self.dictionary)} bytes"
             )
 
     @property
@@ -46,13 +46,8 @@ class DeltaRle(Codec):
 
     @property
     def frame_nbytes(self) -> int:
-        """Bytes of a frame; none if the item has none, however long its other axes are."""
+        """Bytes of a frame; 0 if the item has none."""
         return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize if self.layout.nbytes else 0
-
-    @property
-    def dictionary(self) -> bytes:
-        """The reference frames, one behind the other."""
-        return self.reference_frames
 
     def with_dictionary(self, dictionary: bytes) -> Self:
         """This codec with other reference frames.
@@ -60,10 +55,10 @@ class DeltaRle(Codec):
         Raises:
             SpecError: the bytes are no whole number of frames.
         """
-        return replace(self, reference_frames=dictionary)
+        return replace(self, dictionary=dictionary)
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
-        """A codec whose reference frames are those first frames of ``samples`` that are far from each other."""
+        """A codec whose reference frames are the first frames of ``samples`` that are far from each other."""
         rows = self.layout.rows(samples)
         if not rows.size:
             return self
@@ -75,59 +70,41 @@ class DeltaRle(Codec):
     def bound(self) -> int:
         """The most bytes that the stream of one item can have.
 
-        A run takes no more than the gap in front of it saves, apart from the first one of each frame, and from one byte
-        for every run of 2 MiB. The count of runs, and the skip and the length of the first one, are at most the frame.
+        A run takes no more than the gap before it saves, except for the first run of a frame, and one byte for each run
+        of 2 MiB. Of the first run the skip, the length and the count of runs are no greater than the frame.
         """
         nbytes, of_frame = self.layout.nbytes, 3 * len(encode_varint(self.frame_nbytes))
         return nbytes + (nbytes >> 21) + self.n_frames * of_frame + 2 * MAX_VARINT_NBYTES
 
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
-        """Patch by patch."""
-        lengths = []
-        end = 0
+        """Encode patch by patch."""
+        return put_streams(self._streams(rows), out)
+
+    def _streams(self, rows: Rows) -> Iterator[Bytes]:
         references = self._references()
         runs, literals = self._scratch(self.n_frames)
         for row in rows:
             frames = row.reshape(self.n_frames, self.frame_nbytes)
-            reference, runs_nbytes, literals_nbytes = encode_block(frames, references, runs, literals)
+            reference, runs_nbytes, n_literals = encode_block(frames, references, runs, literals)
             head = encode_varint(reference) + encode_varint(runs_nbytes)
-            stream = np.concatenate([np.frombuffer(head, np.uint8), runs[:runs_nbytes], literals[:literals_nbytes]])
-            out[end : end + len(stream)] = stream
-            lengths.append(len(stream))
-            end += len(stream)
-        return lengths
+            yield joined(head, runs[:runs_nbytes].data, literals[:n_literals].data)
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
-        """All blocks in one compiled call, without the GIL."""
+        """Decode all blocks in one compiled call, without the GIL."""
         n = self.n_frames
-        if not all(buffer.flags.c_contiguous for buffer in src.buffers):
-            src = Segments.of([np.ascontiguousarray(stream) for stream in src])
-        all_frames = np.empty(0, np.int64)
-        status = read_blocks(
-            np.arange(len(rows) + 1) * n,
-            all_frames,
-            all_frames,
-            rows.reshape(len(rows) * n, self.frame_nbytes),
-            _addresses(src),
-            src.lengths,
-            self._references(),
-            n,
-            0,
-            frame_room(self.frame_nbytes),
-        )
-        check(status)
+        src = src.contiguous()
+        check(OK if src.inside().all() else OUTSIDE_BUFFER)
+        starts, all_frames = np.arange(len(rows) + 1) * n, np.empty(0, np.int64)
+        frames = rows.reshape(len(rows) * n, self.frame_nbytes)
+        addresses, references, room = src.addresses(), self._references(), frame_room(self.frame_nbytes)
+        check(read_blocks(starts, all_frames, all_frames, frames, addresses, src.lengths, references, n, 0, room))
 
     def _references(self) -> Rows:
-        known = np.frombuffer(bytes(self.frame_nbytes) + self.reference_frames, np.uint8)
-        return known.reshape(1 + len(self.reference_frames) // max(1, self.frame_nbytes), self.frame_nbytes)
+        """``u8[n, frame_nbytes]``: a frame of zeros, and the dictionary."""
+        known = np.frombuffer(bytes(self.frame_nbytes) + self.dictionary, np.uint8)
+        return known.reshape(1 + len(self.dictionary) // max(1, self.frame_nbytes), self.frame_nbytes)
 
     def _scratch(self, n_frames: int) -> tuple[Bytes, Bytes]:
+        """Room for the runs and for the literals of ``n_frames`` patches."""
         runs_nbytes = n_frames * runs_bound(self.frame_nbytes)
         return np.empty(runs_nbytes, np.uint8), np.empty(n_frames * self.frame_nbytes, np.uint8)
-
-
-def _addresses(src: Segments) -> Ints:
-    nbytes = np.array([buffer.nbytes for buffer in src.buffers], np.int64)[src.which]
-    if ((src.offsets < 0) | (src.lengths < 0) | (src.offsets > nbytes - src.lengths)).any():
-        raise CorruptStream("it lies outside of its buffer")
-    return src.addresses()

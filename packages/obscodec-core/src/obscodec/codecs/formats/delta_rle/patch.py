@@ -1,13 +1,17 @@
 """Patches: what turns one frame into the next, as runs of bytes to keep (skip) and bytes to replace (literals).
 
 A patch has two parts, so that a GPU can find every run with prefix sums: its runs, ``varint count`` and then
-``varint skip, varint length`` for each, and its literals, the bytes of all runs one behind the other.
+``varint skip, varint length`` for each, and its literals, the bytes of all runs one behind the other. Frames, runs and
+literals are given by their addresses; frames have ``nbytes`` bytes.
 """
 
 from typing import Final
 
 import numpy as np
 
+from obscodec.codecs.statuses import NO_LITERALS, OUTSIDE_FRAME
+from obscodec.codecs.varint import MAX_VARINT_NBYTES
+from obscodec.codecs.varint_kernels import read_varint, write_varint
 from obscodec.kernels import (
     compiled,
     copy,
@@ -17,58 +21,16 @@ from obscodec.kernels import (
     load_u64,
     move,
     signed,
-    store_u8,
     store_u64,
     trailing_zeros,
     unsigned,
 )
 from obscodec.segments import Bytes
 
-OK: Final = 0
-SHORT: Final = 1
-LONG_VARINT: Final = 2
-OUTSIDE_FRAME: Final = 3
-NO_LITERALS: Final = 4
-
-EXPLANATIONS: Final = {
-    SHORT: "its runs end inside a varint",
-    LONG_VARINT: "a varint is longer than it needs to be, or than 9 bytes",
-    OUTSIDE_FRAME: "a run reaches beyond the end of the frame",
-    NO_LITERALS: "it has fewer literals than its runs need",
-}
-
-# Equal bytes between two runs that are cheaper to store as literals than as the end of one run and the start of
-# another, which take two bytes and a turn of the decoder's loop. Measured: benchmarks/sizes.py.
+# Two runs with so few equal bytes between them are shorter as one: a run takes two bytes, and a turn of the decoder's
+# loop. Measured: benchmarks/sizes.py.
 _MERGE_GAP: Final = 3
-MAX_VARINT_NBYTES: Final = 9
 _PADDING: Final = 8  # bytes behind a frame that apply_patch may write
-
-
-@inlined
-def write_varint(at: int, value: int) -> int:
-    """Write a varint to the address ``at``; returns the address behind it."""
-    while value > 0x7F:
-        store_u8(at, unsigned(value & 0x7F | 0x80))
-        value >>= 7
-        at += 1
-    store_u8(at, unsigned(value))
-    return at + 1
-
-
-@compiled
-def read_varint(at: int, end: int) -> tuple[int, int]:
-    """The varint at the address ``at``, and the address behind it, or minus a status code if it is bad."""
-    value = 0
-    for k in range(9):
-        if at + k >= end:
-            return 0, -SHORT
-        byte = signed(load_u8(at + k))
-        value |= (byte & 0x7F) << (7 * k)
-        if byte < 0x80:
-            if byte == 0 and k > 0:
-                return 0, -LONG_VARINT
-            return value, at + k + 1
-    return 0, -LONG_VARINT
 
 
 @compiled
@@ -93,7 +55,7 @@ def first_difference(a: int, b: int, at: int, nbytes: int) -> int:
 
 @compiled
 def run_end(a: int, b: int, at: int, nbytes: int) -> int:
-    """The end of the run of differences that begins at ``at``; short gaps of equal bytes belong to it."""
+    """The end of the run of differences that begins at ``at``, including short gaps of equal bytes."""
     end = at + 1
     at += 1
     while at < nbytes and at - end <= _MERGE_GAP:
@@ -105,14 +67,9 @@ def run_end(a: int, b: int, at: int, nbytes: int) -> int:
 
 @compiled
 def encode_patch(old: int, new: int, nbytes: int, runs: int, literals: int) -> tuple[int, int]:
-    """Write the patch that turns the frame at ``old`` into the one at ``new``.
+    """Write the patch that turns the frame ``old`` into ``new``.
 
-    Args:
-        old: address of ``nbytes`` bytes.
-        new: likewise.
-        nbytes: of a frame.
-        runs: address of room for ``runs_bound(nbytes)`` bytes.
-        literals: address of room for ``nbytes`` bytes.
+    There must be room for ``runs_bound(nbytes)`` bytes at ``runs``, and for ``nbytes`` at ``literals``.
 
     Returns:
         Bytes of the runs, their count included, and bytes of the literals.
@@ -134,56 +91,58 @@ def encode_patch(old: int, new: int, nbytes: int, runs: int, literals: int) -> t
 
 
 def runs_bound(nbytes: int) -> int:
-    """The most bytes that the runs of one patch take while it is made.
+    """The most bytes that :func:`encode_patch` needs for runs.
 
     A run and the gap before it are 5 bytes of the frame or more. Lengths that take more than one byte are rarer still.
     """
     return 2 * (nbytes // (_MERGE_GAP + 2) + 1) + 4 * MAX_VARINT_NBYTES
 
 
-@compiled
-def _read_run(runs: int, runs_end: int) -> tuple[int, int, int]:
-    """How many bytes a run skips and replaces, and the address behind it, or minus a status code if it is bad."""
-    skip, runs = read_varint(runs, runs_end)
-    if runs < 0:
-        return 0, 0, runs
-    length, runs = read_varint(runs, runs_end)
-    return skip, length, runs
-
-
 def frame_room(nbytes: int) -> Bytes:
-    """``u8[:]``, memory for one frame of ``nbytes`` bytes, in which :func:`apply_patch` works."""
+    """``u8[:]``, memory for one frame, in which :func:`apply_patch` works."""
     return np.empty(nbytes + _PADDING, np.uint8)
+
+
+@inlined
+def _next_run(runs: int, runs_end: int, n_left: int, n_literals: int) -> tuple[int, int, int]:
+    """How many bytes a run skips and replaces, and the address behind it; or minus a status if it is bad.
+
+    It must fit into the ``n_left`` bytes that are left of the frame, and ``n_literals`` literals.
+    """
+    if runs + 2 <= runs_end and signed(load_u16(runs)) & 0x8080 == 0:  # nearly always
+        pair = signed(load_u16(runs))
+        skip, length = pair & 0x7F, pair >> 8
+        runs += 2
+    else:
+        skip, length = 0, 0
+        skip, runs = read_varint(runs, runs_end)
+        if runs >= 0:
+            length, runs = read_varint(runs, runs_end)
+    if runs >= 0 and (skip > n_left or length > n_left - skip):
+        runs = -OUTSIDE_FRAME
+    elif runs >= 0 and length > n_literals:
+        runs = -NO_LITERALS
+    return skip, length, runs
 
 
 @compiled
 def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
-    """Turn the frame at ``frame`` into the next one.
+    """Turn a frame in a :func:`frame_room` into the next one.
 
-    ``frame`` is the address of ``nbytes`` bytes and 8 more that may be written, see :func:`frame_room`. Nothing outside
-    of these is written, and nothing outside of the two sections is read, whatever they hold.
+    Whatever the two sections hold, nothing is written outside of the room, and nothing read outside of the sections.
 
     Returns:
-        The addresses behind what was read of the runs and of the literals; minus a status code in place of the first
-        if the patch is bad.
+        The addresses behind what was read of the runs and of the literals; minus a status in place of the first if the
+        patch is bad.
     """
     count, runs = read_varint(runs, runs_end)
     if runs < 0:
         return runs, literals
     position = 0
     for _ in range(count):
-        if runs + 2 <= runs_end and signed(load_u16(runs)) & 0x8080 == 0:  # nearly always
-            pair = signed(load_u16(runs))
-            skip, length = pair & 0x7F, pair >> 8
-            runs += 2
-        else:
-            skip, length, runs = _read_run(runs, runs_end)
-            if runs < 0:
-                return runs, literals
-        if skip > nbytes - position or length > nbytes - position - skip:
-            return -OUTSIDE_FRAME, literals
-        if length > literals_end - literals:
-            return -NO_LITERALS, literals
+        skip, length, runs = _next_run(runs, runs_end, nbytes - position, literals_end - literals)
+        if runs < 0:
+            return runs, literals
         position += skip
         if length <= 8 and literals_end - literals >= 8:
             keep = ~unsigned(0) << unsigned(8 * length) if length < 8 else unsigned(0)
@@ -198,19 +157,15 @@ def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int
 
 @compiled
 def check_patch(nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
-    """:func:`apply_patch` without a frame: it changes nothing, and returns the same."""
+    """:func:`apply_patch` without a frame: it returns the same, and writes nothing."""
     count, runs = read_varint(runs, runs_end)
     if runs < 0:
         return runs, literals
     position = 0
     for _ in range(count):
-        skip, length, runs = _read_run(runs, runs_end)
+        skip, length, runs = _next_run(runs, runs_end, nbytes - position, literals_end - literals)
         if runs < 0:
             return runs, literals
-        if skip > nbytes - position or length > nbytes - position - skip:
-            return -OUTSIDE_FRAME, literals
-        if length > literals_end - literals:
-            return -NO_LITERALS, literals
         position += skip + length
         literals += length
     return runs, literals

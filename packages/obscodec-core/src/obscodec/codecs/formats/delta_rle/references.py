@@ -1,12 +1,19 @@
-"""Reference frames: what the first frame of a block is a patch of."""
+"""Reference frames: the first frame of a block is a patch of the nearest of them."""
+
+from typing import Final
 
 import numpy as np
 
 from obscodec.codecs.formats.delta_rle.patch import encode_patch
-from obscodec.codecs.formats.delta_rle.reference_frames import JOIN_PART
 from obscodec.kernels import address, compiled, copy, load_u64
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+
+MAX_REFERENCES: Final = 33  # the first one is the frame of zeros
+
+# A frame becomes a reference if its patch of the nearest one takes more than this part of it. Measured:
+# docs/performance.md.
+_JOIN_PART: Final = 8
 
 
 @compiled
@@ -26,14 +33,14 @@ def nearest_reference(frame: int, references: Rows, n_references: int) -> int:
 
 @compiled
 def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, literals: int) -> tuple[int, int, int]:
-    """Write the patch that turns the nearest reference into ``frame``, which joins them if it is far from all.
+    """Write the patch that turns the nearest reference into a frame, which becomes a reference if it is far from all.
 
     Args:
         frame: the address of the frame.
         references: ``u8[max_references, nbytes]``, changed.
         n_references: ``i64[1]``, how many of these there are, changed.
-        runs: see ``encode_patch``.
-        literals: likewise.
+        runs: an address, see :func:`encode_patch`.
+        literals: an address, see :func:`encode_patch`.
 
     Returns:
         The reference, bytes of the runs, bytes of the literals.
@@ -41,7 +48,7 @@ def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, li
     nbytes, base = references.shape[1], address(references)
     reference = nearest_reference(frame, references, n_references[0])
     runs_nbytes, n_literals = encode_patch(base + reference * nbytes, frame, nbytes, runs, literals)
-    if (runs_nbytes + n_literals) * JOIN_PART > nbytes and n_references[0] < len(references):
+    if (runs_nbytes + n_literals) * _JOIN_PART > nbytes and n_references[0] < len(references):
         reference = n_references[0]
         copy(base + reference * nbytes, frame, nbytes)
         n_references[0] += 1
@@ -51,7 +58,7 @@ def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, li
 
 @compiled
 def add_references(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> int:
-    """Let those of ``frames`` join that are far from all references before them; returns how many there are then."""
+    """Add the ``frames`` that are far from all references before them; returns the number of references."""
     n_references = np.ones(1, np.int64)
     for k in range(len(frames)):
         frame = address(frames) + k * frames.shape[1]

@@ -1,0 +1,38 @@
+"""Statuses: what compiled decoders, here and on devices, return, and what each says about a stream."""
+
+from typing import Final
+
+from obscodec.errors import CorruptStream
+
+OK: Final = 0
+STATUS_TEXTS: Final[dict[int, str]] = {}
+
+
+def _status(code: int, text: str) -> int:
+    STATUS_TEXTS[code] = text
+    return code
+
+
+SHORT: Final = _status(1, "it ends inside a varint")
+LONG_VARINT: Final = _status(2, "a varint is longer than it needs to be, or than 9 bytes")
+OUTSIDE_BUFFER: Final = _status(33, "it lies outside of its buffer")
+# of delta-rle
+OUTSIDE_FRAME: Final = _status(3, "a run reaches beyond the end of the frame")
+NO_LITERALS: Final = _status(4, "it has fewer literals than its runs need")
+NO_SUCH_REFERENCE: Final = _status(16, "it is a patch of a reference frame that does not exist")
+NO_SUCH_SECTION: Final = _status(17, "its runs reach beyond its end")
+LEFT_OVER: Final = _status(18, "it holds more than its frames need")
+OTHER_VERSION: Final = _status(19, "it is of a version that this store does not have")
+FEW_FRAMES: Final = _status(20, "it has fewer frames than are wanted of it")
+# of rle
+WRONG_COUNT: Final = _status(52, "it says that it has more runs than elements or bytes")
+WRONG_LENGTH: Final = _status(53, "a run is empty, or reaches beyond the end of the item")
+WRONG_SUM: Final = _status(54, "its runs end before the item does")
+WRONG_SECTION: Final = _status(55, "bytes are missing or left over between its run lengths and its values")
+WRONG_SIZE: Final = _status(56, "it has no runs, and more or fewer bytes behind their number than the item")
+
+
+def check(status: int) -> None:
+    """Raise CorruptStream unless a status is OK."""
+    if status != OK:
+        raise CorruptStream(STATUS_TEXTS[status])
