@@ -1,4 +1,4 @@
-"""BytesCodec: a codec that takes an item as plain bytes, whatever its layout; most compression libraries are one."""
+"""BytesCodec: a codec that sees an item as plain bytes, as most compression libraries do."""
 
 import threading
 from abc import abstractmethod
@@ -12,14 +12,14 @@ import numpy.typing as npt
 from obscodec.codecs.codec import Codec
 from obscodec.errors import CorruptStream
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Segments
+from obscodec.segments import Bytes, Segments, put_streams
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class BytesCodec(Codec):
-    """Compresses each row with one call of a library; can also stand behind another codec in a chain."""
+    """Compresses each row with one call of a library. In a chain it may also follow another codec."""
 
     _local: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
 
@@ -33,9 +33,9 @@ class BytesCodec(Codec):
 
     @abstractmethod
     def decompress(self, stream: memoryview, nbytes: int) -> bytes:
-        """The inverse of :meth:`compress`, for a stream that decompresses to ``nbytes`` bytes.
+        """The inverse of :meth:`compress`, for a stream that should hold ``nbytes`` bytes.
 
-        May return another number of bytes if the stream says so, but must not allocate many more than ``nbytes``.
+        If it holds more or fewer, this may return another number of bytes, but must not allocate many more.
 
         Raises:
             CorruptStream: the stream can't be read.
@@ -52,7 +52,7 @@ class BytesCodec(Codec):
         return self.train(Segments.packed(rows.reshape(-1), np.full(len(rows), self.layout.nbytes)))
 
     def per_thread(self, name: str, make: Callable[[], T]) -> T:
-        """What ``make`` gives, made once for each thread: compression contexts can't be shared between threads."""
+        """The result of ``make``, called once in each thread: threads can't share compression contexts."""
         if not hasattr(self._local, name):
             setattr(self._local, name, make())
         return cast("T", getattr(self._local, name))
@@ -63,14 +63,7 @@ class BytesCodec(Codec):
 
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
         """Compress the rows one by one."""
-        lengths = []
-        end = 0
-        for row in rows:
-            stream = self.compress(row.data)
-            out[end : end + len(stream)] = np.frombuffer(stream, np.uint8)
-            lengths.append(len(stream))
-            end += len(stream)
-        return lengths
+        return put_streams((self.compress(row.data) for row in rows), out)
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decompress the rows one by one."""
@@ -78,13 +71,9 @@ class BytesCodec(Codec):
             row[:] = np.frombuffer(self.decompress_exactly(stream.data, len(row)), np.uint8)
 
     def decompress_exactly(self, stream: memoryview, nbytes: int) -> bytes:
-        """:meth:`decompress`, refusing a stream that holds another number of bytes.
-
-        Raises:
-            CorruptStream: the stream can't be read, or does not hold exactly ``nbytes`` bytes.
-        """
+        """:meth:`decompress`, which refuses a stream that does not hold exactly ``nbytes`` bytes."""
         plain = self.decompress(stream, nbytes)
-        if len(plain) > nbytes:  # decompressors stop there
+        if len(plain) > nbytes:  # most decompressors stop soon after
             raise CorruptStream(f"it holds more than {nbytes} bytes")
         if len(plain) < nbytes:
             raise CorruptStream(f"it holds {len(plain)} bytes, expected {nbytes}")

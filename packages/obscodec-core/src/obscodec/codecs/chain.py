@@ -1,4 +1,4 @@
-"""Chains: what ``|`` means in a spec. Filters, then a codec, then codecs that compress its streams further."""
+"""Chains, ``|`` in a spec: filters, then a codec, then codecs that compress its streams further."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -12,7 +12,7 @@ from obscodec.codecs.filter import Filter
 from obscodec.codecs.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint
 from obscodec.errors import CorruptStream
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Segments
+from obscodec.segments import Bytes, Segments, put_streams
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class FilteredCodec(Codec):
         return replace(self, inner=self.inner.with_dictionary(dictionary))
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
-        """Train the codec behind the filter on what the filter gives it."""
+        """Train the codec behind the filter on filtered samples."""
         filtered = self._apply(self.layout.rows(samples))
         return replace(self, inner=self.inner.fit(self.filter.target.tensors(filtered)))
 
@@ -46,7 +46,7 @@ class FilteredCodec(Codec):
         return self.inner.bound()
 
     def read_bound(self) -> int:
-        """The most bytes that a stream can have which this chain reads."""
+        """The most bytes that a readable stream can have."""
         return self.inner.read_bound()
 
     def encode_rows(self, rows: Rows, out: Bytes) -> npt.NDArray[np.int64]:
@@ -67,9 +67,9 @@ class FilteredCodec(Codec):
 
 @dataclass(frozen=True)
 class TailedCodec(Codec):
-    """A codec that compresses the streams of another one: ``rle|zstd:3``.
+    """A codec whose streams another codec, the tail, compresses: ``rle|zstd:3``.
 
-    A stream is a varint, the length of the inner stream, and what the tail makes of that.
+    A stream is a varint, the length of the inner stream, and then the inner stream as the tail compresses it.
     """
 
     inner: Codec = field(kw_only=True)
@@ -98,19 +98,13 @@ class TailedCodec(Codec):
         return MAX_VARINT_NBYTES + self.tail.max_compressed(self.inner.bound())
 
     def read_bound(self) -> int:
-        """The most bytes that a stream can have which this chain reads."""
+        """The most bytes that a readable stream can have."""
         return MAX_VARINT_NBYTES + self.tail.max_compressed(self.inner.read_bound())
 
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
         """Encode the rows, then compress each stream."""
-        lengths = []
-        end = 0
-        for inner in self._inner_streams(rows):
-            stream = encode_varint(len(inner)) + self.tail.compress(inner.data)
-            out[end : end + len(stream)] = np.frombuffer(stream, np.uint8)
-            lengths.append(len(stream))
-            end += len(stream)
-        return lengths
+        inner = self._inner_streams(rows)
+        return put_streams((encode_varint(len(stream)) + self.tail.compress(stream.data) for stream in inner), out)
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decompress each stream, then decode the rows."""

@@ -1,4 +1,4 @@
-"""Codec: maps items of one layout to streams and back. The batch is the primitive."""
+"""Codec: items of one layout to streams and back, a batch at a time."""
 
 import base64
 import zlib
@@ -22,8 +22,8 @@ from obscodec.segments import Bytes, Ints, Segments
 class Codec(Stage):
     """A lossless codec for items of one layout.
 
-    A subclass writes :meth:`bound`, :meth:`encode_rows` and :meth:`decode_rows`; ``obscodec.testing.CodecContract``
-    checks it. Everything that callers use is here, and checks its arguments before those are reached.
+    A subclass implements :meth:`bound`, :meth:`encode_rows` and :meth:`decode_rows`, and
+    ``obscodec.testing.CodecContract`` tests it. The methods for callers are here; they check their arguments first.
     """
 
     @abstractmethod
@@ -31,7 +31,7 @@ class Codec(Stage):
         """The most bytes that the stream of one item can have."""
 
     def read_bound(self) -> int:
-        """The most bytes that a stream can have which this codec reads; one of an older format may be longer."""
+        """The most bytes that a readable stream can have; older formats may have longer ones."""
         return self.bound()
 
     @abstractmethod
@@ -51,19 +51,19 @@ class Codec(Stage):
         """Fill ``rows``, ``u8[n, nbytes]`` and contiguous, from ``n`` streams, and write nothing else.
 
         Raises:
-            CorruptStream: a stream is not what ``encode_rows`` writes for an item of this layout.
+            CorruptStream: :meth:`encode_rows` does not write such a stream for any item of this layout.
         """
 
     @property
     def dictionary(self) -> bytes:
-        """Trained state that the streams need in order to be decoded, empty for none."""
+        """Trained state without which the streams can't be decoded, empty for none."""
         return b""
 
     def with_dictionary(self, dictionary: bytes) -> Self:
         """This codec with another dictionary.
 
         Raises:
-            SpecError: the format has no dictionaries, and this one is not empty.
+            SpecError: the format does not have such a dictionary.
         """
         if dictionary:
             raise SpecError(f"{self.spec} has no dictionaries, got one of {len(dictionary)} bytes")
@@ -71,15 +71,11 @@ class Codec(Stage):
 
     @property
     def dictionary_id(self) -> int:
-        """Names the dictionary, 0 for none."""
+        """The CRC-32 of the dictionary, 0 for none."""
         return zlib.crc32(self.dictionary) or 1 if self.dictionary else 0
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
-        """A codec with a dictionary trained on ``samples``; this one if the format has no dictionaries.
-
-        Args:
-            samples: ``[n, *shape]``, typical items.
-        """
+        """A codec with a dictionary trained on typical items, ``[n, *shape]``; this one if the format has none."""
         del samples
         return self
 
@@ -88,14 +84,14 @@ class Codec(Stage):
 
         Args:
             rows: ``u8[n, nbytes]``, contiguous; see ``Layout.rows``.
-            out: at least ``n * bound()`` bytes, which take the streams.
+            out: ``u8[:]`` of at least ``n * bound()`` bytes.
 
         Returns:
-            The streams, in ``out``.
+            The streams, which lie in ``out``.
 
         Raises:
             ShapeError: ``rows`` or ``out`` has the wrong size.
-            DTypeError: ``out`` is read-only, or one of them is no array.
+            DTypeError: ``out`` is read-only, or one of the two is no array.
         """
         self._check_rows(rows)
         check_kind("out", out, np.ndarray, "a numpy array u8[:]")
@@ -113,8 +109,8 @@ class Codec(Stage):
 
         Raises:
             ShapeError: ``rows`` has the wrong size.
-            DTypeError: ``rows`` is read-only or no array, or ``src`` are no streams.
-            DictionaryMissing: a stream names another dictionary than the one of this codec.
+            DTypeError: ``rows`` is read-only or no array, or ``src`` is not Segments.
+            DictionaryMissing: a stream names another dictionary.
             CorruptStream: a stream is truncated, altered or of another format; ``rows`` may be partly written.
         """
         self._check_rows(rows)
@@ -131,8 +127,8 @@ class Codec(Stage):
         """Encode one tensor of this layout.
 
         Raises:
-            ShapeError: the shape is another one.
-            DTypeError: the dtype is another one.
+            ShapeError: ``x`` has another shape.
+            DTypeError: ``x`` has another dtype, or is no array in CPU memory.
         """
         out = np.empty(self.bound(), np.uint8)
         streams = self.encode_batch(self.layout.rows(as_array(x)[None]), out)
@@ -142,17 +138,16 @@ class Codec(Stage):
         """Decode one tensor. A bool that is stored as a byte other than 0 and 1 becomes True.
 
         Args:
-            encoded: what :meth:`encode` of an equal codec gave.
-            out: an array of this layout to fill, of any framework in CPU memory; a new numpy array if None.
+            encoded: a tensor that an equal codec encoded.
+            out: an array of this layout to fill, of any framework in CPU memory; None for a new numpy array.
 
         Returns:
-            The tensor; a numpy view of ``out`` if that was given.
+            The tensor; a numpy view of ``out`` if given.
 
         Raises:
             ShapeError: ``encoded`` or ``out`` has another shape.
-            DTypeError: ``encoded`` or ``out`` has another dtype, or ``out`` is read-only; or ``encoded`` is something
-                else.
-            DictionaryMissing: the stream was encoded with a dictionary that this codec does not have.
+            DTypeError: one of them has another dtype, ``encoded`` is no EncodedTensor, or ``out`` is read-only.
+            DictionaryMissing: this codec does not have the dictionary of the stream.
             CorruptStream: the stream is truncated, altered or of another format.
         """
         check_encoded(encoded)
@@ -169,13 +164,13 @@ class Codec(Stage):
         rows = self.layout.rows(filled[None])
         self.decode_batch(Segments.packed(encoded.stream, np.array([encoded.stream.size])), rows)
         if self.layout.dtype.kind == "b":
-            np.minimum(rows, 1, out=rows)  # numpy counts on there being no other bytes
+            np.minimum(rows, 1, out=rows)  # numpy relies on it
         if not in_place:
             target[...] = filled
         return target
 
     def config(self) -> dict[str, object]:
-        """Plain JSON values that ``obscodec.codecs.codec_from_config`` builds an equal codec from."""
+        """Plain JSON values; ``obscodec.codecs.codec_from_config`` builds an equal codec from them."""
         config: dict[str, object] = {"spec": self.spec, "layout": self.layout.config()}
         if self.dictionary:
             config["dictionary"] = base64.b64encode(self.dictionary).decode()

@@ -23,7 +23,7 @@ def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
 
     Args:
         tensor: a numpy array of any strides and byte order, or an object with DLPack (a torch CPU tensor) or the buffer
-            protocol. Its dtype is bool, integer, float, complex, datetime64, timedelta64, bfloat16 or float8.
+            protocol; of bool, integers, floats, complex, datetime64, timedelta64, bfloat16 or float8.
         spec: the codec, such as ``"zstd:3"`` or ``"shuffle|lz4"``; ``obscodec.available()`` lists the names.
 
     Returns:
@@ -31,8 +31,7 @@ def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
 
     Raises:
         SpecError: the spec names no codec, or one that does not take this tensor.
-        DTypeError: the tensor can't be stored: it is no array, holds objects or fields, has a mask or a unit, or is on
-            another device.
+        DTypeError: the tensor is no array, has another dtype, a mask or a unit, or is on another device.
         MissingPackage: the codec needs a package that is not installed.
 
     Example:
@@ -49,21 +48,19 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
     """Decode one tensor, bit for bit as it was encoded.
 
     Args:
-        encoded: what :func:`encode` gave, or ``EncodedTensor.from_bytes``.
-        out: an array of the same shape and dtype to fill: numpy, or any with DLPack that can be written. If None, a
-            numpy array is allocated.
+        encoded: from :func:`encode` or ``EncodedTensor.from_bytes``.
+        out: an array of the same shape and dtype to fill, numpy or any other with DLPack; None for a new numpy array.
 
     Returns:
-        The tensor, in little-endian byte order; a numpy view of ``out`` if that was given.
+        The tensor, in little-endian byte order; a numpy view of ``out`` if given.
 
     Raises:
         CorruptStream: the stream is truncated, altered or of another format, or its spec and its layout name no codec.
         ShapeError: ``out`` has another shape.
-        DTypeError: ``out`` has another dtype, or is read-only; or ``encoded`` is something else.
+        DTypeError: ``encoded`` is no EncodedTensor, or ``out`` has another dtype or is read-only.
         DictionaryMissing: the stream needs a dictionary; decode it with the codec that encoded it.
         MissingPackage: the codec needs a package that is not installed.
-        MemoryError: there is no room for an item of ``encoded.layout.nbytes``; ``EncodedTensor.from_bytes`` limits what
-            somebody else can ask for.
+        MemoryError: no room for ``encoded.layout.nbytes``; ``EncodedTensor.from_bytes`` has a limit for strangers.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""EncodedTensor: one stream together with all that it takes to decode it."""
+"""EncodedTensor: one stream with everything needed to decode it but its dictionary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD = struct.Struct("<4sBI")  # magic, version, bytes of the JSON header
 _CRC = struct.Struct("<I")
 _FIELDS: Final = {"spec": str, "shape": list, "dtype": str, "dictionary_id": int}
 _MAX_HEADER_NBYTES = 4096
-_SMALL_NBYTES = 1 << 30  # an item that any message may announce
+_SMALL_NBYTES = 1 << 30  # the size of an item that any message may announce
 _MOST_EXPANSION = 1 << 15  # zstd writes a block of 128 KiB as 4 bytes
 
 
@@ -31,9 +31,9 @@ class EncodedTensor:
 
     Attributes:
         stream: ``u8[:]``, the encoded bytes.
-        layout: shape and dtype of the tensor.
+        layout: the shape and dtype of the tensor.
         spec: the codec, in canonical form.
-        dictionary_id: names the dictionary that the stream needs, 0 for none.
+        dictionary_id: of the dictionary that the stream needs, 0 for none.
     """
 
     stream: Bytes
@@ -42,10 +42,10 @@ class EncodedTensor:
     dictionary_id: int = 0
 
     def to_bytes(self) -> bytes:
-        """A self-describing form, see ``docs/formats/encoded-tensor.md``: magic, version, header, stream, CRC-32.
+        """Bytes that describe themselves: header, stream and checksum, see ``docs/formats/encoded-tensor.md``.
 
         Raises:
-            SpecError: the spec is too long to be written down.
+            SpecError: the spec is too long for a header.
         """
         header = {"spec": self.spec, **self.layout.config(), "dictionary_id": self.dictionary_id}
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -56,12 +56,12 @@ class EncodedTensor:
 
     @classmethod
     def from_bytes(cls, encoded: bytes | bytearray | memoryview, *, max_bytes: int | None = None) -> EncodedTensor:
-        """The inverse of :meth:`to_bytes`; copies the stream. Nothing is decoded yet.
+        """The inverse of :meth:`to_bytes`; copies the stream, and decodes nothing yet.
 
         Args:
-            encoded: the bytes, which may come from somebody else.
-            max_bytes: the most bytes that the item may have, since :func:`obscodec.decode` makes room for it before it
-                knows what the stream holds. None for 1 GiB, or 32,768 times ``encoded`` if that is more.
+            encoded: the bytes, possibly from a stranger.
+            max_bytes: the most bytes that the item may have: :func:`obscodec.decode` allocates them before it reads the
+                stream. None for 1 GiB, or 32,768 times the size of ``encoded`` if that is more.
 
         Raises:
             CorruptStream: the bytes are truncated, altered, of another version, or no encoded tensor at all; or they
@@ -112,13 +112,8 @@ class EncodedTensor:
 
 
 def _fields(header: bytes) -> dict[str, Any]:
-    """The fields of a header, each of which is there once, with a value of its type.
-
-    Raises:
-        ValueError: they are not.
-        RecursionError: the JSON is nested too deeply.
-    """
-    pairs = json.loads(header.decode(), object_pairs_hook=tuple)  # a list is a list then, and no object
+    """The fields of a header: a ValueError if one is missing, given twice or of another type."""
+    pairs = json.loads(header.decode(), object_pairs_hook=tuple)  # tells an object, a tuple, from a list
     names = [name for name, _ in pairs] if isinstance(pairs, tuple) else []
     if sorted(names) != sorted(_FIELDS):
         raise CorruptStream(f"an object with {', '.join(_FIELDS)} is expected, there are {', '.join(names) or 'none'}")
@@ -132,10 +127,6 @@ def _fields(header: bytes) -> dict[str, Any]:
 
 
 def check_encoded(encoded: object) -> None:
-    """Make sure that ``encoded`` is an :class:`EncodedTensor`.
-
-    Raises:
-        DTypeError: it is something else.
-    """
+    """Raise DTypeError unless ``encoded`` is an :class:`EncodedTensor`."""
     described = "an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes"
     check_kind("encoded", encoded, EncodedTensor, described)

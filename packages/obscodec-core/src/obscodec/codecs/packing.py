@@ -1,4 +1,4 @@
-"""Batches of tensors as bytes, to keep in a file or to send; they need no store to be read."""
+"""Batches of tensors as bytes, for a file or a message. To read them takes no store."""
 
 import math
 import struct
@@ -20,10 +20,10 @@ _SPEC = "delta-rle|zstd:3"
 def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
     """Batches of tensors as bytes; see ``docs/formats/packed.md``.
 
-    Frames that several stacks have in common take next to nothing but time.
+    Frames that several stacks of a batch share take time, but next to no bytes.
 
     Args:
-        batches: ``[n, *shape]`` each, in the order of time. Each is encoded on its own: the larger, the smaller.
+        batches: ``[n, *shape]`` each, in the order of time. Large batches compress better: each is encoded on its own.
 
     Raises:
         DTypeError: a dtype can't be stored, or a batch is no array.
@@ -42,10 +42,10 @@ def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
 
 
 def unpack(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[npt.NDArray[np.generic]]:
-    """The batches that :func:`pack` was given, one after the other.
+    """The batches that :func:`pack` packed, one after the other.
 
     Args:
-        packed: the bytes, which may come from somebody else.
+        packed: the bytes, possibly from a stranger.
         max_bytes: the most bytes that a batch may have, see ``EncodedTensor.from_bytes``.
 
     Raises:
@@ -70,7 +70,7 @@ def _unpacked(shape: tuple[int, ...], message: EncodedTensor) -> npt.NDArray[np.
     order, frames = _order(shape), decode(message)
     try:
         return frames.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
-    except ValueError as error:  # numpy has no such shape, which can be of no elements only
+    except ValueError as error:  # too long for numpy, and without elements
         raise CorruptStream(f"a batch of shape {shape} can't be: {error}") from error
 
 
@@ -84,13 +84,13 @@ def _packed(batch: npt.NDArray[np.generic]) -> bytes:
 
 
 def _order(shape: tuple[int, ...]) -> list[int]:
-    """The axes in the order in which what is alike is consecutive: time comes right before the two longest others."""
+    """The axes in the order of the message, with time right before the two longest others: images that are alike."""
     by_length = sorted(range(1, len(shape)), key=lambda axis: shape[axis])
     return [*sorted(by_length[:-2]), 0, *sorted(by_length[-2:])]
 
 
 def _frames(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the message: in that order, with all axes up to that of time as one."""
+    """The shape of the message: the axes in that order, those up to time as one."""
     order = _order(shape)
     n_before = order.index(0) + 1
     return (math.prod(shape[axis] for axis in order[:n_before]), *(shape[axis] for axis in order[n_before:]))

@@ -1,4 +1,4 @@
-"""The registry: from the names in a spec to the classes that do the work, built-in or from an entry point."""
+"""The registry: the classes behind the names in a spec, built-in or from an entry point."""
 
 import base64
 import importlib
@@ -13,7 +13,6 @@ from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.filter import Filter
 from obscodec.codecs.spec import StageSpec, parse
-from obscodec.codecs.stage import Stage
 from obscodec.errors import LayoutError, MissingPackage, SpecError
 from obscodec.layout import Layout
 
@@ -26,8 +25,8 @@ class Entry:
 
     Attributes:
         target: ``module:class``.
-        package: the import name of the package that it needs, empty for none.
-        install: what to give to ``pip install`` when that is missing.
+        package: the module that it needs to import, empty for none.
+        install: the argument of ``pip install`` that brings this module.
     """
 
     target: str
@@ -36,15 +35,11 @@ class Entry:
 
     @property
     def ready(self) -> bool:
-        """Whether the package that the stage needs is installed; imports nothing."""
+        """Whether the needed package is installed. Imports nothing."""
         return not self.package or importlib.util.find_spec(self.package) is not None
 
-    def load(self, name: str) -> type[Stage]:
-        """The class.
-
-        Raises:
-            MissingPackage: the package that it needs is not installed.
-        """
+    def load(self, name: str) -> type[Codec] | type[Filter]:
+        """The class; MissingPackage if the package that it needs is not installed."""
         if not self.ready:
             raise MissingPackage(
                 f"codec {name!r} needs the package {self.package!r}, which is not installed: "
@@ -74,18 +69,15 @@ _BUILT_IN = {
 
 @cache
 def _entries() -> Mapping[str, Entry]:
-    """Every known name; a built-in one can't be taken by an entry point."""
-    from importlib.metadata import entry_points  # which takes as long to load as all of this package
+    """Every known name. An entry point can't replace a built-in one."""
+    from importlib.metadata import entry_points  # takes as long to load as all of this package
 
     third_party = {e.name: Entry(e.value.replace(" ", "")) for e in entry_points(group=ENTRY_POINT_GROUP)}
     return dict(sorted({**third_party, **_BUILT_IN}.items()))
 
 
 def available() -> dict[str, str]:
-    """Every codec and filter that a spec can name.
-
-    Returns:
-        For each name ``"ready"``, or the command that installs what is missing.
+    """Every codec and filter that a spec can name: ``"ready"``, or the command that installs the missing package.
 
     Example:
         >>> available()["raw"]
@@ -97,46 +89,38 @@ def available() -> dict[str, str]:
 def new_codec(spec: str, layout: Layout) -> Codec:
     """The codec that ``spec`` names, for items of ``layout``, on the CPU; see ``obscodec.codec``."""
     check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-    stages = [(stage, _load(stage, spec)) for stage in parse(spec)]
-    filters = 0
-    while filters < len(stages) and issubclass(stages[filters][1], Filter):
-        filters += 1
-    for stage, kind in stages[filters + 1 :]:
-        if not issubclass(kind, BytesCodec):
-            raise SpecError(
-                f"{stage.name!r} in {spec!r} stands behind a codec, where only codecs that compress bytes can"
-            )
-    if filters == len(stages):
-        raise SpecError(f"{spec!r} ends in a filter, add a codec behind it: '{spec}|zstd:3' or '{spec}|raw'")
-    return _build(stages, layout)
+    return _build(spec, [(stage, _load(stage, spec)) for stage in parse(spec)], layout)
 
 
-def _load(stage: StageSpec, spec: str) -> type[Stage]:
+def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
     entry = _entries().get(stage.name)
     if entry is None:
         raise SpecError(f"no codec is named {stage.name!r} (in spec {spec!r}), there are {', '.join(_entries())}")
     return entry.load(stage.name)
 
 
-def _build(stages: list[tuple[StageSpec, type[Stage]]], layout: Layout) -> Codec:
-    (first, kind), rest = stages[0], stages[1:]
-    head = kind.from_args(layout, first.args)
-    if isinstance(head, Filter):
-        return FilteredCodec(layout, filter=head, inner=_build(rest, head.target))
-    chain = head
-    assert isinstance(chain, Codec)
-    for stage, tail_kind in rest:
-        tail = tail_kind.from_args(Layout((chain.bound(),), "uint8"), stage.args)
-        assert isinstance(tail, BytesCodec)
-        chain = TailedCodec(layout, inner=chain, tail=tail)
+def _build(spec: str, stages: list[tuple[StageSpec, type[Codec] | type[Filter]]], layout: Layout) -> Codec:
+    """The codec of the last ``stages`` of a spec."""
+    if not stages:
+        raise SpecError(f"{spec!r} ends in a filter, add a codec behind it: '{spec}|zstd:3' or '{spec}|raw'")
+    (first, kind), *rest = stages
+    chain = kind.from_args(layout, first.args)
+    if isinstance(chain, Filter):
+        return FilteredCodec(layout, filter=chain, inner=_build(spec, rest, chain.target))
+    for stage, tail in rest:
+        if not issubclass(tail, BytesCodec):
+            raise SpecError(
+                f"{stage.name!r} in {spec!r} stands behind a codec, where only codecs that compress bytes can"
+            )
+        chain = TailedCodec(layout, inner=chain, tail=tail.from_args(Layout((chain.bound(),), "uint8"), stage.args))
     return chain
 
 
 def codec_from_config(config: Mapping[str, object]) -> Codec:
-    """The codec that ``Codec.config`` described, its dictionary included.
+    """The codec that ``Codec.config`` describes, with its dictionary.
 
     Raises:
-        SpecError: the config has no spec, or one that can't be built.
+        SpecError: the config has no spec that can be built, or no such dictionary.
         LayoutError: the config has no layout that can be built.
     """
     check_kind("a codec config", config, Mapping, "a mapping, such as Codec.config() gives")

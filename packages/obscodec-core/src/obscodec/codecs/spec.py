@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from obscodec.arguments import kind_of
 from obscodec.errors import SpecError
 
-MAX_STAGES = 8  # the longest chains that make sense have five
-
+MAX_STAGES = 8  # more than the longest useful chains, which have five
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LEVEL_IN_NAME = re.compile(r"(?P<name>[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*)-(?P<level>\d+)")
 
@@ -21,10 +20,10 @@ class StageSpec:
 
 
 def parse(spec: str) -> tuple[StageSpec, ...]:
-    """The stages of a spec, from left to right, 8 at most.
+    """The stages of a spec, from left to right.
 
     Raises:
-        SpecError: the text does not follow the grammar, or has more stages.
+        SpecError: the text does not follow the grammar, or has more than 8 stages.
 
     Example:
         >>> [stage.name for stage in parse("shuffle|zstd:3")]
@@ -36,11 +35,7 @@ def parse(spec: str) -> tuple[StageSpec, ...]:
 
 
 def check_spec(spec: object) -> str:
-    """``spec``, if it is a text.
-
-    Raises:
-        SpecError: it is none.
-    """
+    """``spec``; SpecError if it is no text."""
     if not isinstance(spec, str):
         raise SpecError(f"a spec is text such as 'zstd:3', got {kind_of(spec)}")
     return spec

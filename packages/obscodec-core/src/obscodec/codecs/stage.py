@@ -1,7 +1,8 @@
-"""What codecs and filters have in common: they are stages of a spec, and values."""
+"""Stage: what codecs and filters have in common. They are stages of a spec, and values."""
 
 import re
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import ClassVar, Self
 
 from obscodec.errors import LevelError, SpecError
@@ -16,7 +17,7 @@ class Levels:
 
     Attributes:
         ranges: inclusive ranges of levels, rising.
-        default: the level when the spec names none; None if that is a mode of its own.
+        default: the level of a spec that names none; None if such a spec means a mode without a level.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -31,16 +32,16 @@ class Levels:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a spec. Frozen: a stage is compared, hashed, pickled and sent as a value.
+    """One stage of a spec, a value: it is compared, hashed and pickled by its fields.
 
-    Subclasses are frozen dataclasses. What they cache (contexts, scratch memory) is a field with ``init=False`` and
-    ``compare=False``; it does not travel.
+    Subclasses are frozen dataclasses. A cache (contexts, scratch memory) is a field with ``init=False`` and
+    ``compare=False``, and is not pickled.
 
     Attributes:
         name: the name in a spec.
-        format: the bytes that it writes, with a version: ``rle@2``.
+        format: the name and version of its byte format: ``rle@2``.
         levels: the levels it offers, None if its spec takes no argument.
-        layout: the layout of the items that it takes.
+        layout: the layout of its input.
         level: the level from the spec, None for the mode without one.
     """
 
@@ -62,11 +63,11 @@ class Stage:
 
     @classmethod
     def from_args(cls, layout: Layout, args: tuple[str, ...]) -> Self:
-        """Build the stage from the arguments that a spec gives, ``("3",)`` of ``zstd:3``.
+        """Build the stage from the arguments in a spec, ``("3",)`` of ``zstd:3``.
 
         Raises:
-            SpecError: there are arguments that the stage does not take.
-            LevelError: the level is not a whole number, or is out of range.
+            SpecError: the stage does not take so many arguments.
+            LevelError: the level is not a whole number, or the stage does not offer it.
         """
         if not args:
             return cls(layout)
@@ -83,8 +84,4 @@ class Stage:
         return self.name if self.level is None else f"{self.name}:{self.level}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self) if f.init})
-
-
-def _rebuild(cls: type[Stage], values: dict[str, object]) -> Stage:
-    return cls(**values)  # type: ignore[arg-type]
+        return partial(type(self), **{f.name: getattr(self, f.name) for f in fields(self) if f.init}), ()

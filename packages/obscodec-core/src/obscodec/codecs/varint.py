@@ -1,6 +1,6 @@
 """LEB128 varints: 7 bits a byte, low bits first, the high bit set on all bytes but the last.
 
-Every number has one form only: a reader refuses one that is longer than it needs to be.
+Numbers are from 0 to below 2**63. Each has one form only: readers refuse a varint that is longer than necessary.
 """
 
 import numpy as np
@@ -9,24 +9,18 @@ import numpy.typing as npt
 from obscodec.errors import CorruptStream
 from obscodec.segments import Bytes, Ints
 
-MAX_VARINT_NBYTES = 9  # numbers below 2**63
+MAX_VARINT_NBYTES = 9
 
 
 def encode_varints(values: Ints) -> tuple[Bytes, Ints]:
-    """Many numbers from 0 to below 2**63 as varints.
-
-    Args:
-        values: ``i64[n]``.
-
-    Returns:
-        The varints one behind the other, ``u8[:]``, and the bytes of each, ``i64[n]``.
+    """Many numbers, ``i64[n]``, as varints one behind the other, ``u8[:]``; and the bytes of each, ``i64[n]``.
 
     Example:
         >>> encode_varints(np.array([1, 300]))
         (array([  1, 172,   2], dtype=uint8), array([1, 2]))
     """
     nbytes = np.ones(len(values), np.int64)
-    longer = [np.flatnonzero(values > 0x7F)]  # which numbers have a second byte, a third, ...
+    longer = [np.flatnonzero(values > 0x7F)]  # the numbers with a second byte, a third, ...
     if not longer[0].size:
         return values.astype(np.uint8), nbytes
     while longer[-1].size:
@@ -42,7 +36,7 @@ def encode_varints(values: Ints) -> tuple[Bytes, Ints]:
 
 
 def encode_varint(value: int) -> bytes:
-    """One number from 0 to below 2**63 as a varint."""
+    """One number as a varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -28,11 +28,7 @@ class BitPack(Filter):
         return Layout((-(-self.layout.nbytes // 8),), "uint8")
 
     def apply(self, rows: Rows, out: Rows) -> None:
-        """Pack.
-
-        Raises:
-            DTypeError: a bool is stored as a byte other than 0 and 1, which would not survive.
-        """
+        """Pack; DTypeError if a bool is stored as a byte other than 0 and 1, which would be lost."""
         if (highest := rows.max(initial=0)) > 1:
             raise DTypeError(f"bitpack takes bools that are stored as 0 or 1, found one stored as {highest}")
         out[:] = np.packbits(rows, axis=1, bitorder="little")

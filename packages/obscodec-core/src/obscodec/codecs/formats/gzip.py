@@ -2,9 +2,10 @@
 
 import zlib
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from types import ModuleType
+from typing import ClassVar
 
-from obscodec.codecs.formats.gzip_member import GZIP_WBITS, GzipMember, Inflate
+from obscodec.codecs.formats.gzip_member import GzipMember
 from obscodec.codecs.stage import Levels
 
 
@@ -14,12 +15,4 @@ class Gzip(GzipMember):
 
     name: ClassVar[str] = "gzip"
     levels: ClassVar[Levels] = Levels(((0, 9),), 6)
-    error: ClassVar[type[Exception]] = zlib.error
-
-    def deflate(self, plain: memoryview) -> bytes:
-        """One gzip member."""
-        return zlib.compress(plain, cast("int", self.level), GZIP_WBITS)
-
-    def inflate(self) -> Inflate:
-        """A decompressor for one gzip member."""
-        return cast("Inflate", zlib.decompressobj(GZIP_WBITS))
+    library: ClassVar[ModuleType] = zlib

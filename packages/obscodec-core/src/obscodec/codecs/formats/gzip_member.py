@@ -1,43 +1,25 @@
-"""What ``gzip`` and ``igzip`` share: one gzip member (RFC 1952) per item, whoever compresses it."""
+"""What ``gzip`` and ``igzip`` share: one gzip member (RFC 1952) per item, by zlib or a library with its functions."""
 
 import struct
 import zlib
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from types import ModuleType
+from typing import ClassVar
 
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.errors import CorruptStream
 
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # no name, no time, no operating system
 _STORED_NBYTES = 0xFFFF
-GZIP_WBITS = 31
-
-
-class Inflate(Protocol):
-    """A decompressor with the interface of ``zlib.decompressobj``."""
-
-    eof: bool
-    unused_data: bytes
-
-    def decompress(self, stream: memoryview, max_length: int, /) -> bytes:
-        """At most ``max_length`` bytes of the content."""
+_GZIP_WBITS = 31
 
 
 @dataclass(frozen=True)
 class GzipMember(BytesCodec):
-    """One gzip member. What does not compress is stored, so that it grows by 5 bytes in 65,535 and 18 at most."""
+    """One gzip member. What does not compress is stored, so that it grows by 5 bytes in 65,535, and 18."""
 
     format: ClassVar[str] = "gzip@1"
-    error: ClassVar[type[Exception]]  # what the decompressor raises
-
-    @abstractmethod
-    def deflate(self, plain: memoryview) -> bytes:
-        """One gzip member, of any size."""
-
-    @abstractmethod
-    def inflate(self) -> Inflate:
-        """A decompressor for one gzip member."""
+    library: ClassVar[ModuleType]
 
     def max_compressed(self, nbytes: int) -> int:
         """The size of a stored member."""
@@ -45,15 +27,15 @@ class GzipMember(BytesCodec):
 
     def compress(self, plain: memoryview) -> bytes:
         """One gzip member, stored where that is smaller."""
-        member = self.deflate(plain)
+        member: bytes = self.library.compress(plain, self.level, _GZIP_WBITS)
         return member if len(member) <= self.max_compressed(len(plain)) else _stored(plain)
 
     def decompress(self, stream: memoryview, nbytes: int) -> bytes:
         """The content of one member that fills the whole stream, at most one byte more than ``nbytes`` of it."""
-        member = self.inflate()
+        member = self.library.decompressobj(_GZIP_WBITS)
         try:
-            plain = member.decompress(stream, nbytes + 1)
-        except self.error as error:
+            plain: bytes = member.decompress(stream, nbytes + 1)
+        except self.library.error as error:
             raise CorruptStream(f"it is no gzip member: {error}") from error
         if len(plain) <= nbytes and not member.eof:
             raise CorruptStream("its gzip member has no end")
@@ -63,7 +45,7 @@ class GzipMember(BytesCodec):
 
 
 def _stored(plain: memoryview) -> bytes:
-    """``plain`` as a gzip member of stored blocks; the libraries may need more bytes for it, igzip:0 a quarter more."""
+    """A gzip member of stored blocks. The libraries may need more bytes, igzip:0 a quarter more."""
     parts = [_HEAD]
     for start in range(0, max(1, len(plain)), _STORED_NBYTES):
         block = plain[start : start + _STORED_NBYTES]

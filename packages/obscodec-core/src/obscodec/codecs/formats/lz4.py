@@ -25,7 +25,7 @@ class Lz4(BytesCodec):
     format: ClassVar[str] = "lz4@1"
     levels: ClassVar[Levels] = Levels(((-100, -1), (1, 12)), None)
 
-    trained: bytes = field(default=b"", repr=False)
+    dictionary: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,17 +34,12 @@ class Lz4(BytesCodec):
                 f"an lz4 block holds at most {_MAX_NBYTES} bytes, {self.layout} has {self.layout.nbytes}: use lz4-frame"
             )
 
-    @property
-    def dictionary(self) -> bytes:
-        """What blocks may refer back to, empty for nothing."""
-        return self.trained
-
     def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with another dictionary: any bytes, of which the last 64 KiB count."""
-        return replace(self, trained=dictionary[-_DICTIONARY_NBYTES:])
+        """This codec with the last 64 KiB of other bytes as its dictionary."""
+        return replace(self, dictionary=dictionary[-_DICTIONARY_NBYTES:])
 
     def train(self, samples: Segments) -> Self:
-        """A codec whose dictionary is some of ``samples``, evenly spread, 64 KiB in all; measured better than parts."""
+        """A codec whose dictionary is whole ``samples``, evenly spread, 64 KiB in all; parts measured worse."""
         if not samples.nbytes:
             return self
         n = max(1, _DICTIONARY_NBYTES * len(samples) // samples.nbytes)
@@ -62,13 +57,13 @@ class Lz4(BytesCodec):
             options = {"mode": "fast", "acceleration": -self.level}
         elif self.level is not None:
             options = {"mode": "high_compression", "compression": self.level}
-        block: bytes = lz4.block.compress(plain, store_size=False, dict=self.trained, **options)
+        block: bytes = lz4.block.compress(plain, store_size=False, dict=self.dictionary, **options)
         return block
 
     def decompress(self, stream: memoryview, nbytes: int) -> bytes:
         """The content of one block that fills the whole stream."""
         try:
-            plain: bytes = lz4.block.decompress(stream, uncompressed_size=nbytes, dict=self.trained)
+            plain: bytes = lz4.block.decompress(stream, uncompressed_size=nbytes, dict=self.dictionary)
         except lz4.block.LZ4BlockError as error:
             raise CorruptStream(f"it is no LZ4 block of {nbytes} bytes") from error
         return plain

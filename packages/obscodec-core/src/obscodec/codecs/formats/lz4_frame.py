@@ -22,7 +22,7 @@ class Lz4Frame(BytesCodec):
     levels: ClassVar[Levels] = Levels(((-100, 16),), 0)
 
     def max_compressed(self, nbytes: int) -> int:
-        """What blocks that do not compress take: they are stored as they are, behind 4 bytes each."""
+        """The size of a frame of stored blocks, each behind 4 bytes."""
         return nbytes + 4 * (nbytes // _BLOCK_NBYTES + 1) + _HEAD_AND_END_NBYTES
 
     def compress(self, plain: memoryview) -> bytes:

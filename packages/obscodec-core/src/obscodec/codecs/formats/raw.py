@@ -19,7 +19,7 @@ class Raw(Codec):
     format: ClassVar[str] = "raw@1"
 
     def bound(self) -> int:
-        """The most bytes that the stream of one item can have."""
+        """The bytes of an item."""
         return self.layout.nbytes
 
     def encode_rows(self, rows: Rows, out: Bytes) -> Ints:

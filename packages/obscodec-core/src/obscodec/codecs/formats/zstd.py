@@ -23,20 +23,15 @@ class Zstd(BytesCodec):
     format: ClassVar[str] = "zstd@1"
     levels: ClassVar[Levels] = Levels(((-100, -1), (1, 22)), 3)
 
-    trained: bytes = field(default=b"", repr=False)
+    dictionary: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.trained and not self._frame_dictionary_id:
+        if self.dictionary and not self._frame_dictionary_id:
             raise SpecError(
                 f"{self.spec} takes dictionaries that zstd trained and that carry an id, "
-                f"got {len(self.trained)} other bytes: use fit"
+                f"got {len(self.dictionary)} other bytes: use fit"
             )
-
-    @property
-    def dictionary(self) -> bytes:
-        """The trained dictionary, empty for none."""
-        return self.trained
 
     def with_dictionary(self, dictionary: bytes) -> Self:
         """This codec with another dictionary.
@@ -44,7 +39,7 @@ class Zstd(BytesCodec):
         Raises:
             SpecError: the bytes are no dictionary that zstd trained.
         """
-        return replace(self, trained=dictionary)
+        return replace(self, dictionary=dictionary)
 
     def train(self, samples: Segments) -> Self:
         """A codec with a dictionary of 16 KiB or less, trained on ``samples``.
@@ -53,16 +48,16 @@ class Zstd(BytesCodec):
             ShapeError: the samples are too few or too small to learn from.
         """
         try:
-            trained = zstandard.train_dictionary(_DICTIONARY_NBYTES, [s.tobytes() for s in samples])
+            dictionary = zstandard.train_dictionary(_DICTIONARY_NBYTES, [s.tobytes() for s in samples])
         except (zstandard.ZstdError, ValueError) as error:
             raise ShapeError(
                 f"zstd can't learn a dictionary from {len(samples)} samples with {samples.nbytes} bytes in all "
                 f"({error}): give it some hundred typical items"
             ) from error
-        return self.with_dictionary(trained.as_bytes())
+        return self.with_dictionary(dictionary.as_bytes())
 
     def max_compressed(self, nbytes: int) -> int:
-        """Zstandard's own bound, ``ZSTD_compressBound``, and room for the id of a dictionary."""
+        """Zstandard's own bound, ``ZSTD_compressBound``, and the id of a dictionary."""
         return nbytes + (nbytes >> 8) + (max(0, (1 << 17) - nbytes) >> 11) + 32
 
     def compress(self, plain: memoryview) -> bytes:
@@ -73,8 +68,8 @@ class Zstd(BytesCodec):
         """The content of one frame that fills the whole stream.
 
         Raises:
-            CorruptStream: the frame can't be read, or says that its content has another size.
-            DictionaryMissing: the frame names another dictionary than the one of this codec.
+            CorruptStream: the frame can't be read, or announces another size than ``nbytes``.
+            DictionaryMissing: the frame names another dictionary.
         """
         try:
             self._check_frame(stream, nbytes)
@@ -93,13 +88,13 @@ class Zstd(BytesCodec):
                 f"frame needs zstd dictionary {frame.dict_id:#x}, this codec has {self._frame_dictionary_id:#x}: "
                 "decode it with the fitted codec that encoded it"
             )
-        if nbytes == 0 and stream[zstandard.frame_header_size(stream) :] != _EMPTY_BLOCK:  # the library does not look
+        if nbytes == 0 and stream[zstandard.frame_header_size(stream) :] != _EMPTY_BLOCK:  # the library does not check
             raise CorruptStream("its frame of 0 bytes is not one empty block")
 
     @cached_property
     def _frame_dictionary_id(self) -> int:
         """The id that zstd itself writes into each frame, 0 for none."""
-        return zstandard.ZstdCompressionDict(self.trained).dict_id() if self.trained else 0
+        return zstandard.ZstdCompressionDict(self.dictionary).dict_id() if self.dictionary else 0
 
     def _compressor(self) -> zstandard.ZstdCompressor:
         return zstandard.ZstdCompressor(level=cast("int", self.level), dict_data=self._dict_data())
@@ -108,4 +103,4 @@ class Zstd(BytesCodec):
         return zstandard.ZstdDecompressor(dict_data=self._dict_data())
 
     def _dict_data(self) -> zstandard.ZstdCompressionDict | None:
-        return zstandard.ZstdCompressionDict(self.trained) if self.trained else None
+        return zstandard.ZstdCompressionDict(self.dictionary) if self.dictionary else None
