@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from obscodec import Layout
 from obscodec import codec as cpu_codec
-from obscodec.codecs import Codec
-from obscodec.devices import Backend, FrameForm, FrameReader, TensorCoder
+from obscodec.devices import Backend, FrameForm, FrameReader
 from obscodec.heap import HeapMemory
 
 from obscodec_cupy.codecs.by_stage import on_device
@@ -73,9 +72,3 @@ class CudaBackend(Backend):
         there = opened.device(device)
         with there.on_stream_of(x):
             return there.download(there.view(x))
-
-    def tensor_coder(self, codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
-        """See ``Backend.tensor_coder``."""
-        from obscodec_cupy.codecs.tensor_coder import tensor_coder
-
-        return tensor_coder(codec, memory)

@@ -28,8 +28,6 @@ from obscodec import (
     SpecError,
     StackStore,
     TensorArray,
-    TensorStore,
-    codec,
 )
 from obscodec.arrays import DeferredRead
 from obscodec.frames import frame_log
@@ -428,13 +426,12 @@ def test_what_changes_while_nobody_reads_takes_no_more_and_more_memory(cuda):
     np.testing.assert_array_equal(read(store, ids), listed)
 
 
-@pytest.mark.parametrize("kind", ["frames", "tensors", "undecided", "stacks"])
+@pytest.mark.parametrize("kind", ["frames", "undecided", "stacks"])
 @pytest.mark.filterwarnings("ignore:.*are decoded on the CPU")
 def test_what_the_cpu_decodes_is_not_copied_to_another_shape_or_dtype(cuda, kind):
     stack, layout = FrameStack(2), Layout((2, *SMALL.shape), np.uint8)
     store = {
         "frames": lambda: FrameStore(layout, codec="zstd:1", block_frames=1, device=cuda),
-        "tensors": lambda: TensorStore(codec("zstd:1", layout), 9, device=cuda),
         "undecided": lambda: AutoStore(layout, device=cuda),
         "stacks": lambda: StackStore(
             FrameStore(stack.frame_layout(layout), codec="zstd:1", block_frames=1, stack=2, device=cuda), layout, stack

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from obscodec import FrameStore, Layout, TensorArray, TensorStore, codec
+from obscodec import FrameStore, Layout, TensorArray, codec
 from obscodec.heap import SlotHeap
 from obscodec_cupy import BatchReader
 from obscodec_cupy.backend import CudaBackend
@@ -42,10 +42,10 @@ def check(device: SimulatedDevice, where_it_was: On, where_it_is_read: On, out: 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 @pytest.mark.parametrize("spec", ["rle", "delta-rle", "raw"])
-def test_a_tensor_store(monkeypatch, spec, heap, seed):
+def test_a_frame_store(monkeypatch, spec, heap, seed):
     device, ours, theirs = late(monkeypatch, seed)
     with ours():
-        store = TensorStore(codec(spec, LAYOUT), 8, device="cuda", heap=heap)
+        store = FrameStore(LAYOUT, codec=spec, block_frames=1, device="cuda", heap=heap)
         ids = store.append(TENSORS)
     with theirs():
         out = device.empty(TENSORS.shape, np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from obscodec import FrameStore, Layout, TensorStore, codec
+from obscodec import FrameStore, Layout
 from obscodec.stores import Store
 from obscodec.testing import StoreContract
 
@@ -16,9 +16,9 @@ class CudaContract(StoreContract):
         """The name stands for the simulated device, or for a GPU."""
 
 
-class TestTensorStore(CudaContract):
+class TestStoreOfSingleFrames(CudaContract):
     def make(self) -> Store:
-        return TensorStore(codec("rle", SMALL), n_slots=1000, device="cuda")
+        return FrameStore(SMALL, codec="rle", block_frames=1, device="cuda")
 
 
 class TestFrameStore(CudaContract):

@@ -2,7 +2,6 @@
 
 from obscodec.devices.backends import Backend, backend, check_place, codec, decoding_device
 from obscodec.devices.frame_reader import FrameChanges, FrameForm, FrameReader, ListedChanges
-from obscodec.devices.tensor_coder import TensorCoder
 
 __all__ = [
     "Backend",
@@ -10,7 +9,6 @@ __all__ = [
     "FrameForm",
     "FrameReader",
     "ListedChanges",
-    "TensorCoder",
     "backend",
     "check_place",
     "codec",

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind, kind_of
 from obscodec.codecs import Codec, new_codec
 from obscodec.devices.frame_reader import FrameForm, FrameReader
-from obscodec.devices.tensor_coder import TensorCoder
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.heap import HeapMemory
 from obscodec.layout import Layout
@@ -107,19 +106,6 @@ class Backend(ABC):
 
         Raises:
             DTypeError: ``x`` is no array, or in the memory of another device.
-        """
-
-    @abstractmethod
-    def tensor_coder(self, codec: Codec, memory: HeapMemory[Any]) -> TensorCoder:
-        """A coder of the tensors of one store, with the streams of ``codec``, which is the codec of the CPU.
-
-        Args:
-            codec: a codec that the device :meth:`decodes`.
-            memory: of the heap with the streams; :meth:`heap_memory` made it.
-
-        Raises:
-            ShapeError: a stream may be too long for the device.
-            HeapFull: the device has not enough free memory.
         """
 
 

@@ -1,17 +1,14 @@
 """TensorStore: tensors of one layout, each encoded on its own."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.codecs import Codec
-from obscodec.devices import TensorCoder, backend, check_place, decoding_device
 from obscodec.errors import ShapeError, SlotError
-from obscodec.heap import HOST, SlotHeap, Streams
+from obscodec.heap import SlotHeap
 from obscodec.layout import Layout, Rows
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
@@ -36,15 +33,10 @@ class TensorStore(Store):
         n_slots: the most tensors; unused slots take no memory.
         max_bytes: the most bytes to reserve for streams, None for no limit.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
-        device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which then keeps the streams, and
-            encodes tensors in its memory. If it can't decode the codec, the CPU decodes, and a warning says so.
-        heap: where a GPU has the streams: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
 
     Raises:
-        SpecError: there is no such device or heap.
         ShapeError: a number is out of range.
         DTypeError: an argument has another type.
-        BackendUnavailable: the device can't be used; the text names what is missing.
 
     Example:
         >>> import numpy as np, obscodec
@@ -54,63 +46,46 @@ class TensorStore(Store):
         array([1., 0.])
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        n_slots: int,
-        *,
-        max_bytes: int | None = None,
-        threads: int | None = None,
-        device: str = "cpu",
-        heap: str = "device",
-    ) -> None:
+    def __init__(self, codec: Codec, n_slots: int, *, max_bytes: int | None = None, threads: int | None = None) -> None:
         check_kind("codec", codec, Codec, "a Codec, such as obscodec.codec('zstd:1', layout)")
-        check_place(device, heap)
         self.codec = codec
         self.layout: Layout = codec.layout
         self.n_slots = as_count("n_slots", n_slots, 0)
         self.threads = as_threads(threads)
-        self.device = device
-        decoding = decoding_device(device, codec.spec, 1, f"tensors of the codec {codec.spec!r}")
-        memory = HOST if decoding == "cpu" else backend(device).heap_memory(device, heap)
-        self._heap = SlotHeap(self.n_slots + 1, max_bytes=max_bytes, memory=memory)
-        self._coder = self._new_coder()
+        self._heap = SlotHeap(self.n_slots + 1, max_bytes=max_bytes)
         self._free = FreeSlots(self.n_slots, self._heap.holds)
         self._taken: tuple[Ints, Ints] | None = None  # slots of a call that fills or empties them, and its ids
 
-    def write(self, slots: npt.ArrayLike, tensors: Any) -> None:
+    def write(self, slots: npt.ArrayLike, tensors: npt.NDArray[np.generic]) -> None:
         """Encode tensors into ``slots``, overwriting what is there. Either all are stored or none.
 
         Args:
             slots: ``[n]``.
-            tensors: ``[n, *shape]``, a numpy array; for a store on a GPU also an array of any library on this GPU. If
-                the GPU has the codec, it encodes its arrays on the current stream. The call waits once, for the lengths
-                of the streams, and needs up to ``n * codec.bound()`` bytes of GPU memory meanwhile.
+            tensors: ``[n, *shape]``.
 
         Raises:
             SlotError: a slot is out of range, or 0.
             ShapeError: the tensors have another shape, or are not as many as the slots.
-            DTypeError: the tensors have another dtype, or are in other memory.
-            HeapFull: there is not enough room below ``max_bytes``, or on the device.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room below ``max_bytes``.
         """
         slots = np.atleast_1d(np.asarray(slots))
         if np.any(slots == NO_TENSOR):
             raise SlotError(f"slot {NO_TENSOR} is the zero tensor and can't be written, use 1..{self.n_slots}")
-        with self._encoded(tensors) as streams:
-            if len(slots) != len(streams):
-                raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(streams)}")
-            self._heap.put(slots, streams)
+        streams = self._encode(tensors)
+        if len(slots) != len(streams):
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} tensors, got {len(streams)}")
+        self._heap.put(slots, streams)
 
-    def take_in(self, tensors: Any, which: Ints, sequences: Ints, ids: Ints) -> None:
+    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``.
 
         Raises:
             SlotError: there are not enough free slots.
         """
-        with self._encoded(tensors) as encoded:
-            self._fill(ids, encoded.take(which))
+        self._fill(ids, self._encode(tensors).take(which))
 
-    def replace(self, old: Ints, tensors: Any, sequences: npt.ArrayLike = 0) -> Ints:
+    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
         """See ``Store.replace``. Tensors take over the slots of different ids."""
         old = as_ids(old)
         if len(old) == self.number_of(tensors) and self._are_different(old) and (old != NO_TENSOR).all():
@@ -119,7 +94,7 @@ class TensorStore(Store):
             return old.copy()
         return super().replace(old, tensors, sequences)
 
-    def exchange(self, places: Sequence[Place], tensors: Any, which: Ints, sequences: Ints) -> None:
+    def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
         """See ``Store.exchange``. New tensors take over the slots of the old ones."""
         old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
         held = np.concatenate(old)
@@ -127,7 +102,8 @@ class TensorStore(Store):
             super().exchange(places, tensors, which, sequences)
             return
         self._check_held(held[held != NO_TENSOR])
-        with self.changing, self._encoded(tensors) as encoded:
+        encoded = self._encode(tensors)
+        with self.changing:
             self.wait_for_readings()
             for (ids, index), of_place in zip(places, old, strict=True):
                 empty = np.flatnonzero(of_place == NO_TENSOR)
@@ -153,18 +129,11 @@ class TensorStore(Store):
                 self.give_back(here)
         return True
 
-    def read_into(self, ids: Ints, out: Any) -> None:
-        """See ``Store.read_into``. A later call reports a damaged stream that a GPU has found."""
-        if isinstance(out, np.ndarray):
-            self._read_on_host(ids, out)
-        elif self._coder is None:
+    def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+        """See ``Store.read_into``."""
+        if not isinstance(out, np.ndarray):
             self.read_via_host(ids, out)
-        else:
-            with self._heap.lock:
-                self._check_stored(ids)
-                self._coder.decode(self._heap.place(ids), out)
-
-    def _read_on_host(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
+            return
         rows = self.layout.rows(out)
         stored = ids != NO_TENSOR
         if stored.all():
@@ -203,11 +172,7 @@ class TensorStore(Store):
             dictionary_bytes=len(self.codec.dictionary),
         )
 
-    def _new_coder(self) -> TensorCoder | None:
-        memory = self._heap.memory
-        return None if memory is HOST else backend(self.device).tensor_coder(self.codec, memory)
-
-    def _fill(self, ids: Ints, streams: Streams) -> None:
+    def _fill(self, ids: Ints, streams: Segments) -> None:
         """Put streams into free slots, and fill ``ids`` with the slots; as ``Store.take_in``, if it is interrupted."""
         with self._heap.lock:
             self._settle()
@@ -229,23 +194,9 @@ class TensorStore(Store):
                 self._free.given_back(slots)
             self._taken = None
 
-    @contextmanager
-    def _encoded(self, tensors: Any) -> Iterator[Streams]:
-        """The streams of ``[n, *shape]``, valid in the ``with`` block."""
-        if self._coder is None or isinstance(tensors, np.ndarray):
-            yield self._encode(self.layout.rows(self.to_host(tensors)))
-        else:
-            with self._coder.encoded(tensors) as streams:
-                yield streams
-
     def _are_different(self, ids: Ints) -> bool:
         """Whether no tensor is named twice."""
         return len(np.unique(ids[ids != NO_TENSOR])) == np.count_nonzero(ids)
-
-    def _check_stored(self, ids: Ints) -> None:
-        stored = self._heap.holds(ids) | (ids == NO_TENSOR)
-        if not stored.all():
-            raise SlotError(f"slot {ids[~stored][0]} holds nothing")
 
     def _check_held(self, slots: Ints) -> None:
         held = self._heap.holds(slots)
@@ -257,8 +208,9 @@ class TensorStore(Store):
             if twice.any():
                 raise SlotError(f"slot {ordered[1:][twice][0]} is released twice, it holds one tensor")
 
-    def _encode(self, rows: Rows) -> Segments:
-        """The streams of rows, encoded piece by piece, so that the scratch memory stays small."""
+    def _encode(self, tensors: npt.NDArray[np.generic]) -> Segments:
+        """The streams of tensors, encoded piece by piece, so that the scratch memory stays small."""
+        rows = self.layout.rows(self.to_host(tensors))
         per_piece = max(1, _SCRATCH_NBYTES // max(1, self.codec.bound()))
         scratch = np.empty(min(len(rows), per_piece) * self.codec.bound(), np.uint8)
         if len(rows) <= per_piece:
@@ -274,13 +226,6 @@ class TensorStore(Store):
             self.codec.decode_batch(streams.take(slice(start, stop)), rows[start:stop])
 
         over_ranges(decode, len(rows), min(self.threads, rows.nbytes // _MIN_ROWS_BYTES_PER_THREAD))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_coder"}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self._coder = self._new_coder()
 
     def __repr__(self) -> str:
         return f"TensorStore({self.codec.spec!r}, {self.layout}, {self.stats()})"

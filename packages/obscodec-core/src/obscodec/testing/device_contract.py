@@ -13,7 +13,7 @@ from obscodec.devices import Backend, backend
 from obscodec.errors import DTypeError, ShapeError, SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
-from obscodec.stores import FrameStore, StackStore, Store, TensorStore
+from obscodec.stores import FrameStore, StackStore, Store
 from obscodec.testing.law import accepted, check, check_refused, equal
 
 Tensors = npt.NDArray[np.generic]
@@ -38,15 +38,15 @@ class DeviceContract:
         device: its name, such as ``"cuda"``.
         heaps: where its stores can have their streams.
         codecs: the specs of the codecs that run on the device.
-        frame_codecs: codecs to try for frames, whether the device decodes them or the CPU does.
-        tensor_codecs: codecs to try for tensors, whether the device decodes them or the CPU does.
+        block_codecs: codecs to try for blocks of frames, whether the device decodes them or the CPU does.
+        frame_codecs: codecs to try for single frames, whether the device decodes them or the CPU does.
     """
 
     device: ClassVar[str]
     heaps: ClassVar[tuple[str, ...]] = ("device", "pinned")
     codecs: ClassVar[tuple[str, ...]] = ("rle", "delta-rle")
-    frame_codecs: ClassVar[tuple[str, ...]] = ("delta-rle", "raw", "zstd:1")
-    tensor_codecs: ClassVar[tuple[str, ...]] = ("rle", "delta-rle", "raw", "zstd:1")
+    block_codecs: ClassVar[tuple[str, ...]] = ("delta-rle", "raw", "zstd:1")
+    frame_codecs: ClassVar[tuple[str, ...]] = ("rle", "delta-rle", "raw", "zstd:1")
 
     @property
     def backend(self) -> Backend:
@@ -117,29 +117,29 @@ class DeviceContract:
             call = partial(self.backend.codec, spec, _BLOCK, self.device)
             check_refused(SpecError, self.backend, f"the codec {spec!r}", call)
 
-    def test_frames_are_those_of_the_cpu(self) -> None:
-        """A store of frames on the device has the ids and frames of a store on the CPU."""
-        for spec in self.frame_codecs:
+    def test_blocks_are_those_of_the_cpu(self) -> None:
+        """A store of blocks of frames on the device has the ids and frames of a store on the CPU."""
+        for spec in self.block_codecs:
             make = partial(FrameStore, _FRAME, codec=spec, block_frames=4)
+            self._compare(make, _walk(_FRAME, _N_TENSORS), f"blocks of {spec!r}")
+
+    def test_frames_are_those_of_the_cpu(self) -> None:
+        """A store of single frames on the device has the ids and frames of a store on the CPU."""
+        for spec in self.frame_codecs:
+            make = partial(FrameStore, _FRAME, codec=spec, block_frames=1)
             self._compare(make, _walk(_FRAME, _N_TENSORS), f"frames of {spec!r}")
 
     def test_stacks_are_those_of_the_cpu(self) -> None:
         """A store of frame stacks on the device has the ids and stacks of a store on the CPU."""
         frames, layout = _walk(_FRAME, _N_TENSORS), Layout((3, *_FRAME.shape), _FRAME.dtype)
         stacks = np.stack([frames[i - 3 : i] for i in range(3, len(frames))])
-        for spec in self.frame_codecs:
+        for spec in self.block_codecs:
             new_frames = partial(FrameStore, _STACK.frame_layout(layout), codec=spec, block_frames=4, stack=3)
 
             def make(device: str, heap: str, new_frames: Callable[..., FrameStore] = new_frames) -> Store:
                 return StackStore(new_frames(device=device, heap=heap), layout, _STACK)
 
             self._compare(make, stacks, f"stacks of {spec!r}")
-
-    def test_tensors_are_those_of_the_cpu(self) -> None:
-        """A store of tensors on the device has the ids and tensors of a store on the CPU."""
-        for spec in self.tensor_codecs:
-            make = partial(TensorStore, new_codec(spec, _BLOCK), 100)
-            self._compare(make, _walk(_BLOCK, _N_TENSORS), f"tensors of {spec!r}")
 
     def _compare(self, make: Callable[..., Store], tensors: Tensors, what: str) -> None:
         """Append the same tensors to two stores, from host memory and from memory of the device, and read them."""

@@ -20,7 +20,6 @@ KERNELS: Final = (OFFSETS,)
 OFFSETS_THREADS: Final = 1024
 MOST_THREADS: Final = 256  # of a thread block, see __launch_bounds__ in the kernels
 MOST_BLOCKS: Final = 2**31 - 1  # of a launch
-_EVERYWHERE: Final = np.uint64(2**63 - 1)  # bytes
 _WORD: Final = 32  # bytes of an item that a thread looks at
 
 
@@ -130,23 +129,6 @@ class CudaCodec(ABC):
                 found = Located(self.address(buffer), np.uint64(buffer.nbytes), *map(self.address, (offsets, lengths)))
                 self._decode(found, items, self.address(failure))
             return Status(self.on, failure, self.cpu)
-
-    def decode_at(self, places: DeviceArray, out: object, failure: np.uint64) -> None:
-        """Decode many items from streams that lie anywhere in memory that the device reads. Nothing is checked there.
-
-        Args:
-            places: ``i64[2, n]`` on this device: the address of each stream, and its bytes.
-            out: see :meth:`decode_batch`, as for the errors.
-            failure: the address of a word, ``u64``, that stays as it is if all streams are well; if not, it becomes
-                what :func:`obscodec_cupy.device.status.check_failure` takes.
-        """
-        with self.on.on_stream_of(out):
-            items = self._rows("out", out)
-            if places.shape[1] != len(items):
-                raise ShapeError(f"{places.shape[1]} streams decode into {places.shape[1]} items, got {len(items)}")
-            if len(items):
-                found = Located(np.uint64(0), _EVERYWHERE, self.address(places[0]), self.address(places[1]))
-                self._decode(found, items, failure)
 
     @abstractmethod
     def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:

@@ -12,21 +12,6 @@ from obscodec_cupy.device.device import Device
 EXPLANATIONS: Final = {**STATUS_TEXTS, 34: "it has 4 GiB or more, which are not read on a device"}
 
 
-def check_failure(failure: int, codec: Codec) -> None:
-    """Raise what a decoder found.
-
-    Args:
-        failure: the word that its kernel writes, 0 if all is well.
-        codec: of the same streams on the CPU.
-
-    Raises:
-        CorruptStream: a stream is truncated, altered or of another format. With the same text as on the CPU.
-    """
-    if failure:
-        why = EXPLANATIONS[failure & 0xFFFFFFFF]
-        raise CorruptStream(f"{codec.spec} stream of {codec.layout} can't be decoded: {why}")
-
-
 class Status:
     """Whether all streams of a batch could be decoded, known when the device is done with them.
 
@@ -50,4 +35,6 @@ class Status:
                 written. With the same text as on the CPU.
         """
         self._done.wait()
-        check_failure(int(self._device.download(self._failure)[0]), self._codec)
+        if failure := int(self._device.download(self._failure)[0]):
+            why = EXPLANATIONS[failure & 0xFFFFFFFF]
+            raise CorruptStream(f"{self._codec.spec} stream of {self._codec.layout} can't be decoded: {why}")
