@@ -1,6 +1,7 @@
 import copy
 import ctypes
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -471,3 +472,25 @@ def test_a_memory_that_does_not_take_a_stream_is_full():
     assert heap.holds([0, 1, 2]).tolist() == [True, False, False]
     assert bytes(heap.get([0])[0]) == b"kept"
     assert heap.stats().live_bytes == 4
+
+
+@pytest.mark.parametrize(("slots", "text"), [
+    ([3, 10, -1], "slots are in 0..9, got 10"),
+    ([10], "slots are in 0..9, got 10"),
+    ([-1], "slots are in 0..9, got -1"),
+    ([-(2**63)], f"slots are in 0..9, got {-(2**63)}"),
+    (np.array([2**63], np.uint64), f"slots are in 0..9, got {-(2**63)}"),
+    ([0.0], "slots are integers, got float64"),
+    ([True], "slots are integers, got bool"),
+])  # fmt: skip
+def test_slots_that_are_not_there_are_refused(slots: object, text: str) -> None:
+    with pytest.raises(SlotError, match=f"^{re.escape(text)}$"):
+        SlotHeap(10).holds(slots)
+
+
+def test_slots_in_range_are_taken_in_any_form() -> None:
+    heap = SlotHeap(10)
+    heap.put(9, Segments.of([b"a"]))
+    for slots in ([9, 0], np.array([[9], [0]], np.uint8), (9, 0), np.array([9, 0])):
+        assert heap.holds(slots).tolist() == [True, False]
+    assert SlotHeap(0).holds([]).shape == (0,)

@@ -126,6 +126,16 @@ class ChunkLog:
             chunk.n_streams += len(lengths)
         return entries
 
+    def count(self, entries: npt.NDArray[np.uint32], before: npt.NDArray[np.int64]) -> set[int]:
+        """Count written streams as live, and the streams that they replace as dead; return the chunks of these.
+
+        Args:
+            entries: what :meth:`write` returned.
+            before: ``i64[3, n]``, the chunk, offset and length of each replaced stream; chunk 0 for none.
+        """
+        self.enliven(entries[:, 0].astype(np.int64), entries[:, 2].astype(np.int64))
+        return self.bury(before[0], before[2])
+
     def enliven(self, numbers: Ints, lengths: Ints, sign: int = 1) -> set[int]:
         """Count streams as live, by their chunks and lengths; return the chunks. Number 0 is of no stream."""
         chunks = set(numbers.tolist()) - {0}
@@ -167,6 +177,11 @@ class ChunkLog:
         for number in numbers:
             if number != self.newest and self.chunks[number].n_live == 0:
                 self.drop(number)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether there are many dead bytes against the live ones."""
+        return self.written_bytes - self.live_bytes > self.live_bytes // 4 + 2 * MIN_CHUNK_NBYTES
 
     @property
     def deadest(self) -> int:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_nbytes, check_kind, kind_of
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
-from obscodec.heap.chunk_log import MIN_CHUNK_NBYTES, ChunkLog
+from obscodec.heap.chunk_log import ChunkLog
 from obscodec.heap.memory import HOST, HeapMemory, Places, Streams
 from obscodec.heap.slot_table import SlotTable
 from obscodec.segments import Ints, Segments
@@ -101,7 +101,7 @@ class SlotHeap:
         lengths = getattr(streams, "lengths", None)
         if lengths is None:
             raise DTypeError(f"streams must be Segments, such as Segments.of([b'abc']), got {kind_of(streams)}")
-        slots = self._table.checked(slots)
+        slots = _checked(slots, self.n_slots)
         if len(slots) != len(lengths):
             raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(lengths)}")
         if len(slots) == 0:
@@ -112,9 +112,10 @@ class SlotHeap:
         with self.lock:
             self._count()
             self._is_counted = False
-            overwritten = self._enter(slots, self._log.write(streams, self._make_room(streams.lengths)))
-            self._log.drop_dead(overwritten)
-            self._clean()
+            entries = self._log.write(streams, self._make_room(streams.lengths))
+            self._log.drop_dead(self._log.count(entries, self._table.set(slots, entries)))
+            if self._log.is_wasteful:
+                self._clean()
             self._is_counted = True
 
     def get(self, slots: npt.ArrayLike) -> Segments:
@@ -123,7 +124,7 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range, or holds nothing.
         """
-        checked = self._table.checked(slots)
+        checked = _checked(slots, self.n_slots)
         with self.lock:
             chunks, offsets, lengths = self._table.find(checked)
             if not chunks.all():
@@ -167,7 +168,7 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
         """
-        slots = self._table.checked(slots)
+        slots = _checked(slots, self.n_slots)
         if len(slots) > 1:
             slots = np.unique(slots)
         with self.lock:
@@ -185,7 +186,7 @@ class SlotHeap:
         Raises:
             SlotError: a slot is out of range.
         """
-        return self._table.holds(self._table.checked(slots))
+        return self._table.holds(_checked(slots, self.n_slots))
 
     def grow(self, n_slots: int) -> None:
         """Have ``n_slots`` slots, if there are fewer."""
@@ -254,7 +255,7 @@ class SlotHeap:
 
     def _clean(self) -> None:
         """Empty chunks until there are few dead bytes against the live ones, or there is no room to move streams."""
-        while self._log.written_bytes - self._log.live_bytes > self._log.live_bytes // 4 + 2 * MIN_CHUNK_NBYTES:
+        while self._log.is_wasteful:
             try:
                 self._empty(self._log.deadest)
             except HeapFull:
@@ -271,18 +272,12 @@ class SlotHeap:
             try:
                 streams = self.memory.within(chunk.memory, offsets, lengths)
                 pieces = log.plan(lengths, above=chunk.nbytes)  # the chunk goes as soon as it is empty
-                self._enter(slots, log.write(streams, pieces))
+                entries = log.write(streams, pieces)
+                log.count(entries, self._table.set(slots, entries))
             except HeapFull:
                 log.newest = log.newest or newest
                 raise
         log.drop(number)
-
-    def _enter(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> set[int]:
-        """Have slots hold streams that were written; return the chunks of the streams that they held before."""
-        before, _, lengths_before = self._table.find(slots)
-        self._table.set(slots, entries)
-        self._log.enliven(entries[:, 0].astype(np.int64), entries[:, 2].astype(np.int64))
-        return self._log.bury(before, lengths_before)
 
 
 class _Packed(NamedTuple):
@@ -294,6 +289,22 @@ class _Packed(NamedTuple):
         buffer = np.empty(self.streams.nbytes, np.uint8)
         self.streams.pack(buffer)
         return Segments.packed, (buffer, self.streams.lengths)
+
+
+def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:
+    """``slots`` as ``i64[n]``.
+
+    Raises:
+        SlotError: a slot is out of range, or no integer.
+    """
+    checked = np.asarray(slots)
+    if checked.size and checked.dtype.kind not in "iu":
+        raise SlotError(f"slots are integers, got {checked.dtype}")
+    checked = checked.astype(np.int64, copy=False).reshape(-1)
+    if checked.size and checked.view(np.uint64).max() >= n_slots:  # a negative slot is large as unsigned
+        outside = checked[(checked < 0) | (checked >= n_slots)][0]
+        raise SlotError(f"slots are in 0..{n_slots - 1}, got {int(outside)}")
+    return checked
 
 
 def _last_of_each(slots: Ints, streams: Streams) -> tuple[Ints, Streams]:

@@ -3,7 +3,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import SlotError
 from obscodec.runtime import new_table
 from obscodec.segments import Ints
 
@@ -11,8 +10,8 @@ from obscodec.segments import Ints
 class SlotTable:
     """For each slot the number of a chunk, 0 for none, and the offset and length of the stream in it.
 
-    Not safe to use from several threads: its heap locks. Only :meth:`checked` refuses slots that are out of range.
-    A slot that was never used costs no memory.
+    Not safe to use from several threads: its heap locks, and makes sure that slots are in range. A slot that was never
+    used costs no memory.
     """
 
     def __init__(self, n_slots: int) -> None:
@@ -25,21 +24,6 @@ class SlotTable:
     def nbytes(self) -> int:
         """Bytes for the slots that were ever used."""
         return self._entries[: self._n_used].nbytes
-
-    def checked(self, slots: npt.ArrayLike) -> Ints:
-        """``slots`` as ``i64[n]``.
-
-        Raises:
-            SlotError: a slot is out of range, or no integer.
-        """
-        checked = np.asarray(slots)
-        if checked.size and checked.dtype.kind not in "iu":
-            raise SlotError(f"slots are integers, got {checked.dtype}")
-        checked = checked.astype(np.int64, copy=False).reshape(-1)
-        if checked.size and checked.view(np.uint64).max() >= self.n_slots:  # a negative slot is large as unsigned
-            outside = checked[(checked < 0) | (checked >= self.n_slots)][0]
-            raise SlotError(f"slots are in 0..{self.n_slots - 1}, got {int(outside)}")
-        return checked
 
     def find(self, slots: Ints) -> npt.NDArray[np.int64]:
         """``i64[3, n]``: the chunk of each stream, its offset, its length; all 0 for a slot that holds nothing."""
@@ -59,12 +43,18 @@ class SlotTable:
         slots = np.flatnonzero(self._entries[: self._n_used, 0] == number)
         return slots[np.argsort(self._entries[slots, 1], kind="stable")]
 
-    def set(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> None:
-        """Set chunk, offset and length, ``u32[n, 3]``, of at least one slot; of all slots, or of none if it raises."""
+    def set(self, slots: Ints, entries: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """Set chunk, offset and length, ``u32[n, 3]``, of at least one slot; of all slots, or of none if this raises.
+
+        Returns:
+            What :meth:`find` returned before.
+        """
+        before = self.find(slots)
         if self._changed is not None:
             self._changed.update(slots.tolist())
         self._n_used = max(self._n_used, int(slots.max()) + 1)
         self._entries[slots] = entries
+        return before
 
     def clear(self, slots: Ints) -> None:
         """Empty all ``slots``, or none if it raises."""
