@@ -1,7 +1,5 @@
 """Real frames to measure and test with: Atari games, played at random."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import cast
 
@@ -15,7 +13,7 @@ Frames = npt.NDArray[np.uint8]
 
 
 def environment(game: str) -> AtariPreprocessing:
-    """A game as DQN takes it: ``u8[84, 84]``, grey, every fourth frame, the maximum of two."""
+    """A game with the preprocessing of DQN: ``u8[84, 84]``, grey, every fourth frame, the maximum of two."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     gymnasium.register_envs(ale_py)
     return AtariPreprocessing(gymnasium.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4)
@@ -31,8 +29,8 @@ def frames(game: str, n: int, seed: int) -> Frames:
         seed: of the environment and of the policy.
 
     Returns:
-        ``u8[n, 84, 84]``, grey, every fourth frame of the game, the maximum of two, as DQN takes it; read-only, since
-        all callers in a process get the same array.
+        ``u8[n, 84, 84]``, preprocessed as for DQN: grey, every fourth frame of the game, the maximum of two. The array
+        is read-only, since all callers in a process get the same one.
 
     Example:
         >>> frames("Pong", 2, seed=0).shape

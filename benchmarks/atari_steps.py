@@ -1,7 +1,5 @@
 """Real transitions as TorchRL's collectors give them: Atari games, played at random."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import cast
 
@@ -22,7 +20,7 @@ def atari_steps(game: str, n: int, seed: int, stack: int = 4) -> TensorDict:
         game: a name such as ``MsPacman``, of ``ALE/MsPacman-v5``.
         n: how many transitions.
         seed: of the environment and of the policy.
-        stack: how many frames an observation has; the first observation of an episode has one frame as often.
+        stack: how many frames an observation has; the first observation of an episode repeats one frame.
 
     Returns:
         A tensordict ``[n]`` with ``pixels`` and ``("next", "pixels")``, ``u8[n, stack, 84, 84]``, ``action``,

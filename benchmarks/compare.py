@@ -1,11 +1,10 @@
-"""Compare replay buffers, obscodec's and others', on the same frames: memory, time, and what they give back.
+"""Compare replay buffers, obscodec's and others', on the same frames: memory, time, and exactness of samples.
 
 uv run --group benchmarks benchmarks/compare.py
 
-docs/benchmarks.md tells what is measured, and how. Games are played once, and kept in the system's temporary folder.
+docs/benchmarks.md describes what is measured, and how. Games are played once, and kept in the system's temporary
+folder.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +66,7 @@ def main(
     games: Annotated[str, typer.Option(help="names such as Pong, and Noise")] = f"MsPacman,Pong,Breakout,{NOISE}",
     transitions: Annotated[int, typer.Option(min=1_000, help="in each buffer; each game is twice as long")] = 50_000,
     envs: Annotated[str, typer.Option(help="numbers of environments")] = "1,4",
-    buffers: Annotated[str, typer.Option(help="words; buffers that have one in their name, all if empty")] = "",
+    buffers: Annotated[str, typer.Option(help="words: only buffers with one of them in their name; all if empty")] = "",
     rounds: Annotated[int, typer.Option(min=1, help="batches of each size")] = 200,
     threads: Annotated[int, typer.Option(min=0, help="of torch and obscodec while timing; 0: their defaults")] = 1,
     train: Annotated[int, typer.Option(min=0, help="also train DQN on each game, for so many steps")] = 0,
@@ -101,13 +100,13 @@ def main(
     for table in map(list, measured()):
         absent_rows = [{"table": table[0]["table"], "buffer": name, MISSING: reasons[name]} for name in names]
         rows += table + [row for row in absent_rows if row[MISSING]]
-        write(rows, about, target)  # what is measured is not lost if something fails later
+        write(rows, about, target)  # now, so that it is not lost if something fails later
     print((target / "compare.md").read_text(encoding="utf-8"))
     console.log(f"written to {target}")
 
 
 def write(rows: list[Row], about: dict[str, str], target: Path) -> None:
-    """Tables and a plot of what is measured so far."""
+    """Write tables and a plot of the measurements so far."""
     (target / "compare.md").write_text(as_markdown("Replay buffers compared", rows, about), encoding="utf-8")
     (target / "compare.csv").write_text(as_csv(rows, about), encoding="utf-8")
     plot(rows, target / "compare.svg")

@@ -1,4 +1,4 @@
-"""What it costs to read a batch with each codec that ``auto`` tries, in units of a gather from uncompressed memory.
+"""The cost of reading a batch with each codec that ``auto`` tries, in units of a gather from uncompressed memory.
 
 uv run benchmarks/costs.py
 
@@ -6,8 +6,6 @@ Prints the table of costs in ``obscodec/stores/auto/choice.py``. Batches of 256 
 stores that hold the same frames, one store after the other in random order, with one thread. A cost is the median over
 all rounds of the ratio to the gather in the same round, and the median of three games.
 """
-
-from __future__ import annotations
 
 import time
 from itertools import islice

@@ -1,7 +1,5 @@
 """How long the first use of a replay buffer takes: imports, compilation, or loading what was compiled before."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

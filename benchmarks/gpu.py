@@ -1,13 +1,11 @@
-"""Batches out of GPU memory, compressed and uncompressed, and of SB3's buffer on the CPU with an upload.
+"""Compare batches from GPU memory, compressed and uncompressed, with those of SB3's buffer and an upload.
 
 On a machine with an NVIDIA GPU:
 
 uv run benchmarks/gpu.py
 
-Writes benchmarks/results/gpu, with card, driver, commit and date; docs/benchmarks.md tells what is measured.
+Writes benchmarks/results/gpu, with card, driver, commit and date; docs/benchmarks.md describes what is measured.
 """
-
-from __future__ import annotations
 
 import subprocess
 import sys
@@ -56,7 +54,7 @@ def interleaved(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]:
 
 
 def sample_rows(game: str, n: int, rounds: int) -> Iterator[Row]:
-    """``sample(256)`` of all buffers, drawing included."""
+    """Times of ``sample(256)`` of all buffers, including the drawing of indices."""
     batches = Batches(filled(game, n), n)
     elapsed_us = interleaved(batches.calls(), rounds)
     batches.check()
@@ -96,7 +94,7 @@ def encoders(frames: torch.Tensor) -> dict[str, Call]:
 
 
 def encode_rows(game: str, rounds: int) -> Iterator[Row]:
-    """Gigabytes of frames that are encoded in a second."""
+    """How many gigabytes of frames are encoded in a second."""
     frames = recorded_frames(game, _N_FRAMES)
     for name, measured in interleaved(encoders(frames), rounds).items():
         yield {
@@ -108,7 +106,7 @@ def encode_rows(game: str, rounds: int) -> Iterator[Row]:
 
 
 def card() -> dict[str, str]:
-    """What the figures depend on, beside ``circumstances``."""
+    """What the measurements depend on, in addition to ``circumstances``."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     commit = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     texts = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in (query, commit)]

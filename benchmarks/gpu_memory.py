@@ -1,6 +1,4 @@
-"""What compressed transitions take of the memory of a GPU, as its driver tells it."""
-
-from __future__ import annotations
+"""How much memory of a GPU compressed transitions take, as its driver reports it."""
 
 from itertools import islice
 
@@ -15,9 +13,9 @@ _WARM = 2_000
 
 
 def vram_per_transition(game: str, n: int, heap: str) -> float:
-    """Bytes of GPU memory that this process takes more for each of ``n`` transitions; for a process of its own.
+    """The growth of this process in GPU memory, in bytes for each of ``n`` transitions. Call it in a fresh process.
 
-    All that is needed once, kernels included, is there before: two smaller sets of arrays were filled and read.
+    Two smaller sets of arrays are filled and read first, so that kernels and other one-time memory do not count.
     """
     kept = [_fill(game, n, _WARM, heap) for _ in range(2)]
     before = _free_nbytes()
@@ -26,7 +24,7 @@ def vram_per_transition(game: str, n: int, heap: str) -> float:
 
 
 def _fill(game: str, n_recorded: int, n: int, heap: str) -> object:
-    """Arrays of ``n`` transitions, all of them known to the GPU, and what reads them."""
+    """Arrays of ``n`` transitions, all of them uploaded to the GPU, and their reader."""
     arrays = compressed_arrays(n, heap)
     steps = islice(read_steps(record(game, 1, n_recorded)), n)
     first = 0

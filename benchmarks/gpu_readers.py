@@ -1,7 +1,5 @@
 """Ways to get a batch of transitions onto the GPU, as calls that take no arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -48,7 +46,7 @@ def compressed_arrays(n: int, heap: str) -> list[obscodec.TensorArray]:
 
 
 def assign(arrays: list[obscodec.TensorArray], first: int, observations: list[np.ndarray]) -> None:
-    """Put observations and next observations ``[k, 4, 84, 84]`` at ``first`` and behind."""
+    """Assign observations and next observations ``[k, 4, 84, 84]`` from row ``first`` on."""
     together = np.stack(observations, axis=1)  # each followed by the next one
     ids = arrays[0].store.append(together.reshape(-1, *STACK)).reshape(together.shape[:2])
     assign_together(arrays, slice(first, first + len(ids)), np.ascontiguousarray(ids.T))
@@ -103,12 +101,12 @@ class Batches:
             self._calls[name] = partial(buffer.sample, BATCH)
 
     def calls(self) -> dict[str, Call]:
-        """What to time: replays of CUDA graphs that draw places and read them, and ``sample`` of replay buffers."""
+        """The calls to time: replays of CUDA graphs that draw and read, and ``sample`` of replay buffers."""
         return self._calls
 
     @staticmethod
     def plain_of(name: str) -> str:
-        """The uncompressed gather that gives what this gives."""
+        """The uncompressed gather with the same result."""
         return PLAIN_FLOAT if "float32" in name else PLAIN
 
     def check(self) -> None:

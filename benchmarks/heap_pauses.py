@@ -1,11 +1,9 @@
 """How long single calls of ``SlotHeap.put`` take while a heap grows, and while its slots are overwritten.
 
-A heap cleans up after itself inside of ``put``, one chunk at a time; the maximum is the pause that an environment loop
-may feel. On a busy machine look at that of the processor time: the clock also counts the time that others took.
+A heap cleans up inside of ``put``, one chunk at a time; the longest call is the pause that an environment loop notices.
+On a busy machine, look at the longest processor time: the clock also counts the time of other programs.
 Run it with ``uv run benchmarks/heap_pauses.py``; it takes a minute.
 """
-
-from __future__ import annotations
 
 import time
 
@@ -18,7 +16,7 @@ from obscodec.segments import Segments
 def pauses_us(
     heap: SlotHeap, slots: npt.NDArray[np.int64], mean_nbytes: int, rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """``f64[2, n]``: microseconds of each put of one stream, of random length; by the clock, and of processor time."""
+    """Microseconds of each put of one stream, of random length: by the clock, and of processor time; ``f64[2, n]``."""
     content = np.frombuffer(rng.bytes(2 * mean_nbytes), np.uint8)
     lengths = rng.integers(1, 2 * mean_nbytes, size=len(slots))
     times_us = np.empty((2, len(slots)))
@@ -31,7 +29,7 @@ def pauses_us(
 
 
 def main() -> None:
-    """Print a table: streams of several sizes; first each slot once, then random slots over and over."""
+    """Print a table for streams of several sizes: first each slot is put once, then random slots again and again."""
     rng = np.random.default_rng(0)
     times = f"{'median us':>10} {'p99 us':>8} {'max us':>8} {'max cpu us':>11}"
     print(f"{'mean bytes':>10} {'slots':>8} {'':>12} {times} {'live MB':>8}")

@@ -1,9 +1,7 @@
-"""What the parts of a sample and of an append cost: ``uv run benchmarks/kernels.py``.
+"""The times of the parts of a sample and of an append: ``uv run benchmarks/kernels.py``.
 
-Seconds of processor time of one thread, the least of some rounds, so that other processes do not count.
+It measures processor time of one thread, and takes the least of some rounds, so that other processes do not count.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable
@@ -74,7 +72,7 @@ def seconds(work: Callable[[], object], rounds: int = 30) -> float:
 
 
 def walk_s(played: Rows) -> float:
-    """Walk the blocks of a batch to the mean place, and read one frame of each."""
+    """Seconds to decode each block of a batch up to its middle, and read one frame of it."""
     codec = DeltaRle(Layout((BLOCK_FRAMES, 84, 84), np.uint8))
     items = codec.layout.tensors(played[: BATCH_BLOCKS * BLOCK_FRAMES].reshape(BATCH_BLOCKS, -1))
     codec = codec.fit(items)

@@ -1,10 +1,8 @@
-"""Times of ``add`` and ``sample``, the calls of all buffers interleaved, so that noise hits all of them alike.
+"""Times of ``add`` and ``sample``. The calls of all buffers are interleaved, so that noise hits all of them alike.
 
 Each step is added to every buffer, in a random order; so are batches sampled. Ratios compare a call with SB3's of the
 same round. Each call finds the processor's caches as the others left them, as it does next to a learner.
 """
-
-from __future__ import annotations
 
 import time
 import zlib
@@ -35,14 +33,14 @@ class Latency(NamedTuple):
 
     Attributes:
         fill_mean_us: mean of ``add`` while the buffer is filled for the first time.
-        fill_mean_x: that.
+        fill_mean_x: its ratio.
         add_mean_us: mean of ``add`` in the second lap. A buffer may do the work of several calls in one of them.
-        add_mean_x: that.
+        add_mean_x: its ratio.
         add_median_us: median of ``add`` in the second lap.
         add_median_x: median ratio.
         add_p99_us: of all calls of ``add``.
-        views_mean_us: as ``add_mean_us``, with the views that ``VecTransposeImage`` gives, every second 50 steps.
-        views_mean_x: that.
+        views_mean_us: as ``add_mean_us``, with the views of ``VecTransposeImage``, in every second group of 50 steps.
+        views_mean_x: its ratio.
         add_cpu_us: mean processor time of ``add`` in the second lap, of all threads.
         sample32_ms: median of ``sample(32)``.
         sample32_x: median ratio.
@@ -50,7 +48,7 @@ class Latency(NamedTuple):
         sample256_x: median ratio.
         sample256_cpu_ms: mean processor time of ``sample(256)``, of all threads.
         growth_x: median ratio of ``sample(256)`` to that of a buffer with a tenth of the transitions.
-        exact: share of the sampled transitions that are what the environment gave, bit for bit.
+        exact: share of the sampled transitions that equal those of the environment, bit for bit.
     """
 
     fill_mean_us: float
@@ -75,7 +73,7 @@ class Latency(NamedTuple):
 def latencies(names: list[str], paths: list[Path], size: int, n_rounds: int, threads: int | None) -> dict[str, Latency]:
     """Measure these buffers, SB3's among them, with ``size`` transitions and ``n_rounds`` batches of each size.
 
-    ``threads`` is how many threads torch and obscodec use, None for what they do by themselves.
+    ``threads`` is how many threads torch and obscodec use, None for their defaults.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -89,7 +87,7 @@ def latencies(names: list[str], paths: list[Path], size: int, n_rounds: int, thr
 
 
 def _time_adds(buffers: Buffers, few: Buffers, paths: list[Path], lap: int) -> tuple[Times, npt.NDArray[np.uint32]]:
-    """Two laps of ``add``, then fill the small buffers; and the checksums of all transitions, by number."""
+    """Time two laps of ``add``, then fill the small buffers; returns the checksums of all transitions, by number."""
     rng = np.random.default_rng(0)
     names = list(buffers)
     times: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
@@ -108,7 +106,7 @@ def _time_adds(buffers: Buffers, few: Buffers, paths: list[Path], lap: int) -> t
 
 
 def _time_samples(buffers: Buffers, few: Buffers, n_rounds: int) -> Times:
-    """Rounds of all buffers and sizes, after one that is not counted."""
+    """Time rounds of all buffers and sizes, after one round that is not counted."""
     rng = np.random.default_rng(0)
     times: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     calls = [(name, f"{n}", buffer, n) for name, buffer in buffers.items() for n in (SMALL, LARGE)]
@@ -123,7 +121,7 @@ def _time_samples(buffers: Buffers, few: Buffers, n_rounds: int) -> Times:
 
 
 def _elapsed_s(function: Callable[..., object], *args: object) -> tuple[float, float]:
-    """Seconds that one call takes, by the clock and of processor time of all threads; its result is dropped in it."""
+    """Seconds of one call by the clock, and of processor time of all threads; both include dropping the result."""
     start_cpu, start = time.process_time(), time.perf_counter()
     function(*args)
     end = time.perf_counter()
@@ -139,7 +137,7 @@ def _checksums(step: Step) -> list[tuple[int, int]]:
 
 
 def _exact(buffer: MeasuredBuffer[Any], checksums: npt.NDArray[np.uint32]) -> float:
-    """How many of some sampled transitions have the checksums of the recorded ones, as a share."""
+    """The share of sampled transitions that have the checksums of the recorded ones."""
     same = 0
     for _ in range(_N_EXACT):
         number, obs, next_obs = buffer.read(buffer.sample(LARGE))

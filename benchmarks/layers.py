@@ -1,10 +1,9 @@
-"""What a call of a store costs, whatever it stores or reads: ``uv run benchmarks/layers.py``.
+"""The time of a call of a store, whatever it stores or reads: ``uv run benchmarks/layers.py``.
 
-Steps are stored, and stacks read, some at a time. A line through the times gives that of a call with nothing in it, and
-that of each step or stack. Seconds of processor time of one thread, so that other processes count little.
+Steps are stored, and stacks read, in calls of several sizes. A straight line through the times gives the time of an
+empty call, and the time of each step or stack. It is processor time of one thread, so that other processes count
+little.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ N_ROUNDS = 100
 
 
 def append_us(game: str) -> tuple[StackStore, np.ndarray, float, float]:
-    """A filled store and its ids; microseconds to store nothing, and each step: an observation and the next one."""
+    """A filled store and its ids; microseconds of an empty call, and of each step: an observation and the next one."""
     stack, layout = FrameStack(STACK[0]), Layout(STACK, np.uint8)
     store = StackStore(FrameStore(stack.frame_layout(layout), stack=STACK[0], threads=1), layout, stack)
     steps = islice(read_steps(record(game, 1, N_STEPS)), N_STEPS)
@@ -39,7 +38,7 @@ def append_us(game: str) -> tuple[StackStore, np.ndarray, float, float]:
 
 
 def read_us(store: StackStore, ids: np.ndarray) -> tuple[float, float]:
-    """Microseconds to read nothing, and each stack."""
+    """Microseconds of an empty call, and of each stack."""
     rng = np.random.default_rng(0)
     times_us: dict[int, list[float]] = {n: [] for n in STACKS}
     out = np.empty((max(STACKS), *STACK), np.uint8)
@@ -53,7 +52,7 @@ def read_us(store: StackStore, ids: np.ndarray) -> tuple[float, float]:
 
 
 def _line(times_us: dict[int, list[float]], middle: Callable[[list[float]], np.floating]) -> tuple[float, float]:
-    """Where the line through the times begins, and how much it rises with each item."""
+    """Where a straight line through the times begins, and by how much it rises with each item."""
     rise, begin = np.polyfit(list(times_us), [middle(times) for times in times_us.values()], 1)
     return float(begin), float(rise)
 

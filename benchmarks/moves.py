@@ -1,10 +1,8 @@
-"""How often a call moves from one file of ours to another: ``uv run benchmarks/moves.py``.
+"""How often a call moves from one file of obscodec to another: ``uv run benchmarks/moves.py``.
 
-A move is a call of a function in another file of obscodec than that of the function that was called before. Code of
-other libraries counts as no file. The counts depend on the data and on the code, not on how busy the machine is.
+A move is the call of a function in another file of obscodec than the function that was called before. Files of other
+libraries do not count. The counts depend on the data and on the code, not on how busy the machine is.
 """
-
-from __future__ import annotations
 
 import sys
 from collections.abc import Callable
@@ -26,7 +24,7 @@ BLOCK_FRAMES = 16
 
 
 def moves(call: Callable[[], Any]) -> list[str]:
-    """The files of ours that a call is in, one after the other."""
+    """The files of obscodec that a call goes through, one after the other."""
     path: list[str] = []
 
     def enter(frame: FrameType, event: str, _: object) -> None:

@@ -43,7 +43,7 @@ def stacked_square(speed: int = 1) -> TransformedEnv:
 
 
 def read_and_write(buffer: TensorDictReplayBuffer, begin: int, results: Queue[object]) -> None:
-    """What a worker process does with a buffer: read, write numbered steps, read them, write some that lack a key."""
+    """Use a buffer in a worker process: read, write numbered steps, read them, write some that lack a key."""
     results.put(buffer[torch.arange(20)]["pixels"].sum().item())
     numbers = torch.arange(begin, begin + 10)
     pixels = numbers.to(torch.uint8)[:, None, None, None].expand(10, 1, 40, 40)

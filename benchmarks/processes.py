@@ -1,6 +1,4 @@
-"""Measuring in a process that has done nothing before."""
-
-from __future__ import annotations
+"""Measuring in a new process."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -12,6 +10,6 @@ Result = TypeVar("Result")
 
 
 def in_fresh_process(function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
-    """What ``function`` returns in a new process."""
+    """The result of ``function`` in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *args, **kwargs).result()

@@ -1,11 +1,9 @@
-"""Transitions to fill replay buffers with: games played at random once, and read back from files as often as needed.
+"""Transitions to fill replay buffers with: games are played at random once, and read from files as often as needed.
 
-A file holds the frames of one environment, each of them once. Reading makes 4-stacks of them as SB3's ``VecFrameStack``
-does: after a reset, the frames that are not there yet are zeros, and the observation after an episode is the terminal
-one. Files are read in pieces, and not mapped, so that they are no part of the memory of the process that is measured.
+A file has the frames of one environment, each of them once. Reading stacks four frames as SB3's ``VecFrameStack`` does:
+frames before the start of an episode are zeros, and the observation after an episode is the terminal one. Files are
+read in pieces, and not mapped, so that they take no memory of the process that is measured.
 """
-
-from __future__ import annotations
 
 import os
 import tempfile
@@ -43,7 +41,7 @@ class Step(NamedTuple):
 
     Attributes:
         obs: ``u8[n_envs, 4, 84, 84]``.
-        next_obs: the same after the step; after the last step of an episode, the terminal observation.
+        next_obs: the observation after the step; after the last step of an episode, the terminal observation.
         number: ``i64[n_envs]``, which transition this is. Buffers get it as the action, so that a sampled transition
             tells which one it was.
         reward: ``f32[n_envs]``.
@@ -60,14 +58,14 @@ class Step(NamedTuple):
 
 
 def folder() -> Path:
-    """Where recorded games are kept from one run to the next, outside of the tree."""
+    """The folder for recorded games, outside of the checkout, which later runs read again."""
     path = Path(tempfile.gettempdir(), "obscodec-benchmarks")
     path.mkdir(exist_ok=True)
     return path
 
 
 def record(game: str, n_envs: int, n_steps: int) -> list[Path]:
-    """Files with ``n_steps`` steps of each environment; what is there already is not played again."""
+    """Files with ``n_steps`` steps of each environment. A game that was recorded before is not played again."""
     paths = [folder() / f"{game}-ale{version('ale-py')}-{env}-{n_steps}.steps" for env in range(n_envs)]
     for env, path in enumerate(paths):
         if not path.exists():
@@ -93,7 +91,7 @@ def read_steps(paths: list[Path]) -> Iterator[Step]:
 
 
 def transposed(step: Step) -> Step:
-    """The same with observations as ``VecTransposeImage`` gives them: views of arrays with the frames along the end."""
+    """A step with observations as ``VecTransposeImage`` gives them: views of arrays with the frames along the end."""
     obs, next_obs = (np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1) for x in (step.obs, step.next_obs))
     return step._replace(obs=obs, next_obs=next_obs)
 

@@ -1,10 +1,8 @@
-"""The replay buffers that are compared, each with the few calls that a user of its library makes.
+"""The replay buffers to compare, each with the few calls that a user of its library makes.
 
-Libraries are imported when a buffer is built. Buffers that can't be built here are part of the comparison too:
-:func:`missing` tells why.
+A library is imported when a buffer of it is built. Buffers that can't be built are part of the comparison, too:
+:func:`missing` says why.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
@@ -28,10 +26,10 @@ ACTIONS = spaces.Discrete(1 << 40)  # an action is the number of its transition
 
 
 class MeasuredBuffer(Protocol, Generic[Prepared]):
-    """What is measured of a replay buffer."""
+    """The calls of a replay buffer that are measured."""
 
     def prepare(self, step: Step) -> Prepared:
-        """The step as this library wants it; not timed."""
+        """The step in the form that the library requires; not timed."""
         ...
 
     def add(self, prepared: Prepared) -> None:
@@ -73,7 +71,7 @@ class Sb3Buffer:
 
 
 class CpprbBuffer:
-    """cpprb's, which expects frames along the last axis; one for each environment, since it links rows that follow."""
+    """cpprb's: frames along the last axis, and a buffer for each environment, since it links consecutive rows."""
 
     def __init__(self, size: int, n_envs: int) -> None:
         cpprb = import_module("cpprb")
@@ -118,7 +116,7 @@ class TianshouBuffer:
         self.buffer = tianshou.VectorReplayBuffer(size, n_envs, **options)
 
     def prepare(self, step: Step) -> object:
-        """A batch, which tianshou's collector makes too."""
+        """A ``Batch``, as tianshou's collector makes it."""
         return self.batch(
             obs=step.obs,
             obs_next=step.next_obs,
@@ -222,7 +220,7 @@ def filled(name: str, n_envs: int, size: int, steps: Iterable[Step], threads: in
 
 
 def warmed_up(name: str, paths: list[Path], threads: int | None = None) -> MeasuredBuffer[Any]:
-    """A small buffer that has wrapped around and been sampled: all is loaded and compiled then."""
+    """A small buffer that was overwritten once and sampled, so that all code is loaded and compiled."""
     n_envs = len(paths)
     steps = islice(read_steps(paths), 3 * WARM_UP // 2 // n_envs)
     buffer = filled(name, n_envs, WARM_UP, steps, threads)

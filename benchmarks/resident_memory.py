@@ -1,14 +1,12 @@
-"""Resident memory of a replay buffer, as the operating system tells it.
+"""Resident memory of a replay buffer, as the operating system reports it.
 
-What counts is RSS. (USS would leave out a library's pages once another process maps the same file, so that it falls
-by megabytes when some other program starts.) Call it in a fresh process. A small buffer of the same kind comes first,
-wraps around and is sampled: then all is imported, compiled and allocated that is needed once. It stays, and free memory
-goes back to the system before the first look, so that nothing of the buffer that is measured can hide in memory that
-was there already. Then some steps are read, so that what reading takes is there before; some 100 kB of that are free at
-the first look. Nothing is given back before the second look.
+It measures RSS. (USS would leave out the pages of a library as soon as another process maps the same file, so it falls
+by megabytes when another program starts.) Call it in a fresh process. A small buffer of the same kind is filled,
+overwritten and sampled first: that imports, compiles and allocates everything that is needed once. The small buffer
+stays. Free memory is returned to the system before the first measurement, so that the measured buffer can't hide in
+memory that was there already. Then some steps are read, since reading takes memory, too; some 100 kB of that are free
+at the first measurement. No memory is returned before the second one.
 """
-
-from __future__ import annotations
 
 import ctypes
 from itertools import islice
@@ -27,7 +25,7 @@ class Resident(NamedTuple):
 
     Attributes:
         transition_bytes: growth of RSS while the buffer is made, filled, and filled once more, for each transition.
-        transition_uss_bytes: the same of USS.
+        transition_uss_bytes: the same growth of USS.
         fixed_mb: growth of RSS in the warm-up, less the small buffer's transitions: code, caches, memory for batches;
             SB3 and torch were imported before.
     """
@@ -58,7 +56,7 @@ def resident(name: str, paths: list[Path], size: int) -> Resident:
 
 
 def give_back_free_memory() -> None:
-    """Let free memory go back to the operating system, where the C library can do that."""
+    """Return free memory to the operating system, if the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,7 +1,5 @@
 """The plot: memory against latency, a panel for each game, a marker for each buffer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,7 +12,7 @@ _COLORS = mpl.colormaps["tab20"]
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """Draw the rows that have both figures."""
+    """Draw the rows that have both numbers."""
     measured = [row for row in rows if "transition_bytes" in row and "sample256_ms" in row]
     tables = list(dict.fromkeys(row["table"] for row in measured))
     names = list(dict.fromkeys(str(row["buffer"]) for row in measured))

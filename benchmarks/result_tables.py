@@ -1,6 +1,4 @@
-"""Results as CSV and as Markdown, with what they depend on."""
-
-from __future__ import annotations
+"""Results as CSV and as Markdown, with date, command, machine and versions."""
 
 import csv
 import os
@@ -73,7 +71,7 @@ def circumstances() -> dict[str, str]:
 
 
 def as_csv(rows: list[Row], about: dict[str, str]) -> str:
-    """All figures, four digits of each."""
+    """All numbers, with four digits."""
     file = StringIO()
     file.writelines(f"# {name}: {text}\n" for name, text in about.items())
     names = list(dict.fromkeys(name for row in rows for name in row))

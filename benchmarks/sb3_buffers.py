@@ -1,11 +1,9 @@
-"""What the buffers of obscodec-sb3 reach beside the stock ones: memory, times, steps per second of PPO.
+"""Compare the buffers of obscodec-sb3 with SB3's own: memory, times, steps per second of PPO.
 
 uv run benchmarks/sb3_buffers.py
 
-Writes benchmarks/results/sb3; docs/benchmarks.md tells what is measured. Each of the tables can be left out.
+Writes benchmarks/results/sb3; docs/benchmarks.md describes what is measured. Each of the tables can be left out.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Iterator
@@ -40,7 +38,7 @@ console = Console(stderr=True)
 
 
 def class_rows(kind: str, game: str, size: int, n_envs: int) -> Iterator[Row]:
-    """Memory and times of a class, and of the stock one."""
+    """Memory and times of a class, and of SB3's own."""
     console.log(f"{game}, {KINDS[kind].name}")
     paths = record(game, n_envs, 2 * max(size, 8_192) // n_envs)
     measured = in_fresh_process(times, kind, paths, size)
@@ -52,7 +50,7 @@ def class_rows(kind: str, game: str, size: int, n_envs: int) -> Iterator[Row]:
 
 
 def ppo(game: str, n_turns: int) -> list[tuple[float, float]]:
-    """Steps per second of PPO with the stock buffer and ours, and median ratios; they take turns of one rollout."""
+    """Steps per second of PPO with SB3's buffer and ours, in turns of one rollout, and median ratios."""
     torch.set_num_threads(1)
     gymnasium.register_envs(ale_py)
     models = [_ppo(game, ours=ours) for ours in (False, True)]

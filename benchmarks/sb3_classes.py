@@ -1,6 +1,4 @@
-"""The classes of buffers that obscodec-sb3 compresses, each beside the stock one: memory, and times in turns."""
-
-from __future__ import annotations
+"""Memory and times of the buffer classes that obscodec-sb3 compresses, in turns with SB3's own."""
 
 import time
 from collections import defaultdict
@@ -70,11 +68,11 @@ KINDS = {
 
 
 class Times(NamedTuple):
-    """Times of one buffer; ``_x`` are ratios to the stock one.
+    """Times of one buffer; ``_x`` are ratios to SB3's own.
 
     Attributes:
         add_mean_us: mean of ``add`` while old steps are overwritten.
-        add_mean_x: that.
+        add_mean_x: its ratio.
         add_median_us: the median.
         add_median_x: the median ratio.
         sample256_ms: the median of ``sample(256)``, or of the minibatches of ``get(256)``.
@@ -90,7 +88,7 @@ class Times(NamedTuple):
 
 
 def times(kind_name: str, paths: list[Path], size: int) -> list[Times]:
-    """Of the stock buffer and ours, which take turns in random order. Each is filled once before it is timed."""
+    """Times of SB3's buffer and ours, in turns of random order. Each is filled once before it is timed."""
     torch.set_num_threads(1)
     kind, n_envs = KINDS[kind_name], len(paths)
     for ours in (False, True):
@@ -144,7 +142,7 @@ def _get(buffers: list[Any], rng: np.random.Generator, samples: dict[int, list[f
 
 
 def _filled(kind: Kind, size: int, steps: Iterator[Step], n_envs: int, *, ours: bool) -> Any:
-    """A buffer that was filled with the steps, twice if there are so many."""
+    """A buffer that was filled with the steps, twice if there are enough."""
     buffer = kind.build(size, n_envs, ours=ours)
     for step in islice(steps, 2 * size // n_envs):
         if kind.stock is RolloutBuffer and buffer.full:
@@ -154,7 +152,7 @@ def _filled(kind: Kind, size: int, steps: Iterator[Step], n_envs: int, *, ours: 
 
 
 def _warmed_up(kind: Kind, paths: list[Path], *, ours: bool) -> Any:
-    """A small buffer that was filled twice and read: all is loaded and compiled then."""
+    """A small buffer that was filled twice and read, so that all code is loaded and compiled."""
     buffer = _filled(kind, _WARM_UP, read_steps(paths), len(paths), ours=ours)
     _ = next(buffer.get(BATCH)) if kind.stock is RolloutBuffer else buffer.sample(BATCH)
     return buffer

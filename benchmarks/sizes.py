@@ -3,8 +3,6 @@
 Prints a table and writes ``benchmarks/sizes.csv``, which is committed: a change of a size is a change to review.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import zlib

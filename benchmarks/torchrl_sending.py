@@ -1,14 +1,12 @@
-"""What travels from an actor to a learner, and how long the learner takes to file it: steps as they are and compressed.
+"""Send steps from an actor to a learner, as tensors and compressed: how many bytes, and how long each part takes.
 
-An actor writes batches of steps of an Atari game into a CompressedStorage, each over the last one, and pickles its
-contents; the learner unpickles them and extends its buffer. So does one that sends tensors. Calls are interleaved in
-one process; times are medians after the first third of the batches, when the stores of both have decided. The last
-column is the bytes of encoded frames that the learner holds for each step.
+An actor writes batches of steps of an Atari game into a CompressedStorage, each over the last one, and pickles the
+contents; the learner unpickles them and extends its buffer. The same is measured with tensors. Calls are interleaved in
+one process; times are medians after the first third of the batches, when the stores of both have chosen a codec. The
+last column has the bytes of encoded frames that the learner holds for each step.
 
 uv run --group benchmarks benchmarks/torchrl_sending.py [--n 1000]
 """
-
-from __future__ import annotations
 
 import logging
 import pickle
@@ -31,7 +29,7 @@ CALLS = ("pickle", "unpickle", "extend")
 
 
 def measured(times: list[float], call: Callable[[Any], Any], argument: object) -> Any:
-    """The result of a call, of which the time is noted in milliseconds."""
+    """The result of a call, whose milliseconds are noted."""
     began = time.perf_counter()
     result = call(argument)
     times.append((time.perf_counter() - began) * 1e3)

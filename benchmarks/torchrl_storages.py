@@ -1,12 +1,10 @@
-"""TorchRL's storages against ours, on recorded Atari games: sample, extend, slices, resident bytes.
+"""Compare TorchRL's storages with ours on recorded Atari games: sample, extend, slices, resident bytes.
 
-Calls are interleaved in one process; each ratio is the median of the ratios of all rounds. Resident bytes are those
-that a fresh process grows by while a buffer is filled.
+Calls are interleaved in one process; each ratio is the median of the ratios of all rounds. Resident bytes are the
+growth of a fresh process while a buffer is filled.
 
 uv run --group benchmarks benchmarks/torchrl_storages.py [--game MsPacman] [--n 20000] [--threads 1]
 """
-
-from __future__ import annotations
 
 import ctypes
 import logging
@@ -96,7 +94,7 @@ def compared(title: str, buffers: Buffers, call: Callable[[TensorDictReplayBuffe
 
 
 def resident(storage: str, game: str, n: int) -> float:
-    """How many bytes this process grows by for each step, while a buffer is filled."""
+    """By how many bytes this process grows for each step, while a buffer is filled."""
     steps = batches(game, n)
     warm = new_buffer(storage, 2 * BATCH)  # all is imported, compiled and allocated that is needed once
     for batch in islice(batches(game, n), 6):
@@ -134,7 +132,7 @@ def main(
         return
     chosen = [name for name in STORAGES if name in (OURS, *(peers.split(",") if peers else STORAGES))]
     print(f"{game}, {n} steps {STACK}, torch {torch.__version__}, {torch.get_num_threads()} threads\n")
-    print("| | storage | median | ours takes |\n| --- | --- | --- | --- |")
+    print("| | storage | median | ours / this one |\n| --- | --- | --- | --- |")
     buffers = {name: new_buffer(name, n) for name in chosen}
     for batch in batches(game, n):
         for buffer in buffers.values():

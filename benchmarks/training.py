@@ -1,6 +1,4 @@
-"""Steps per second of SB3's DQN with different replay buffers, the models taking turns of some steps each."""
-
-from __future__ import annotations
+"""Steps per second of SB3's DQN with different replay buffers; the models take turns of some steps each."""
 
 import time
 from typing import NamedTuple
@@ -37,7 +35,7 @@ class Training(NamedTuple):
 def training(names: list[str], game: str, size: int, n_steps: int, threads: int | None) -> dict[str, Training]:
     """Train with each of these buffers, SB3's among them, for ``n_steps`` steps after the first ones.
 
-    All see the same seeds, so that lossless ones get the same games, batches and gradients.
+    All have the same seeds, so lossless buffers lead to the same games, batches and gradients.
     """
     if threads is not None:
         torch.set_num_threads(threads)

@@ -3,8 +3,6 @@
 uv run examples/dqn_atari.py --game Pong --steps 4000 --codec zstd:1
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys
@@ -38,7 +36,7 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """What our buffer is told, beside what SB3's is."""
+    """The options of our buffer that SB3's does not have."""
 
     codec: str
 
@@ -71,9 +69,9 @@ def new_buffer(size: int, options: Options | None) -> ReplayBuffer:
 
 
 def resident_bytes(path: Path, size: int, options: Options | None) -> float:
-    """Bytes of resident memory for each transition: how much this process grows while a buffer is filled.
+    """Bytes of resident memory for each transition: the growth of this process while a buffer is filled.
 
-    A small buffer is filled before, so that what is loaded and compiled once does not count.
+    A small buffer is filled first, so that code which is loaded and compiled once does not count.
     """
     small = new_buffer(BATCH, options)
     fill(small, path)
@@ -87,8 +85,8 @@ def resident_bytes(path: Path, size: int, options: Options | None) -> float:
 def resident_now() -> int:
     """Bytes of memory that only this process has, as the operating system counts them.
 
-    Garbage is dropped first, and what the C library keeps of freed memory goes back: a few megabytes that come and go
-    would drown a buffer of some thousand transitions.
+    Garbage is collected first, and the C library returns freed memory: a few megabytes that come and go would hide a
+    buffer of some thousand transitions.
     """
     gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
@@ -97,7 +95,7 @@ def resident_now() -> int:
 
 
 def medians_us(path: Path, size: int, options: Options) -> dict[str, list[float]]:
-    """Median microseconds of ``add`` and ``sample`` of SB3's buffer and of ours, each call next to the other's."""
+    """Median microseconds of ``add`` and ``sample``, of SB3's buffer and of ours in turns."""
     buffers = [new_buffer(size, None), new_buffer(size, options)]
     adds = [[elapsed_us(add, buffer, transition) for buffer in buffers] for transition in recorded(path)]
     samples = [[elapsed_us(buffer.sample, BATCH) for buffer in buffers] for _ in range(200)]
@@ -112,7 +110,7 @@ def elapsed_us(function: Callable[..., object], *args: object) -> float:
 
 
 def in_fresh_process(function: Callable[..., T], *args: object) -> T:
-    """What ``function`` returns in a new process."""
+    """The result of ``function`` in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *args).result()
 
@@ -129,7 +127,7 @@ def report(path: Path, size: int, options: Options) -> Table:
 
 
 def difference(stock: float, ours: float) -> str:
-    """How many times more or less ours is."""
+    """By which factor ours is more or less."""
     if min(stock, ours) <= 0:
         return "too little to tell"
     return f"{stock / ours:.1f}x less" if ours < stock else f"{ours / stock:.1f}x more"
@@ -139,7 +137,7 @@ def main(
     game: Annotated[str, typer.Option(help="an Atari game, such as Pong")] = "MsPacman",
     steps: Annotated[int, typer.Option(min=1, help="steps to train; each takes 56 KB in a temporary file")] = 2_500,
     codec: Annotated[str | None, typer.Option(help="a codec spec, such as zstd:3")] = None,
-    buffer_size: Annotated[int | None, typer.Option(min=1, help="transitions to keep, all if not given")] = None,
+    buffer_size: Annotated[int | None, typer.Option(min=1, help="transitions to keep; all if not given")] = None,
     seed: Annotated[int, typer.Option(help="seed of the environment and of the agent")] = 0,
 ) -> None:
     """Train DQN with a compressed replay buffer, check every transition in it, and compare it with SB3's own."""
@@ -160,9 +158,9 @@ def main(
         with console.status("measuring"):
             console.print(report(path, size, options))
     if different:
-        console.print(f"[red]{different:,} of {stored:,} stored transitions differ from what the environment gave.")
+        console.print(f"[red]{different:,} of {stored:,} stored transitions differ from those of the environment.")
         raise typer.Exit(1)
-    console.print(f"All {stored:,} stored transitions equal what the environment gave, bit for bit.")
+    console.print(f"All {stored:,} stored transitions equal those of the environment, bit for bit.")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 uv run examples/torchrl_dqn.py --game Pong --steps 20000
 """
 
-from __future__ import annotations
-
 import ale_py
 import gymnasium as gym
 import torch
@@ -39,7 +37,7 @@ def q_network(n_actions: int) -> nn.Module:
 
 
 def main(game: str = "Pong", steps: int = 20_000, buffer_size: int = 100_000, batch: int = 32, seed: int = 0) -> None:
-    """Train, and tell what the buffer takes."""
+    """Train, and print how much memory the observations take."""
     torch.manual_seed(seed)
     gym.register_envs(ale_py)
     env = FrameStackObservation(AtariPreprocessing(gym.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4), 4)

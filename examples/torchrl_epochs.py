@@ -1,10 +1,8 @@
-"""A replay buffer as ObjectRL has one, over TorchRL's, whose storage is swapped for a compressed one.
+"""A replay buffer with the interface of ObjectRL's, over TorchRL's buffer with a compressed storage.
 
-It is saved and loaded as a whole, gives single fields by index without decoding the others, and shuffled epochs without
-decoding more than a batch at a time.
+It is saved and loaded as a whole. It returns single fields by index without decoding the others, and shuffled epochs
+without decoding more than a batch at a time.
 """
-
-from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from torchrl.data import TensorDictReplayBuffer
 
 
 class EpochBuffer:
-    """Transitions that are drawn at random, by index, all of them, or in epochs.
+    """Transitions that can be read at random, by index, in order, or in shuffled epochs.
 
     Args:
         capacity: the most transitions to keep.
@@ -54,16 +52,16 @@ class EpochBuffer:
             yield self.memory[index]
 
     def save(self, path: Path) -> None:
-        """Write everything."""
+        """Write the whole buffer into a folder."""
         self.memory.dumps(path)
 
     def load(self, path: Path) -> None:
-        """Restore everything."""
+        """Restore the whole buffer from a folder."""
         self.memory.loads(path)
 
 
 def main(steps: int = 1_000) -> None:
-    """Show all of it on made-up images."""
+    """Show each method on made-up images."""
     buffer = EpochBuffer(10 * steps, batch=64)
     pixels = torch.arange(steps + 1, dtype=torch.int32).remainder(251).to(torch.uint8)[:, None, None].expand(-1, 84, 84)
     following = TensorDict({"pixels": pixels[1:], "reward": torch.arange(steps).float()}, [steps])
@@ -78,7 +76,7 @@ def main(steps: int = 1_000) -> None:
         restored.load(Path(folder) / "buffer")
     for given, expected in zip(restored.sample_all(), buffer.sample_all(), strict=True):
         assert (given == expected).all()
-    print(f"{steps} transitions were restored, and each was in the shuffled epoch once")
+    print(f"{steps} transitions were restored, and each was in the shuffled epoch exactly once")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""What the environment gave: recorded below the agent, put into buffers, and held against what they store."""
-
-from __future__ import annotations
+"""Transitions of an environment: recorded before the agent sees them, put into buffers, and compared with these."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +44,7 @@ class Recorder(VecEnvWrapper):
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """End the step, and write it down."""
+        """End the step, and record it."""
         obs, rewards, dones, infos = self.venv.step_wait()
         transition = np.zeros(1, TRANSITION)
         transition["obs"] = self._obs
@@ -86,7 +84,7 @@ def fill(buffer: ReplayBuffer, path: Path) -> None:
 
 
 def count_different(buffer: ReplayBuffer, path: Path) -> tuple[int, int]:
-    """How many transitions ``buffer`` holds, and how many of them are not bit for bit the last that were recorded."""
+    """How many transitions ``buffer`` holds, and how many of them differ in a bit from the last recorded ones."""
     n_recorded = path.stat().st_size // TRANSITION.itemsize
     first = n_recorded - buffer.size()
     different = 0

@@ -1,4 +1,4 @@
-"""The example runs, and its comparison with what the environment gave can fail."""
+"""The example runs, and its comparison with the transitions of the environment can fail."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ def test_the_example_trains_measures_and_compares() -> None:
         [sys.executable, dqn_atari.__file__, *options], capture_output=True, text=True, encoding="utf-8", check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "All 300 stored transitions equal what the environment gave, bit for bit." in done.stdout
+    assert "All 300 stored transitions equal those of the environment, bit for bit." in done.stdout
     for measured in ("resident bytes/transition", "add, median", "sample(256), median"):
         assert re.search(rf"{re.escape(measured)} +│ [\d,]+( µs)? +│ [\d,]+( µs)? +│ [\d.]+x (less|more)", done.stdout)
 
