@@ -124,31 +124,15 @@ class Codec(Stage):
             raise CorruptStream(f"{self.spec} stream of {self.layout} can't be decoded: {error}") from error
 
     def encode(self, x: ArrayLike) -> EncodedTensor:
-        """Encode one tensor of this layout.
-
-        Raises:
-            ShapeError: ``x`` has another shape.
-            DTypeError: ``x`` has another dtype, or is no array in CPU memory.
-        """
+        """Encode one tensor of this layout; see :func:`obscodec.encode`."""
         out = np.empty(self.bound(), np.uint8)
         streams = self.encode_batch(self.layout.rows(as_array(x)[None]), out)
         return EncodedTensor(streams[0].copy(), self.layout, self.spec, self.dictionary_id)
 
     def decode(self, encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[np.generic]:
-        """Decode one tensor. A bool that is stored as a byte other than 0 and 1 becomes True.
+        """Decode one tensor of this layout that an equal codec encoded; see :func:`obscodec.decode`.
 
-        Args:
-            encoded: a tensor that an equal codec encoded.
-            out: an array of this layout to fill, of any framework in CPU memory; None for a new numpy array.
-
-        Returns:
-            The tensor; a numpy view of ``out`` if given.
-
-        Raises:
-            ShapeError: ``encoded`` or ``out`` has another shape.
-            DTypeError: one of them has another dtype, ``encoded`` is no EncodedTensor, or ``out`` is read-only.
-            DictionaryMissing: this codec does not have the dictionary of the stream.
-            CorruptStream: the stream is truncated, altered or of another format.
+        A bool that is stored as a byte other than 0 and 1 becomes True.
         """
         check_encoded(encoded)
         if encoded.dictionary_id != self.dictionary_id:

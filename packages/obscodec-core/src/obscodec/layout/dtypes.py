@@ -11,6 +11,7 @@ from obscodec.errors import DTypeError
 
 _KINDS: Final = "biufcmM"
 _WRITTEN: Final = re.compile(r"[|<][biufcmM][1-9][0-9]?(\[([1-9][0-9]{0,9})?[A-Za-z]{1,2}\])?")  # by numpy
+# The dtypes of ml_dtypes, each with its type code and its bits in DLPack.
 EXTENDED: Final = {
     "bfloat16": (4, 16),
     "float8_e3m4": (7, 8),
@@ -21,7 +22,7 @@ EXTENDED: Final = {
     "float8_e5m2": (12, 8),
     "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8),
-}  # dtypes of ml_dtypes; the type code of each in DLPack, and its bits
+}
 
 
 def extended_dtype(name: str) -> np.dtype[np.generic]:

@@ -70,8 +70,8 @@ class DeltaRle(Codec):
     def bound(self) -> int:
         """The most bytes that the stream of one item can have.
 
-        A run takes no more than the gap before it saves, except for the first run of a frame, and one byte for each run
-        of 2 MiB. Of the first run the skip, the length and the count of runs are no greater than the frame.
+        Runs behind the first of a frame take no more bytes than the gaps before them save, plus one for each 2 MiB.
+        The count, and the skip and the length of the first run, are varints of numbers up to the size of the frame.
         """
         nbytes, of_frame = self.layout.nbytes, 3 * len(encode_varint(self.frame_nbytes))
         return nbytes + (nbytes >> 21) + self.n_frames * of_frame + 2 * MAX_VARINT_NBYTES
