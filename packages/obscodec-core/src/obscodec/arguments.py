@@ -23,10 +23,7 @@ _PLAIN = {bool, int, float, np.ndarray}
 def as_count(what: str, value: object, least: int = 1) -> int:
     """``value`` as an int of at least ``least``: an integer of any library, or a whole float such as ``1e6``.
 
-    Args:
-        what: the name of the argument, for the error.
-        value: the argument.
-        least: the smallest number that is allowed.
+    ``what`` names the argument in errors.
 
     Raises:
         DTypeError: ``value`` is no number, or a bool.
@@ -45,11 +42,7 @@ def as_option(what: str, value: object, least: int = 1) -> int | None:
 
 
 def as_nbytes(what: str, value: object, least: int = 1) -> int | None:
-    """:func:`as_count` for a limit in bytes; None is no limit.
-
-    Raises:
-        DTypeError: ``value`` is no number. The error for a text such as ``"1GB"`` says the number to write.
-        ShapeError: it is not whole, or less than ``least``.
+    """:func:`as_count` for a limit in bytes; None is no limit. The error for a text such as ``"1GB"`` says the number.
 
     Example:
         >>> as_nbytes("max_bytes", 2e9)

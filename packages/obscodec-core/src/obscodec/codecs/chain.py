@@ -1,5 +1,6 @@
 """Chains, ``|`` in a spec: filters, then a codec, then codecs that compress its streams further."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -12,7 +13,7 @@ from obscodec.codecs.filter import Filter
 from obscodec.codecs.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint
 from obscodec.errors import CorruptStream
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Segments, put_streams
+from obscodec.segments import Bytes, Ints, Segments, put_streams
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class FilteredCodec(Codec):
         """The most bytes that a readable stream can have."""
         return self.inner.read_bound()
 
-    def encode_rows(self, rows: Rows, out: Bytes) -> npt.NDArray[np.int64]:
+    def encode_rows(self, rows: Rows, out: Bytes) -> Sequence[int] | Ints:
         """Apply the filter, then encode."""
-        return np.asarray(self.inner.encode_rows(self._apply(rows), out), np.int64)
+        return self.inner.encode_rows(self._apply(rows), out)
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decode, then undo the filter."""
