@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -30,12 +31,22 @@ def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle
     store.release(ids[:9])
     ids, frames, before = ids[9:], frames[9:], store.stats()
 
-    state = store.log.__getstate__()  # then the pickler goes through it, without the lock
-    store.release(ids)  # a thread goes on meanwhile: blocks go, and their numbers are used again
-    for seed in range(1, 9):
-        store.append(words(60, seed), [0] * 60)  # enough to train a dictionary
-        store.append(noise(30, seed), [seed] * 30)
+    class Lock:
+        """As soon as it is free, another thread goes on, and the pickler goes through the parts only then."""
 
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *error):
+            store.log.lock = threading.Lock()
+            store.release(ids)  # blocks go, and their numbers are used again
+            for seed in range(1, 9):
+                store.append(words(60, seed), [0] * 60)  # enough to train a dictionary
+                store.append(noise(30, seed), [seed] * 30)
+            store.log._held = ids[:1].copy()  # in the middle of an append
+
+    store.log.lock = Lock()
+    state = store.log.__getstate__()
     log = FrameLog.__new__(FrameLog)
     log.__setstate__(rebuild(state))
     store.log = log

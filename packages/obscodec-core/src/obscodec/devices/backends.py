@@ -66,14 +66,9 @@ class Backend(ABC):
     def fill(
         self, device: str, out: Any, n: int, layout: Layout, decode: Callable[[npt.NDArray[np.generic]], None]
     ) -> None:
-        """Call ``decode`` to fill a numpy array, and queue a copy of that array into ``out``.
+        """Call ``decode`` with a numpy array to fill, and queue a copy of it into ``out``.
 
-        Args:
-            device: the device of ``out``.
-            out: ``[n, *shape]`` of ``layout``, contiguous.
-            n: how many tensors ``out`` takes.
-            layout: of each tensor.
-            decode: fills a numpy array of the same shape and dtype, in memory that the device copies from.
+        Both arrays are ``[n, *shape]`` of ``layout``, and ``out`` is contiguous, in the memory of ``device``.
 
         Raises:
             DTypeError: ``out`` is no array, in the memory of another device, or of another dtype.
@@ -91,13 +86,9 @@ class Backend(ABC):
     def frame_reader(
         self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
     ) -> FrameReader:
-        """A reader of the frames of one store.
+        """A reader of the frames of one store, whose codec the device :meth:`decodes`.
 
-        Args:
-            device: decodes the frames.
-            form: of the blocks, with a codec that the device :meth:`decodes`.
-            memory: of the heap with the blocks; :meth:`heap_memory` made it for ``device``.
-            lock: the reentrant lock of that heap.
+        :meth:`heap_memory` made the memory of the heap with the blocks; ``lock`` is the reentrant lock of that heap.
         """
 
     @abstractmethod
@@ -151,9 +142,6 @@ def check_place(device: str, heap: str, new_batch: Callable[[], object] | None =
         SpecError: there is no such device or heap, or the device has no such heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
         DTypeError: the batch is in the memory of another device.
-
-    Example:
-        >>> check_place("cpu", "device")
     """
     if not isinstance(heap, str) or heap not in _HEAPS:
         raise SpecError(f"heap is 'device' or 'pinned', got {heap!r}")

@@ -12,11 +12,9 @@ from obscodec.segments import Ints
 
 
 class DeviceFrames:
-    """Keeps the copies of the tables on a device up to date, and decodes with them. Safe to use from several threads.
+    """Keeps copies of the tables of a log on a device up to date, for the reader that decodes frames there.
 
-    Args:
-        log: the frames of the store.
-        reader: decodes them on the device.
+    Safe to use from several threads.
     """
 
     def __init__(self, log: FrameLog, reader: FrameReader) -> None:
@@ -28,8 +26,7 @@ class DeviceFrames:
     def update(self, listed: StackTable | None = None) -> None:
         """Bring the copies on the device up to date, for kernels that others queue until the next call.
 
-        Args:
-            listed: the listed stacks, always those of one StackStore, or None.
+        ``listed`` are always the listed stacks of one StackStore, or None.
 
         Raises:
             HeapFull: the device has not enough memory.

@@ -1,7 +1,7 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -186,9 +186,8 @@ class FrameLog:
         """
         with self.lock:
             self._settle()
-            n_known = retain_frames(ids, self.tables.counts, retained)
-            if n_known < len(ids):
-                self._refuse(ids[n_known])
+            self.check(ids)
+            retain_frames(ids, self.tables.counts, retained)
 
     def read(self, ids: Ints, rows: Rows, threads: int) -> None:
         """Decode frames into ``u8[n, nbytes]``; each block is decoded once.
@@ -212,7 +211,7 @@ class FrameLog:
         """
         n_known = count_known(ids, self.tables.counts)
         if n_known < len(ids):
-            self._refuse(ids[n_known])
+            raise SlotError(f"id {ids[n_known]} is of no frame in this store")
 
     def export_blocks(self, frames: Ints) -> tuple[BlockExport, npt.NDArray[np.int32]]:
         """The blocks of frames, given by rising ids, for another store; and for each frame the one before it.
@@ -294,8 +293,7 @@ class FrameLog:
             sealed = self.coder.seal(self.open.content(full))
             self.tables.versions[full] = sealed.version
             self.heap.put(full, Segments.packed(sealed.block, np.array([len(sealed.block)])))
-            if sealed.version:
-                self.coder.learn(sealed)
+            self.coder.learn(sealed)
         self._sweep()
         self._make_room(1)
         self.open.start(sequence, self.tables)
@@ -324,9 +322,7 @@ class FrameLog:
         tables = self.tables
         if not tables.tallies[N_DEAD]:
             return
-        dead = tables.dead[: tables.tallies[N_DEAD]].astype(
-            np.int64
-        )  # if numpy casts an index, it may crash without memory
+        dead = tables.dead[: tables.tallies[N_DEAD]].astype(np.int64)  # numpy may crash if it casts without memory
         self.heap.free(dead[tables.live[dead] == 0])
         reclaim(tables.arrays)
         versions = self.coder.versions
@@ -344,18 +340,15 @@ class FrameLog:
         contents = [self.coder.open(self.open.content(number)) for number in blocks[opened].tolist()]
         return streams.replaced(opened, Segments.of(contents))
 
-    def _refuse(self, wanted: np.int64) -> NoReturn:
-        raise SlotError(f"id {wanted} is of no frame in this store")
-
     def __getstate__(self) -> dict[str, object]:
         """All parts as they are at one moment, whatever other threads do until they are pickled."""
         with self.lock:
             self._settle()
             parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables")}
-        return {name: value for name, value in {**vars(self), **parts}.items() if name not in ("lock", "watch")}
+            return {**vars(self), **parts, "lock": None, "watch": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, watch=None, lock=threading.Lock())
+        vars(self).update(state, lock=threading.Lock())
 
 
 class _Frozen:
@@ -365,8 +358,4 @@ class _Frozen:
         self._type, self._state = type(part), part.__getstate__()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _new, (self._type,), self._state
-
-
-def _new(part: type[object]) -> object:
-    return object.__new__(part)
+        return object.__new__, (self._type,), self._state

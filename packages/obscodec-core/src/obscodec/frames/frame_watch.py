@@ -16,11 +16,6 @@ class FrameWatch:
 
     Appending a frame notes nothing: the heap knows which streams it got, lost or moved, and the table of sequences
     tells which open blocks have changed.
-
-    Args:
-        coder: of the blocks.
-        heap: has the full blocks, with their numbers as slots.
-        open_blocks: the open blocks.
     """
 
     def __init__(

@@ -9,9 +9,8 @@ import numpy.typing as npt
 from obscodec.codecs import pack, unpack
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, runs_bound
 from obscodec.errors import CorruptStream
-from obscodec.frames.kernels import sequence_table as column
-from obscodec.frames.kernels.append import OpenTables
-from obscodec.frames.kernels.sequence_table import begin_block
+from obscodec.frames.kernels import append as column
+from obscodec.frames.kernels.append import OpenTables, begin_block
 from obscodec.frames.tables import FrameTables
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
@@ -19,12 +18,9 @@ from obscodec.segments import Bytes, Ints
 
 
 class BlockContent(NamedTuple):
-    """The frames of a block that is not encoded yet.
+    """The frames of a block that is not encoded yet: runs and literals of all patches, or no runs, and the frames.
 
-    Attributes:
-        reference: the number of the reference frame that the first frame is a patch of.
-        runs: ``u8[:]``, the runs of all patches; empty if the frames are kept as they are.
-        literals: ``u8[:]``, the literals of all patches, or the frames.
+    The first frame is a patch of the reference frame with the number ``reference``.
     """
 
     reference: int
@@ -51,7 +47,7 @@ class OpenBlocks:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """``i64[n_sequences, n_columns]``, see ``kernels.sequence_table``."""
+        """``i64[n_sequences, n_columns]``, see ``kernels.append``."""
         return self.tables[0]
 
     @property
@@ -123,7 +119,7 @@ class OpenBlocks:
         return BlockContent(reference, runs[:n_runs], literals[:n_literals])
 
     def start(self, sequence: int, tables: FrameTables) -> None:
-        """Begin an empty block in a sequence; see ``kernels.sequence_table.begin_block``."""
+        """Begin an empty block in a sequence; see ``kernels.append.begin_block``."""
         begin_block(self.rows[sequence], self._n_begun, sequence, tables.arrays)
 
     def __getstate__(self) -> dict[str, object]:

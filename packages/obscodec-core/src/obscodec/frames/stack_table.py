@@ -16,11 +16,7 @@ _MIN_ROWS = 1 << 8
 class StackTable:
     """A table with the frames of a stack in each row. Not safe to use from several threads: its FrameLog locks.
 
-    Args:
-        depth: how many frames a stack has; 1 for single frames, which are never listed.
-
-    Attributes:
-        tables: the tables that kernels change; see ``kernels.stacks``.
+    With a depth of 1, for single frames, nothing is ever listed. Kernels change ``tables``; see ``kernels.stacks``.
     """
 
     def __init__(self, depth: int) -> None:

@@ -20,17 +20,9 @@ _DRIFT = 1.25
 class TrainedCodecs(Generic[C]):
     """Codecs by version; the newest one encodes.
 
-    A dictionary is trained on the first items that are encoded. When streams have become a quarter larger than they
-    were right after the training, on average, another dictionary is trained. A codec without dictionaries stays as it
-    is.
-
-    Args:
-        codec: version 1.
-        fit: returns a codec trained on samples of items.
-
-    Attributes:
-        newest: the version that encodes.
-        learning: whether the items that are encoded now are samples for the next dictionary.
+    A dictionary is trained on the first items that are encoded: while the codecs are ``learning``, items are samples.
+    When streams have become a quarter larger than they were right after the training, on average, another dictionary is
+    trained. A codec without dictionaries stays as it is. ``fit`` returns a codec trained on samples.
     """
 
     def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:

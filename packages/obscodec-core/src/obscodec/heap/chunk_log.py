@@ -24,14 +24,9 @@ _MAX_CHUNK_STREAMS = 1 << 11  # moving more takes longer, too, even if they are 
 
 @dataclass(slots=True)
 class Chunk:
-    """A piece of the log.
+    """A piece of the log: memory that ``HeapMemory.new`` returned, written up to ``end``.
 
-    Attributes:
-        memory: what ``HeapMemory.new`` returned.
-        nbytes: its bytes; the first ``end`` are written.
-        live_bytes: bytes of live streams.
-        n_live: live streams.
-        n_streams: streams that were ever written, dead or alive.
+    ``n_streams`` were written, of which ``n_live`` are live, and have ``live_bytes``.
     """
 
     memory: Any
@@ -152,12 +147,7 @@ class ChunkLog:
         return self.enliven(numbers, lengths, -1)
 
     def recount(self, numbers: Ints, lengths: Ints) -> None:
-        """Count anew after a call that ended in the middle.
-
-        Args:
-            numbers: ``i64[n]``, the chunk of each live stream.
-            lengths: ``i64[n]``, the bytes of each live stream.
-        """
+        """Count anew after a call that ended in the middle, by the chunks and lengths of all live streams."""
         for number, memory in enumerate(self.memories):
             if number not in self.chunks and memory is not self.memory.no_chunk:
                 self.memory.drop(memory, used=True)

@@ -36,8 +36,8 @@ class HeapStats:
     Attributes:
         n_streams: slots that hold a stream.
         live_bytes: bytes of these streams.
-        reserved_bytes: bytes of the chunks; the newest one is not resident where it is not written yet.
-        table_bytes: bytes of the table that finds a stream, for the slots that were ever used.
+        reserved_bytes: bytes of the chunks. Where the newest one is not written yet, it takes no memory.
+        table_bytes: bytes of the table of slots, as far as it was ever used.
     """
 
     n_streams: int
@@ -196,7 +196,7 @@ class SlotHeap:
                 self._table.grow(n_slots)
 
     def compact(self) -> None:
-        """Empty each chunk with dead bytes, so that only the newest chunk may have room left.
+        """Empty and release each chunk with dead bytes.
 
         Raises:
             HeapFull: the memory has no room to move streams.
@@ -241,7 +241,7 @@ class SlotHeap:
             self._is_counted = True
 
     def _make_room(self, lengths: Ints) -> list[tuple[int, slice]]:
-        """``ChunkLog.plan``, after chunks with dead bytes are emptied if streams of these lengths don't fit else."""
+        """``ChunkLog.plan``; if streams of these lengths don't fit, empties chunks with dead bytes and tries again."""
         while True:
             try:
                 return self._log.plan(lengths)

@@ -1,36 +1,53 @@
-"""Appending frames: a frame that is known is found among the recent ones, a new frame joins the open block."""
+"""Appending frames: a frame that is known is found among the recent ones, a new frame joins the open block.
+
+``sequence`` is a row of the table of sequences everywhere, changed, and ``tables`` are those of ``kernels.counts``,
+changed.
+"""
+
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.delta_rle import encode_first, encode_patch, first_difference
-from obscodec.frames.kernels.counts import COUNTS, FRAMES, Tables
-from obscodec.frames.kernels.sequence_table import (
-    BEGIN,
-    BLOCK,
-    LITERALS,
-    LITERALS_NBYTES,
-    MATCHED,
-    N_RECENT,
-    NEWEST,
-    PLACE,
-    RECENT,
-    RECENT_IDS,
-    REFERENCE,
-    RUNS,
-    RUNS_NBYTES,
-    add_new,
-    give_id,
-    ring_size,
-)
-from obscodec.kernels import address, compiled, copy, load_u8, load_u64, signed, unsigned
+from obscodec.frames.kernels.counts import BLOCKS, COUNTS, FRAMES, LIVE, PREVIOUS, Table, Tables, bury, take_number
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, load_u64, signed, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Ints
+
+# The columns of the table of sequences. Addresses point into arrays that OpenBlocks holds.
+BLOCK: Final = 0  # number of the open block, 0 for none
+PLACE: Final = 1  # frames in the open block
+REFERENCE: Final = 2  # what the first frame of the open block is a patch of, 0 for zeros
+RUNS: Final = 3  # address of the runs of the open block; 0 if its frames are kept as they are
+RUNS_NBYTES: Final = 4
+LITERALS: Final = 5  # address of the literals of the open block, or of its frames
+LITERALS_NBYTES: Final = 6
+RECENT: Final = 7  # address of the ring of recent frames
+NEWEST: Final = 8  # place of the newest frame in the ring
+N_RECENT: Final = 9  # frames in the ring
+MATCHED: Final = 10  # place of the frame that was found or added last
+BEGIN: Final = 11  # place of the frame that the last observation began with
+RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
 
 # Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
 # ``u8[max_references, nbytes]``, the first one zeros; how many these are, ``i64[1]``; how many frames a block has; how
 # many frames come from one observation, so that a repeated one is likely to be this far back.
 OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
+
+
+@compiled
+def begin_block(sequence: Ints, n_begun: Ints, which: int, tables: Tables) -> None:
+    """Begin an empty block in sequence number ``which``, and count it in ``n_begun``, ``i64[n_sequences]``.
+
+    The block that was open must be stored, or have no frame that is counted.
+    """
+    if sequence[BLOCK]:
+        bury(sequence[BLOCK], tables)  # an open block counts one more
+    sequence[BLOCK] = take_number(tables)
+    sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = 0
+    tables[BLOCKS][LIVE, sequence[BLOCK]] = 1
+    n_begun[which] += 1
 
 
 @compiled
@@ -63,9 +80,15 @@ def append_frames(
                 return i
             _encode(frame, nbytes, sequence, references, n_references)
             before = 0 if begins else ids[i - 1]
-            place = add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
-        ids[i] = give_id(sequence, place, begins, tables[FRAMES][COUNTS])
+            place = _add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
+        ids[i] = _give_id(sequence, place, begins, tables[FRAMES][COUNTS])
     return len(of_sequences)
+
+
+@inlined
+def _ring_size(sequence: Ints) -> int:
+    """How many recent frames the ring of a sequence has place for."""
+    return int((len(sequence) - RECENT_IDS) // 2)
 
 
 @compiled
@@ -80,7 +103,7 @@ def _find(frame: int, nbytes: int, sequence: Ints, is_first: bool) -> tuple[int,
 
     Nearly always an observation begins where the last one did, or one frame later, and goes on from there.
     """
-    n, n_ring = sequence[N_RECENT], ring_size(sequence)
+    n, n_ring = sequence[N_RECENT], _ring_size(sequence)
     likely = sequence[BEGIN] if is_first else (sequence[MATCHED] + 1) % n_ring
     for place in (likely, (likely + 1) % n_ring):
         if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, sequence):
@@ -127,3 +150,43 @@ def _encode(frame: int, nbytes: int, sequence: npt.NDArray[np.int64], references
         sequence[REFERENCE] = reference
     sequence[RUNS_NBYTES] += runs_nbytes
     sequence[LITERALS_NBYTES] += n_literals
+
+
+@compiled
+def _add_new(
+    sequence: Ints, frame: int, nbytes: int, fingerprint: int, block_frames: int, before: int, tables: Tables
+) -> int:
+    """Give the frame that was encoded last an id, and a place in the ring, instead of the oldest frame; the place.
+
+    ``frame`` is its address, and ``before`` the id of the frame before it in its observation, 0 for none.
+    """
+    n_ring, counts = _ring_size(sequence), tables[FRAMES][COUNTS]
+    place = int((sequence[NEWEST] + 1) % n_ring) if sequence[N_RECENT] else 0
+    copy(sequence[RECENT] + place * nbytes, frame, nbytes)
+    if sequence[N_RECENT] == n_ring:
+        forgotten = sequence[RECENT_IDS + place]
+        counts[forgotten] -= 1
+        if counts[forgotten] == 0:
+            bury(forgotten // block_frames, tables)
+    else:
+        sequence[N_RECENT] += 1
+    frame_id = sequence[BLOCK] * block_frames + sequence[PLACE]
+    sequence[PLACE] += 1
+    sequence[RECENT_IDS + place] = frame_id
+    sequence[RECENT_IDS + n_ring + place] = fingerprint
+    sequence[NEWEST] = place
+    counts[frame_id] = 1
+    tables[FRAMES][PREVIOUS, frame_id] = before
+    tables[BLOCKS][LIVE, sequence[BLOCK]] += 1
+    return place
+
+
+@compiled
+def _give_id(sequence: Ints, place: int, begins: bool, counts: Table) -> int:
+    """Count a reference to the recent frame at ``place``; its id. ``begins``: an observation begins with it."""
+    sequence[MATCHED] = place
+    if begins:
+        sequence[BEGIN] = place
+    frame_id = sequence[RECENT_IDS + place]
+    counts[frame_id] += 2
+    return int(frame_id)

@@ -57,14 +57,11 @@ def count_known(ids: Ints, counts: Table) -> int:
 
 
 @compiled
-def retain_frames(ids: Ints, counts: Table, retained: Ints) -> int:
-    """Add one reference to each of ``ids``, and copy them to ``retained``; returns what :func:`count_known` does."""
-    n_known = count_known(ids, counts)
-    if n_known == len(ids):
-        for i in range(n_known):
-            counts[ids[i]] += 2 * (ids[i] != 0)
-            retained[i] = ids[i]
-    return n_known
+def retain_frames(ids: Ints, counts: Table, retained: Ints) -> None:
+    """Add one reference to each of ``ids``, all of them known, and copy them to ``retained``."""
+    for i in range(len(ids)):
+        counts[ids[i]] += 2 * (ids[i] != 0)
+        retained[i] = ids[i]
 
 
 @compiled

@@ -1,8 +1,8 @@
 """Stacks of frames as single integers: see ``StackStore``.
 
-Nearly every stack is a frame and the frames that came before it: ``previous`` has them, and the id of the stack is
-``newest * depth + again``. It ends in its newest frame ``again`` times more. Any other stack is listed in a row of a
-table, and its id is ``-1 - row``. A single frame is a stack of depth 1.
+Nearly every stack is a frame and the frames that came before it, which ``previous`` has. Its id is
+``newest * depth + again``: it repeats its newest frame ``again`` times, as the first stacks of an episode do. Any other
+stack is listed in a row of a table, and its id is ``-1 - row``. A single frame is a stack of depth 1.
 
 ``ids`` are ``i64[n]`` everywhere, 0 is the stack of zeros. ``tables`` are those of ``kernels.counts``; they and
 ``stacks`` are changed.
