@@ -33,7 +33,7 @@ class FrameChanges(NamedTuple):
         blocks: ``i64[n]``, the numbers of the blocks that changed, rising.
         addresses: ``u64[n]``, where each changed block is in the memory of the heap; 0 if it is not there.
         lengths: ``i64[n]``, the bytes of each changed block.
-        previous: ``i32[n, block_frames]``, for each of their frames the id of the frame before it; see ``FrameLog``.
+        previous: ``i32[n, block_frames]``, the id of the frame before each of their frames; see ``FrameTables``.
         opened: ``i64[m]``, which of ``blocks`` are open.
         of_sequences: ``i64[m]``, the sequence of frames that each open block belongs to; a sequence has one.
         contents: the streams of the open blocks, of version 0.

@@ -164,8 +164,12 @@ class BlockCoder(ABC, Generic[C]):
             self.read_range(blocks.take(slice(first, last)), part, references)
 
         n_bytes = len(wanted.places) * wanted.rows.shape[1]
+        threads = min(threads, n_bytes // _MIN_BYTES_PER_THREAD)
         try:
-            over_ranges(work, len(blocks), min(threads, n_bytes // _MIN_BYTES_PER_THREAD))
+            if threads > 1:
+                over_ranges(work, len(blocks), threads)
+            else:
+                self.read_range(blocks, wanted, references)
         except (CorruptStream, DictionaryMissing) as error:
             raise CorruptStream(f"a stored block of {self.spec} can't be decoded: {error}") from error
 

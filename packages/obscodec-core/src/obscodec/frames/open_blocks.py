@@ -115,8 +115,9 @@ class OpenBlocks:
             raise CorruptStream(f"block {block} is neither stored nor open")
         row = self.rows[found[0]]
         runs, literals, _ = self._rooms[found[0]]
-        reference, n_runs, n_literals = row[[column.REFERENCE, column.RUNS_NBYTES, column.LITERALS_NBYTES]].tolist()
-        return BlockContent(reference, runs[:n_runs], literals[:n_literals])
+        return BlockContent(
+            int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
+        )
 
     def start(self, sequence: int, tables: FrameTables) -> None:
         """Begin an empty block in a sequence; see ``kernels.append.begin_block``."""

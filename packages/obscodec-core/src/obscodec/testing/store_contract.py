@@ -132,14 +132,14 @@ class StoreContract:
         other = np.complex128 if tensors.dtype != np.complex128 else np.uint8
         ids = store.append(tensors)
         stats, before = store.stats(), store.read(ids)
-        for error, what, wrong, streams in (
+        for error, what, wrong, sequences in (
             (ShapeError, "appending tensors with an axis too many", tensors[..., None], 0),
             (ShapeError, "appending a tensor without an axis for their number", tensors[0], 0),
             (DTypeError, f"appending tensors of {other.__name__}", np.zeros(tensors.shape, other), 0),
-            (ShapeError, "appending four tensors of three streams", tensors, [0, 1, 2]),
-            (DTypeError, "appending tensors of the stream 0.5", tensors, 0.5),
+            (ShapeError, "appending four tensors of three sequences", tensors, [0, 1, 2]),
+            (DTypeError, "appending tensors of the sequence 0.5", tensors, 0.5),
         ):
-            check_refused(error, store, what, partial(store.append, wrong, streams))
+            check_refused(error, store, what, partial(store.append, wrong, sequences))
             check(store.stats() == stats, store, f"{what} is refused, but changes the store")
         check(equal(store.read(ids), before), store, "a refused append changes a tensor")
 
@@ -244,9 +244,9 @@ class _Model:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def append(self, tensors: Tensors, streams: Ints) -> None:
+    def append(self, tensors: Tensors, sequences: Ints) -> None:
         with accepted(self._store, "appending tensors"):
-            ids = self._store.append(tensors, streams)
+            ids = self._store.append(tensors, sequences)
         self._add(ids, tensors)
 
     def release(self, which: Ints) -> None:
@@ -278,9 +278,9 @@ class _Model:
         self._tensors = [tensor for i, tensor in enumerate(self._tensors) if i not in gone]
 
 
-def _there_and_back(store: Store, tensors: Tensors, stream: int, expected: Tensors) -> bool:
+def _there_and_back(store: Store, tensors: Tensors, sequence: int, expected: Tensors) -> bool:
     """Whether appended tensors are read as expected; releases them."""
-    ids = store.append(tensors, stream)
+    ids = store.append(tensors, sequence)
     found = store.read(ids)
     store.release(ids)
     return equal(found, expected)
