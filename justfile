@@ -22,7 +22,7 @@ types:
 imports:
     uv run lint-imports
 
-# Each package's tests in an environment that holds that package and its dependencies only.
+# The tests of each package, in an environment that has only this package and its dependencies.
 alone: (_alone "obscodec" "--all-extras" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "--extra cuda13" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "--all-extras" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "--all-extras" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3" without_workers)
 
 _alone package extras absent *options:
@@ -43,29 +43,29 @@ test:
 gpu:
     uv run pytest -m gpu packages/obscodec-cupy tests
 
-# Which data shows that a barrier of the kernels is needed, for each of them.
+# What goes wrong without each barrier of the GPU kernels.
 barriers:
     uv run pytest packages/obscodec-cupy/tests/device/test_barriers.py -rPx
 
-# Break chosen lines one by one, all or those whose names have such a part, and see which test notices: half an hour.
+# Break chosen lines one by one, and see which test notices; all take half an hour, a part of a name chooses some.
 mutants *parts:
     uv run tests/mutants.py {{ parts }}
 
-# The adapter with the oldest Stable-Baselines3 that it supports.
+# The tests of obscodec-sb3 with the oldest Stable-Baselines3 that it supports.
 oldest:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core \
         --with-editable "./packages/obscodec-sb3[contrib]" \
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
         --with hypothesis --with pytest pytest packages/obscodec-sb3/tests
 
-# The adapter with the oldest TorchRL that it supports, without other processes.
+# The tests of obscodec-torchrl with the oldest TorchRL that it supports, without those that start processes.
 oldest-torchrl:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
         --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
         --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
         {{ without_workers }}
 
-# The tests of Stable-Baselines3 and sb3-contrib, with compressed buffers in place of theirs; says what they coded.
+# The tests of Stable-Baselines3 and sb3-contrib with compressed buffers; prints how many blocks were encoded and decoded.
 upstream *options:
     uv run pytest -m upstream tests -rP {{ options }}
 
