@@ -9,7 +9,7 @@ import pytest
 from obscodec import CorruptStream, Layout, SpecError, codec
 from obscodec.codecs import decode_varint, encode_varint
 from obscodec.frames import new_coder
-from obscodec.frames.block_coder import BlockCoder, Wanted
+from obscodec.frames.block_coder import BlockCoder, Sealed, Wanted
 from obscodec.frames.open_blocks import BlockContent
 from obscodec.segments import Bytes, Segments
 
@@ -41,6 +41,10 @@ def content_of(coder: BlockCoder, frames: np.ndarray) -> BlockContent:
     return BlockContent(reference, stream[at : at + n_runs], stream[at + n_runs :])
 
 
+def seal(coder: BlockCoder, content: BlockContent) -> Sealed:
+    return coder.seal(coder.plain(content))
+
+
 def read(coder: BlockCoder, blocks: list[Bytes | bytes], places: list[list[int]], threads: int = 1) -> np.ndarray:
     """The frames at places of each block, put into rows from the last to the first."""
     starts = np.cumsum([0, *map(len, places)])
@@ -54,7 +58,7 @@ def learned(spec: str) -> BlockCoder:
     """A coder that has trained a dictionary, version 2."""
     coder = new_coder(spec, FRAME, N)
     for seed in range(256):
-        coder.learn(coder.seal(content_of(coder, frames_of(seed))))
+        coder.learn(seal(coder, content_of(coder, frames_of(seed))))
     assert coder.versions.newest == 2
     return coder
 
@@ -63,7 +67,7 @@ def learned(spec: str) -> BlockCoder:
 def test_a_block_is_read_as_it_was_sealed_or_opened(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     contents = [frames_of(seed) for seed in range(3)]
-    for make in (coder.open, lambda content: coder.seal(content).block):
+    for make in (coder.open, lambda content: seal(coder, content).block):
         blocks = [make(content_of(coder, frames)) for frames in contents]
         found = read(coder, blocks, [[0, 1, 2, 3], [2], [1, 3]])
         np.testing.assert_array_equal(found, np.concatenate([contents[0], contents[1][[2]], contents[2][[1, 3]]]))
@@ -74,7 +78,7 @@ def test_a_block_is_read_as_it_was_sealed_or_opened(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_an_empty_block_is_of_zeros(spec: str) -> None:
     coder, frames = new_coder(spec, FRAME, N), frames_of(0)
-    block = coder.seal(content_of(coder, frames)).block
+    block = seal(coder, content_of(coder, frames)).block
     found = read(coder, [b"", block, b""], [[0, 3], [1], [2]])
     np.testing.assert_array_equal(found[2], frames[1])
     assert not found[[0, 1, 3]].any()
@@ -86,7 +90,7 @@ def test_no_sealed_block_is_larger_than_an_open_one(spec: str) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (N, FRAME.nbytes), np.uint8)
     for frames, version in ((noise, 0), (np.zeros_like(noise), None)):
         content = content_of(coder, frames)
-        sealed, opened = coder.seal(content), coder.open(content)
+        sealed, opened = seal(coder, content), coder.open(content)
         assert len(sealed.block) <= len(opened)
         assert sealed.version == decode_varint(sealed.block)[0]
         np.testing.assert_array_equal(sealed.plain, coder.plain(content))
@@ -101,10 +105,10 @@ def test_blocks_of_each_version_are_read_together(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     frames = [frames_of(seed) for seed in range(1000, 1003)]
     opened = coder.open(content_of(coder, frames[0]))
-    first = coder.seal(content_of(coder, frames[1]))
+    first = seal(coder, content_of(coder, frames[1]))
     for seed in range(256):
-        coder.learn(coder.seal(content_of(coder, frames_of(seed))))
-    second = coder.seal(content_of(coder, frames[2]))
+        coder.learn(seal(coder, content_of(coder, frames_of(seed))))
+    second = seal(coder, content_of(coder, frames[2]))
     assert (first.version, second.version) == (1, 2)
     assert coder.versions.dictionary_bytes > 0
     found = read(coder, [second.block, opened, first.block], [[0, 1, 2, 3]] * 3)
@@ -121,14 +125,14 @@ def test_blocks_that_are_not_compressed_are_not_learned_from(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     noise = np.random.default_rng(0).integers(0, 256, (300, N, FRAME.nbytes), np.uint8)
     for frames in noise:
-        coder.learn(coder.seal(content_of(coder, frames)))
+        coder.learn(seal(coder, content_of(coder, frames)))
     assert coder.versions.learning
 
 
 def test_patches_that_are_not_compressed_further_have_no_versions() -> None:
     coder = new_coder("delta-rle", FRAME, N)
     assert (coder.spec, coder.patches, coder.versions) == ("delta-rle", True, None)
-    coder.learn(coder.seal(content_of(coder, frames_of(0))))
+    coder.learn(seal(coder, content_of(coder, frames_of(0))))
 
 
 @pytest.mark.parametrize(("spec", "canonical", "patches"), [
@@ -149,7 +153,7 @@ def test_patches_are_compressed_once() -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_block_that_is_cut_is_refused(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
-    for block in (coder.seal(content_of(coder, frames_of(0))).block, coder.open(content_of(coder, frames_of(0)))):
+    for block in (seal(coder, content_of(coder, frames_of(0))).block, coder.open(content_of(coder, frames_of(0)))):
         for end in range(1, len(block)):
             with pytest.raises(CorruptStream, match=f"^a stored block of {re.escape(spec)} can't be decoded: "):
                 read(coder, [block[:end]], [[0, 1, 2, 3]])
@@ -158,7 +162,7 @@ def test_a_block_that_is_cut_is_refused(spec: str) -> None:
 @pytest.mark.parametrize("spec", [*SPECS, "lz4"])
 def test_an_altered_block_is_refused_or_read_within_bounds(spec: str) -> None:
     coder = learned(spec) if spec in TRAINED else new_coder(spec, FRAME, N)
-    block = coder.seal(content_of(coder, frames_of(0))).block
+    block = seal(coder, content_of(coder, frames_of(0))).block
     n_refused = 0
     for bit in range(8 * len(block)):
         altered = block.copy()
@@ -189,7 +193,7 @@ def test_what_can_be_no_block_is_refused(spec: str, block: bytes, text: str) -> 
 @pytest.mark.parametrize("spec", ["delta-rle", "delta-rle|zstd:1", "zstd:1"])
 def test_many_blocks_are_read_in_threads_as_by_one(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
-    blocks = [coder.seal(content_of(coder, frames_of(seed))).block for seed in range(400)]
+    blocks = [seal(coder, content_of(coder, frames_of(seed))).block for seed in range(400)]
     places = [[0, 1, 2, 3][: 1 + i % 4] for i in range(len(blocks))] * 2
     blocks *= 2
     assert sum(map(len, places)) * FRAME.nbytes > 3 * (1 << 17)

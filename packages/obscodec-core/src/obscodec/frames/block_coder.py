@@ -135,17 +135,14 @@ class BlockCoder(ABC, Generic[C]):
         """A block of version 0, a copy."""
         return joined(PLAIN, self.plain(content).data)
 
-    def seal(self, content: BlockContent) -> Sealed:
-        """A full block; what is stored is never larger than a block of version 0."""
-        return self._sealed(self.plain(content))
-
-    def _sealed(self, plain: Bytes) -> Sealed:
-        version, stored = 0, plain
+    def seal(self, plain: Bytes) -> Sealed:
+        """A full block, compressed if that makes it smaller."""
         if self.versions is not None:
             compressed = self.compress(self.versions[self.versions.newest], plain)
             if len(compressed) < len(plain):
-                version, stored = self.versions.newest, compressed
-        return Sealed(version, joined(encode_varint(version), stored.data), plain)
+                version = self.versions.newest
+                return Sealed(version, joined(encode_varint(version), compressed.data), plain)
+        return Sealed(0, joined(PLAIN, plain.data), plain)
 
     def learn(self, sealed: Sealed) -> None:
         """Train on a stored block, if a codec compressed it."""

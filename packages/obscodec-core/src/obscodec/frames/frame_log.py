@@ -280,22 +280,22 @@ class FrameLog:
             self._next(int(sequences[done]))
 
     def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable) -> None:
-        stacks.reserve(len(which))
-        name_stacks(held, which, self.tables.arrays, stacks.tables, ids)
+        while not name_stacks(held, which, self.tables.arrays, stacks.tables, ids):
+            stacks.reserve(len(which))
 
     def _next(self, sequence: int) -> None:
         """Encode the full block of a sequence, if it has one, and begin another."""
         if sequence < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequence}")
+        self._sweep()
+        self._make_room(1)
         self.open.add_sequences(sequence + 1)
         full = int(self.open.blocks[sequence])
         if full and self.tables.live[full] > 1:
-            sealed = self.coder.seal(self.open.content(full))
+            sealed = self.coder.seal(self.coder.plain(self.open.content(full)))
             self.tables.versions[full] = sealed.version
             self.heap.put(full, Segments.packed(sealed.block, np.array([len(sealed.block)])))
             self.coder.learn(sealed)
-        self._sweep()
-        self._make_room(1)
         self.open.start(sequence, self.tables)
 
     def _make_room(self, n: int) -> None:

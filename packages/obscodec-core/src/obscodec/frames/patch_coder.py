@@ -76,7 +76,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         taken = Segments.packed(out, lengths)
         if self.versions is None:
             return taken
-        sealed = [self._sealed(block[len(PLAIN) :]) for block in taken]
+        sealed = [self.seal(block[len(PLAIN) :]) for block in taken]
         for one in sealed:
             self.learn(one)
         return Segments.of([one.block for one in sealed])

@@ -42,8 +42,6 @@ class StackTable:
 
     def reserve(self, n: int) -> None:
         """Make room to list ``n`` stacks more."""
-        if self.depth == 1:
-            return
         frames, free, changed, tallies = self.tables
         while tallies[N_ROWS] + n > len(frames):
             frames, free, changed = doubled(frames), doubled(free), doubled(changed)

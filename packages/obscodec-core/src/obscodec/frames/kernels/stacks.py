@@ -36,18 +36,23 @@ STACK_TALLIES: Final = 3
 
 
 @compiled
-def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, ids: Ints) -> None:
+def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, ids: Ints) -> bool:
     """Fill ``ids`` with ids of stacks. The references to the frames go over from ``held`` to the ids, in this one step.
 
     Args:
         held: ``i64[m * depth]``, the frames of each stack, oldest first, with a reference to each; zeros afterwards.
         which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
         tables: changed.
-        stacks: changed; there must be room to list ``n`` stacks more.
+        stacks: changed.
         ids: filled.
+
+    Returns:
+        False if there is no room to list ``n`` stacks more; then nothing was done.
     """
     counts, previous = tables[FRAMES][COUNTS], tables[FRAMES][PREVIOUS]
     depth, tallies = stacks[LISTED].shape[1], stacks[STACK_TALLIES]
+    if depth > 1 and tallies[N_ROWS] + len(which) > len(stacks[LISTED]):
+        return False
     for i in range(len(which)):
         begin = which[i] * depth
         stack = held[begin : begin + depth]
@@ -62,6 +67,7 @@ def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, id
         for frame in held:
             counts[frame] -= 2 * (frame != 0)
     held[:] = 0
+    return True
 
 
 @compiled
