@@ -94,12 +94,13 @@ class DeferredRead:
         self._process = os.getpid()
         self._read = copy_context().run(self._call, read)  # in a copy: an interrupt leaves OPEN_READ as it is
 
-    def selects(self, store: Store) -> bool:
-        """Whether indexing an array of this store returns a :class:`Selection`."""
-        return store not in self._at_once
+    def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selection | None:
+        """A selection of the tensors ``ids``, ``[*chosen]``, which the store must keep until they are decoded.
 
-    def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selection:
-        """A selection of the tensors ``ids``, ``[*chosen]``, which the store must keep until they are decoded."""
+        None if the function looks at tensors of this store.
+        """
+        if store in self._at_once:
+            return None
         chosen = self._ids.setdefault(store, [])
         begin = sum(map(len, chosen))
         chosen.append(ids.reshape(-1).astype(np.int64))

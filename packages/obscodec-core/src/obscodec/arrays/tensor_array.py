@@ -169,14 +169,16 @@ class TensorArray:
 
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
-        if not of_items and (deferred := OPEN_READ.get()) is not None and deferred.selects(self.store):
-            return cast("npt.NDArray[np.generic]", deferred.select(self.store, np.asarray(self.ids[leading])))
-        return self._decoded(leading, of_items)
+        ids = np.asarray(self.ids[leading])
+        if not of_items and (deferred := OPEN_READ.get()) is not None:
+            selection = deferred.select(self.store, ids)
+            if selection is not None:
+                return cast("npt.NDArray[np.generic]", selection)
+        return self._decoded(ids, of_items)
 
     @says_memory_error
-    def _decoded(self, leading: tuple[Part, ...], of_items: tuple[Part, ...]) -> npt.NDArray[np.generic]:
-        """Decode the items that ``leading`` selects, and index each with ``of_items``."""
-        ids = np.asarray(self.ids[leading])
+    def _decoded(self, ids: npt.NDArray[np.signedinteger], of_items: tuple[Part, ...]) -> npt.NDArray[np.generic]:
+        """Decode the tensors ``ids``, ``[*chosen]``, and index each with ``of_items``."""
         tensors = self.store.read(ids.reshape(-1)).reshape(ids.shape + self.layout.shape)
         if not of_items:
             return tensors

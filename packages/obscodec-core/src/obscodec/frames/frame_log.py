@@ -10,7 +10,7 @@ from obscodec.codecs import BytesCodec, Codec, decode_varint
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.frame_watch import FrameWatch
-from obscodec.frames.kernels.append import append_frames
+from obscodec.frames.kernels.append import append_frames, begin_block
 from obscodec.frames.kernels.counts import (
     N_DEAD,
     N_FREE,
@@ -91,6 +91,7 @@ class FrameLog:
     def mean_frame_bytes(self) -> float:
         """Bytes for each frame in full blocks, reference frames included; in open blocks while no block is full."""
         with self.lock:
+            self._settle()
             heap = self.heap.stats()
             if not heap.n_streams:
                 return self.open.mean_frame_bytes
@@ -99,6 +100,7 @@ class FrameLog:
     def stats(self) -> StoreStats:
         """What the log holds now; reference frames count as dictionaries."""
         with self.lock:
+            self._settle()
             heap, versions = self.heap.stats(), self.coder.versions
             n_frames = int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1))
             return StoreStats(
@@ -134,7 +136,6 @@ class FrameLog:
                 self._settle()
                 raise
             self._held = None
-            self._sweep()
 
     def name(self, frames: Ints, ids: Ints, stacks: StackTable) -> None:
         """Fill ``ids``, ``i64[n]``, with ids of stacks of ``frames``, ``i64[n * depth]``, oldest first.
@@ -163,7 +164,8 @@ class FrameLog:
                 frame = ids[at] if wrong == NO_STACK else frames.reshape(-1)[at]
                 what = "is of no frame in this store, or is released more often than it was given out"
                 raise SlotError(f"id {frame} {what}")
-            self._sweep()
+            if self.tables.tallies[N_DEAD]:
+                self._sweep()
 
     def expand(self, ids: Ints, stacks: StackTable) -> npt.NDArray[np.int64]:
         """The frames of stacks, ``i64[n, depth]``.
@@ -200,7 +202,8 @@ class FrameLog:
             self.check(ids)
             order, places, blocks, starts = group_by_block(ids, self.block_frames)
             streams = self._snapshot(blocks)
-            references = self.open.references[: self.open.n_references]
+            _, references, n_references, _, _ = self.open.tables
+            references = references[: n_references[0]]
         self.coder.read(streams, Wanted(starts, places, order, rows), references, threads)
 
     def check(self, ids: Ints) -> None:
@@ -295,8 +298,9 @@ class FrameLog:
             sealed = self.coder.seal(self.coder.plain(self.open.content(full)))
             self.tables.versions[full] = sealed.version
             self.heap.put(full, Segments.packed(sealed.block, np.array([len(sealed.block)])))
-            self.coder.learn(sealed)
-        self.open.start(sequence, self.tables)
+            if sealed.version:
+                self.coder.learn(sealed)
+        begin_block(self.open.tables, sequence, self.tables.arrays)
 
     def _make_room(self, n: int) -> None:
         """Make sure that there are numbers for ``n`` new blocks, and room in the tables."""

@@ -10,8 +10,7 @@ from obscodec.codecs import pack, unpack
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.kernels import append as column
-from obscodec.frames.kernels.append import OpenTables, begin_block
-from obscodec.frames.tables import FrameTables
+from obscodec.frames.kernels.append import OpenTables
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
 from obscodec.segments import Bytes, Ints
@@ -43,7 +42,6 @@ class OpenBlocks:
         rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
         self.tables = self._new_tables(rows, np.ones(1, np.int64))
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
-        self._n_begun = np.zeros(0, np.int64)  # how many blocks each sequence began: a number may come again
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -96,13 +94,12 @@ class OpenBlocks:
             room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(self.n_recent * self.nbytes)
             rooms.append(room)
             self._point(row, room)
-        begun = np.append(self._n_begun[:n_before], np.zeros(len(added), np.int64))
         tables = (np.concatenate([self.rows, added]), *self.tables[1:])
-        self._rooms, self._n_begun, self.tables = rooms, begun, tables
+        self._rooms, self.tables = rooms, tables
 
     def filled(self) -> Ints:
         """``i64[n_sequences, 3]``: the open block of each sequence, 0 for none; its frames; blocks that were begun."""
-        return np.column_stack([self.rows[:, [column.BLOCK, column.PLACE]], self._n_begun])
+        return self.rows[:, [column.BLOCK, column.PLACE, column.N_BEGUN]]
 
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
@@ -119,10 +116,6 @@ class OpenBlocks:
             int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
         )
 
-    def start(self, sequence: int, tables: FrameTables) -> None:
-        """Begin an empty block in a sequence; see ``kernels.append.begin_block``."""
-        begin_block(self.rows[sequence], self._n_begun, sequence, tables.arrays)
-
     def __getstate__(self) -> dict[str, object]:
         """Copies of what is used."""
         rooms: list[tuple[Bytes, ...]] = []
@@ -130,18 +123,17 @@ class OpenBlocks:
         for row, (runs, literals, recent) in zip(self.rows, self._rooms, strict=True):
             rooms.append((runs[: row[column.RUNS_NBYTES]].copy(), literals[: row[column.LITERALS_NBYTES]].copy()))
             frames.append(recent[: row[column.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
-        copies = {"tables": self.rows.copy(), "_n_begun": self._n_begun.copy(), "_rooms": rooms}
-        return {**vars(self), **copies, "frames": pack(frames)}
+        return {**vars(self), "tables": self.rows.copy(), "_rooms": rooms, "frames": pack(frames)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         references, *recent = unpack(state.pop("frames"), max_bytes=sys.maxsize)
         vars(self).update(state)
-        rows, rooms, begun = state["tables"], self._rooms, self._n_begun
+        rows, rooms = state["tables"], self._rooms
         self.tables = self._new_tables(rows[:0], np.array([len(references)]))
         self.references[: len(references)] = references
-        self._rooms, self._n_begun = [], begun[:0]
+        self._rooms = []
         self.add_sequences(len(rows))
-        self.rows[:], self._n_begun = rows, begun
+        self.rows[:] = rows
         for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
             for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):
                 memory[: len(content)] = content

@@ -126,8 +126,8 @@ def follow(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], o
 
 
 @compiled
-def hand_on(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], taken: Ints) -> int:
-    """Move ``ids`` to ``taken`` as :func:`follow` translates them, leave zeros, and mark moved tensors as gone.
+def leave(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_]) -> int:
+    """Translate ``ids`` in place, as :func:`follow` does, and mark the moved tensors as gone.
 
     Returns:
         The place in ``ids`` of the first tensor that is gone or named twice, then nothing is done; n if there is none.
@@ -143,8 +143,8 @@ def hand_on(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], 
             gone[at] = True
     for i in range(len(ids)):
         at = ids[i] - first_id
-        taken[i] = moved[at] if 0 <= at < len(moved) else ids[i]
-        ids[i] = 0
+        if 0 <= at < len(moved):
+            ids[i] = moved[at]
     return len(ids)
 
 

@@ -28,7 +28,8 @@ NEWEST: Final = 8  # place of the newest frame in the ring
 N_RECENT: Final = 9  # frames in the ring
 MATCHED: Final = 10  # place of the frame that was found or added last
 BEGIN: Final = 11  # place of the frame that the last observation began with
-RECENT_IDS: Final = 12  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
+N_BEGUN: Final = 12  # how many blocks the sequence began: the number of a block may come again
+RECENT_IDS: Final = 13  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
 
 # Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
 # ``u8[max_references, nbytes]``, the first one zeros; how many these are, ``i64[1]``; how many frames a block has; how
@@ -37,17 +38,18 @@ OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
 
 
 @compiled
-def begin_block(sequence: Ints, n_begun: Ints, which: int, tables: Tables) -> None:
-    """Begin an empty block in sequence number ``which``, and count it in ``n_begun``, ``i64[n_sequences]``.
+def begin_block(open_blocks: OpenTables, which: int, tables: Tables) -> None:
+    """Begin an empty block in sequence number ``which``.
 
     The block that was open must be stored, or have no frame that is counted.
     """
+    sequence = open_blocks[0][which]
     if sequence[BLOCK]:
         bury(sequence[BLOCK], tables)  # an open block counts one more
     sequence[BLOCK] = take_number(tables)
     sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = 0
     tables[BLOCKS][LIVE, sequence[BLOCK]] = 1
-    n_begun[which] += 1
+    sequence[N_BEGUN] += 1
 
 
 @compiled

@@ -18,7 +18,7 @@ from obscodec.segments import Ints
 from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
-from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, hand_on
+from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, leave
 from obscodec.stores.store import Store
 
 _MAX_FIRST = 256
@@ -115,7 +115,6 @@ class AutoStore(Store):
         self._gone = np.ones(self._n_first, bool)  # which first tensors have not come, or have no reference any more
         self._moved = np.zeros(self._n_first, np.int64)  # the ids of the first tensors in the chosen store
         self._n_early = 0  # how many first tensors the chosen store still has
-        self._handed: Ints | None = None  # ids in the chosen store that a call is giving back
         self._lock = threading.RLock()
 
     @property
@@ -175,27 +174,28 @@ class AutoStore(Store):
         return self._store.resolve(self._inner(ids))
 
     def give_back(self, ids: Ints) -> None:
-        """See ``Store.give_back``."""
+        """See ``Store.give_back``. On the way, the id of a first tensor becomes its id in the chosen store."""
         if self._store is not None and not self._n_early:
             self._store.give_back(ids)
             return
         with self._lock:
-            self._settle()
             if self._store is None:
                 self._check_first(ids)
             before = ids.copy()
-            self._handed = np.zeros_like(ids)
-            at = hand_on(ids, FIRST_ID, self._moved, self._gone, self._handed)
+            at = leave(ids, FIRST_ID, self._moved, self._gone)
             if at < len(ids):
                 if self._gone[ids[at] - FIRST_ID]:
                     raise SlotError(f"id {ids[at]} is of no tensor in this store")
                 raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
+            if self._store is None:
+                return
             try:
-                self._settle()
+                self._store.give_back(ids)
             except SlotError:
-                ids[:], self._handed = before, None
+                ids[:] = before
                 self._gone[before[self._are_first(before)] - FIRST_ID] = False
                 raise
+            self._n_early = int(np.count_nonzero(~self._gone))
 
     def stats(self) -> StoreStats:
         """See ``Store.stats``; with the choice of the codec."""
@@ -242,14 +242,6 @@ class AutoStore(Store):
         vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
         del rest
         give_back_free_memory()
-
-    def _settle(self) -> None:
-        """Finish a call that was giving ids back."""
-        if self._handed is not None:
-            if self._store is not None:
-                self._store.give_back(self._handed)
-                self._n_early = int(np.count_nonzero(~self._gone))
-            self._handed = None
 
     def _inner(self, ids: Ints) -> Ints:
         """Ids in the chosen store: the table has those of the first tensors; the others are the same in both stores."""
