@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from obscodec import FrameStore, Layout
+from obscodec import FrameStack, FrameStore, Layout, StackStore
 from obscodec.frames import FrameLog
 
 FRAME = Layout((8, 9), "uint8")
@@ -59,3 +59,29 @@ def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle
     store.release(ids)
     store.release(added)
     assert store.stats().n_tensors == 0
+
+
+def test_listed_stacks_are_of_the_moment_of_their_frames():
+    stack, layout = FrameStack(2), Layout((2, *FRAME.shape), "uint8")
+    store = StackStore(FrameStore(stack.frame_layout(layout), block_frames=4, stack=2), layout, stack)
+    pairs = noise(40, 0).reshape(20, 2, *FRAME.shape)
+    stacks = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(40, 2, *FRAME.shape)  # each pair, then turned round
+    ids = store.append(stacks)
+    assert (ids < 0).any()
+    before = store.stats()
+
+    class Lock:
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *error):
+            store.frames.log.lock = threading.Lock()
+            store.release(ids)
+            store.append(noise(400, 1).reshape(200, 2, *FRAME.shape))
+
+    store.frames.log.lock = Lock()
+    copied = pickle.loads(pickle.dumps(store))
+    assert copied.stats() == before
+    np.testing.assert_array_equal(copied.read(ids), stacks)
+    copied.release(ids)
+    assert copied.stats().n_tensors == 0

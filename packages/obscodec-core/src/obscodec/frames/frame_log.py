@@ -51,6 +51,7 @@ class FrameLog:
         heap: the full blocks, with their numbers as slots.
         open: the open blocks.
         tables: the tables of frames and blocks.
+        stacks: the listed stacks of a StackStore, which puts them here.
         watch: looks for changes, None while nobody does.
         lock: held by whoever works with these attributes.
     """
@@ -78,6 +79,7 @@ class FrameLog:
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = first
         self._singles = StackTable(depth=1)  # for ids of single frames
+        self.stacks = self._singles
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
         self.watch: FrameWatch | None = None
         self.lock = threading.Lock()
@@ -348,7 +350,7 @@ class FrameLog:
         """All parts as they are at one moment, whatever other threads do until they are pickled."""
         with self.lock:
             self._settle()
-            parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables")}
+            parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables", "stacks")}
             return {**vars(self), **parts, "lock": None, "watch": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:

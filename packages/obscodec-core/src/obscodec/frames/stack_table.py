@@ -68,13 +68,10 @@ class StackTable:
         self._all_changed = True
 
     def __getstate__(self) -> dict[str, object]:
+        """Copies of what is used."""
         _, free, _, tallies = self.tables
-        return {
-            "depth": self.depth,
-            "tallies": tallies.copy(),
-            "frames": self.frames,
-            "free": free[: tallies[N_FREE_ROWS]],
-        }
+        frames, free = self.frames.copy(), free[: tallies[N_FREE_ROWS]].copy()
+        return {"depth": self.depth, "tallies": tallies.copy(), "frames": frames, "free": free}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.depth, self._all_changed = state["depth"], True

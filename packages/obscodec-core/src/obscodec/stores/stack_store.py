@@ -58,7 +58,7 @@ class StackStore(Store):
         self.layout = layout
         self.device = frames.device
         self.frame_stack = frame_stack
-        self.listed = StackTable(frame_stack.depth)
+        frames.log.stacks = StackTable(frame_stack.depth)
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -116,6 +116,11 @@ class StackStore(Store):
             raw_bytes=self.listed.n_stacks * self.layout.nbytes,
             table_bytes=frames.table_bytes + self.listed.nbytes,
         )
+
+    @property
+    def listed(self) -> StackTable:
+        """The stacks that do not follow from their newest frame; the log of the frames has them."""
+        return self.frames.log.stacks
 
     @property
     def _on_device(self) -> DeviceFrames | None:
