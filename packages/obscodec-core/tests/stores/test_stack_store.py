@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SlotError, StackStore
 from obscodec.frames.kernels.stacks import expand_stacks
-from obscodec.layout.frame_stack import find_frame_stack
+from obscodec.stores.auto.find_stack import find_frame_stack
 
 GAMES = ["MsPacman", "Pong", "Breakout"]
 

@@ -2,7 +2,7 @@
 
 from obscodec.layout.arrays import ArrayLike, as_array, as_dtype, as_numbers, as_writable
 from obscodec.layout.dtypes import is_common, storable
-from obscodec.layout.frame_stack import FrameStack, find_frame_stack
+from obscodec.layout.frame_stack import FrameStack
 from obscodec.layout.layout import Layout, Rows
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "as_dtype",
     "as_numbers",
     "as_writable",
-    "find_frame_stack",
     "is_common",
     "storable",
 ]

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import parse
-from obscodec.layout import FrameStack, Layout, find_frame_stack
+from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
 from obscodec.stats import Choice
 from obscodec.stores.auto.choice import choose
+from obscodec.stores.auto.find_stack import find_frame_stack
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
