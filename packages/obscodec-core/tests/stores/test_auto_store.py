@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import AutoStore, DTypeError, FrameStack, HeapFull, Layout, LevelError, ShapeError, SlotError, SpecError
+from obscodec.stores import Store
 
 N_FIRST = 256  # tensors before it decides
 FRAME = Layout((84, 84), np.uint8)
@@ -397,3 +398,20 @@ def test_all_that_auto_tries_encode_as_many_frames_together_as_it_is_told():
     default = AutoStore(FRAME)
     default.append(frames("Breakout", 320, 0)[:256])
     assert {trial.block_frames for trial in default.choice.trials} == {1, 16}
+
+
+def test_a_store_that_decides_while_it_is_pickled_keeps_its_first_tensors(monkeypatch):
+    tensors = np.random.default_rng(0).integers(256, size=(9, 6, 5), dtype=np.uint8)
+    store = AutoStore(Layout((6, 5), np.uint8), codec="zstd:1", decide_after=8)
+    ids = store.append(tensors[:4])
+    state_of = Store.__getstate__
+
+    def then_another_thread_appends(self):
+        state = state_of(self)
+        monkeypatch.undo()
+        store.append(tensors[4:])
+        return state
+
+    monkeypatch.setattr(Store, "__getstate__", then_another_thread_appends)
+    copied = pickle.loads(pickle.dumps(store))
+    np.testing.assert_array_equal(copied.read(ids), tensors[:4])

@@ -269,8 +269,12 @@ class AutoStore(Store):
             raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
 
     def __getstate__(self) -> dict[str, object]:
-        state = super().__getstate__()
-        return {**state, "_first": pack([self._first[: self._n_taken if self._store is None else 0]])}
+        names = super().__getstate__()  # stores the rows that wait
+        with self._lock:  # as all of it is at one moment: another thread may decide
+            state = {name: vars(self)[name] for name in names}
+            copies = {name: vars(self)[name].copy() for name in ("_sequences", "_gone", "_moved")}
+            first = self._first[: self._n_taken if self._store is None else 0]
+            return {**state, **copies, "_first": pack([first])}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         (first,) = unpack(cast("bytes", state["_first"]), max_bytes=sys.maxsize)
