@@ -1,6 +1,7 @@
 """Stores and arrays hold what they held, or what they were given, whatever ends a call of theirs, at any line."""
 
 import os
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -119,6 +120,21 @@ def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
     assert store.stats().n_tensors == 0
 
 
+@pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early", "pinned"])
+def test_a_pickle_after_an_interrupt_has_the_tensors_of_its_array_alone(kind):
+    player = Player(6)
+    array = TensorArray.zeros((N_STEPS, N_ENVS), STORES[kind]())
+
+    def prepare():
+        given = player.step()
+        return lambda: array.__setitem__(0, given)
+
+    for where in at_every_line(prepare):
+        copied = pickle.loads(pickle.dumps(array))
+        np.testing.assert_array_equal(copied[:], array[:], err_msg=where)
+        check_count(copied.store, [copied], where)
+
+
 @pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early", "tensors"])
 def test_rows_that_wait_are_stored_all_in_the_end(kind):
     store = STORES[kind]()
@@ -213,6 +229,25 @@ def test_what_is_released_is_gone_or_not(kind):
         store.give_back(ids[0])
         np.testing.assert_array_equal(store.read(kept), expected, err_msg=where)
         assert store.stats().n_tensors == before, where
+
+
+def test_first_tensors_whose_release_is_interrupted_can_be_released_again():
+    tensors = np.random.default_rng(0).integers(256, size=(16, *STACK.shape), dtype=np.uint8)
+    stores, n_kept = [AutoStore(STACK)], 0
+
+    def prepare():
+        stores[0] = STORES["early"]()
+        ids[:] = np.concatenate([stores[0].append(tensors[:10]), stores[0].append(tensors[10:])])
+        return lambda: stores[0].release(ids)
+
+    ids = np.zeros(16, np.int64)
+    for where in at_every_line(prepare):
+        if stores[0].stats().n_tensors:
+            np.testing.assert_array_equal(stores[0].read(ids), tensors, err_msg=where)
+            stores[0].release(ids)
+            n_kept += 1
+        assert stores[0].stats().n_tensors == 0, where
+    assert n_kept > 10
 
 
 def test_ids_are_with_the_caller_or_in_the_array_where_a_row_is_named_twice():

@@ -182,20 +182,21 @@ class AutoStore(Store):
             if self._store is None:
                 self._check_first(ids)
             before = ids.copy()
-            at = leave(ids, FIRST_ID, self._moved, self._gone)
-            if at < len(ids):
-                if self._gone[ids[at] - FIRST_ID]:
-                    raise SlotError(f"id {ids[at]} is of no tensor in this store")
-                raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
-            if self._store is None:
-                return
             try:
-                self._store.give_back(ids)
-            except SlotError:
-                ids[:] = before
-                self._gone[before[self._are_first(before)] - FIRST_ID] = False
+                at = leave(ids, FIRST_ID, self._moved, self._gone)
+                if at < len(ids):
+                    if self._gone[ids[at] - FIRST_ID]:
+                        raise SlotError(f"id {ids[at]} is of no tensor in this store")
+                    raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
+                if self._store is not None:
+                    self._store.give_back(ids)
+                    self._n_early = int(np.count_nonzero(~self._gone))
+            except BaseException as error:
+                # An interrupted store that left no id in ``ids`` has released them, or does so in its next call.
+                if not np.array_equal(ids, before) and (ids.any() or isinstance(error, SlotError)):
+                    ids[:] = before
+                    self._gone[before[self._are_first(before)] - FIRST_ID] = False
                 raise
-            self._n_early = int(np.count_nonzero(~self._gone))
 
     def stats(self) -> StoreStats:
         """See ``Store.stats``; with the choice of the codec."""
