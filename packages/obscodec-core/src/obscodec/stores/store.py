@@ -259,9 +259,11 @@ class Store(IdExchange, ABC):
         return target
 
     def __getstate__(self) -> dict[str, object]:
-        """The state without locks; rows that wait are stored first."""
+        """The state without locks; rows that wait are stored first, and an interrupted exchange is completed."""
         for write_buffer in list(self.write_buffers):
             write_buffer.flush()
+        with self.changing:
+            self._settle_exchange()
         left_out = ("_lock", "_exchange", "write_buffers", "readings")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
