@@ -224,8 +224,8 @@ class SlotHeap:
 
     def __getstate__(self) -> dict[str, object]:
         """What the heap holds now, whatever happens to it until it is pickled."""
-        options = {"n_slots": self.n_slots, "max_bytes": self.max_bytes, "memory": self.memory}
         with self.lock:
+            options = {"n_slots": self.n_slots, "max_bytes": self.max_bytes, "memory": self.memory}
             slots = self._table.held()
             return {"options": options, "slots": slots, "streams": _Packed(self.get(slots))}
 
