@@ -64,8 +64,8 @@ class StackStore(Store):
         """See ``Store.take_in``."""
         tensors = tensors if type(tensors) is np.ndarray else self.to_host(tensors)
         rows = self.layout.rows(tensors) if self.frame_stack.axis == 0 else self._rows(tensors)
-        rows = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes)
-        self.frames.log.take_in(rows, sequences.repeat(self.frame_stack.depth), which, ids, self.listed)
+        rows, log = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes), self.frames.log
+        log.take_in(rows, sequences.repeat(self.frame_stack.depth), which, ids, log.stacks)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
         """See ``Store.transfer``: takes frames over from a store of stacks that are made alike."""
