@@ -15,4 +15,4 @@ class Gzip(GzipMember):
 
     name: ClassVar[str] = "gzip"
     levels: ClassVar[Levels] = Levels(((0, 9),), 6)
-    library: ClassVar[ModuleType] = zlib
+    module: ClassVar[ModuleType] = zlib

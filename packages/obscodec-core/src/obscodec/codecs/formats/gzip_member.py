@@ -19,7 +19,7 @@ class GzipMember(BytesCodec):
     """One gzip member. What does not compress is stored, so that it grows by 5 bytes in 65,535, and 18."""
 
     format: ClassVar[str] = "gzip@1"
-    library: ClassVar[ModuleType]
+    module: ClassVar[ModuleType]
 
     def max_compressed(self, nbytes: int) -> int:
         """The size of a stored member."""
@@ -27,15 +27,15 @@ class GzipMember(BytesCodec):
 
     def compress(self, plain: memoryview) -> bytes:
         """One gzip member, stored where that is smaller."""
-        member: bytes = self.library.compress(plain, self.level, _GZIP_WBITS)
+        member: bytes = self.module.compress(plain, self.level, _GZIP_WBITS)
         return member if len(member) <= self.max_compressed(len(plain)) else _stored(plain)
 
     def decompress(self, stream: memoryview, nbytes: int) -> bytes:
         """The content of one member that fills the whole stream, at most one byte more than ``nbytes`` of it."""
-        member = self.library.decompressobj(_GZIP_WBITS)
+        member = self.module.decompressobj(_GZIP_WBITS)
         try:
             plain: bytes = member.decompress(stream, nbytes + 1)
-        except self.library.error as error:
+        except self.module.error as error:
             raise CorruptStream(f"it is no gzip member: {error}") from error
         if len(plain) <= nbytes and not member.eof:
             raise CorruptStream("its gzip member has no end")

@@ -16,4 +16,4 @@ class Igzip(GzipMember):
 
     name: ClassVar[str] = "igzip"
     levels: ClassVar[Levels] = Levels(((0, 3),), 2)
-    library: ClassVar[ModuleType] = isal_zlib
+    module: ClassVar[ModuleType] = isal_zlib
