@@ -107,3 +107,16 @@ def test_segments_that_lie_outside_of_their_buffer() -> None:
     with pytest.raises(CorruptStream) as caught:
         rle.decode_batch(outside, np.zeros((1, 4), np.uint8))
     assert str(caught.value) == "rle stream of uint8[4] can't be decoded: it lies outside of its buffer"
+
+
+@pytest.mark.parametrize("spec", ["rle", "delta-rle"])
+def test_segments_that_lie_outside_of_a_buffer_with_strides(spec: str) -> None:
+    layout = Layout((2, 3), "uint8")
+    made = codec(spec, layout)
+    stream = made.encode_batch(np.arange(6, dtype=np.uint8)[None], np.empty(made.bound(), np.uint8))[0]
+    buffer = np.zeros(2 * len(stream), np.uint8)[::2]
+    buffer[:] = stream
+    made.decode_batch(Segments.packed(buffer, np.array([len(stream)])), np.zeros((1, 6), np.uint8))
+    with pytest.raises(CorruptStream) as caught:  # a slice of the buffer would be the stream
+        made.decode_batch(Segments.packed(buffer, np.array([len(stream) + 1])), np.zeros((1, 6), np.uint8))
+    assert str(caught.value) == f"{spec} stream of {layout} can't be decoded: it lies outside of its buffer"

@@ -52,8 +52,8 @@ class Rle(Codec):
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decode all rows in one compiled call, without the GIL."""
-        src = src.contiguous()
-        lengths = np.where(src.inside(), src.lengths, -1)
+        inside, src = src.inside(), src.contiguous()
+        lengths = np.where(inside, src.lengths, -1)
         check(decode_items(src.addresses(), lengths, self._elements(rows), rows))
 
     def _elements(self, rows: Rows) -> npt.NDArray[np.unsignedinteger]:

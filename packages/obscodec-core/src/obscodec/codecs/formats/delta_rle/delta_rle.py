@@ -92,8 +92,8 @@ class DeltaRle(Codec):
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decode all blocks in one compiled call, without the GIL."""
         n = self.n_frames
-        src = src.contiguous()
         check(OK if src.inside().all() else OUTSIDE_BUFFER)
+        src = src.contiguous()
         starts, all_frames = np.arange(len(rows) + 1) * n, np.empty(0, np.int64)
         frames = rows.reshape(len(rows) * n, self.frame_nbytes)
         addresses, references, room = src.addresses(), self._references(), frame_room(self.frame_nbytes)
