@@ -47,6 +47,10 @@ gpu:
 barriers:
     uv run pytest packages/obscodec-cupy/tests/device/test_barriers.py -rPx
 
+# The GPU kernels compiled for each architecture that the package names; CI compiles for three of the five.
+architectures:
+    ARCHITECTURES="75 80 90 100 120" uv run pytest packages/obscodec-cupy/tests/device/test_compiled_kernels.py
+
 # Break chosen lines one by one, and see which test notices; all take half an hour, a part of a name chooses some.
 mutants *parts:
     uv run tests/mutants.py {{ parts }}
