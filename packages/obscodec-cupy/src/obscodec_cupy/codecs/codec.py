@@ -92,11 +92,12 @@ class CudaCodec(ABC):
 
         Raises:
             ShapeError: ``rows`` or ``out`` has the wrong size, or ``rows`` are not contiguous.
-            DTypeError: ``rows`` have another dtype, or are in the memory of the host or of another device.
+            DTypeError: ``rows`` have another dtype; or an array is in the memory of the host or of another device, or
+                ``out`` is read-only.
             HeapFull: the device has not enough free memory.
         """
         with self.on.on_stream_of(rows, out):
-            items = self._rows("rows", rows)
+            items = self._rows("rows", self.on.view(rows))
             n = len(items)
             buffer = self.on.empty((n * self.bound(),), np.uint8) if out is None else self._room(n, out)
             offsets, lengths = self.on.empty((n,), np.int64), self.on.empty((n,), np.int64)
@@ -116,11 +117,11 @@ class CudaCodec(ABC):
 
         Raises:
             ShapeError: ``out`` has the wrong size, or is not contiguous.
-            DTypeError: ``out`` has another dtype; or it or the streams are in the memory of the host or of another
-                device.
+            DTypeError: ``out`` has another dtype, or is read-only; or it or the streams are in the memory of the host
+                or of another device.
         """
         with self.on.on_stream_of(out, streams.buffer):
-            items = self._rows("out", out)
+            items = self._rows("out", self.on.writable_view("out", out))
             buffer, offsets, lengths = map(self.on.view, (streams.buffer, streams.offsets, streams.lengths))
             if not len(offsets) == len(lengths) == len(items):
                 raise ShapeError(f"{len(offsets)} streams decode into {len(offsets)} items, got {len(items)}")
@@ -147,8 +148,7 @@ class CudaCodec(ABC):
         n = np.uint64(len(lengths))
         self.on.launch(OFFSETS, 1, OFFSETS_THREADS, self.address(lengths), n, self.address(offsets))
 
-    def _rows(self, what: str, x: object) -> DeviceArray:
-        array = self.on.view(x)
+    def _rows(self, what: str, array: DeviceArray) -> DeviceArray:
         is_rows = array.dtype == np.uint8 and len(array.shape) == 2 and array.shape[1] == self.layout.nbytes
         if not is_rows:
             self.layout.check(cast("npt.NDArray[np.generic]", array))
@@ -157,7 +157,7 @@ class CudaCodec(ABC):
         return array
 
     def _room(self, n: int, out: object) -> DeviceArray:
-        buffer = self.on.view(out)
+        buffer = self.on.writable_view("out", out)
         if buffer.dtype != np.uint8 or len(buffer.shape) != 1 or not buffer.flags.c_contiguous:
             raise ShapeError(f"out is u8[:] and contiguous, got {buffer.dtype}{list(buffer.shape)}")
         if buffer.nbytes < n * self.bound():

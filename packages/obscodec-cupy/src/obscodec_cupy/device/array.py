@@ -1,10 +1,20 @@
 """The arrays of a device, as far as this package uses them: what cupy.ndarray and numpy.ndarray have in common."""
 
-from typing import Any, Protocol, Self
+import ctypes
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from obscodec import DTypeError, ShapeError
+
+_WRITABLE_LIBRARIES: Final = {"cupy", "torch"}  # all their arrays
+_READ_ONLY_LIBRARIES: Final = {"jax", "jaxlib"}  # likewise, whether or not their capsules say so
+_FLAGS_OFFSET: Final = 24  # in DLManagedTensorVersioned of dlpack.h, behind the version and two pointers
+_READ_ONLY_FLAG: Final = 1
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class Flags(Protocol):
@@ -69,3 +79,30 @@ def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str)
     if not array.flags.c_contiguous:
         raise ShapeError(f"{what} has gaps, or its axes are in another order in memory: pass a contiguous array")
     return array
+
+
+def require_writable(what: str, x: object) -> None:
+    """Refuse an array that its library forbids to write. ``cupy.from_dlpack`` does not look at that.
+
+    The flags of numpy's arrays tell it, and the capsules of DLPack 1.0 and later. JAX arrays are immutable.
+
+    Raises:
+        DTypeError: ``x`` is read-only.
+    """
+    if _is_read_only(x):
+        raise DTypeError(f"{what} is a read-only {type(x).__name__}, pass one that can be written")
+
+
+def _is_read_only(x: Any) -> bool:
+    libraries = {base.__module__.partition(".")[0] for base in type(x).__mro__}
+    if libraries & (_READ_ONLY_LIBRARIES | _WRITABLE_LIBRARIES):
+        return not libraries.isdisjoint(_READ_ONLY_LIBRARIES)
+    writeable = getattr(getattr(x, "flags", None), "writeable", None)
+    if writeable is not None:
+        return not writeable
+    try:
+        capsule = x.__dlpack__(stream=-1, max_version=(1, 0))  # -1: nothing is read, so nobody has to wait
+        flags = ctypes.c_uint64.from_address(_pointer_of(capsule, b"dltensor_versioned") + _FLAGS_OFFSET)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return False  # an exporter of an older DLPack has no such flag; a view refuses what is no array
+    return bool(flags.value & _READ_ONLY_FLAG)

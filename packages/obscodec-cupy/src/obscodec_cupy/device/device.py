@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.array import DeviceArray, require_writable
 
 Scalar = np.generic
 
@@ -134,6 +134,16 @@ class Device(ABC):
         Raises:
             DTypeError: it is no such array, or is in the memory of another device.
         """
+
+    def writable_view(self, what: str, x: Any) -> DeviceArray:
+        """:meth:`view` of an array that is written to; ``what`` names it in the text of an error.
+
+        Raises:
+            DTypeError: as :meth:`view`, or the array is read-only.
+        """
+        view = self.view(x)
+        require_writable(what, x)
+        return view
 
     @abstractmethod
     def on_stream_of(self, *arrays: Any) -> AbstractContextManager[None]:
