@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from obscodec import ShapeError
 
-from obscodec_cupy.codecs.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads, n_words
+from obscodec_cupy.codecs.codec import MOST_BLOCKS, MOST_THREADS, CudaCodec, n_threads
 from obscodec_cupy.codecs.delta_decode import DeltaDecode
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Kernel
@@ -52,17 +52,15 @@ class CudaDeltaRle(CudaCodec):
         n_patches = n * self.n_frames
         if n_patches > MOST_BLOCKS:
             raise ShapeError(f"a batch on a device has at most {MOST_BLOCKS:,} frames, got {n_patches:,}: split it")
-        words = self.on.empty((n_patches, n_words(self.frame_nbytes)), np.uint32)
         sizes = self.on.empty((n_patches, 3), np.uint32)
         heads = self.on.empty((n, 2), np.uint32)
-        frames, differences, patches, blocks = map(self.address, (items, words, sizes, heads))
-        references = self.address(self._references), np.uint32(len(self._references))
+        frames, references, patches, blocks = map(self.address, (items, self._references, sizes, heads))
         threads = n_threads(self.frame_nbytes)
-        measured = frames, nbytes, n_frames, *references, differences, patches, blocks
+        measured = frames, nbytes, n_frames, references, np.uint32(len(self._references)), patches, blocks
         self.on.launch(MEASURE, n_patches, threads, *measured)
         self.on.launch(PLACE, n, MOST_THREADS, n_frames, patches, blocks, self.address(lengths))
         self._place(lengths, offsets)
-        placed = differences, patches, blocks, self.address(offsets), self.address(buffer)
+        placed = references, patches, blocks, self.address(offsets), self.address(buffer)
         self.on.launch(WRITE, max(n, n_patches), threads, frames, nbytes, n_frames, *placed)
         self.on.keep(self._references)  # which may have come from another stream
 

@@ -6,14 +6,14 @@ from typing import Final
 import numpy as np
 from obscodec import Layout
 
-from obscodec_cupy.codecs.codec import MOST_THREADS, CudaCodec, n_threads, n_words
+from obscodec_cupy.codecs.codec import MOST_THREADS, CudaCodec, n_threads
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Kernel
 from obscodec_cupy.device.segments import Located
 
-_NAMES: Final = (("rle_encode.cu", "rle_measure"), ("rle_encode.cu", "rle_write"), ("rle_decode.cu", "rle_decode"))
+_NAMES: Final = ("rle_measure", "rle_write", "rle_decode")
 _BY_WIDTH: Final = {
-    width: tuple(Kernel(source, name, (("WIDTH", width),)) for source, name in _NAMES) for width in (1, 2, 4, 8)
+    width: tuple(Kernel("rle.cu", name, (("WIDTH", width),)) for name in _NAMES) for width in (1, 2, 4, 8)
 }
 KERNELS: Final = tuple(kernel for kernels in _BY_WIDTH.values() for kernel in kernels)
 
@@ -35,9 +35,8 @@ class CudaRle(CudaCodec):
 
     def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
         n, nbytes = len(items), self.layout.nbytes
-        edges = self.on.empty((n, n_words(nbytes)), np.uint32)
         run_counts = self.on.empty((n,), np.uint32)
-        found = self.address(items), np.uint32(nbytes), self.address(edges), self.address(run_counts)
+        found = self.address(items), np.uint32(nbytes), self.address(run_counts)
         measure, write, _ = _BY_WIDTH[self.width]
         self.on.launch(measure, n, n_threads(nbytes), *found, self.address(lengths))
         self._place(lengths, offsets)

@@ -1,17 +1,9 @@
 // Sums and maxima over the threads of a block, whose number is a multiple of 32; all of them take part.
 #pragma once
-#include "lanes.cuh"
-#include "types.cuh"
+#include "basics.cuh"
 
-struct Sum {
-    template <typename T>
-    static __device__ __forceinline__ T of(T x, T y) { return x + y; }
-};
-
-struct Max {
-    template <typename T>
-    static __device__ __forceinline__ T of(T x, T y) { return x > y ? x : y; }
-};
+struct Sum { template <typename T> static __device__ __forceinline__ T of(T x, T y) { return x + y; } };
+struct Max { template <typename T> static __device__ __forceinline__ T of(T x, T y) { return x > y ? x : y; } };
 
 template <typename T>
 struct Scanned {

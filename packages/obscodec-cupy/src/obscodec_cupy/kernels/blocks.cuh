@@ -8,14 +8,10 @@
 #include "frame.cuh"
 #include "lanes.cuh"
 #include "output.cuh"
+#include "patch.cuh"
+#include "rle.cuh"
 #include "tables.cuh"
 #include "types.cuh"
-#if !PLAIN_BLOCKS
-#include "patch.cuh"
-#endif
-#ifdef ELEMENT_NBYTES
-#include "rle.cuh"
-#endif
 
 // Where the stacks of a sample are written, for each field, and how.
 struct Stacks {
@@ -82,13 +78,10 @@ __device__ __forceinline__ void copy_frame(u8* frame, const u8* source) {
 
 #ifdef ELEMENT_NBYTES
 
-// Decode the frame of a block that is compressed. Returns what is wrong; thread 0 knows what exactly.
+// Decode the frame of a block that is compressed. Returns what is wrong, the same to all threads.
 __device__ __forceinline__ u32 decode_frame(u8* frame, const u8* stream, u64 nbytes) {
-    static_assert(THREADS == rle::N_THREADS && BLOCK_FRAMES == 1, "each thread has its part of one frame");
-    __shared__ rle::Tile tile;
-    const u32 status = rle::decode_item(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES, tile);
-    if (!__syncthreads_or(status != OK)) return OK;
-    return status != OK ? status : WRONG_SECTION;
+    static_assert(BLOCK_FRAMES == 1, "a stream of rle has one frame");
+    return rle::decode_item<ELEMENT_NBYTES>(stream, nbytes, frame, FRAME_NBYTES / ELEMENT_NBYTES);
 }
 
 #endif

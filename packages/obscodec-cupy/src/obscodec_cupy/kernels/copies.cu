@@ -1,5 +1,5 @@
 // Many copies in one launch, one thread block for each.
-#include "copy.cuh"
+#include "bytes.cuh"
 
 // staged: u64[n][3] of (offset in staged, destination address, nbytes), and the bytes that it speaks of behind it.
 extern "C" __global__ void scatter(const u8* staged) {

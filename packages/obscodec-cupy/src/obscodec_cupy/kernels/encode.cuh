@@ -1,121 +1,87 @@
-// Making patches, by all threads of a block together: what turns one frame into the next, as docs/formats/delta-rle.md
-// has it, byte for byte as the CPU makes it. The number of threads is a multiple of 32, frames are below 2^31 bytes.
+// Runs to streams, by all threads of a block together: what the encoders of rle and delta-rle have in common. The number of
+// threads is a multiple of 32, items and frames are below 2^31 bytes.
 //
-//     find_differences(old, frame, nbytes, differences);
-//     PatchSize size = measure_patch(differences, nbytes);
-//     write_patch(differences, frame, nbytes, size.n_runs, runs, literals);
+// `marks_of(word)` marks the 32 bytes from 32 * word on, of `nbytes` in all. It returns where runs begin or end, the edges, and
+// of which bytes the stream has values, the picks. A stream holds the distance of each edge from the one before it, the first
+// one's from position 0, in units of 2^SHIFT bytes.
 #pragma once
-#include "edges.cuh"
-#include "words.cuh"
+#include "block_scan.cuh"
+#include "bytes.cuh"
 
-struct PatchSize {
-    u32 n_runs;
-    u32 runs_nbytes;  // their count included
-    u32 n_literals;
+struct Marks {
+    u32 edges;  // a bit for each byte, and for the position behind the last one
+    u32 picks;
 };
 
-// Words of 32 bits that `differences` takes: a bit for each byte of a frame, and for the end.
-__device__ __forceinline__ u32 difference_words(u32 nbytes) { return nbytes / 32 + 1; }
-
-// Bit i: byte at + i is different, for up to 16 bytes.
-__device__ __forceinline__ u32 differences_of_16(const u8* old, const u8* frame, u32 at, u32 nbytes) {
-    if (at + 16 <= nbytes) return different_bytes(load_16(old + at), load_16(frame + at));
-    u32 bits = 0;
-    for (u32 i = 0; at + i < nbytes; ++i) bits |= static_cast<u32>(old[at + i] != frame[at + i]) << i;
-    return bits;
-}
-
-// Fill `differences`, in shared or global memory; any thread may read it behind this.
-__device__ __forceinline__ void find_differences(const u8* old, const u8* frame, u32 nbytes, u32* differences) {
-    for (u32 word = threadIdx.x; word < difference_words(nbytes); word += blockDim.x)
-        differences[word] = differences_of_16(old, frame, 32 * word, nbytes) |
-                            differences_of_16(old, frame, 32 * word + 16, nbytes) << 16;
-    __syncthreads();
-}
-
-// What a patch replaces in one word of 32 bytes.
-struct Replaced {
-    u32 bytes;  // those in a run
-    u32 edges;  // where a run begins, and behind its last byte
+struct RunSizes {
+    u32 n_edges;
+    u32 n_picks;
+    u32 distances_nbytes;
 };
 
-// A run goes on over three equal bytes or fewer: that is the closing of the differences by four positions.
-__device__ __forceinline__ Replaced replaced(const u32* differences, u32 word, u32 n_words) {
-    if (word >= n_words) return {0, 0};
-    const u64 before = word > 0 ? differences[word - 1] >> 16 : 0;
-    const u64 behind = word + 1 < n_words ? differences[word + 1] & 0xffff : 0;
-    u64 bits = before | static_cast<u64>(differences[word]) << 16 | behind << 48;
-    bits |= bits << 1;
-    bits |= bits << 2;
-    bits &= bits >> 1;
-    bits &= bits >> 2;
-    return {static_cast<u32>(bits >> 16), static_cast<u32>((bits ^ bits << 1) >> 16)};
-}
-
-// The sizes of a patch; all threads get them.
-__device__ __forceinline__ PatchSize measure_patch(const u32* differences, u32 nbytes) {
-    const u32 n_words = difference_words(nbytes);
-    u32 last = 0, n_edges = 0;
-    u64 sizes = 0;  // bytes of the runs in the high half, literals in the low one
-    for (u32 first = 0; first < n_words; first += blockDim.x) {
+// Call visit(word, marks, before, size) for each word of marks: the edge before the word, and the bytes of its distances in the
+// high half of `size`, its picks in the low one.
+template <u32 SHIFT, typename MarksOf, typename Visit>
+__device__ __forceinline__ void each_word(u32 nbytes, MarksOf marks_of, Visit visit) {
+    u32 last = 0;  // edge of the words so far
+    for (u32 first = 0; first <= nbytes / 32; first += blockDim.x) {
         const u32 word = first + threadIdx.x;
-        const Replaced part = replaced(differences, word, n_words);
-        const u32 before = edge_before(part.edges, word, last);
-        sizes += static_cast<u64>(distances_nbytes<0>(part.edges, word, before)) << 32 | __popc(part.bytes);
-        n_edges += __popc(part.edges);
+        const Marks marks = word <= nbytes / 32 ? marks_of(word) : Marks{0, 0};
+        const Scanned<u32> edge = scan_block<Max>(marks.edges ? 32 * word + 31 - __clz(marks.edges) : 0);
+        const u32 before = Max::of(edge.before, last);
+        last = Max::of(edge.total, last);
+        u64 size = __popc(marks.picks);
+        if (marks.edges) {  // only the first distance of a word can take more than one byte
+            const u32 distance = (32 * word + __ffs(marks.edges) - 1 - before) >> SHIFT;
+            size += static_cast<u64>(varint_nbytes(distance) + __popc(marks.edges) - 1) << 32;
+        }
+        visit(word, marks, before, size);
     }
-    const u32 n_runs = scan_block<Sum>(n_edges).total / 2;
+}
+
+// All threads get the sizes.
+template <u32 SHIFT, typename MarksOf>
+__device__ __forceinline__ RunSizes measure_runs(u32 nbytes, MarksOf marks_of) {
+    u32 n_edges = 0;
+    u64 sizes = 0;
+    each_word<SHIFT>(nbytes, marks_of, [&](u32, Marks marks, u32, u64 size) {
+        n_edges += __popc(marks.edges);
+        sizes += size;
+    });
+    n_edges = scan_block<Sum>(n_edges).total;
     sizes = scan_block<Sum>(sizes).total;
-    return {n_runs, varint_nbytes(n_runs) + static_cast<u32>(sizes >> 32), static_cast<u32>(sizes)};
+    return {n_edges, static_cast<u32>(sizes), static_cast<u32>(sizes >> 32)};
 }
 
-// Write the runs, their count included, and the literals.
-__device__ __forceinline__ void write_patch(const u32* differences, const u8* frame, u32 nbytes, u32 n_runs, u8* runs,
-                                            u8* literals) {
-    const u32 n_words = difference_words(nbytes);
-    if (threadIdx.x == 0) write_varint(runs, n_runs);
-    runs += varint_nbytes(n_runs);
-    u32 last = 0;
-    for (u32 first = 0; first < n_words; first += blockDim.x) {
-        const u32 word = first + threadIdx.x;
-        const Replaced part = replaced(differences, word, n_words);
-        const u32 before = edge_before(part.edges, word, last);
-        const u64 size = static_cast<u64>(distances_nbytes<0>(part.edges, word, before)) << 32 | __popc(part.bytes);
+// Call pick(position, index) for each pick of the words of a warp, neighbouring lanes for neighbouring positions. All lanes
+// take part; their words follow each other, and `index` is that of the first pick of each.
+template <typename Pick>
+__device__ __forceinline__ void each_pick(u32 picks, u32 word, u32 index, Pick pick) {
+    const u32 lane = threadIdx.x % 32;
+    for (u32 words = __ballot_sync(ALL_LANES, picks != 0); words; words &= words - 1) {
+        const u32 from = __ffs(words) - 1;
+        const u32 chosen = __shfl_sync(ALL_LANES, picks, from);
+        const u32 first = __shfl_sync(ALL_LANES, index, from);
+        if (chosen >> lane & 1) pick(32 * (word - lane + from) + lane, first + __popc(chosen & ((1u << lane) - 1)));
+    }
+}
+
+// Write the number of runs and the distances of all edges, and call pick(position, index) for each pick.
+template <u32 SHIFT, typename MarksOf, typename Pick>
+__device__ __forceinline__ void write_runs(u32 nbytes, MarksOf marks_of, u32 n_runs, u8* out, Pick pick) {
+    if (threadIdx.x == 0) write_varint(out, n_runs);
+    out += varint_nbytes(n_runs);
+    u32 n_picks = 0;
+    each_word<SHIFT>(nbytes, marks_of, [&](u32 word, Marks marks, u32 before, u64 size) {
         const Scanned<u64> place = scan_block<Sum>(size);
-        write_distances<0>(part.edges, word, before, runs + (place.before >> 32));
-        each_bit(part.bytes, word, static_cast<u32>(place.before),
-                 [&](u32 position, u32 index) { literals[index] = frame[position]; });
-        runs += place.total >> 32;
-        literals += static_cast<u32>(place.total);
-    }
-}
-
-// Whether the words of 8 bytes at two addresses differ, as 0 or 1.
-__device__ __forceinline__ u32 word_differs(const u8* x, const u8* y) {
-    return load_4(x) != load_4(y) || load_4(x + 4) != load_4(y + 4);
-}
-
-// How many words of 8 bytes differ, for a warp; what follows the last whole word does not count.
-__device__ __forceinline__ u32 different_words(const u8* frame, const u8* other, u32 nbytes) {
-    const u32 lane = threadIdx.x % 32, pairs_nbytes = nbytes / 16 * 16;
-    u32 different = 0;
-#pragma unroll 4
-    for (u32 at = 16 * lane; at < pairs_nbytes; at += 16 * 32) {
-        const uint4 x = load_16(frame + at), y = load_16(other + at);
-        different += (x.x != y.x || x.y != y.y) + (x.z != y.z || x.w != y.w);
-    }
-    if (lane == 0 && nbytes % 16 >= 8) different += word_differs(frame + pairs_nbytes, other + pairs_nbytes);
-    for (u32 distance = 16; distance > 0; distance /= 2) different += __shfl_xor_sync(ALL_LANES, different, distance);
-    return different;
-}
-
-// The reference with the fewest words that differ from the frame, the first of those; all threads get it.
-// references: u8[n_references, nbytes], at least one.
-__device__ __forceinline__ u32 nearest_reference(const u8* frame, const u8* references, u32 n_references, u32 nbytes) {
-    u64 nearest = 0;  // ~(words that differ << 32 | reference)
-    for (u32 k = threadIdx.x / 32; k < n_references; k += blockDim.x / 32) {
-        const u32 different = different_words(frame, references + static_cast<u64>(k) * nbytes, nbytes);
-        nearest = Max::of(nearest, ~(static_cast<u64>(different) << 32 | k));
-    }
-    return static_cast<u32>(~scan_block<Max>(nearest).total);
+        u8* at = out + (place.before >> 32);
+        for (u32 edges = marks.edges; edges; edges &= edges - 1) {
+            const u32 edge = 32 * word + __ffs(edges) - 1;
+            at = write_varint(at, (edge - before) >> SHIFT);
+            before = edge;
+        }
+        each_pick(marks.picks, word, n_picks + static_cast<u32>(place.before), pick);
+        out += place.total >> 32;
+        n_picks += static_cast<u32>(place.total);
+    });
 }

@@ -1,129 +1,35 @@
-// Streams of rle to items, one at a time by all threads of a block. Defines: ELEMENT_NBYTES, 1, 2, 4 or 8.
+// Streams of rle to items, one at a time by all threads of a block: a multiple of 32, at most 256. VALUE_NBYTES: bytes of an
+// element, 1, 2, 4 or 8.
 //
-// A tile is some bytes of the run lengths, a few for each thread. A sum over the bytes that end a varint numbers the
-// runs, one over their lengths gives where they begin in the item. Then each thread looks up the runs that 16 bytes of
-// the item lie in, so that all threads have the same to do, whether runs are long or short.
+// A tile is some bytes of the run lengths, a few for each thread. A sum over the bytes that end a varint numbers the runs, one
+// over their lengths gives where they begin in the item. Then each thread looks up the runs that 16 bytes of the item lie in, so
+// that all threads have the same to do, whether runs are long or short. That only finds out whether a stream is good: `verdict`
+// reads a bad one again, run by run, to say what is wrong with it.
 #pragma once
 #include "block_scan.cuh"
-#include "copy.cuh"
-#include "errors.cuh"
-#include "types.cuh"
-#include "words.cuh"
+#include "bytes.cuh"
 
 namespace rle {
 
-typedef u32 Status;
+constexpr u32 THREAD_NBYTES = 4, MOST_RUNS = 256 * THREAD_NBYTES;  // of a tile
 
-constexpr u32 N_THREADS = 256;  // of a block
-constexpr u32 THREAD_NBYTES = 4;
-constexpr u32 TILE_NBYTES = N_THREADS * THREAD_NBYTES;
-constexpr u32 MAX_VARINT_NBYTES = 9;
-constexpr u32 CHUNK = 16 / ELEMENT_NBYTES;  // elements
-
-template <u32 NBYTES> struct Unsigned;
-template <> struct Unsigned<1> { typedef u8 Type; };
-template <> struct Unsigned<2> { typedef u16 Type; };
-template <> struct Unsigned<4> { typedef u32 Type; };
-template <> struct Unsigned<8> { typedef u64 Type; };
-typedef Unsigned<ELEMENT_NBYTES>::Type Element;
-
-// A stream behind its number of runs, and how many elements these fill.
-struct Runs {
-    const u8* lengths;
-    u64 lengths_nbytes;
-    const u8* values;
-    u32 n;
-    u32 size;
-};
-
-// What is done: runs, and the elements that they fill.
-struct Done {
-    u64 n_runs;
-    u64 size;
-};
-
-// What the threads of a block share of a tile.
-struct Tile {
-    u32 starts[TILE_NBYTES];  // the first element of each run
-    Element values[TILE_NBYTES];
-    u64 failure;  // ~(run << 8 | status) of the first run that is bad, 0 for none
-    u64 end;      // the element behind the last run of the item
-};
-
-// The number of runs at the begin of a stream, and where their lengths begin.
-__device__ __forceinline__ Status read_count(const u8* stream, u64 nbytes, u64& count, u64& at) {
-    count = 0;
-    for (at = 0; at < MAX_VARINT_NBYTES;) {
-        if (at >= nbytes) return SHORT;
-        const u64 byte = stream[at];
-        count |= (byte & 0x7f) << 7 * at++;
-        if (byte < 0x80) return byte == 0 && at > 1 ? LONG_VARINT : OK;
-    }
-    return LONG_VARINT;
-}
-
-__device__ __forceinline__ bool ends_varint(const Runs& runs, u64 at) { return runs.lengths[at] < 0x80; }
-
-// The varint whose last byte is at `at`.
-__device__ __forceinline__ Status read_varint_backwards(const Runs& runs, u64 at, u64& value) {
-    value = runs.lengths[at];
-    if (at == 0 || ends_varint(runs, at - 1)) return OK;
-    const Status status = value == 0 ? LONG_VARINT : OK;
-    for (u32 nbytes = 1; nbytes <= at && !ends_varint(runs, at - nbytes); ++nbytes) {
-        if (nbytes == MAX_VARINT_NBYTES) return LONG_VARINT;
-        value = value << 7 | (runs.lengths[at - nbytes] & 0x7f);
-    }
-    return status;
-}
-
-__device__ __forceinline__ Element load_element(const u8* at) {
+template <u32 VALUE_NBYTES>
+__device__ __forceinline__ u64 load_element(const u8* at) {
     u64 value = 0;
-    for (u32 k = 0; k < ELEMENT_NBYTES; ++k) value |= static_cast<u64>(at[k]) << 8 * k;
-    return static_cast<Element>(value);
+    for (u32 k = 0; k < VALUE_NBYTES; ++k) value |= static_cast<u64>(at[k]) << 8 * k;
+    return value;
 }
 
-// Put one run into the tile, or the failure that it is.
-__device__ __forceinline__ void place_run(const Runs& runs, u64 run, u32 place, u64 start, u64 length, Status status,
-                                          Tile& tile) {
-    if (run >= runs.n) return;  // no run: what is between the lengths and the values
-    if (status == OK && (length < 1 || start > runs.size || length > runs.size - start)) status = WRONG_LENGTH;
-    if (status != OK) {
-        atomicMax(&tile.failure, ~(run << 8 | status));
-        return;
+// The run length of which the last byte is at `at`: 0 if none ends there, size + 1 for one that no item has, or a bad varint.
+__device__ __forceinline__ u32 length_ending_at(const u8* lengths, u64 nbytes, u64 at, u32 size) {
+    if (at >= nbytes || lengths[at] >= 0x80) return 0;
+    u64 length = lengths[at];
+    if (length == 0) return size + 1;
+    for (u32 k = 1; k <= at && lengths[at - k] >= 0x80; ++k) {
+        if (k == 5) return size + 1;
+        length = length << 7 | (lengths[at - k] & 0x7f);
     }
-    tile.starts[place] = start;
-    tile.values[place] = load_element(runs.values + run * ELEMENT_NBYTES);
-    if (run + 1 == runs.n) tile.end = start + length;
-}
-
-// Find the runs whose lengths end in the tile that begins at byte `first`. Returns what is done with these; behind this
-// any thread may read the tile.
-__device__ __forceinline__ Done place_runs(const Runs& runs, u64 first, Done done, Tile& tile) {
-    u64 lengths[THREAD_NBYTES], filled[THREAD_NBYTES], sums = 0;  // runs in the highest 16 bits, elements below
-    Status statuses[THREAD_NBYTES];
-    bool ends[THREAD_NBYTES];
-    for (u32 k = 0; k < THREAD_NBYTES; ++k) {
-        const u64 at = first + THREAD_NBYTES * threadIdx.x + k;
-        ends[k] = at < runs.lengths_nbytes && ends_varint(runs, at);
-        if (!ends[k]) continue;
-        statuses[k] = read_varint_backwards(runs, at, lengths[k]);
-        filled[k] = lengths[k] > runs.size ? static_cast<u64>(runs.size) + 1 : lengths[k];  // too many, and no overflow
-        sums += (1ull << 48) + filled[k];
-    }
-    constexpr u64 ELEMENTS = (1ull << 48) - 1;
-    const Scanned<u64> scanned = scan_block<Sum>(sums);
-    u32 place = scanned.before >> 48;
-    u64 start = done.size + (scanned.before & ELEMENTS);
-    for (u32 k = 0; k < THREAD_NBYTES; ++k) {
-        if (!ends[k]) continue;
-        place_run(runs, done.n_runs + place, place, start, lengths[k], statuses[k], tile);
-        ++place;
-        start += filled[k];
-    }
-    __syncthreads();
-    done.n_runs += scanned.total >> 48;
-    done.size = done.n_runs >= runs.n ? tile.end : done.size + (scanned.total & ELEMENTS);
-    return done;
+    return length <= size ? length : size + 1;
 }
 
 // The last of n > 0 runs that begins at an element or before it; the first one does.
@@ -137,70 +43,91 @@ __device__ __forceinline__ u32 run_at(const u32* starts, u32 n, u32 element) {
     return low;
 }
 
-// Fill the elements from `begin` to `end` with the n runs of a tile.
-__device__ __forceinline__ void fill(u8* item, u32 begin, u32 end, const Tile& tile, u32 n) {
+// Fill the elements from `begin` to `end`, counted from `base`, with n runs. starts: of each, and `end` behind them.
+template <u32 VALUE_NBYTES>
+__device__ __forceinline__ void fill(u8* base, u32 begin, u32 end, const u32* starts, const u8* values, u32 n) {
+    constexpr u32 CHUNK = 16 / VALUE_NBYTES;  // elements
     for (u32 first = (begin / CHUNK + threadIdx.x) * CHUNK; first < end; first += blockDim.x * CHUNK) {
         const u32 from = Max::of(first, begin), to = first + CHUNK < end ? first + CHUNK : end;
-        u32 run = run_at(tile.starts, n, from);
-        u32 next = run + 1 < n ? tile.starts[run + 1] : end;
-        u64 words[2] = {0, 0};
+        u32 run = run_at(starts, n, from), next = starts[run + 1];
+        u64 value = load_element<VALUE_NBYTES>(values + static_cast<u64>(run) * VALUE_NBYTES), words[2] = {0, 0};
+#pragma unroll
         for (u32 k = 0; k < CHUNK; ++k) {
             if (first + k < from || first + k >= to) continue;
             if (first + k >= next) {
-                ++run;
-                next = run + 1 < n ? tile.starts[run + 1] : end;
+                next = starts[++run + 1];
+                value = load_element<VALUE_NBYTES>(values + static_cast<u64>(run) * VALUE_NBYTES);
             }
-            words[k * ELEMENT_NBYTES / 8] |= static_cast<u64>(tile.values[run]) << 8 * (k * ELEMENT_NBYTES % 8);
+            words[k * VALUE_NBYTES / 8] |= value << 8 * (k * VALUE_NBYTES % 8);
         }
-        u8* out = item + static_cast<u64>(first) * ELEMENT_NBYTES;
-        if (to - from == CHUNK)
-            store_16(out, words[0], words[1]);
+        u8* out = base + static_cast<u64>(first) * VALUE_NBYTES;
+        if (to - from == CHUNK && reinterpret_cast<u64>(out) % 16 == 0)
+            *reinterpret_cast<uint4*>(out) = make_uint4(words[0], words[0] >> 32, words[1], words[1] >> 32);
         else
-            for (u32 i = (from - first) * ELEMENT_NBYTES; i < (to - first) * ELEMENT_NBYTES; ++i)
+            for (u32 i = (from - first) * VALUE_NBYTES; i < (to - first) * VALUE_NBYTES; ++i)
                 out[i] = (i < 8 ? words[0] : words[1]) >> 8 * (i % 8);
     }
 }
 
-// What is wrong with a stream of which all run lengths up to byte `read` were good, if anything.
-__device__ __forceinline__ Status verdict(const Runs& runs, Done done, u64 read) {
-    const u64 nbytes = runs.lengths_nbytes;
-    if (done.n_runs < runs.n) {
-        u64 behind = 0;  // bytes of a varint without an end
-        while (behind < MAX_VARINT_NBYTES && behind < nbytes && !ends_varint(runs, nbytes - 1 - behind)) ++behind;
-        return behind < MAX_VARINT_NBYTES ? SHORT : LONG_VARINT;
+// Fill an item of `size` elements from its runs. Returns whether the stream is good, the same to all threads.
+template <u32 VALUE_NBYTES>
+__device__ __forceinline__ bool decode_runs(const u8* lengths, u64 nbytes, const u8* values, u64 n_runs, u8* item, u32 size) {
+    __shared__ u32 starts[MOST_RUNS + 1];  // of the runs of a tile
+    constexpr u64 ONE_RUN = 1ull << 48;    // runs in the highest 16 bits of a sum, elements below
+    const u32 skipped = reinterpret_cast<u64>(item) % 16 / VALUE_NBYTES;  // count from a multiple of 16, for vector stores
+    item -= skipped * VALUE_NBYTES;
+    u64 n_done = 0, filled = skipped;
+    for (u64 first = 0; first < nbytes; first += blockDim.x * THREAD_NBYTES) {
+        u32 own[THREAD_NBYTES];
+        u64 sums = 0;
+        for (u32 k = 0; k < THREAD_NBYTES; ++k) {
+            own[k] = length_ending_at(lengths, nbytes, first + THREAD_NBYTES * threadIdx.x + k, size);
+            if (own[k]) sums += ONE_RUN + own[k];
+        }
+        const Scanned<u64> scanned = scan_block<Sum>(sums);
+        const u64 n = scanned.total / ONE_RUN, end = filled + scanned.total % ONE_RUN;
+        if (n_done + n > n_runs || end > skipped + size) return false;
+        u32 place = scanned.before / ONE_RUN;
+        u32 start = filled + scanned.before % ONE_RUN;
+        for (u32 k = 0; k < THREAD_NBYTES; ++k) {
+            if (own[k]) starts[place++] = start;
+            start += own[k];
+        }
+        if (threadIdx.x == 0) starts[n] = end;
+        __syncthreads();
+        fill<VALUE_NBYTES>(item, filled, end, starts, values + n_done * VALUE_NBYTES, n);
+        n_done += n, filled = end;
     }
-    if (done.size != runs.size) return WRONG_SUM;
-    const bool complete = done.n_runs == runs.n && read >= nbytes && (nbytes == 0 || ends_varint(runs, nbytes - 1));
-    return complete ? OK : WRONG_SECTION;
+    return n_done == n_runs && filled == skipped + size && (nbytes == 0 || lengths[nbytes - 1] < 0x80);
 }
 
-// Fill an item from a stream without runs, which holds it as it is.
-__device__ __forceinline__ Status copy_item(const u8* stream, u64 nbytes, u8* item, u64 item_nbytes) {
-    if (nbytes != item_nbytes) return WRONG_SIZE;
-    copy_bytes(item, stream, nbytes);
-    return OK;
+// What is wrong with runs, in the order in which the CPU finds it: every thread reads them one after the other.
+__device__ __noinline__ u32 verdict(const u8* stream, u64 at, u64 end, u64 n_runs, u64 size) {
+    for (; n_runs > 0; --n_runs) {
+        u64 length;
+        const u32 status = read_varint(stream, at, end, length);
+        if (status != OK) return status;
+        if (length < 1 || length > size) return WRONG_LENGTH;
+        size -= length;
+    }
+    return size > 0 ? WRONG_SUM : WRONG_SECTION;
 }
 
-// Decode one item, by all threads of the block; thread 0 gets the status that counts.
-__device__ __forceinline__ Status decode_item(const u8* stream, u64 nbytes, u8* item, u32 size, Tile& tile) {
-    u64 count, at;
-    const Status status = read_count(stream, nbytes, count, at);
+// Decode one item of `size` elements. Returns its status, the same to all threads.
+template <u32 VALUE_NBYTES>
+__device__ __forceinline__ u32 decode_item(const u8* stream, u64 nbytes, u8* item, u32 size) {
+    u64 n_runs, at = 0;
+    const u32 status = read_varint(stream, at, nbytes, n_runs);
     if (status != OK) return status;
-    if (count == 0) return copy_item(stream + at, nbytes - at, item, static_cast<u64>(size) * ELEMENT_NBYTES);
-    if (count > size || count * ELEMENT_NBYTES > nbytes - at) return WRONG_COUNT;
-    const u64 lengths_nbytes = nbytes - at - count * ELEMENT_NBYTES;
-    const Runs runs = {stream + at, lengths_nbytes, stream + at + lengths_nbytes, static_cast<u32>(count), size};
-    if (threadIdx.x == 0) tile.failure = 0;  // threads meet before it is changed
-    Done done = {0, 0};
-    u64 read = 0;
-    for (; read < lengths_nbytes && done.n_runs < runs.n; read += TILE_NBYTES) {
-        const Done before = done;
-        done = place_runs(runs, read, done, tile);
-        if (tile.failure) return ~tile.failure & 0xff;
-        const u64 n = (done.n_runs < runs.n ? done.n_runs : runs.n) - before.n_runs;
-        fill(item, before.size, done.size, tile, n);
+    if (n_runs == 0) {  // the item as it is
+        if (nbytes - at != static_cast<u64>(size) * VALUE_NBYTES) return WRONG_SIZE;
+        copy_bytes(item, stream + at, nbytes - at);
+        return OK;
     }
-    return verdict(runs, done, read);
+    if (n_runs > size || n_runs * VALUE_NBYTES > nbytes - at) return WRONG_COUNT;
+    const u64 end = nbytes - n_runs * VALUE_NBYTES;
+    if (decode_runs<VALUE_NBYTES>(stream + at, end - at, stream + end, n_runs, item, size)) return OK;
+    return verdict(stream, at, end, n_runs, size);
 }
 
 }  // namespace rle
