@@ -103,15 +103,14 @@ def as_cpp(text: str, name: str) -> str:
 @cache
 def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
     """A kernel, compiled once for each text; ``text`` in place of its file is for mutations."""
-    code = as_cpp(source(kernel.source) if text is None else text, kernel.name)
-    defines = [f"-D{name}={value}" for name, value in kernel.defines]
-    key = hashlib.sha256("\0".join([code, *defines]).encode()).hexdigest()[:24]
+    code = as_cpp(source(kernel.source, kernel.defines) if text is None else text, kernel.name)
+    key = hashlib.sha256(code.encode()).hexdigest()[:24]
     library = _folder() / f"{key}.so"
     if not library.exists():
         path = library.with_suffix(".cpp")
         path.write_text(code, encoding="utf-8")
         made = str(path.with_suffix(".o"))
-        _run([*COMPILE, "-fsanitize=thread", *defines, "-c", "-o", made, str(path)])
+        _run([*COMPILE, "-fsanitize=thread", "-c", "-o", made, str(path)])
         # The attribute for this is without effect on variables of templates.
         _run(["objcopy", "--rename-section", ".bss=cuda_shared,alloc,load,contents,data", made])
         # Without the library of -fsanitize=thread: memory.cpp is in its place.

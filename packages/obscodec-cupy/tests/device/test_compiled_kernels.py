@@ -10,7 +10,7 @@ from importlib.resources import files
 import obscodec_cupy
 import pytest
 from obscodec_cupy.device.device import Kernel
-from obscodec_cupy.device.sources import options, source
+from obscodec_cupy.device.sources import OPTIONS, source
 
 # The oldest, the newest, and that of data centers; `just architectures` compiles for those between them, too.
 ARCHITECTURES = os.environ.get("ARCHITECTURES", "75 90 120").split()
@@ -74,8 +74,8 @@ def used(request: pytest.FixtureRequest) -> Iterator[dict[str, list[tuple[int, i
 def test_a_kernel_spills_nothing(
     name: str, defines: tuple[tuple[str, int], ...], architecture: str, used: dict[str, list[tuple[int, int]]]
 ) -> None:
-    flags = (*options(defines), *CUPY_ADDS, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
-    log = compiled(source(name), flags)
+    flags = (*OPTIONS, *CUPY_ADDS, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
+    log = compiled(source(name, defines), flags)
     reports = list(REPORT.finditer(log))
     assert {report["name"] for report in reports} == set(ENTRY.findall(source(name))), log
     for report in reports:

@@ -15,7 +15,7 @@ from obscodec import DTypeError, HeapFull, ShapeError
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel, Mark, Order, Scalar
 from obscodec_cupy.device.events import EventMark, EventOrder
-from obscodec_cupy.device.sources import options, source
+from obscodec_cupy.device.sources import OPTIONS, source
 from obscodec_cupy.device.uploads import copy_through_pinned
 
 _CUDA_DEVICES = {2, 13}  # kDLCUDA, kDLCUDAManaged of DLPack
@@ -201,4 +201,4 @@ def _require_same_bytes(host: npt.NDArray[np.generic], out: Any) -> None:
 @cache
 def _module(name: str, defines: tuple[tuple[str, int], ...]) -> Any:
     """The kernels of one file; CuPy compiles them for each device, and keeps what it compiled on disk."""
-    return cupy.RawModule(code=source(name), options=options(defines))
+    return cupy.RawModule(code=source(name, defines), options=OPTIONS)

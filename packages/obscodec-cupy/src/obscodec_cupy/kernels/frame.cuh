@@ -1,6 +1,6 @@
 // The frame that a thread block works on, in shared memory or, if it is too large, in a scratch in global memory.
 //
-// Defines: THREADS, of a block; FRAME_NBYTES; FRAME_IN_SHARED, 1 or 0.
+// Defines: THREADS, of a block; FRAME_NBYTES; FRAME_IN_SHARED, 1 or 0; NO_ASYNC, 1 for copies through registers.
 #pragma once
 #include "types.cuh"
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ void fetch_frame(u8* frame, const u8* source) {
     FrameWord* to = reinterpret_cast<FrameWord*>(frame);
     const i32 n_words = FRAME_NBYTES / sizeof(FrameWord);
     for (i32 i = threadIdx.x; i < n_words; i += THREADS) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && FRAME_IN_SHARED && FRAME_NBYTES % 4 == 0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !NO_ASYNC && FRAME_IN_SHARED && FRAME_NBYTES % 4 == 0
         // Past the registers, so that the runs are parsed meanwhile.
         const u32 target = static_cast<u32>(__cvta_generic_to_shared(to + i));
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from + i), "n"(sizeof(FrameWord)) : "memory");
@@ -47,7 +47,7 @@ __device__ __forceinline__ void fetch_frame(u8* frame, const u8* source) {
 }
 
 __device__ __forceinline__ void wait_for_fetch() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !NO_ASYNC
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
