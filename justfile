@@ -39,6 +39,18 @@ example:
 test:
     uv run pytest tests packages/obscodec-torchrl/tests/test_ray.py packages/obscodec-torchrl/tests/test_processes.py
 
+# The first run on a machine with a GPU: what is exact, what is fast, what the tests and NVIDIA's tools find.
+gpu-first *options:
+    uv run benchmarks/gpu_first.py {{ options }}
+
+# A folder to carry to a machine without uv and network, where `python FOLDER/gpu_first.py` does the same. Further arguments
+# are for `pip download`: what that machine lacks, such as `--python-version 3.12 lz4 zstandard`.
+gpu-wheels folder *downloads:
+    rm -rf "{{ folder }}/wheels"
+    uv build --quiet --all-packages --wheel --out-dir "{{ folder }}/wheels"
+    {{ if downloads == "" { "true" } else { "uv run pip download --no-deps --only-binary :all: --dest " + quote(folder + "/wheels") + " " + downloads } }}
+    uv run benchmarks/gpu_folder.py "{{ folder }}"
+
 # On a machine with a GPU: the tests that run on a simulated one elsewhere.
 gpu:
     uv run pytest -m gpu packages/obscodec-cupy tests

@@ -1,19 +1,28 @@
 """Real frames to measure and test with: Atari games, played at random."""
 
-from functools import lru_cache
-from typing import cast
+from __future__ import annotations
 
-import ale_py
-import gymnasium
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import numpy.typing as npt
-from gymnasium.wrappers import AtariPreprocessing
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.wrappers import AtariPreprocessing
 
 Frames = npt.NDArray[np.uint8]
+RECORDED = Path(__file__).with_name("recorded")  # frames for a machine without the games, see gpu_folder.py
 
 
 def environment(game: str) -> AtariPreprocessing:
     """A game with the preprocessing of DQN: ``u8[84, 84]``, grey, every fourth frame, the maximum of two."""
+    import ale_py
+    import gymnasium
+    from gymnasium.wrappers import AtariPreprocessing
+
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     gymnasium.register_envs(ale_py)
     return AtariPreprocessing(gymnasium.make(f"ALE/{game}-v5", frameskip=1), frame_skip=4)
@@ -30,12 +39,19 @@ def frames(game: str, n: int, seed: int) -> Frames:
 
     Returns:
         ``u8[n, 84, 84]``, preprocessed as for DQN: grey, every fourth frame of the game, the maximum of two. The array
-        is read-only, since all callers in a process get the same one.
+        is read-only, since all callers in a process get the same one. A file of ``RECORDED`` with enough frames is
+        read, else the game is played.
 
     Example:
         >>> frames("Pong", 2, seed=0).shape
         (2, 84, 84)
     """
+    recorded = RECORDED / f"{game}-{seed}.npz"
+    if recorded.exists():
+        played: Frames = np.load(recorded)["frames"]
+        if len(played) >= n:
+            played.flags.writeable = False
+            return played[:n]
     env = environment(game)
     rng = np.random.default_rng(seed)
     played = np.empty((n, 84, 84), np.uint8)

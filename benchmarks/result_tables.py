@@ -43,9 +43,6 @@ _COLUMNS = {
     "tables": ("tables_mb", ".1f", ""),
     "ids": ("ids_mb", ".1f", ""),
     "actions, rewards, flags": ("rest_mb", ".1f", ""),
-    "µs on the GPU": ("gpu_us", ",.1f", "plain_x"),
-    "faster than SB3's": ("sb3_faster_x", ",.0f", ""),
-    "GB/s": ("gb_per_s", ",.1f", ""),
     "first use, empty cache, s": ("empty_s", ".2f", ""),
     "warm cache, s": ("warm_s", ".2f", ""),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -89,6 +90,9 @@ class Compiled:
 
 @cache
 def _folder() -> Path:
+    """For compiled kernels: that of CUDA_ON_CPU_FOLDER, which several processes share, or one of this process."""
+    if shared := os.environ.get("CUDA_ON_CPU_FOLDER"):
+        return Path(shared)
     folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -107,20 +111,22 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
     key = hashlib.sha256(code.encode()).hexdigest()[:24]
     library = _folder() / f"{key}.so"
     if not library.exists():
-        path = library.with_suffix(".cpp")
+        path = library.with_suffix(f".{os.getpid()}.cpp")
         path.write_text(code, encoding="utf-8")
         made = str(path.with_suffix(".o"))
         _run([*COMPILE, "-fsanitize=thread", "-c", "-o", made, str(path)])
         # The attribute for this is without effect on variables of templates.
         _run(["objcopy", "--rename-section", ".bss=cuda_shared,alloc,load,contents,data", made])
         # Without the library of -fsanitize=thread: memory.cpp is in its place.
-        _run(["g++", "-shared", "-o", str(library), made, *_runtime()])
+        linked = path.with_suffix(".so")
+        _run(["g++", "-shared", "-o", str(linked), made, *_runtime()])
+        linked.rename(library)  # another process may have done the same meanwhile
     return Compiled(kernel, library)
 
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    objects = [(HERE / name, str(_folder() / f"{name}.o")) for name in RUNTIME]
+    objects = [(HERE / name, str(_folder() / f"{name}.{os.getpid()}.o")) for name in RUNTIME]
     for path, compiled_path in objects:
         _run([*COMPILE, "-O2", "-c", "-o", compiled_path, str(path)])
     return tuple(compiled_path for _, compiled_path in objects)

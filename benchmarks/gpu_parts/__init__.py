@@ -1,0 +1,1 @@
+"""The parts of ``gpu_first.py``: ``python -m gpu_parts NAME --file RESULT`` runs one of them in this process."""

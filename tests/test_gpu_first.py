@@ -1,0 +1,148 @@
+"""``benchmarks/gpu_first.py`` from beginning to end, on the simulated GPU and with stand-ins for NVIDIA's tools."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import gpu_folder
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FAILS, HANGS = "ncu", "racecheck"
+TOOLS = {
+    "ncu": "echo 'the profiler fails'; exit 3",
+    # The process that it starts must end with it.
+    "compute-sanitizer": """
+        case "$*" in *racecheck*) sleep 1000; esac
+        while [ "$1" != -u ]; do python=$1; shift; done
+        exec "$python" "$@" """,
+}
+PARTS = {
+    *("versions", "codecs", "gather", "times", "ncu", "memory", "memcheck", "racecheck"),
+    *("suite-codecs", "suite-frames", "suite-stores", "suite-adapters"),
+}
+
+
+def run(results: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "gpu_first.py", "--simulated", "--results", results, *options],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """The whole command; one part fails, and one does not end."""
+    folder = tmp_path_factory.mktemp("gpu_first")
+    for name, text in TOOLS.items():
+        tool = folder / "tools" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(f"#!/bin/sh\n{text}\n")
+        tool.chmod(0o755)
+    for shared in ("kernels", "bytecode"):  # compiled once for all parts
+        (folder / shared).mkdir()
+    results = folder / "results"
+    ended = run(
+        results,
+        f"--limit={HANGS}=0.5",
+        PATH=f"{folder / 'tools'}{os.pathsep}{os.environ['PATH']}",
+        CUDA_ON_CPU_FOLDER=str(folder / "kernels"),
+        PYTHONPYCACHEPREFIX=str(folder / "bytecode"),
+    )
+    return ended, results
+
+
+def content(results: Path, part: str) -> Any:
+    return json.loads((results / f"{part}.json").read_text(encoding="utf-8"))
+
+
+def test_every_part_has_its_files_though_one_fails_and_one_hangs(
+    whole: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    ended, results = whole
+    summary = {about["part"]: about for about in content(results, "summary")}
+    assert summary.keys() == PARTS, ended.stderr
+    found = {part: content(results, part)["status"] for part in PARTS}
+    assert found == dict.fromkeys(PARTS, "passed") | {FAILS: "failed", HANGS: "stopped"}, ended.stdout
+    assert {part: about["status"] for part, about in summary.items()} == found
+    assert (summary[FAILS]["exit_code"], summary[FAILS]["reason"]) == (3, "the profiler fails")
+    assert summary[HANGS]["reason"] == "stopped after its limit of 0.5 s"
+    assert ended.returncode == 1
+    with zipfile.ZipFile(results.with_suffix(".zip")) as archive:
+        assert {*archive.namelist()} == {"summary.json"} | {
+            f"{part}{end}" for part in PARTS for end in (".json", ".log")
+        }
+
+
+def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    results = whole[1]
+    facts = {row.get("what"): row.get("is_") for row in content(results, "versions")["rows"]}
+    assert {"commit", "card", "Python", "numpy", "torch", "obscodec-cupy"} <= facts.keys()
+    assert "obscodec_cupy" in facts["backends"]
+    for part in ("codecs", "gather", "memcheck"):
+        assert all(row["equal"] for row in content(results, part)["rows"])
+    times = content(results, "times")["rows"]
+    ways = {"device heap, uint8", "pinned heap, uint8", "device heap, float32 scaled", "device heap, uint8 shifted"}
+    graphs = [row for row in times if row.get("table") == "graph"]
+    # Two arrays of one store are read by one launch; the simulated GPU counts launches, as it has no clock.
+    counted = {(row["way"], row["reads_in_graph"]): row["n_launches"] for row in graphs if row["way"] in ways}
+    assert counted == {(way, n): n for way in ways for n in (1, 2)}
+    host = [row for row in times if row.get("table") == "host"]
+    assert {"sync, nothing new", "read", "SB3's buffer on the CPU, and upload"} <= {row["way"] for row in host}
+    assert all(row["least_us"] <= row["median_us"] for row in host)
+    assert {row["heap"] for row in content(results, "memory")["rows"]} == {"device", "pinned"}
+    for suite in (part for part in PARTS if part.startswith("suite")):
+        assert content(results, suite)["rows"], suite
+
+
+def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_folder, "_RECORDED", {"Pong": 20})
+    gpu_folder.main(tmp_path)
+    (tmp_path / "wheels").mkdir()
+    for package, module in (("obscodec-core", "obscodec"), ("obscodec-cupy", "obscodec_cupy")):
+        with zipfile.ZipFile(tmp_path / "wheels" / f"{module}-1.0-py3-none-any.whl", "w") as wheel:
+            for path in (ROOT / "packages" / package / "src" / module).rglob("*.*"):
+                wheel.write(path, path.relative_to(ROOT / "packages" / package / "src"))
+            wheel.writestr(f"{module}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    with zipfile.ZipFile(tmp_path / "wheels" / "obscodec_cupy-1.0-py3-none-any.whl", "a") as wheel:
+        backend = "[obscodec.backends]\ncuda = obscodec_cupy.backend:CudaBackend\n"
+        wheel.writestr("obscodec_cupy-1.0.dist-info/entry_points.txt", backend)
+    command = [sys.executable, tmp_path / "gpu_first.py", "--simulated", "--parts", "versions"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    facts = {
+        row.get("what"): row.get("is_") for row in content(tmp_path / "benchmarks/results/gpu", "versions")["rows"]
+    }
+    assert facts["obscodec_cupy is in"].startswith(str(tmp_path / "site"))
+    assert facts["obscodec-cupy"] == "1.0"
+    assert facts["commit"] == (tmp_path / "commit.txt").read_text().strip()
+    assert len(np.load(tmp_path / "benchmarks" / "recorded" / "Pong-0.npz")["frames"]) == 20
+
+
+def test_an_unknown_part_is_named(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--parts", "versions,timing")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("there is no part timing: the parts are versions, codecs, gather")
+
+
+def test_nothing_else_runs_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, as in the others: what it prints names what is missing."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    ended = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "gpu_first.py", "--results", tmp_path, "--parts", "versions,codecs"],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert ended.stdout.endswith("obscodec can't use a GPU here, so nothing else runs\n")
+    (about,) = content(tmp_path, "summary")
+    assert about["status"] == "failed"
+    assert not (tmp_path / "codecs.json").exists()
