@@ -54,14 +54,15 @@ class Part(NamedTuple):
 # In the order in which they run, the most telling first. The parts of one tuple run side by side, as nothing is timed.
 _PARTS = (
     (Part("versions", 60, ("versions",)),),
-    (Part("codecs", 150, ("codecs",)),),
+    (Part("codecs", 200, ("codecs",)),),
     (Part("gather", 200, ("gather",)),),
     (Part("times", 300, ("times",)),),
     (Part("ncu", 100, ("profiled",), _NCU),),
     (Part("memory", 90, ("memory",)),),
     (
         Part("suite-codecs", 540, ("suite", f"{_TESTS}/codecs", f"{_TESTS}/device")),
-        Part("suite-frames", 540, ("suite", f"{_TESTS}/frames")),
+        Part("suite-gather", 540, ("suite", f"{_TESTS}/frames/test_gather*.py")),
+        Part("suite-frames", 540, ("suite", f"{_TESTS}/frames/test_[!g]*.py")),
         Part("suite-stores", 540, ("suite", f"{_TESTS}/memory", f"{_TESTS}/stores", f"{_TESTS}/test_*.py")),
         Part("suite-adapters", 540, ("suite", "tests/test_cuda_*.py")),
         Part("memcheck", 540, ("codecs", "gather", "--tiny", "--no-pool"), (*_SANITIZER, "memcheck")),

@@ -24,7 +24,7 @@ TOOLS = {
 }
 PARTS = {
     *("versions", "codecs", "gather", "times", "ncu", "memory", "memcheck", "racecheck"),
-    *("suite-codecs", "suite-frames", "suite-stores", "suite-adapters"),
+    *("suite-codecs", "suite-gather", "suite-frames", "suite-stores", "suite-adapters"),
 }
 
 

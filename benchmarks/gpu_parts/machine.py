@@ -3,6 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ Array = npt.NDArray[Any]
 Call = Callable[[], object]
 ROOT = Path(__file__).resolve().parents[2]
 _FILL_NBYTES = 256 << 20  # more than the caches of any card
-_FILLS = 4  # long enough for the CPU to queue what is timed behind them
+_FILLS = 4, 512  # at first and at most; while they run, the CPU queues what is timed behind them
 
 
 class Sizes(NamedTuple):
@@ -47,13 +48,15 @@ class Machine(ABC):
 
     Attributes:
         sizes: how much to measure there.
+        has_graphs: whether :meth:`recorded` can be called.
         torch_device: where the tensors of torch are.
     """
 
     torch_device: str
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, *, has_graphs: bool) -> None:
         self.sizes = sizes
+        self.has_graphs = has_graphs and find_spec("torch") is not None
 
     @abstractmethod
     def upload(self, x: Array) -> Any:
@@ -85,7 +88,8 @@ class Machine(ABC):
 
         The calls take turns in random order, ``sizes.rounds`` times each. Before a call, a large memory is filled, so
         that the call finds nothing in the caches. The device fills it while the CPU queues the call behind it, so the
-        time has nothing of the CPU; a round in which the fill was over too early does not count (``n_late``).
+        time has nothing of the CPU. A round in which the fill was over too early does not count (``n_late``); from
+        then on, the memory is filled twice as often before this call.
         """
 
 
@@ -95,7 +99,7 @@ class Gpu(Machine):
     torch_device = "cuda"
 
     def __init__(self, sizes: Sizes, *, pool: bool) -> None:
-        super().__init__(sizes)
+        super().__init__(sizes, has_graphs=pool)  # nothing can be allocated in a graph without a pool
         import cupy
 
         self._cupy = cupy
@@ -138,21 +142,22 @@ class Gpu(Machine):
 
         rng = np.random.default_rng(0)
         elapsed_us: dict[str, list[float]] = {name: [] for name in calls}
-        n_late = dict.fromkeys(calls, 0)
+        n_late, n_fills = dict.fromkeys(calls, 0), dict.fromkeys(calls, _FILLS[0])
         filled = torch.empty(_FILL_NBYTES, dtype=torch.uint8, device="cuda")
-        for turn in range(-3, self.sizes.rounds):  # the first ones do not count: the clock of the card goes up
+        for turn in range(-8, self.sizes.rounds):  # the first ones do not count: the clock of the card goes up
             for name in rng.permutation(list(calls)).tolist():
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
-                for _ in range(_FILLS):
+                for _ in range(n_fills[name]):
                     filled.fill_(turn % 256)
                 begin.record()
                 calls[name]()
                 end.record()
                 is_late = begin.query()  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
-                if turn >= 0 and is_late:
-                    n_late[name] += 1
+                if is_late:
+                    n_late[name] += turn >= 0
+                    n_fills[name] = min(2 * n_fills[name], _FILLS[1])
                 elif turn >= 0:
                     elapsed_us[name].append(begin.elapsed_time(end) * 1e3)
         return {name: summary_us(measured) | {"n_late": n_late[name]} for name, measured in elapsed_us.items()}
@@ -164,7 +169,7 @@ class SimulatedGpu(Machine):
     torch_device = "cpu"
 
     def __init__(self, sizes: Sizes) -> None:
-        super().__init__(sizes)
+        super().__init__(sizes, has_graphs=True)
         sys.path.append(str(ROOT / "packages" / "obscodec-cupy" / "tests"))
         from cuda_on_cpu.device import SimulatedDevice  # type: ignore[import-not-found]
         from obscodec_cupy.device import opened as devices

@@ -23,13 +23,21 @@ _OPTIONS = [
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 ]
-_OPTIONS += ["--continue-on-collection-errors", "-o", "markers=gpu: needs a GPU", "--durations=20", "-v"]
+_OPTIONS += [
+    "--continue-on-collection-errors",
+    "-o",
+    "markers=gpu: needs a GPU",
+    "--durations=20",
+    "-v",
+    "-o",
+    "faulthandler_timeout=120",
+]
 
 
 def run(machine: Machine, record: Record, patterns: list[str]) -> None:
     """A row for each test that passed, of the files and folders that match a pattern such as ``tests/test_cuda_*``.
 
-    On the simulated GPU, only the first two tests of one of them run.
+    On the simulated GPU, only the first test of the first file runs.
     """
     try:
         import pytest
@@ -44,7 +52,7 @@ def run(machine: Machine, record: Record, patterns: list[str]) -> None:
     # The fixtures open the simulated GPU themselves, in the tests that are not marked.
     paths, marker, most = sorted(path for pattern in patterns for path in ROOT.glob(pattern)), "gpu", 0
     if isinstance(machine, SimulatedGpu):
-        paths, marker, most = paths[:1], "not gpu", 2
+        paths, marker, most = paths[:1], "not gpu", 1
     pytest.main([*_OPTIONS, "-m", marker, *map(str, paths)], plugins=[_Recorder(record, most)])
 
 

@@ -41,7 +41,7 @@ def _time_contents(machine: Machine, record: Record, name: str, transitions: Tra
         batches.check()
     with record.check(f"{name}: times of the GPU"):
         for n_reads in (1, machine.sizes.in_graph):
-            for way, measured in machine.timed(batches.graphs(n_reads)).items():
+            for way, measured in machine.timed(batches.graphs(record, n_reads)).items():
                 per_read = {key: value if key.startswith("n_") else value / n_reads for key, value in measured.items()}
                 record.row(table="graph", data=name, way=way, reads_in_graph=n_reads, **per_read)
     with record.check(f"{name}: times of the CPU"):
@@ -105,9 +105,13 @@ class Batches:
         for reader in self.readers.values():
             reader.check()
 
-    def graphs(self, n_reads: int) -> dict[str, Call]:
-        """For each way a CUDA graph of some reads, each of other places."""
-        return {way: self._graph(read, n_reads) for way, read in self._reads.items()}
+    def graphs(self, record: Record, n_reads: int) -> dict[str, Call]:
+        """For each way that can be recorded a CUDA graph of some reads, each of other places."""
+        graphs = {}
+        for way, read in self._reads.items():
+            with record.check(f"record a graph of {n_reads}: {way}"):
+                graphs[way] = self._graph(read, n_reads)
+        return graphs
 
     def read(self, way: str) -> None:
         """Read a batch without a graph."""

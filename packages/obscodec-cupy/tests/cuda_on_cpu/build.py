@@ -118,18 +118,24 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
         # The attribute for this is without effect on variables of templates.
         _run(["objcopy", "--rename-section", ".bss=cuda_shared,alloc,load,contents,data", made])
         # Without the library of -fsanitize=thread: memory.cpp is in its place.
-        linked = path.with_suffix(".so")
-        _run(["g++", "-shared", "-o", str(linked), made, *_runtime()])
-        linked.rename(library)  # another process may have done the same meanwhile
+        _make(library, ["g++", "-shared", made, *_runtime()])
     return Compiled(kernel, library)
 
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    objects = [(HERE / name, str(_folder() / f"{name}.{os.getpid()}.o")) for name in RUNTIME]
+    objects = [(HERE / name, _folder() / f"{name}.o") for name in RUNTIME]
     for path, compiled_path in objects:
-        _run([*COMPILE, "-O2", "-c", "-o", compiled_path, str(path)])
-    return tuple(compiled_path for _, compiled_path in objects)
+        if not compiled_path.exists():
+            _make(compiled_path, [*COMPILE, "-O2", "-c", str(path)])
+    return tuple(str(compiled_path) for _, compiled_path in objects)
+
+
+def _make(path: Path, command: list[str]) -> None:
+    """Write a file by a command that takes ``-o``, at once, since another process may make and use the same file."""
+    part = path.with_suffix(f".{os.getpid()}.part")
+    _run([*command, "-o", str(part)])
+    part.rename(path)
 
 
 def _run(command: list[str]) -> None:
