@@ -2,9 +2,9 @@
 // element, 1, 2, 4 or 8.
 //
 // A tile is some bytes of the run lengths, a few for each thread. A sum over the bytes that end a varint numbers the runs, one
-// over their lengths gives where they begin in the item. Then each thread looks up the runs that 16 bytes of the item lie in, so
-// that all threads have the same to do, whether runs are long or short. That only finds out whether a stream is good: `verdict`
-// reads a bad one again, run by run, to say what is wrong with it.
+// over their lengths gives where they begin in the item. Then each thread looks up the runs that 16 bytes of the item lie in,
+// so that all threads have the same to do, whether runs are long or short. That only finds out whether a stream is good:
+// `verdict` reads a bad one again, run by run, to say what is wrong with it.
 #pragma once
 #include "block_scan.cuh"
 #include "bytes.cuh"
@@ -14,9 +14,9 @@ namespace rle {
 constexpr u32 THREAD_NBYTES = 4, MOST_RUNS = 256 * THREAD_NBYTES;  // of a tile
 
 template <u32 VALUE_NBYTES>
-__device__ __forceinline__ u64 load_element(const u8* at) {
+__device__ __forceinline__ u64 value_of(const u8* values, u64 run) {
     u64 value = 0;
-    for (u32 k = 0; k < VALUE_NBYTES; ++k) value |= static_cast<u64>(at[k]) << 8 * k;
+    for (u32 k = 0; k < VALUE_NBYTES; ++k) value |= static_cast<u64>(values[run * VALUE_NBYTES + k]) << 8 * k;
     return value;
 }
 
@@ -50,13 +50,13 @@ __device__ __forceinline__ void fill(u8* base, u32 begin, u32 end, const u32* st
     for (u32 first = (begin / CHUNK + threadIdx.x) * CHUNK; first < end; first += blockDim.x * CHUNK) {
         const u32 from = Max::of(first, begin), to = first + CHUNK < end ? first + CHUNK : end;
         u32 run = run_at(starts, n, from), next = starts[run + 1];
-        u64 value = load_element<VALUE_NBYTES>(values + static_cast<u64>(run) * VALUE_NBYTES), words[2] = {0, 0};
+        u64 value = value_of<VALUE_NBYTES>(values, run), words[2] = {0, 0};
 #pragma unroll
         for (u32 k = 0; k < CHUNK; ++k) {
             if (first + k < from || first + k >= to) continue;
             if (first + k >= next) {
                 next = starts[++run + 1];
-                value = load_element<VALUE_NBYTES>(values + static_cast<u64>(run) * VALUE_NBYTES);
+                value = value_of<VALUE_NBYTES>(values, run);
             }
             words[k * VALUE_NBYTES / 8] |= value << 8 * (k * VALUE_NBYTES % 8);
         }
@@ -86,7 +86,7 @@ __device__ __forceinline__ bool decode_runs(const u8* lengths, u64 nbytes, const
         }
         const Scanned<u64> scanned = scan_block<Sum>(sums);
         const u64 n = scanned.total / ONE_RUN, end = filled + scanned.total % ONE_RUN;
-        if (n_done + n > n_runs || end > skipped + size) return false;
+        if (n == 0 || n_done + n > n_runs || end > skipped + size) return false;
         u32 place = scanned.before / ONE_RUN;
         u32 start = filled + scanned.before % ONE_RUN;
         for (u32 k = 0; k < THREAD_NBYTES; ++k) {
