@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from obscodec import CorruptStream, Layout, codec
 from obscodec.segments import Segments
-from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.segments import DeviceSegments
@@ -29,7 +29,7 @@ class Pair:
         self.device = device
         self.layout = layout
         self.cpu = codec(spec, layout).with_dictionary(dictionary)
-        self.cuda = on_device(self.cpu, device)
+        self.cuda = CudaCodec(self.cpu, device)
 
     def check(self, rows: Rows, shift: int = 0) -> None:
         """Both encode and decode ``u8[n, nbytes]`` alike; on the device it begins ``shift`` bytes behind an address."""

@@ -12,7 +12,7 @@ from obscodec import codec as cpu_codec
 from obscodec.devices import Backend, FrameForm, FrameReader
 from obscodec.heap import HeapMemory
 
-from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
 from obscodec_cupy.device.device import Device
@@ -26,7 +26,7 @@ class CudaBackend(Backend):
 
     def codec(self, spec: str, layout: Layout, device: str) -> Any:
         """See ``Backend.codec``; the codecs are ``rle`` and ``delta-rle``."""
-        return on_device(cpu_codec(spec, layout), opened.device(device))
+        return CudaCodec(cpu_codec(spec, layout), opened.device(device))
 
     def empty(self, device: str, n: int, layout: Layout) -> Any:
         """See ``Backend.empty``."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from cuda_on_cpu.device import SimulatedDevice
 from obscodec import DTypeError, Layout, codec
-from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device.array import require_writable
 
 
@@ -63,7 +63,7 @@ def test_an_array_that_can_be_written_is_not(x: object) -> None:
 @pytest.mark.parametrize("x", READ_ONLY[1:], ids=lambda x: type(x).__name__)
 def test_a_codec_does_not_write_it(x: Exporter) -> None:
     device = SimulatedDevice(seed=1)
-    tested = on_device(codec("rle", Layout((2, 2), "uint8")), device)
+    tested = CudaCodec(codec("rle", Layout((2, 2), "uint8")), device)
     streams = tested.encode_batch(device.zeros((1, 2, 2), np.uint8))
     n_launches = device.n_launches
     for refused in (

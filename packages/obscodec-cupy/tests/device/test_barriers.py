@@ -85,8 +85,8 @@ def refused(scenario: Scenario) -> Scenario:
 
 
 SCENARIOS: list[tuple[tuple[str, ...], Scenario]] = [
-    (("rle.cu", "offsets.cu"), a_codec("rle")),
-    (("delta_encode.cu", "delta_decode.cu", "offsets.cu"), a_codec("delta-rle")),
+    (("encode.cu", "rle.cu", "offsets.cu"), a_codec("rle")),
+    (("encode.cu", "delta_decode.cu", "offsets.cu"), a_codec("delta-rle")),
     (("gather.cu",), a_gather("delta-rle")),
     (("gather.cu",), a_gather("delta-rle", "float16")),
     (("gather.cu",), a_gather("raw")),

@@ -14,7 +14,7 @@ from obscodec import FrameStore, Layout, TensorArray, codec
 from obscodec.heap import SlotHeap
 from obscodec_cupy import BatchReader
 from obscodec_cupy.backend import CudaBackend
-from obscodec_cupy.codecs.by_stage import on_device
+from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.copies import move
@@ -74,7 +74,7 @@ def test_a_heap(monkeypatch, seed):
 def test_a_codec(monkeypatch, seed):
     device, ours, theirs = late(monkeypatch, seed)
     with ours():
-        made = on_device(codec("delta-rle", LAYOUT), device)
+        made = CudaCodec(codec("delta-rle", LAYOUT), device)
     with theirs():
         streams, out = made.encode_batch(device.upload(TENSORS)), device.empty(TENSORS.shape, np.uint8)
         made.decode_batch(streams, out)

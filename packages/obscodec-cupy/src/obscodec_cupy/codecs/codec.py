@@ -1,52 +1,99 @@
 """CudaCodec: a codec for batches in the memory of a device, with the same bytes as a codec of the CPU."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, cast
 
 import numpy as np
-import numpy.typing as npt
-import obscodec
-from obscodec import Layout, ShapeError
+from obscodec import Layout, ShapeError, SpecError
 from obscodec.codecs import Codec
 
-from obscodec_cupy.device.array import DeviceArray
-from obscodec_cupy.device.device import Device, Kernel
+from obscodec_cupy.codecs.delta_decode import DeltaDecode
+from obscodec_cupy.codecs.failures import Status
+from obscodec_cupy.device import opened
+from obscodec_cupy.device.array import DeviceArray, checked
+from obscodec_cupy.device.device import Device, Kernel, Scalar
 from obscodec_cupy.device.segments import DeviceSegments, Located
-from obscodec_cupy.device.status import Status
 
-OFFSETS: Final = Kernel("offsets.cu", "offsets")
-KERNELS: Final = (OFFSETS,)
-OFFSETS_THREADS: Final = 1024
-MOST_THREADS: Final = 256  # of a thread block, see __launch_bounds__ in the kernels
+THREADS: Final = 256  # of a block, see __launch_bounds__ in the kernels
 MOST_BLOCKS: Final = 2**31 - 1  # of a launch
-_WORD: Final = 32  # bytes of an item that a thread looks at
+OFFSETS: Final = Kernel("offsets.cu", "offsets")
+OFFSETS_THREADS: Final = 1024
+
+
+def _by_width(source: str, name: str, widths: tuple[int, ...]) -> dict[int, Kernel]:
+    return {width: Kernel(source, name, (("WIDTH", width),)) for width in widths}
+
+
+# By the bytes of an element of rle, 0 for delta-rle.
+MEASURE, PLACE, WRITE = (
+    _by_width("encode.cu", f"encode_{step}", (0, 1, 2, 4, 8)) for step in ("measure", "place", "write")
+)
+RLE_DECODE: Final = _by_width("rle.cu", "rle_decode", (1, 2, 4, 8))
+KERNELS: Final = [OFFSETS, *(kernel for kernels in (MEASURE, PLACE, WRITE, RLE_DECODE) for kernel in kernels.values())]
+
+
+def element_nbytes(layout: Layout) -> int:
+    """Bytes of what ``rle`` repeats: the largest power of two that divides those of the dtype, at most 8."""
+    itemsize = layout.dtype.itemsize
+    return min(itemsize & -itemsize, 8)
 
 
 @dataclass(frozen=True)
-class CudaCodec(ABC):
+class CudaCodec:
     """A lossless codec for items of one layout on one device. A value: compared, hashed and pickled like one.
 
     All work is queued on the current stream: torch's for its tensors, else CuPy's. Nothing is copied from or to the
-    host, and nothing waits for the device.
+    host, and nothing waits for the device, but that building a codec waits until its dictionary is there.
 
     Attributes:
         cpu: the codec of the CPU that has the same streams.
         device: the name of the device, such as ``"cuda:0"``.
         on: the device.
+
+    Raises:
+        SpecError: the codec does not run on a device.
+        ShapeError: its streams can be too long for a device, or its frames too large.
     """
 
     cpu: Codec
     on: Device = field(repr=False, compare=False)
     device: str = field(init=False)
+    _references: DeviceArray = field(init=False, repr=False, compare=False)  # frames of which first frames are patches
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "device", self.on.name)
-        if self.cpu.read_bound() > MOST_BLOCKS:
+        if self.spec not in ("rle", "delta-rle"):
+            raise SpecError(
+                f"{self.spec!r} does not run on {self.on.name}, there are rle, delta-rle: stores with "
+                f"device={self.on.name!r} decode others on the CPU and upload what they hold"
+            )
+        if (most := self.cpu.read_bound()) > MOST_BLOCKS:
             raise ShapeError(
                 f"a stream on a device has less than 2 GiB, one of {self.spec} of {self.layout} can have "
-                f"{self.cpu.read_bound():,} bytes: use smaller items"
+                f"{most:,} bytes: use smaller items"
             )
+        references = np.zeros((1, 0), np.uint8)
+        if self._width == 0:
+            n_frames, nbytes = self._frames
+            DeltaDecode(self.on, n_frames, nbytes)  # refuses frames that are too large
+            known = np.frombuffer(bytes(nbytes) + self.dictionary, np.uint8)
+            references = known.reshape(1 + len(self.dictionary) // max(1, nbytes), nbytes)
+        object.__setattr__(self, "device", self.on.name)
+        object.__setattr__(self, "_references", self.on.upload(references))
+        self.on.synchronize()  # whichever stream is current at a call then
+
+    @property
+    def _width(self) -> int:
+        """Bytes of an element of ``rle``; 0 for ``delta-rle``."""
+        return element_nbytes(self.layout) if self.spec == "rle" else 0
+
+    @property
+    def _frames(self) -> tuple[int, int]:
+        """The number of frames of an item, and the bytes of each; none if it has none, however long its axes are."""
+        nbytes = self.layout.nbytes
+        if self.spec == "rle":
+            return 1, nbytes
+        n_frames = self.layout.shape[0] if self.layout.shape else 1
+        return (n_frames, nbytes // n_frames) if nbytes else (0, 0)
 
     @property
     def spec(self) -> str:
@@ -63,14 +110,14 @@ class CudaCodec(ABC):
         """The layout of the items that it takes."""
         return self.cpu.layout
 
-    def bound(self) -> int:
-        """The most bytes that the stream of one item can have."""
-        return self.cpu.bound()
-
     @property
     def dictionary(self) -> bytes:
         """Trained state that the streams need in order to be decoded, empty for none."""
         return self.cpu.dictionary
+
+    def bound(self) -> int:
+        """The most bytes that the stream of one item can have."""
+        return self.cpu.bound()
 
     def with_dictionary(self, dictionary: bytes) -> Self:
         """This codec with another dictionary, such as that of a codec of the CPU which was fitted.
@@ -91,19 +138,21 @@ class CudaCodec(ABC):
             The streams, in ``out``, one behind the other. Byte for byte what the codec of the CPU writes.
 
         Raises:
-            ShapeError: ``rows`` or ``out`` has the wrong size, or ``rows`` are not contiguous.
-            DTypeError: ``rows`` have another dtype; or an array is in the memory of the host or of another device, or
-                ``out`` is read-only.
+            ShapeError: ``rows`` or ``out`` has the wrong size, or is not contiguous.
+            DTypeError: ``rows`` or ``out`` has another dtype, or is in the memory of the host or of another device;
+                or ``out`` is read-only.
             HeapFull: the device has not enough free memory.
         """
         with self.on.on_stream_of(rows, out):
-            items = self._rows("rows", self.on.view(rows))
-            n = len(items)
-            buffer = self.on.empty((n * self.bound(),), np.uint8) if out is None else self._room(n, out)
-            offsets, lengths = self.on.empty((n,), np.int64), self.on.empty((n,), np.int64)
+            items = self._items("rows", self.on.view(rows))
+            n, nbytes = len(items), len(items) * self.bound()
+            buffer = self.on.empty((nbytes,), np.uint8) if out is None else self.on.writable_view("out", out)
+            if checked("out", buffer, (buffer.size,), "uint8").nbytes < nbytes:
+                raise ShapeError(f"{n} streams of {self.spec} need up to {nbytes} bytes, out has {buffer.nbytes}")
+            streams = DeviceSegments(buffer, self.on.empty((n,), np.int64), self.on.empty((n,), np.int64), self.on)
             if n:
-                self._encode(items, buffer, offsets, lengths)
-            return DeviceSegments(buffer, offsets, lengths, self.on)
+                self._encode(items, streams)
+            return streams
 
     def decode_batch(self, streams: DeviceSegments, out: object) -> Status:
         """Decode many items.
@@ -116,68 +165,60 @@ class CudaCodec(ABC):
             What tells, when asked, whether all streams could be decoded.
 
         Raises:
-            ShapeError: ``out`` has the wrong size, or is not contiguous.
-            DTypeError: ``out`` has another dtype, or is read-only; or it or the streams are in the memory of the host
-                or of another device.
+            ShapeError: ``out`` has the wrong size; or it or an array of ``streams`` is not contiguous.
+            DTypeError: ``out`` is read-only; or it or an array of ``streams`` has another dtype, or is in the memory of
+                the host or of another device.
         """
         with self.on.on_stream_of(out, streams.buffer):
-            items = self._rows("out", self.on.writable_view("out", out))
-            buffer, offsets, lengths = map(self.on.view, (streams.buffer, streams.offsets, streams.lengths))
-            if not len(offsets) == len(lengths) == len(items):
-                raise ShapeError(f"{len(offsets)} streams decode into {len(offsets)} items, got {len(items)}")
+            items = self._items("out", self.on.writable_view("out", out))
+            there = streams.viewed(self.on)
+            if len(there) != len(items):
+                raise ShapeError(f"{len(there)} streams decode into {len(there)} items, got {len(items)}")
             failure = self.on.zeros((1,), np.uint64)
             if len(items):
-                found = Located(self.address(buffer), np.uint64(buffer.nbytes), *map(self.address, (offsets, lengths)))
-                self._decode(found, items, self.address(failure))
+                self._decode(there.located, items, failure)
             return Status(self.on, failure, self.cpu)
 
-    @abstractmethod
-    def _encode(self, items: DeviceArray, buffer: DeviceArray, offsets: DeviceArray, lengths: DeviceArray) -> None:
-        """Queue the kernels that write the streams of one item or more, their offsets and their lengths."""
+    def _encode(self, items: DeviceArray, streams: DeviceSegments) -> None:
+        n, (n_frames, nbytes) = len(items), self._frames
+        if n * n_frames > MOST_BLOCKS:
+            raise ShapeError(f"a batch on a device has at most {MOST_BLOCKS:,} frames, got {n * n_frames:,}: split it")
+        threads = min(THREADS, (nbytes // 1024 + 1) * 32)  # each looks at 32 bytes at a time
+        sizes = self.on.empty((n * n_frames, 3), np.uint32), self.on.empty((n, 2), np.uint32)
+        form = np.uint32(nbytes), np.uint32(n_frames)
+        references = self._references
+        measured = items, *form, references, np.uint32(len(references)), *sizes
+        written = items, *form, references, *sizes, streams.offsets, streams.buffer
+        self._launch(MEASURE[self._width], n * n_frames, threads, *measured)
+        self._launch(PLACE[self._width], n, THREADS, *form, *sizes, streams.lengths)
+        self._launch(OFFSETS, 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
+        self._launch(WRITE[self._width], n * max(1, n_frames), threads, *written)
+        self.on.keep(references)  # which may have come from another stream
 
-    @abstractmethod
-    def _decode(self, streams: Located, items: DeviceArray, failure: np.uint64) -> None:
-        """Queue the kernels that fill one item or more; ``failure`` is the address of a word, see ``failure.cuh``."""
+    def _decode(self, streams: Located, items: DeviceArray, failure: DeviceArray) -> None:
+        n, (n_frames, nbytes) = len(items), self._frames
+        if width := self._width:
+            self._launch(RLE_DECODE[width], n, THREADS, *streams, items, np.uint32(nbytes // width), failure)
+            return
+        decoder = DeltaDecode(self.on, n_frames, nbytes)
+        n_scratch = decoder.scratch_nbytes(n)
+        scratch = self.on.empty((n_scratch,), np.uint8) if n_scratch else None
+        decoder.launch(streams, n, self._references, items, np.uint64(self.on.address(failure)), scratch)
+        self.on.keep(self._references)  # which may have come from another stream
 
-    def address(self, array: DeviceArray) -> np.uint64:
-        """Where an array begins, as an argument of a kernel."""
-        return np.uint64(self.on.address(array))
+    def _launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: DeviceArray | Scalar) -> None:
+        """Queue a kernel; it gets the address of an array."""
+        scalars = [x if isinstance(x, np.generic) else np.uint64(self.on.address(x)) for x in arguments]
+        self.on.launch(kernel, n_blocks, n_threads, *scalars)
 
-    def _place(self, lengths: DeviceArray, offsets: DeviceArray) -> None:
-        """Queue what finds the offsets of streams that lie one behind the other."""
-        n = np.uint64(len(lengths))
-        self.on.launch(OFFSETS, 1, OFFSETS_THREADS, self.address(lengths), n, self.address(offsets))
-
-    def _rows(self, what: str, array: DeviceArray) -> DeviceArray:
-        is_rows = array.dtype == np.uint8 and len(array.shape) == 2 and array.shape[1] == self.layout.nbytes
-        if not is_rows:
-            self.layout.check(cast("npt.NDArray[np.generic]", array))
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"{what} must be contiguous on the device, got strides: copy the array first")
-        return array
-
-    def _room(self, n: int, out: object) -> DeviceArray:
-        buffer = self.on.writable_view("out", out)
-        if buffer.dtype != np.uint8 or len(buffer.shape) != 1 or not buffer.flags.c_contiguous:
-            raise ShapeError(f"out is u8[:] and contiguous, got {buffer.dtype}{list(buffer.shape)}")
-        if buffer.nbytes < n * self.bound():
-            raise ShapeError(f"{n} streams of {self.spec} need up to {n * self.bound()} bytes, out has {buffer.nbytes}")
-        return buffer
+    def _items(self, what: str, array: DeviceArray) -> DeviceArray:
+        if array.dtype != np.uint8 or array.shape[1:] != (self.layout.nbytes,):
+            self.layout.check(cast("Any", array))
+        return checked(what, array, array.shape, array.dtype.name)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.spec, self.layout, self.dictionary, self.device)
+        return _rebuild, (self.cpu, self.device)
 
 
-def _rebuild(spec: str, layout: Layout, dictionary: bytes, device: str) -> Any:
-    made = obscodec.codec(spec, layout, device)
-    return made.with_dictionary(dictionary) if dictionary else made
-
-
-def n_words(nbytes: int) -> int:
-    """Words of 32 bits with one bit for each byte, and one for the end."""
-    return nbytes // _WORD + 1
-
-
-def n_threads(nbytes: int) -> int:
-    """Threads of a block for an item of so many bytes: a multiple of 32."""
-    return min(MOST_THREADS, -(-n_words(nbytes) // 32) * 32)
+def _rebuild(cpu: Codec, device: str) -> CudaCodec:
+    return CudaCodec(cpu, opened.device(device))

@@ -1,30 +1,59 @@
-"""What the codes mean by which kernels say that a stream or an id is bad."""
+"""What kernels report, see ``report`` in ``kernels/basics.cuh``: a bad stream or id, as one word for a whole batch."""
 
 from typing import Final
 
 from obscodec import CorruptStream, SlotError
+from obscodec.codecs import STATUS_TEXTS, Codec
 
-from obscodec_cupy.device.status import EXPLANATIONS
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.device import Device
 
 _BAD_ID: Final = 32
+EXPLANATIONS: Final = {**STATUS_TEXTS, 34: "it has 4 GiB or more, which are not read on a device"}
 
 
-def check_failure(word: int) -> None:
-    """Raise what kernels that read a store of frames reported.
+def check_failure(word: int, what: str = "") -> None:
+    """Raise what a kernel reported.
 
     Args:
-        word: u64, see ``kernels/failure.cuh``; its numbers are those of blocks, or of samples for an id.
+        word: u64; its number is that of a block, or of a sample for an id.
+        what: can't be decoded, in the text of an error; the block if empty.
 
     Raises:
-        CorruptStream: a block is damaged.
+        CorruptStream: a stream is damaged.
         SlotError: an id, or the place of one, was out of range.
 
     Example:
         >>> check_failure(0)
     """
-    if word == 0:
-        return
     number, code = word >> 32 ^ 0xFFFFFFFF, word & 0xFFFFFFFF
     if code == _BAD_ID:
         raise SlotError(f"sample {number} of a batch asks for a tensor that the store does not have")
-    raise CorruptStream(f"block {number} can't be decoded: {EXPLANATIONS[code]}")
+    if code:
+        raise CorruptStream(f"{what or f'block {number}'} can't be decoded: {EXPLANATIONS[code]}")
+
+
+class Status:
+    """Whether all streams of a batch could be decoded, known when the device is done with them.
+
+    Args:
+        device: that decodes; what is queued on its current stream by now is what the status is of.
+        failure: ``u64[1]``, what its kernels report.
+        codec: of the same streams on the CPU, for the text of an error.
+    """
+
+    def __init__(self, device: Device, failure: DeviceArray, codec: Codec) -> None:
+        self._device = device
+        self._failure = failure
+        self._what = f"{codec.spec} stream of {codec.layout}"
+        self._done = device.mark()
+
+    def check(self) -> None:
+        """Wait for the decoder.
+
+        Raises:
+            CorruptStream: a stream is truncated, altered or of another format; what it was decoded into may be partly
+                written. With the same text as on the CPU.
+        """
+        self._done.wait()
+        check_failure(int(self._device.download(self._failure)[0]), self._what)

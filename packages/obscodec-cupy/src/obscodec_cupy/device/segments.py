@@ -1,30 +1,17 @@
 """DeviceSegments: many streams in one buffer in the memory of a device."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from obscodec import CorruptStream
 from obscodec.segments import Segments
 
-from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.device.device import Device
 
-
-class Located(NamedTuple):
-    """Where a kernel finds streams, as its arguments.
-
-    Attributes:
-        base: the address that the offsets count from; 0 if these are addresses.
-        nbytes: how many bytes from there on may be read.
-        offsets: the address of ``i64[n]``, the first byte of each stream.
-        lengths: the address of ``i64[n]``, its bytes.
-    """
-
-    base: np.uint64
-    nbytes: np.uint64
-    offsets: np.uint64
-    lengths: np.uint64
+# The address and the bytes of a buffer, the addresses of offsets and lengths.
+Located = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,22 +41,39 @@ class DeviceSegments:
             CorruptStream: a stream lies outside of its buffer.
             HeapFull: the device has not enough free memory.
         """
-        nbytes = np.array([buffer.nbytes for buffer in segments.buffers], np.int64)[segments.which]
-        offsets, lengths = segments.offsets, segments.lengths
-        if ((offsets < 0) | (lengths < 0) | (offsets > nbytes - lengths)).any():
+        if not segments.inside().all():
             raise CorruptStream("a stream lies outside of its buffer")
         buffer = np.empty(segments.nbytes, np.uint8)
         segments.pack(buffer)
-        packed = Segments.packed(buffer, lengths)
+        packed = Segments.packed(buffer, segments.lengths)
         return cls(device.upload(buffer), device.upload(packed.offsets), device.upload(packed.lengths), device)
 
     def download(self) -> Segments:
         """A copy on the host; waits for the current stream."""
-        offsets = self.device.download(self.device.view(self.offsets)).astype(np.int64)
-        lengths = self.device.download(self.device.view(self.lengths)).astype(np.int64)
+        views = map(self.device.view, (self.offsets, self.lengths))
+        offsets, lengths = (self.device.download(view).astype(np.int64) for view in views)
         end = int((offsets + lengths).max(initial=0))  # the rest of the buffer has no streams
         buffer = self.device.download(self.device.view(self.buffer)[:end]).view(np.uint8)
         return Segments((buffer,), np.zeros(len(lengths), np.int64), offsets, lengths)
+
+    def viewed(self, device: Device) -> Self:
+        """These streams as views on a device, fit for kernels.
+
+        Raises:
+            DTypeError: an array is not on this device, or has another dtype.
+            ShapeError: an array is not contiguous, or there are not as many offsets as lengths.
+        """
+        buffer, offsets, lengths = device.view(self.buffer), device.view(self.offsets), device.view(self.lengths)
+        checked("buffer", buffer, (buffer.size,), "uint8")
+        checked("offsets", offsets, (lengths.size,), "int64")
+        checked("lengths", lengths, (lengths.size,), "int64")
+        return type(self)(buffer, offsets, lengths, device)
+
+    @property
+    def located(self) -> Located:
+        """What kernels are told of streams that are :meth:`viewed`."""
+        buffer, offsets, lengths = map(self.device.address, (self.buffer, self.offsets, self.lengths))
+        return np.uint64(buffer), np.uint64(self.buffer.nbytes), np.uint64(offsets), np.uint64(lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)

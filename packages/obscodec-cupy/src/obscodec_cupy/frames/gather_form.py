@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from obscodec import DTypeError, FrameStack, Layout, ShapeError
 
-from obscodec_cupy.codecs.rle import element_nbytes
+from obscodec_cupy.codecs.codec import element_nbytes
 
 MAX_DEPTH: Final = 16
 MAX_ITEM_NBYTES: Final = 16

@@ -10,7 +10,7 @@ typedef long long i64;
 
 constexpr u32 ALL_LANES = 0xffffffff;  // all threads of a warp, as a mask
 
-// The statuses of the core's codecs/statuses.py, and those of device/status.py.
+// The statuses of the core's codecs/statuses.py, and those of codecs/failures.py.
 enum : u32 {
     OK = 0,
     SHORT = 1,

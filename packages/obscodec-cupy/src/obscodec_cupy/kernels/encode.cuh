@@ -8,16 +8,9 @@
 #include "block_scan.cuh"
 #include "bytes.cuh"
 
-struct Marks {
-    u32 edges;  // a bit for each byte, and for the position behind the last one
-    u32 picks;
-};
+struct Marks { u32 edges, picks; };  // a bit for each byte, and for the position behind the last one
 
-struct RunSizes {
-    u32 n_edges;
-    u32 n_picks;
-    u32 distances_nbytes;
-};
+struct RunSizes { u32 n_edges, n_picks, distances_nbytes; };
 
 // Call visit(word, marks, before, size) for each word of marks: the edge before the word, and the bytes of its distances in the
 // high half of `size`, its picks in the low one.
