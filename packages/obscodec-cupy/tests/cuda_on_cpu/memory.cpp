@@ -152,7 +152,7 @@ static const Region* region_of(uint64_t address) {
 static void touch(Kind kind, const void* at, unsigned nbytes, const void* where) {
     const uint64_t address = reinterpret_cast<uint64_t>(at), stack = reinterpret_cast<uint64_t>(fibers[current].stack);
     if (address - stack < STACK_NBYTES) return;
-    settle();
+    if (kind != READ) settle();  // to copy, g++ tells of the write, then of the read, and then does both
     const unsigned unit = nbytes & -nbytes;  // the alignment that is asked for
     if (address % (unit < 16 ? unit : 16)) FAIL("an access of %u bytes is not aligned: %p @%llx", nbytes, at, AT(where));
     const uint64_t of_static = reinterpret_cast<uint64_t>(__start_cuda_shared), of_dynamic = reinterpret_cast<uint64_t>(dynamic);

@@ -33,7 +33,7 @@ def run(text: str, seed: int = 3) -> np.ndarray:
     kernel = compiled(Kernel("sum.cu", "sum"), text)
     arguments = np.uint64(device.address(numbers)), np.uint64(device.address(out))
     device.synchronize()
-    kernel.launch(Size(n_blocks=3, n_threads=64, shared_nbytes=4), arguments, seed, device.regions)
+    kernel.launch(Size(n_blocks=3, n_threads=64, shared_nbytes=8), arguments, seed, device.regions)
     return device.download(out)
 
 
@@ -78,7 +78,7 @@ def test_lanes_of_a_warp_are_in_order_by_syncwarp_alone() -> None:
         ("out[blockIdx.x]", "out[blockIdx.x + 1]", "byte 12 of 12 bytes of device memory at sum.cu:12"),
         ("out[blockIdx.x]", "*(unsigned*)0", "no memory of the device is at (nil) at sum.cu:12"),
         ("out[blockIdx.x]", "out[0]", "race: thread 1 writes what another thread block has written at sum.cu:12"),
-        ("more[0] = ", "more[1] = ", "byte 4 of 4 bytes of dynamic shared memory at sum.cu:10"),
+        ("more[0] = ", "more[2] = ", "byte 8 of 8 bytes of dynamic shared memory at sum.cu:10"),
         (
             LOOP,
             f"    if (threadIdx.x < 40) __syncthreads();\n{LOOP}",
@@ -100,6 +100,19 @@ def test_what_cuda_does_not_allow_is_named(old: str, new: str, text: str) -> Non
 def test_an_address_that_is_not_aligned_is_refused() -> None:
     with pytest.raises(KernelFailed, match=r"an access of 4 bytes is not aligned: 0x\w+ at sum\.cu:12"):
         run(changed("out[blockIdx.x]", "*(unsigned*)((char*)out + 2)"))
+
+
+OVERWRITE = """    uint2* pair = reinterpret_cast<uint2*>(more);
+    if (threadIdx.x == 0) more[0] = 7;
+    if (threadIdx.x == 40) *pair = *reinterpret_cast<const uint2*>(in);
+    __syncthreads();
+"""
+
+
+def test_a_copy_over_what_another_thread_wrote_is_a_race() -> None:
+    """Of a struct: g++ tells of the write, then of the read, before it does both."""
+    with pytest.raises(KernelFailed, match="race: thread 40 writes what thread 0 has written"):
+        run(changed(LOOP, OVERWRITE + LOOP), seed=0)
 
 
 def test_threads_may_write_the_same_value_and_change_it_by_atomics() -> None:
