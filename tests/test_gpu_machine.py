@@ -1,11 +1,7 @@
 """What ``benchmarks/gpu_parts`` does on a real GPU only, without one: names, and the order of what is timed."""
 
-import json
 import operator
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,48 +92,3 @@ def test_more_is_filled_where_the_call_came_too_late(clock: Clock) -> None:
 @pytest.mark.parametrize("clock", [1e9], indirect=True)
 def test_a_time_with_the_cpu_in_it_is_not_told(clock: Clock) -> None:
     assert Gpu(Sizes(rounds=5), pool=True).timed({"way": lambda: None}) == {"way": {"n_late": 5}}
-
-
-LOSING = """
-import builtins, sys
-from pathlib import Path
-from gpu_parts import __main__, codecs, suite
-
-class Machine:
-    def is_usable(self):
-        return not hasattr(builtins, "lost")
-
-def run(machine, record):
-    for i in range(6):
-        if not record.is_done(f"check {i}"):
-            with record.check(f"check {i}"):
-                if i in (2, 4):
-                    builtins.lost = True
-                assert machine.is_usable()
-
-codecs.run, suite.ROOT = run, Path(__file__).parent
-__main__.opened = lambda **options: Machine()
-sys.exit(__main__.main())
-"""
-TESTS = """
-import builtins, pytest
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("i", range(6))
-def test_lost(i):
-    if i in (2, 4):
-        builtins.lost = True
-    assert not hasattr(builtins, "lost")
-"""
-
-
-@pytest.mark.parametrize("names", [["codecs"], ["suite", "test_losing.py"]], ids=" ".join)
-def test_another_process_goes_on_where_one_has_lost_the_gpu(names: list[str], tmp_path: Path) -> None:
-    (tmp_path / "losing.py").write_text(LOSING)
-    (tmp_path / "test_losing.py").write_text(TESTS)
-    command = [sys.executable, tmp_path / "losing.py", *names, "--file", tmp_path / "result.json"]
-    paths = {"PYTHONPATH": str(PARTS.parent)}
-    ended = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, timeout=60)
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert (len(result["rows"]), len(result["failures"]), result["n_starts"]) == (4, 2, 3), ended.stdout

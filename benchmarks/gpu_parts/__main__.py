@@ -3,15 +3,11 @@
 import argparse
 import faulthandler
 import importlib
-import os
 import sys
 from pathlib import Path
 
 from gpu_parts.machine import opened
-from gpu_parts.record import GpuLost, Record
-
-_RESUMABLE = {"codecs", "gather", "times", "suite"}
-_MOST_STARTS = 20
+from gpu_parts.record import Record
 
 
 def main() -> int:
@@ -22,25 +18,17 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="few small cases")
     parser.add_argument("--no-pool", action="store_true", help="each array has an allocation of its own, for memcheck")
     parser.add_argument("--simulated", action="store_true", help="the simulated GPU of the tests; implies --tiny")
-    parser.add_argument("--resumed", action="store_true", help="go on after the checks that are in the file")
     arguments = parser.parse_args()
     faulthandler.enable()
+    record = Record(arguments.file, {"simulated": arguments.simulated})
     machine = opened(simulated=arguments.simulated, tiny=arguments.tiny, pool=not arguments.no_pool)
-    record = Record(arguments.file, {"simulated": arguments.simulated}, machine.is_usable, resumed=arguments.resumed)
-    try:
-        if arguments.names[0] == "suite":
-            from gpu_parts import suite
+    if arguments.names[0] == "suite":
+        from gpu_parts import suite
 
-            suite.run(machine, record, arguments.names[1:])
-        else:
-            for name in arguments.names:
-                importlib.import_module(f"gpu_parts.{name}").run(machine, record)
-    except GpuLost:
-        # Only a new process can use the GPU again. A tool such as compute-sanitizer watches this one.
-        if _RESUMABLE.issuperset(arguments.names[:1]) and not arguments.no_pool and record.n_starts < _MOST_STARTS:
-            print("the GPU takes no more work of this process: another one goes on", flush=True)
-            resumed = [] if arguments.resumed else ["--resumed"]
-            os.execv(sys.executable, [*sys.orig_argv, *resumed])
+        suite.run(machine, record, arguments.names[1:])
+    else:
+        for name in arguments.names:
+            importlib.import_module(f"gpu_parts.{name}").run(machine, record)
     return record.end()
 
 

@@ -30,10 +30,8 @@ def run(machine: Machine, record: Record) -> None:
         layout = Layout(shape, dtype)
         for name, items in _contents(layout, machine.sizes.tiny):
             for spec in _SPECS:
-                what = f"{spec} of {dtype}{list(shape)}, {name}"
-                if not record.is_done(what):
-                    with record.check(what):
-                        _compare(machine, spec, layout, items)
+                with record.check(f"{spec} of {dtype}{list(shape)}, {name}"):
+                    _compare(machine, spec, layout, items)
 
 
 def _contents(layout: Layout, tiny: bool) -> Iterator[tuple[str, Array]]:

@@ -74,14 +74,6 @@ class Machine(ABC):
     def synchronize(self) -> None:
         """Wait for all work of the device."""
 
-    def is_usable(self) -> bool:
-        """Whether the device still takes work of this process."""
-        try:
-            self.synchronize()
-        except Exception:
-            return False
-        return True
-
     @abstractmethod
     def free_nbytes(self) -> int:
         """Free memory of the device, as its driver reports it."""

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gpu_parts.machine import ROOT, Machine, SimulatedGpu
-from gpu_parts.record import GpuLost, Record
+from gpu_parts.record import Record
 
 _PATHS = ("benchmarks", "examples", "packages/obscodec-cupy/tests", "tests")
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError).*")
@@ -53,10 +53,7 @@ def run(machine: Machine, record: Record, patterns: list[str]) -> None:
     paths, marker, most = sorted(path for pattern in patterns for path in ROOT.glob(pattern)), "gpu", 0
     if isinstance(machine, SimulatedGpu):
         paths, marker, most = paths[:1], "not gpu", 1
-    recorder = _Recorder(record, most)
-    pytest.main([*_OPTIONS, "-m", marker, *map(str, paths)], plugins=[recorder])
-    if recorder.has_failed:
-        record.require_gpu()
+    pytest.main([*_OPTIONS, "-m", marker, *map(str, paths)], plugins=[_Recorder(record, most)])
 
 
 def _allow_slow_examples() -> None:
@@ -70,24 +67,14 @@ def _allow_slow_examples() -> None:
 
 
 class _Recorder:
-    """A plugin of pytest that ends it when the GPU is lost.
-
-    Args:
-        record: where results go; tests that are in it do not run again.
-        most: how many tests run; 0 for all.
-
-    Attributes:
-        has_failed: whether a test of this process has.
-    """
+    """A plugin of pytest that stops it after the first ``most`` tests; 0 for all."""
 
     def __init__(self, record: Record, most: int) -> None:
         self._record = record
         self._most = most
-        self.has_failed = False
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Leave the tests that have run before, or the first ones only."""
-        items[:] = [item for item in items if not self._record.is_done(item.nodeid)]
+        """Keep the first tests only."""
         if self._most:
             del items[self._most :]
 
@@ -102,17 +89,8 @@ class _Recorder:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take down a test that has ended, and what else fails or is skipped around it."""
         if report.failed:
-            self.has_failed = True
-            self._record.failure(report.nodeid, f"{report.when}: {report.longreprtext[-2000:]}")
+            self._record.failure(f"{report.nodeid}, {report.when}", report.longreprtext[-2000:])
         elif report.skipped:
             self._record.left_out(report.nodeid, str(report.longrepr)[-300:])
         elif report.when == "call":
             self._record.row(test=report.nodeid, seconds=round(report.duration, 2))
-
-    def pytest_runtest_teardown(self, item: Any, nextitem: Any) -> None:
-        """After a failure, look whether the GPU takes more work."""
-        if self.has_failed:
-            try:
-                self._record.require_gpu()
-            except GpuLost:
-                item.session.shouldstop = "the GPU takes no more work of this process"

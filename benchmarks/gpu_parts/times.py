@@ -33,8 +33,6 @@ def run(machine: Machine, record: Record) -> None:
 
 def _time_contents(machine: Machine, record: Record, name: str, transitions: Transitions) -> None:
     batches = None
-    if record.is_done(f"{name}: fill"):
-        return
     with record.check(f"{name}: fill"):
         batches = Batches(machine, transitions)
     if batches is None:

@@ -33,14 +33,6 @@ class Pair:
 
     def check(self, rows: Rows, shift: int = 0) -> None:
         """Both encode and decode ``u8[n, nbytes]`` alike; on the device it begins ``shift`` bytes behind an address."""
-        encoded, expected = self.encode(rows, shift)
-        for streams in (encoded, DeviceSegments.upload(self.device, expected)):
-            out = self.shifted(np.full_like(rows, GUARD), shift)
-            self.cuda.decode_batch(streams, out).check()
-            np.testing.assert_array_equal(self.device.download(out), rows)
-
-    def encode(self, rows: Rows, shift: int = 0) -> tuple[DeviceSegments, Segments]:
-        """The streams of both, which are equal."""
         expected = self.encode_on_cpu(rows)
         encoded = self.cuda.encode_batch(self.shifted(rows, shift))
         found = encoded.download()
@@ -48,7 +40,10 @@ class Pair:
         np.testing.assert_array_equal(found.offsets, expected.offsets)
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        return encoded, expected
+        for streams in (encoded, DeviceSegments.upload(self.device, expected)):
+            out = self.shifted(np.full_like(rows, GUARD), shift)
+            self.cuda.decode_batch(streams, out).check()
+            np.testing.assert_array_equal(self.device.download(out), rows)
 
     def shifted(self, rows: Rows, shift: int) -> DeviceArray:
         memory = self.device.upload(np.concatenate([np.full(shift, GUARD, np.uint8), rows.reshape(-1)]))

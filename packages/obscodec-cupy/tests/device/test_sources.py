@@ -8,7 +8,6 @@ from importlib.resources import files
 
 import pytest
 from obscodec_cupy.codecs.codec import KERNELS
-from obscodec_cupy.codecs.delta_decode import KERNELS as DECODERS
 from obscodec_cupy.device import sources
 from obscodec_cupy.device.device import Kernel
 from obscodec_cupy.device.sources import OPTIONS, source
@@ -65,15 +64,10 @@ def test_lines_keep_their_numbers() -> None:
             assert found == ("" if AHEAD.fullmatch(written) and written.startswith("#") else written)
 
 
-COPYING = [GATHERS[0], DECODERS[0]]
+def test_kernels_copy_without_registers_unless_the_environment_forbids_it() -> None:
+    assert "cp.async" in ptx(GATHERS[0])
 
 
-@pytest.mark.parametrize("kernel", COPYING, ids=lambda kernel: kernel.name)
-def test_kernels_copy_without_registers_unless_the_environment_forbids_it(kernel: Kernel) -> None:
-    assert "cp.async" in ptx(kernel)
-
-
-@pytest.mark.parametrize("kernel", COPYING, ids=lambda kernel: kernel.name)
-def test_no_kernel_copies_asynchronously_if_the_environment_forbids_it(no_async: None, kernel: Kernel) -> None:
-    assert "#define NO_ASYNC 1\n" in source(kernel.source, kernel.defines)
-    assert "cp.async" not in ptx(kernel)
+def test_no_kernel_copies_asynchronously_if_the_environment_forbids_it(no_async: None) -> None:
+    assert "#define NO_ASYNC 1\n" in source(GATHERS[0].source, GATHERS[0].defines)
+    assert "cp.async" not in ptx(GATHERS[0])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from atari_frames import frames
+from cuda_on_cpu.build import compiled
+from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables
-from obscodec import CorruptStream, FrameStack, FrameStore, Layout
+from obscodec import CorruptStream, FrameStack, FrameStore, Layout, SlotError
 from obscodec.codecs import encode_varint
 from obscodec.codecs.formats.delta_rle import check, frame_room, read_blocks
 from obscodec.segments import Segments
+from obscodec_cupy.device import sources
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
 from side_by_side import GUARD, GUARD_NBYTES, fenced
@@ -91,14 +96,21 @@ def test_every_prefix_and_every_byte_changed(device: Device) -> None:
             reader.compare(stream[:at] + bytes([byte]) + stream[at + 1 :])
 
 
-@pytest.mark.parametrize("in_shared", [True, False])
-def test_real_blocks_that_are_altered(device: Device, in_shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not in_shared:
-        monkeypatch.setattr(device, "shared_nbytes", 0)
+def real_frames() -> np.ndarray:
     played = frames("MsPacman", 80, 0)
     changed = np.flatnonzero((played[1:] != played[:-1]).any((1, 2)))
-    reader = Reader(device, played[changed[-N_FRAMES:]])
-    assert (reader.gather.scratch_nbytes(1) == 0) == in_shared
+    return played[changed[-N_FRAMES:]]
+
+
+@pytest.mark.parametrize("shared_kib", [99, 48, 0])
+def test_real_blocks_that_are_altered(device: Device, shared_kib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "shared_nbytes", shared_kib << 10)
+    reader = Reader(device, real_frames())
+    assert (reader.gather.scratch_nbytes(1) == 0) == (shared_kib > 0)
+    compare_altered(reader)
+
+
+def compare_altered(reader: Reader) -> None:
     rng = np.random.default_rng(0)
     n_read = 0
     for _ in range(80):
@@ -108,6 +120,53 @@ def test_real_blocks_that_are_altered(device: Device, in_shared: bool, monkeypat
         cut = int(rng.integers(len(stream))) if rng.random() < 0.2 else len(stream)
         n_read += reader.compare(bytes(stream[:cut]) or b"\0")
     assert 0 < n_read < 80
+
+
+class Changed:
+    """A change of the kernels' source."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, name: str, line: str, change: str) -> None:
+        read = sources.read
+        assert read(name).count(line) == 1
+        self._monkeypatch.setattr(
+            sources, "read", lambda other: read(other).replace(line, change) if other == name else read(other)
+        )
+        forget()
+
+
+def forget() -> None:
+    sources.source.cache_clear()
+    compiled.cache_clear()
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Changed]:
+    with monkeypatch.context() as patched:
+        yield Changed(patched)
+    forget()
+
+
+def test_frames_that_are_read_run_by_run_are_the_same(changed: Changed) -> None:
+    changed("patches.cuh", "if (!next_of_tile(patches, frame)) {", "if (true) {")
+    reader = Reader(SimulatedDevice(seed=1), real_frames())
+    assert reader.compare(reader.stream)
+    compare_altered(reader)
+
+
+def test_only_what_is_unusual_is_read_run_by_run(changed: Changed) -> None:
+    changed("patches.cuh", "if ((code = next_by_runs(patches, frame)) != OK) return code;", "return BAD_ID;")
+    device = SimulatedDevice(seed=1)
+    reader = Reader(device, real_frames())
+    assert reader.compare(reader.stream)
+    dense = np.zeros((N_FRAMES, 84, 84), np.uint8)
+    dense[:, :, ::5] = np.arange(1, N_FRAMES + 1)[:, None, None]
+    reader = Reader(device, dense)
+    assert reader.compare(reader.stream)
+    with pytest.raises(SlotError):
+        reader.on_device(reader.stream[:2] + b"\1\x80" + reader.stream[4:])
 
 
 def test_more_counts_than_a_tile_holds(device: Device) -> None:

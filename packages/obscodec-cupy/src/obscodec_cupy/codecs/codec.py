@@ -183,14 +183,14 @@ class CudaCodec:
         n, (n_frames, nbytes) = len(items), self._frames
         if n * n_frames > MOST_BLOCKS:
             raise ShapeError(f"a batch on a device has at most {MOST_BLOCKS:,} frames, got {n * n_frames:,}: split it")
-        threads = _threads(nbytes // 32 + 1)  # each looks at 32 bytes at a time
+        threads = min(THREADS, (nbytes // 1024 + 1) * 32)  # each looks at 32 bytes at a time
         sizes = self.on.empty((n * n_frames, 3), np.uint32), self.on.empty((n, 2), np.uint32)
         form = np.uint32(nbytes), np.uint32(n_frames)
         references = self._references
         measured = items, *form, references, np.uint32(len(references)), *sizes
         written = items, *form, references, *sizes, streams.offsets, streams.buffer
         self._launch(MEASURE[self._width], n * n_frames, threads, *measured)
-        self._launch(PLACE[self._width], n, _threads(n_frames), *form, *sizes, streams.lengths)
+        self._launch(PLACE[self._width], n, THREADS, *form, *sizes, streams.lengths)
         self._launch(OFFSETS, 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
         self._launch(WRITE[self._width], n * max(1, n_frames), threads, *written)
         self.on.keep(references)  # which may have come from another stream
@@ -218,11 +218,6 @@ class CudaCodec:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.cpu, self.device)
-
-
-def _threads(n: int) -> int:
-    """Threads of a block for ``n`` pieces of work: whole warps."""
-    return min(THREADS, max(1, -(-n // 32)) * 32)
 
 
 def _rebuild(cpu: Codec, device: str) -> CudaCodec:

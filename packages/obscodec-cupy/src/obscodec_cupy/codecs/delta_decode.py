@@ -1,6 +1,5 @@
 """DeltaDecode: streams of ``delta-rle`` as items, in one launch. See ``kernels/delta_decode.cu``."""
 
-import math
 from typing import Final
 
 import numpy as np
@@ -10,20 +9,15 @@ from obscodec_cupy.device.device import Device, Kernel
 from obscodec_cupy.device.segments import Located
 from obscodec_cupy.memory.frame_room import FrameScratch
 
-THREADS: Final = 256
+THREADS: Final = 128
 
 
 class DeltaDecode:
-    """Decodes items of ``n_frames`` frames of ``frame_nbytes`` bytes.
-
-    Raises:
-        ShapeError: frames are larger than 1 GiB.
-    """
+    """Decodes items of ``n_frames`` frames of ``frame_nbytes`` bytes; raises ShapeError if these are over 1 GiB."""
 
     def __init__(self, device: Device, n_frames: int, frame_nbytes: int) -> None:
         self.device = device
         self.n_frames = n_frames
-        self.frame_nbytes = frame_nbytes
         self._room = FrameScratch.on(device, frame_nbytes)
 
     def scratch_nbytes(self, n: int) -> int:
@@ -45,39 +39,28 @@ class DeltaDecode:
             streams: where they are.
             n: how many.
             references: ``u8[n_references, frame_nbytes]``, the first one zeros; aligned to 16 bytes.
-            out: of ``n * n_frames * frame_nbytes`` bytes, contiguous; filled. Of a damaged stream's item, only some.
-            failure: the address of a word that was 0, see ``kernels/failure.cuh``; its numbers are those of items.
+            out: of ``n`` items, contiguous; filled. Of a damaged stream's item, only some.
+            failure: the address of a word that was 0, see ``report`` in ``kernels/basics.cuh``; of items.
             scratch: ``u8[scratch_nbytes(n)]``, None if that is 0.
         """
         address = self.device.address
-        self.device.launch(
-            _kernel(self.n_frames, self._room, address(out)),
-            self._room.n_blocks(n),
-            THREADS,
-            *streams,
-            np.uint64(address(references)),
-            np.uint32(len(references)),
-            np.uint64(address(out)),
-            np.int64(n),
-            failure,
-            np.uint64(0 if scratch is None else address(scratch)),
-            shared_nbytes=self._room.shared_nbytes,
-        )
+        known = np.uint64(address(references)), np.uint32(len(references)), np.uint64(address(out))
+        room = np.uint64(0 if scratch is None else address(scratch))
+        kernel = _kernel(self.n_frames, self._room)
+        shared_nbytes = self._room.shared_nbytes
+        self.device.launch(kernel, n, THREADS, *streams, *known, failure, room, shared_nbytes=shared_nbytes)
 
 
-def _kernel(n_frames: int, room: FrameScratch, out: int = 0) -> Kernel:
+def _kernel(n_frames: int, room: FrameScratch) -> Kernel:
     defines = {
         "THREADS": THREADS,
         "N_FRAMES": n_frames,
         "FRAME_NBYTES": room.frame_nbytes,
         "FRAME_IN_SHARED": int(room.shared),
-        "UNIT_NBYTES": math.gcd(room.frame_nbytes, out, 16),
     }
     return Kernel("delta_decode.cu", "delta_decode", tuple(defines.items()))
 
 
 # Such as tests compile for every architecture.
-KERNELS = tuple(
-    _kernel(n_frames, FrameScratch(frame_nbytes, shared))
-    for n_frames, frame_nbytes, shared in [(16, 7056, True), (7, 999, False), (0, 0, True)]
-)
+_ROOMS: Final = (16, FrameScratch(7056, True)), (7, FrameScratch(999, False)), (0, FrameScratch(0, True))
+KERNELS: Final = tuple(_kernel(n_frames, room) for n_frames, room in _ROOMS)

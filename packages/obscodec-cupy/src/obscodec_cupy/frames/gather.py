@@ -1,17 +1,16 @@
 """Gather: the tensors of a batch, decoded and converted on the device in one launch. See ``kernels/gather.cu``."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from obscodec import FrameStack, Layout
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
-from obscodec_cupy.frames.gather_form import GatherForm
+from obscodec_cupy.frames.gather_form import THREADS, GatherForm
 from obscodec_cupy.memory.frame_room import FrameScratch
-
-THREADS: Final = 256
 
 
 class Source(NamedTuple):
@@ -64,8 +63,11 @@ class Gather:
         self._form = GatherForm.of(
             layout, block_frames, frame_stack, codec=codec, dtype=dtype, shifted_axes=shifted_axes
         )
-        self._scale = np.float32(scale)
         self._room = FrameScratch.on(device, self._form.frame_nbytes)
+        self._values = None
+        if dtype is not None:
+            self._values = device.upload(_converted(dtype, scale))
+            device.synchronize()  # whichever stream is current at a launch then
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory that :meth:`launch` works in for ``n`` samples; 0 unless frames are very large."""
@@ -92,31 +94,30 @@ class Gather:
             scratch: ``u8[scratch_nbytes(n)]``, None if that is 0; no other launch may work in it meanwhile.
         """
         address = self.device.address
-        arguments: list[np.generic] = [
-            np.uint64(address(header)),
-            np.uint64(0 if places is None else address(places)),
-            np.int64(n),
-            np.uint32(len(sources)),
-        ]
+        arguments: list[np.generic] = [np.uint64(address(header)), self._address(places), np.uint32(len(sources))]
         for source in (sources[0], sources[-1]):
-            arguments += [
-                np.uint64(address(source.ids)),
-                np.int64(source.ids.size),
-                np.uint64(address(source.out)),
-                np.uint64(0 if source.shifts is None else address(source.shifts)),
-            ]
-        arguments += [self._scale, np.uint64(0 if scratch is None else address(scratch))]
-        self.device.launch(
-            _kernel(self._form, self._room, [address(source.out) for source in sources]),
-            self._room.n_blocks(n),
-            THREADS,
-            *arguments,
-            shared_nbytes=self._room.shared_nbytes,
-        )
+            arguments += [np.uint64(address(source.ids)), np.int64(source.ids.size)]
+            arguments += [np.uint64(address(source.out)), self._address(source.shifts)]
+        arguments += [self._address(self._values), self._address(scratch)]
+        kernel = _kernel(self._form, self._room, [address(source.out) for source in sources])
+        self.device.launch(kernel, n, THREADS, *arguments, shared_nbytes=self._room.shared_nbytes)
+
+    def _address(self, array: DeviceArray | None) -> np.uint64:
+        return np.uint64(0 if array is None else self.device.address(array))
+
+
+def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
+    """What each byte becomes."""
+    with np.errstate(all="ignore"):
+        exact = np.arange(256, dtype=np.float32) * np.float32(scale)
+        if dtype != "bfloat16":
+            return exact.astype(dtype)
+    bits = exact.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def _kernel(form: GatherForm, room: FrameScratch, outs: Sequence[int] = ()) -> Kernel:
-    defines = {"THREADS": THREADS, **form.defines, "FRAME_IN_SHARED": int(room.shared), "UNIT_NBYTES": form.unit(outs)}
+    defines = {**form.defines, "FRAME_IN_SHARED": int(room.shared), **form.units(outs)}
     return Kernel("gather.cu", "gather", tuple(defines.items()))
 
 

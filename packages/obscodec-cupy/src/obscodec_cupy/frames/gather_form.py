@@ -12,11 +12,12 @@ from obscodec import DTypeError, FrameStack, Layout, ShapeError
 
 from obscodec_cupy.codecs.codec import element_nbytes
 
+THREADS: Final = 128
 MAX_DEPTH: Final = 16
 MAX_ITEM_NBYTES: Final = 16
 
-# What bytes are converted to: the number of the conversion in convert.cuh, and the bytes of an element.
-_CONVERSIONS: Final = {"float16": (1, 2), "bfloat16": (2, 2), "float32": (3, 4)}
+_CODECS: Final = {"delta-rle": 0, "raw": 1, "rle": 2}  # see kernels/gather.cu
+_CONVERTED_NBYTES: Final = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,14 @@ class GatherForm:
 
     Attributes:
         frame_nbytes: bytes of a frame.
-        defines: the macros of ``kernels/gather.cu`` that follow from it.
-        out_item_nbytes: bytes of an element of what is written.
-        in_order: whether the elements of a frame are written one behind the other.
+        item_nbytes: bytes of an element, and ``out_nbytes`` of what is written of it.
+        defines: the macros of ``kernels/gather.cu`` that follow from the form alone.
     """
 
     frame_nbytes: int
+    item_nbytes: int
+    out_nbytes: int
     defines: dict[str, int]
-    out_item_nbytes: int
-    in_order: bool
 
     @classmethod
     def of(
@@ -47,51 +47,42 @@ class GatherForm:
         shifted_axes: tuple[int, int] | None = None,
     ) -> GatherForm:
         """See ``Gather``."""
-        depth = 1 if frame_stack is None else frame_stack.depth
-        frame = layout if frame_stack is None else frame_stack.frame_layout(layout)
+        depth, frame = (frame_stack.depth, frame_stack.frame_layout(layout)) if frame_stack else (1, layout)
         item_nbytes = layout.dtype.itemsize
         if not (depth <= MAX_DEPTH and frame.nbytes):
             raise ShapeError(
                 f"stacks of at most {MAX_DEPTH} frames, not empty, are read on a device, "
                 f"got {depth} of {frame.nbytes} bytes"
             )
-        conversion, out_item_nbytes = _conversion(layout, dtype)
+        if dtype is not None and (dtype not in _CONVERTED_NBYTES or layout.dtype != np.uint8):
+            raise DTypeError(f"uint8 is converted to {', '.join(_CONVERTED_NBYTES)}, got {layout.dtype} to {dtype}")
         defines = {
+            "THREADS": THREADS,
             "FRAME_NBYTES": frame.nbytes,
             "BLOCK_FRAMES": block_frames,
             "DEPTH": depth,
-            "ITEM_NBYTES": item_nbytes,
-            "OUT": conversion,
-            "PLAIN_BLOCKS": int(codec != "delta-rle"),
+            "CODEC": _CODECS[codec],
+            "ELEMENT_NBYTES": element_nbytes(layout),
+            "PIXELS": math.prod(frame.shape[1:]) if frame_stack and frame_stack.axis == -1 else 1,
         }
-        if codec == "rle":
-            defines["ELEMENT_NBYTES"] = element_nbytes(layout)
-        in_order = frame_stack is None or frame_stack.axis == 0 or frame.nbytes == frame.shape[0] * item_nbytes
-        if not in_order:
-            defines["CHANNELS"] = frame.shape[0]
         if shifted_axes is not None:
             defines |= _rows_and_columns(layout, frame, shifted_axes, frame_stack)
-        if (not in_order or shifted_axes is not None) and item_nbytes > MAX_ITEM_NBYTES:
+        if item_nbytes > MAX_ITEM_NBYTES and (defines["PIXELS"] > 1 or shifted_axes is not None):
             raise DTypeError(
                 f"elements of at most {MAX_ITEM_NBYTES} bytes are put in another order on a device, got {layout.dtype}"
             )
-        return cls(frame.nbytes, defines, out_item_nbytes, in_order)
+        return cls(frame.nbytes, item_nbytes, _CONVERTED_NBYTES.get(dtype or "", item_nbytes), defines)
 
-    def unit(self, outs: Sequence[int]) -> int:
-        """How many bytes can be written at a time from the addresses ``outs`` on: a power of two, up to 16."""
-        if not self.in_order:
-            return self.out_item_nbytes
-        frame_nbytes = self.frame_nbytes // self.defines["ITEM_NBYTES"] * self.out_item_nbytes
-        return math.gcd(frame_nbytes, *outs, 16)
-
-
-def _conversion(layout: Layout, dtype: str | None) -> tuple[int, int]:
-    """The number of the conversion, and the bytes of an element of what is written."""
-    if dtype is None:
-        return 0, layout.dtype.itemsize
-    if dtype not in _CONVERSIONS or layout.dtype != np.uint8:
-        raise DTypeError(f"uint8 is converted to {', '.join(_CONVERSIONS)}, got {layout.dtype} to {dtype}")
-    return _CONVERSIONS[dtype]
+    def units(self, outs: Sequence[int]) -> dict[str, int]:
+        """The macros for outputs at the addresses ``outs``: what is moved, and how much is written at once."""
+        item_nbytes, out_nbytes, unit_items = self.item_nbytes, self.out_nbytes, 1
+        if self.defines["PIXELS"] == 1:
+            shifted = "HEIGHT" in self.defines
+            unit_nbytes = math.gcd(self.frame_nbytes // item_nbytes * out_nbytes, *outs, 8 if shifted else 16)
+            if item_nbytes == out_nbytes and not shifted:
+                item_nbytes = out_nbytes = unit_nbytes
+            unit_items = max(1, unit_nbytes // out_nbytes)
+        return {"ITEM_NBYTES": item_nbytes, "OUT_NBYTES": out_nbytes, "UNIT_ITEMS": unit_items}
 
 
 def _rows_and_columns(

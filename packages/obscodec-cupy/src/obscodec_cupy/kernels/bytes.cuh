@@ -43,7 +43,8 @@ __device__ __forceinline__ u8* write_varint(u8* at, u32 value) {
 }
 
 // Read the varint at `at`, which goes on behind it. Returns what is wrong with it.
-__device__ __forceinline__ u32 read_varint(const u8* stream, u64& at, u64 end, u64& value) {
+template <typename Place>
+__device__ __forceinline__ u32 read_varint(const u8* stream, Place& at, Place end, u64& value) {
     value = 0;
     for (u32 n = 0; n < 9; ++n) {
         if (at >= end) return SHORT;

@@ -1,53 +1,48 @@
-// The frame that a thread block works on, in shared memory or, if it is too large, in a scratch in global memory.
+// The frame that a thread block works on: in its shared memory, or in a scratch in global memory if it is too large.
 //
-// Defines: THREADS, of a block; FRAME_NBYTES; FRAME_IN_SHARED, 1 or 0; NO_ASYNC, 1 for copies through registers.
+// Defines: THREADS, of a block; FRAME_NBYTES; FRAME_IN_SHARED, 1 if the launch gives FRAME_ROOM bytes of shared memory, else 0;
+// NO_ASYNC, for kernels without asynchronous copies.
 #pragma once
-#include "types.cuh"
+#include "basics.cuh"
 
-#define FRAME_ROOM ((FRAME_NBYTES + 15) / 16 * 16)
+template <u32 NBYTES> struct Sized;  // words that are loaded and stored whole
+template <> struct Sized<1> { typedef u8 Type; };
+template <> struct Sized<2> { typedef u16 Type; };
+template <> struct Sized<4> { typedef u32 Type; };
+template <> struct Sized<8> { typedef u64 Type; };
+template <> struct Sized<16> { typedef uint4 Type; };
 
-// What a frame can be copied by, one behind the other.
-#if FRAME_NBYTES % 16 == 0
-typedef uint4 FrameWord;
-#elif FRAME_NBYTES % 8 == 0
-typedef u64 FrameWord;
-#elif FRAME_NBYTES % 4 == 0
-typedef u32 FrameWord;
-#else
-typedef u8 FrameWord;
-#endif
-
-#if FRAME_IN_SHARED
+constexpr u32 FRAME_ROOM = (FRAME_NBYTES + 15) / 16 * 16;
 extern __shared__ uint4 frame_memory[];
-#endif
 
-// Where the frame of this thread block is; `scratch` has FRAME_ROOM bytes for each.
+// Where the frame of this thread block is; `scratch` has FRAME_ROOM bytes for each, aligned to 16.
 __device__ __forceinline__ u8* frame_of_block(u8* scratch) {
-#if FRAME_IN_SHARED
-    return reinterpret_cast<u8*>(frame_memory);
-#else
-    return scratch + static_cast<u64>(blockIdx.x) * FRAME_ROOM;
-#endif
+    return FRAME_IN_SHARED ? reinterpret_cast<u8*>(frame_memory) : scratch + static_cast<u64>(blockIdx.x) * FRAME_ROOM;
 }
 
-// Begin to copy a frame from global memory; it is there after wait_for_fetch and a barrier.
-__device__ __forceinline__ void fetch_frame(u8* frame, const u8* source) {
-    const FrameWord* from = reinterpret_cast<const FrameWord*>(source);
-    FrameWord* to = reinterpret_cast<FrameWord*>(frame);
-    const i32 n_words = FRAME_NBYTES / sizeof(FrameWord);
-    for (i32 i = threadIdx.x; i < n_words; i += THREADS) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !NO_ASYNC && FRAME_IN_SHARED && FRAME_NBYTES % 4 == 0
-        // Past the registers, so that the runs are parsed meanwhile.
-        const u32 target = static_cast<u32>(__cvta_generic_to_shared(to + i));
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from + i), "n"(sizeof(FrameWord)) : "memory");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && FRAME_IN_SHARED && !defined(NO_ASYNC)
+#define ASYNC 1
 #else
-        to[i] = from[i];
+#define ASYNC 0
 #endif
+
+// Begin to copy words from global to shared memory, or to a frame. They are there after wait_for_copies and a barrier.
+template <typename Word>
+__device__ __forceinline__ void begin_copy(u8* to, const u8* from, u32 nbytes) {
+    for (u32 at = threadIdx.x * sizeof(Word); at < nbytes; at += THREADS * sizeof(Word)) {
+#if ASYNC
+        if constexpr (sizeof(Word) >= 4) {
+            const u32 target = static_cast<u32>(__cvta_generic_to_shared(to + at));
+            asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from + at), "n"(sizeof(Word)) : "memory");
+            continue;
+        }
+#endif
+        *reinterpret_cast<Word*>(to + at) = *reinterpret_cast<const Word*>(from + at);
     }
 }
 
-__device__ __forceinline__ void wait_for_fetch() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !NO_ASYNC
+__device__ __forceinline__ void wait_for_copies() {
+#if ASYNC
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }

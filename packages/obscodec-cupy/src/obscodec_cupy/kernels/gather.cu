@@ -1,62 +1,105 @@
 // The tensors of a batch, for one or two fields of it, in one launch: one thread block for each sample. It finds out which
-// frames the sample is made of, walks each block that holds some of them once, with the frame in shared memory, and writes
-// each frame to all of its places while it is at hand.
+// frames the sample is made of, reads each block that holds some of them once, and writes each frame to all of its places
+// while it is at hand.
 //
-// Defines: THREADS of a block; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; PLAIN_BLOCKS, 1 if blocks hold their frames
-// as they are, and ELEMENT_NBYTES if these may be compressed by rle; FRAME_IN_SHARED, 1 if the launch gives FRAME_NBYTES
-// rounded up to 16 of shared memory, else 0; and those of output.cuh: ITEM_NBYTES, OUT, UNIT_NBYTES, CHANNELS, HEIGHT, WIDTH,
-// PIXEL_ITEMS.
-#include "blocks.cuh"
-#include "errors.cuh"
-#include "failure.cuh"
+// Defines: THREADS of a block; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; CODEC of its blocks, and
+// ELEMENT_NBYTES, of what rle repeats; FRAME_IN_SHARED, see frame.cuh; and those of output.cuh.
+#include "basics.cuh"
+#include "bytes.cuh"
 #include "frame.cuh"
 #include "output.cuh"
-#include "stack_ids.cuh"
+#include "patches.cuh"
+#include "rle.cuh"
 #include "tables.cuh"
-#include "types.cuh"
 
-// header: see tables.cuh.
-// places: i64[n], the indices of `ids` that are the samples; null for 0 to n - 1.
+enum { DELTA_RLE, RAW, RLE };  // CODEC
+
+// One frame of a sample: its block, without bytes if that is of zeros, and its place in the block.
+struct Wanted {
+    const u8* stream;
+    u64 nbytes;
+    u32 block, place;
+};
+__shared__ Wanted wanted[32];  // looked up by one warp, so that all agree on it
+
+// Get a frame of a block that holds frames as they are or, one alone, compressed by rle: see docs/formats/frame-block.md. It is
+// there behind a barrier. Returns what is wrong, the same to all threads.
+__device__ __forceinline__ u32 read_plain(const Wanted& one, u32 place, u8* frame) {
+    if (CODEC == RLE && one.stream[0] == 1)
+        return rle::decode_item<ELEMENT_NBYTES>(one.stream + 1, one.nbytes - 1, frame, FRAME_NBYTES / ELEMENT_NBYTES);
+    if (one.stream[0] != 0) return OTHER_VERSION;
+    if ((place + 1ull) * FRAME_NBYTES > one.nbytes - 1) return FEW_FRAMES;
+    copy_bytes(frame, one.stream + 1 + static_cast<u64>(place) * FRAME_NBYTES, FRAME_NBYTES);
+    return OK;
+}
+
+// tables: of the store.
+// places: i64[samples], the indices of `ids` that are the samples; null for 0, 1, 2, ...
 // n_fields: 1, or 2 for two fields of the same store; the second four are not read if it is 1.
-// ids: i32[n_ids], of stacks, or of frames if DEPTH is 1. out: [n][DEPTH][frame], or as CHANNELS says; aligned to UNIT_NBYTES.
-// shifts: i32[n][2], rows and columns; null if there is no HEIGHT.
-// scale: what bytes are multiplied with if OUT is not 0.
-// scratch: u8[thread blocks][FRAME_NBYTES rounded up to 16], aligned to 16, if FRAME_IN_SHARED is 0.
+// ids: i32[n_ids], of stacks, or of frames if DEPTH is 1. shifts: i32[samples][2], rows and columns, if there is a HEIGHT.
+// out: [samples][DEPTH][frame], or as PIXELS says; aligned to what is written at once.
+// known_values: OutItem[256], what each byte becomes; not read if bytes stay bytes.
+// scratch: u8[samples][FRAME_ROOM], aligned to 16, if FRAME_IN_SHARED is 0.
 //
 // A sample whose id is out of range, or a frame that can't be read, is zeros where it is wrong, and is reported:
 // the number of the block, or of the sample for an id.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) gather(
-    const u64* header, const i64* places, i64 n, u32 n_fields, const i32* ids0, i64 n_ids0, u8* out0, const i32* shifts0,
-    const i32* ids1, i64 n_ids1, u8* out1, const i32* shifts1, float scale, u8* scratch) {
+extern "C" __global__ void __launch_bounds__(THREADS, 8) gather(
+    const Tables* tables, const i64* places, u32 n_fields, const i32* ids0, i64 n_ids0, OutItem* out0, const i32* shifts0,
+    const i32* ids1, i64 n_ids1, OutItem* out1, const i32* shifts1, const OutItem* known_values, u8* scratch) {
     u8* frame = frame_of_block(scratch);
-    prepare_conversion(scale);
-    // Every warp finds out the same: lane DEPTH * field + k is for the frame at place k of a stack.
-    const u32 lane = threadIdx.x % 32, field = lane / DEPTH;
-    for (i64 sample = blockIdx.x; sample < n; sample += gridDim.x) {
-        const i64 place = places ? places[sample] : sample;
-        const bool wanted = field < n_fields, known = place >= 0 && place < (field ? n_ids1 : n_ids0);
-        const i64 id = wanted && known ? (field ? ids1 : ids0)[place] : 0;
-        const u32 found = frame_of_stack(header, id, lane % DEPTH);
-        const bool is_frame = wanted && known && found != NO_FRAME && found / BLOCK_FRAMES < header[N_BLOCKS];
-        if (__any_sync(ALL_LANES, wanted && !is_frame) && threadIdx.x == 0)
-            report(table<u64>(header, FAILURE), static_cast<u64>(sample), BAD_ID);
-
-        const u32 number = is_frame ? found / BLOCK_FRAMES : 0;
-        Block block = {nullptr, 0};
-        if (is_frame) block = block_of(header, number);
-        const u64 row = static_cast<u64>(sample) * DEPTH * FRAME_OUT_NBYTES;
-        const Stacks stacks = {{out0 + row, out1 + row}, {shift_of(shifts0, sample), shift_of(shifts1, sample)}, scale};
-        const u32 stored = __ballot_sync(ALL_LANES, block.nbytes != 0);
-        put_everywhere(stacks, nullptr, __ballot_sync(ALL_LANES, wanted) & ~stored);
-        for (u32 rest = stored; rest;) {
-            const u32 first = __ffs(rest) - 1, next = __shfl_sync(ALL_LANES, number, first);
-            const Wanted frames = {__ballot_sync(ALL_LANES, number == next) & stored, found % BLOCK_FRAMES};
-            const Block one = {reinterpret_cast<const u8*>(__shfl_sync(ALL_LANES, reinterpret_cast<u64>(block.stream), first)),
-                               __shfl_sync(ALL_LANES, block.nbytes, first)};
-            rest &= ~frames.lanes;
-            if (rest >> lane & 1) expect(block);
-            const u32 code = read_block(header, one, frames, frame, stacks);
-            if (code != OK && threadIdx.x == 0) report(table<u64>(header, FAILURE), next, code);
+    const i64 sample = blockIdx.x;
+    if (CONVERTS)
+        for (u32 x = threadIdx.x; x < 256; x += THREADS) converted[x] = known_values[x];
+    if (threadIdx.x < 32) {  // lane DEPTH * field + k is for the frame at place k of a stack
+        const u32 field = threadIdx.x / DEPTH;
+        const i64 at = places ? places[sample] : sample;
+        const bool known = field < n_fields && at >= 0 && at < (field ? n_ids1 : n_ids0);
+        const u32 found = frame_of_stack(tables, known ? (field ? ids1 : ids0)[at] : 0, threadIdx.x % DEPTH);
+        const bool is_frame = known && found != NO_FRAME && found / BLOCK_FRAMES < tables->n_blocks;
+        if (__any_sync(ALL_LANES, field < n_fields && !is_frame) && threadIdx.x == 0) report(tables->failure, sample, BAD_ID);
+        const u64 address = is_frame ? tables->blocks[found / BLOCK_FRAMES][0] : 0;
+        const u64 nbytes = address ? tables->blocks[found / BLOCK_FRAMES][1] : 0;
+        wanted[threadIdx.x] = {reinterpret_cast<const u8*>(address), nbytes, found / BLOCK_FRAMES, found % BLOCK_FRAMES};
+    }
+    __syncthreads();
+    const u32 lane = threadIdx.x % 32, block = wanted[lane].block, place = wanted[lane].place;
+    const u64 row = static_cast<u64>(sample) * DEPTH * FRAME_ITEMS;
+    const Stack stacks[2] = {{out0 + row, shifts0 + 2 * sample}, {out1 + row, shifts1 + 2 * sample}};
+    const auto put_frames = [&](const u8* one, u32 lanes) {
+#pragma unroll
+        for (u32 field = 0; field < 2; field++)
+            if (const u32 of_field = lanes >> field * DEPTH & ((1u << DEPTH) - 1)) put_frame(stacks[field], one, of_field);
+    };
+    u32 rest = __ballot_sync(ALL_LANES, wanted[lane].nbytes != 0);
+    put_frames(nullptr, __ballot_sync(ALL_LANES, lane / DEPTH < n_fields) & ~rest);
+    while (rest) {
+        const Wanted& one = wanted[__ffs(rest) - 1];
+        u32 left = __ballot_sync(ALL_LANES, block == one.block) & rest, code = OK;  // of this block
+        rest &= ~left;
+        const auto put = [&](u32 k) {
+            const u32 now = __ballot_sync(ALL_LANES, place == k) & left;
+            if (now == 0) return;
+            put_frames(frame, now);
+            left &= ~now;
+            __syncthreads();
+        };
+        if (CODEC == DELTA_RLE && one.stream[0] == 0) {
+            u32 n_frames = left >> lane & 1 ? place + 1 : 0;
+#pragma unroll
+            for (u32 step = 16; step; step /= 2) n_frames = max(n_frames, __shfl_xor_sync(ALL_LANES, n_frames, step));
+            code = read_frames(one.stream + 1, one.nbytes - 1, tables->references, tables->n_references, n_frames, false, frame, put);
+        } else {
+            while (left && code == OK) {
+                const u32 next = wanted[__ffs(left) - 1].place;
+                code = read_plain(one, next, frame);
+                __syncthreads();
+                if (code == OK) put(next);
+            }
+        }
+        if (code != OK) {
+            put_frames(nullptr, left);
+            if (threadIdx.x == 0) report(tables->failure, one.block, code);
+            __syncthreads();
         }
     }
 }

@@ -1,22 +1,40 @@
-// What a kernel knows of a store: mirrors of its tables in device memory.
+// What a kernel knows of a store: where its tables are in device memory, and which frames an id stands for.
 #pragma once
-#include "types.cuh"
+#include "basics.cuh"
 
-// The header of a store, u64[16] in device memory: where its tables are, and how long. Who changes any of that keeps it apart
-// from the kernels that read, by events. A kernel asks for a word when it needs it, to have registers for other things.
-enum {
-    BLOCKS,      // u64[n_blocks][2]: the address and the bytes of the stream of each block; 0 for frames of zeros
-    N_BLOCKS,
-    PREVIOUS,    // i32[n_ids], of each frame the one before it; not read for stacks of one frame
-    N_IDS,
-    LISTED,      // i32[n_listed][DEPTH], stacks; likewise
-    N_LISTED,
-    REFERENCES,  // u8[n_references][FRAME_NBYTES], the first one zeros, aligned to 16; not read of plain blocks
-    N_REFERENCES,
-    FAILURE,     // u64[1], see failure.cuh
+// In device memory, at one place for a store. Who changes any of it keeps it apart from the kernels that read, by events.
+struct Tables {
+    const u64 (*blocks)[2];  // the address and the bytes of the stream of each block; 0 for frames of zeros
+    u64 n_blocks;
+    const i32* previous;     // of each frame, the one before it; for stacks of one frame, anything
+    u64 n_ids;
+    const i32* listed;       // i32[n_listed][DEPTH], stacks; likewise
+    u64 n_listed;
+    const u8* references;    // u8[n_references][FRAME_NBYTES], the first one zeros, aligned to 16; not read of plain blocks
+    u64 n_references;
+    u64* failure;            // see `report`
 };
 
-template <typename T>
-__device__ __forceinline__ T* table(const u64* header, u32 word) {
-    return reinterpret_cast<T*>(header[word]);
+#define NO_FRAME 0xffffffffu
+
+// The frame at place `k` of a stack of DEPTH frames, NO_FRAME if the store has none: the inverse of core's kernels/stacks.py.
+// All lanes of a warp call it together, each group of DEPTH lanes for the places 0 to DEPTH - 1 of one stack.
+__device__ __forceinline__ u32 frame_of_stack(const Tables* tables, i64 id, u32 k) {
+    const u64 n_ids = tables->n_ids, row = static_cast<u64>(-1 - id);
+    u32 newest = NO_FRAME, n_steps = 0;
+    if (id < 0 && row < tables->n_listed && tables->listed[row * DEPTH] >= 0) {
+        newest = static_cast<u32>(tables->listed[row * DEPTH + k]);
+    } else if (id == 0 || id >= DEPTH) {
+        newest = static_cast<u32>(id / DEPTH);
+        const u32 n_newest = static_cast<u32>(id % DEPTH) + 1;  // places that the newest frame takes
+        n_steps = n_newest + k < DEPTH ? DEPTH - n_newest - k : 0;
+    }
+    // Most stacks are frames that follow each other by number: ask for what came before all of these at once.
+    const u32 before = id >= 0 && newest < n_ids && k <= newest ? static_cast<u32>(tables->previous[newest - k]) : NO_FRAME;
+    u32 frame = newest;
+    for (u32 step = 0; step + 1 < DEPTH; step++) {
+        const u32 behind = newest - frame, asked = __shfl_sync(ALL_LANES, before, (threadIdx.x - k + min(behind, DEPTH - 1u)) % 32);
+        if (step < n_steps && frame < n_ids) frame = behind < DEPTH ? asked : static_cast<u32>(tables->previous[frame]);
+    }
+    return frame < n_ids ? frame : NO_FRAME;
 }

@@ -10,48 +10,30 @@ from obscodec import ShapeError
 from obscodec_cupy.device.device import Device
 
 MAX_FRAME_NBYTES: Final = 1 << 30
-_STATIC_NBYTES: Final = 40 << 10  # more shared memory than the kernels take besides the frame
-_SCRATCH_BLOCKS: Final = 1024  # thread blocks that work at a time if frames are in a scratch
+STATIC_NBYTES: Final = 35 << 10  # more shared memory than the kernels take besides the frame
 
 
 @dataclass(frozen=True, slots=True)
 class FrameScratch:
-    """Room for the frame of each thread block.
-
-    Attributes:
-        frame_nbytes: bytes of a frame.
-        shared: whether that is in shared memory.
-    """
+    """Room for the frame of each thread block: ``frame_nbytes`` of it, in shared memory or not."""
 
     frame_nbytes: int
     shared: bool
 
     @classmethod
     def on(cls, device: Device, frame_nbytes: int) -> FrameScratch:
-        """For frames of ``frame_nbytes`` on a device.
-
-        Raises:
-            ShapeError: the kernels read no frames that large.
-        """
+        """For frames of ``frame_nbytes`` on a device; raises ShapeError if the kernels read no frames that large."""
         if frame_nbytes > MAX_FRAME_NBYTES:
             raise ShapeError(
                 f"frames of at most {MAX_FRAME_NBYTES} bytes are decoded on {device.name}, got {frame_nbytes}"
             )
-        return cls(frame_nbytes, _rounded(frame_nbytes) + _STATIC_NBYTES <= device.shared_nbytes)
+        return cls(frame_nbytes, cls(frame_nbytes, True).shared_nbytes + STATIC_NBYTES <= device.shared_nbytes)
 
     @property
     def shared_nbytes(self) -> int:
         """Dynamic shared memory of a launch."""
-        return _rounded(self.frame_nbytes) if self.shared else 0
-
-    def n_blocks(self, n: int) -> int:
-        """How many thread blocks to launch for ``n`` pieces of work."""
-        return n if self.shared else min(n, _SCRATCH_BLOCKS)
+        return -(-self.frame_nbytes // 16) * 16 if self.shared else 0
 
     def scratch_nbytes(self, n: int) -> int:
-        """Bytes of device memory that a launch for ``n`` pieces of work takes, aligned to 16; 0 for none."""
-        return 0 if self.shared else self.n_blocks(n) * _rounded(self.frame_nbytes)
-
-
-def _rounded(nbytes: int) -> int:
-    return -(-nbytes // 16) * 16
+        """Bytes of device memory, aligned to 16, that a launch of ``n`` thread blocks works in; 0 for none."""
+        return 0 if self.shared else n * -(-self.frame_nbytes // 16) * 16
