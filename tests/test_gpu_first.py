@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import gpu_first
 import gpu_folder
 import numpy as np
 import pytest
@@ -125,6 +128,16 @@ def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pyte
     assert facts["obscodec-cupy"] == "1.0"
     assert facts["commit"] == (tmp_path / "commit.txt").read_text().strip()
     assert len(np.load(tmp_path / "benchmarks" / "recorded" / "Pong-0.npz")["frames"]) == 20
+
+
+def test_the_whole_takes_25_minutes_at_most() -> None:
+    assert sum(max(part.limit_s for part in group) for group in gpu_first._PARTS) <= 25 * 60
+
+
+def test_the_profiler_is_told_the_name_of_a_kernel() -> None:
+    name = gpu_first._NCU[gpu_first._NCU.index("--kernel-name") + 1].removeprefix("regex:")
+    sources = (file.read_text() for file in files("obscodec_cupy").joinpath("kernels").iterdir())
+    assert any(re.search(rf"__global__ void (?:__launch_bounds__\([^)]*\) )?\w*{name}\w*\(", text) for text in sources)
 
 
 def test_an_unknown_part_is_named(tmp_path: Path) -> None:
