@@ -83,6 +83,6 @@ def test_a_kernel_spills_nothing(
         registers, shared = int(report["registers"]), int(report["shared"] or 0)
         used.setdefault(report["name"], []).append((registers, shared))
         assert (report["stores"], report["loads"]) == ("0", "0"), log
-        assert registers <= (64 if ("THREADS", 128) in defines else MOST_REGISTERS)
+        assert registers <= (64 if ("THREADS", 128) in defines and ("CODEC", 2) not in defines else MOST_REGISTERS)
         assert shared <= (STATIC_NBYTES if "FRAME_NBYTES" in dict(defines) else MOST_SHARED)
         assert "warning" not in log, log

@@ -121,22 +121,13 @@ def _kernel(form: GatherForm, room: FrameScratch, outs: Sequence[int] = ()) -> K
     return Kernel("gather.cu", "gather", tuple(defines.items()))
 
 
-def _examples() -> list[GatherForm]:
-    image, colours = Layout((4, 84, 84), np.uint8), Layout((64, 64, 12), np.uint8)
-    stack, last = FrameStack(4), FrameStack(4, -1)
-    return [
-        GatherForm.of(image, 16, stack),
-        *(GatherForm.of(image, 16, stack, dtype=dtype) for dtype in ("float16", "float32")),
-        GatherForm.of(image, 16, stack, shifted_axes=(1, 2)),
-        GatherForm.of(colours, 16, last),
-        GatherForm.of(colours, 16, last, dtype="float16", shifted_axes=(0, 1)),
-        GatherForm.of(image, 16, stack, codec="raw"),
-        GatherForm.of(image, 1, stack, codec="rle"),
-        GatherForm.of(colours, 1, last, codec="rle", dtype="float16", shifted_axes=(0, 1)),
-        GatherForm.of(Layout((7,), np.float64), 1, codec="rle"),
-        GatherForm.of(Layout((480, 640, 3), np.uint8), 16, dtype="float32"),
-    ]
-
-
-# Such as tests compile for every architecture.
-KERNELS = tuple(_kernel(form, FrameScratch(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _examples())
+_IMAGE, _COLOURS, _HUGE = (Layout(shape, np.uint8) for shape in [(4, 84, 84), (64, 64, 12), (480, 640, 3)])
+_FORMS = (
+    *(GatherForm.of(_IMAGE, 16, FrameStack(4), dtype=dtype) for dtype in (None, "float16", "float32")),
+    GatherForm.of(_IMAGE, 16, FrameStack(4), shifted_axes=(1, 2)),
+    GatherForm.of(_COLOURS, 16, FrameStack(4, -1), dtype="float16", shifted_axes=(0, 1)),
+    GatherForm.of(_IMAGE, 16, FrameStack(4), codec="raw"),
+    GatherForm.of(_COLOURS, 1, FrameStack(4, -1), codec="rle", dtype="float16", shifted_axes=(0, 1)),
+    GatherForm.of(_HUGE, 16, dtype="float32"),
+)
+KERNELS = tuple(_kernel(form, FrameScratch(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _FORMS)

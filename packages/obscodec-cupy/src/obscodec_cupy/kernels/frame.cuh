@@ -21,16 +21,14 @@ __device__ __forceinline__ u8* frame_of_block(u8* scratch) {
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && FRAME_IN_SHARED && !defined(NO_ASYNC)
-#define ASYNC 1
-#else
-#define ASYNC 0
+#define ASYNC
 #endif
 
 // Begin to copy words from global to shared memory, or to a frame. They are there after wait_for_copies and a barrier.
 template <typename Word>
 __device__ __forceinline__ void begin_copy(u8* to, const u8* from, u32 nbytes) {
     for (u32 at = threadIdx.x * sizeof(Word); at < nbytes; at += THREADS * sizeof(Word)) {
-#if ASYNC
+#ifdef ASYNC
         if constexpr (sizeof(Word) >= 4) {
             const u32 target = static_cast<u32>(__cvta_generic_to_shared(to + at));
             asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from + at), "n"(sizeof(Word)) : "memory");
@@ -42,7 +40,7 @@ __device__ __forceinline__ void begin_copy(u8* to, const u8* from, u32 nbytes) {
 }
 
 __device__ __forceinline__ void wait_for_copies() {
-#if ASYNC
+#ifdef ASYNC
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }

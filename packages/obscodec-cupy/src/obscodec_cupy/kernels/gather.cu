@@ -4,9 +4,6 @@
 //
 // Defines: THREADS of a block; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; CODEC of its blocks, and
 // ELEMENT_NBYTES, of what rle repeats; FRAME_IN_SHARED, see frame.cuh; and those of output.cuh.
-#include "basics.cuh"
-#include "bytes.cuh"
-#include "frame.cuh"
 #include "output.cuh"
 #include "patches.cuh"
 #include "rle.cuh"
@@ -43,7 +40,7 @@ __device__ __forceinline__ u32 read_plain(const Wanted& one, u32 place, u8* fram
 //
 // A sample whose id is out of range, or a frame that can't be read, is zeros where it is wrong, and is reported:
 // the number of the block, or of the sample for an id.
-extern "C" __global__ void __launch_bounds__(THREADS, 8) gather(
+extern "C" __global__ void __launch_bounds__(THREADS, CODEC == RLE ? 4 : 8) gather(
     const Tables* tables, const i64* places, u32 n_fields, const i32* ids0, i64 n_ids0, OutItem* out0, const i32* shifts0,
     const i32* ids1, i64 n_ids1, OutItem* out1, const i32* shifts1, const OutItem* known_values, u8* scratch) {
     u8* frame = frame_of_block(scratch);

@@ -33,18 +33,16 @@ struct Stack {
     const i32* shift;
 };
 
-#ifdef HEIGHT
-__device__ __forceinline__ u32 moved(u32 place, i32 by, i32 length) {
+__device__ __forceinline__ u32 shifted(u32 place, i32 by, i32 length) {
     return static_cast<u32>(min(max(static_cast<i32>(place) + min(max(by, -length), length), 0), length - 1));
 }
-#endif
 
 // The item of a frame that is written as number `item`.
 __device__ __forceinline__ u32 source_of(u32 item, const i32* shift) {
 #ifdef HEIGHT
     const u32 row = item / (PIXEL_ITEMS * WIDTH), column = item / PIXEL_ITEMS % WIDTH;
-    const u32 from = moved(row % HEIGHT, shift[0], HEIGHT) + row / HEIGHT * HEIGHT;
-    return (from * WIDTH + moved(column, shift[1], WIDTH)) * PIXEL_ITEMS + item % PIXEL_ITEMS;
+    const u32 from = shifted(row % HEIGHT, shift[0], HEIGHT) + row / HEIGHT * HEIGHT;
+    return (from * WIDTH + shifted(column, shift[1], WIDTH)) * PIXEL_ITEMS + item % PIXEL_ITEMS;
 #else
     return item;
 #endif

@@ -58,21 +58,6 @@ __device__ __forceinline__ u32 read_values(const u8* runs, u32 nbytes) {
     return count.total;
 }
 
-// Find the frames that are whole in the tile, one after the other.
-__device__ __forceinline__ void divide_values(u32 n_values, u32 most_frames) {
-    u32 frame = 0, n_runs = 0;
-    for (u32 place = 0; frame < min(most_frames, TILE_FRAMES) && place < n_values; frame++) {
-        const u32 count = values[place] & UNUSUAL;
-        if (count > (n_values - place - 1) / 2) break;
-        place += 1 + 2 * count;
-        frame_end[frame] = (values[place - 1] >> 20) + 1;
-        first_run[frame] = n_runs;
-        n_runs += count;
-    }
-    first_run[frame] = n_runs;
-    tile_frames = frame;
-}
-
 // Call visit(skip, length) for the values of each run of this thread.
 template <typename Visit>
 __device__ __forceinline__ void each_run(u32 n_runs, Visit visit) {
@@ -88,7 +73,17 @@ __device__ __forceinline__ void parse_tile(Patches& patches, u32 most_frames) {
     const u32 begin = patches.runs, nbytes = min(patches.runs_end - begin, TILE_NBYTES);
     const u32 n_values = read_values(patches.stream + begin, nbytes);
     __syncthreads();
-    if (threadIdx.x == 0) divide_values(n_values, most_frames);
+    if (threadIdx.x == 0) {  // find the frames that are whole, one after the other
+        u32 frame = 0, n_runs = 0;
+        for (u32 place = 0; frame < min(most_frames, TILE_FRAMES) && place < n_values; frame++) {
+            const u32 count = values[place] & UNUSUAL;
+            if (count > (n_values - place - 1) / 2) break;
+            place += 1 + 2 * count;
+            first_run[frame] = n_runs, frame_end[frame] = (values[place - 1] >> 20) + 1;
+            n_runs += count;
+        }
+        first_run[frame] = n_runs, tile_frames = frame;
+    }
     __syncthreads();
     u64 sum = 0;  // of literals in the high half, of skips and literals in the low one
     const auto add = [&](u32 skip, u32 length) { sum += (skip & UNUSUAL) + (length & UNUSUAL) * ((1ull << 32) + 1); };

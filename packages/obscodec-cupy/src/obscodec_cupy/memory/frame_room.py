@@ -27,13 +27,17 @@ class FrameScratch:
             raise ShapeError(
                 f"frames of at most {MAX_FRAME_NBYTES} bytes are decoded on {device.name}, got {frame_nbytes}"
             )
-        return cls(frame_nbytes, cls(frame_nbytes, True).shared_nbytes + STATIC_NBYTES <= device.shared_nbytes)
+        return cls(frame_nbytes, frame_nbytes + 15 + STATIC_NBYTES <= device.shared_nbytes)
 
     @property
     def shared_nbytes(self) -> int:
         """Dynamic shared memory of a launch."""
-        return -(-self.frame_nbytes // 16) * 16 if self.shared else 0
+        return self._rounded if self.shared else 0
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory, aligned to 16, that a launch of ``n`` thread blocks works in; 0 for none."""
-        return 0 if self.shared else n * -(-self.frame_nbytes // 16) * 16
+        return 0 if self.shared else n * self._rounded
+
+    @property
+    def _rounded(self) -> int:
+        return -(-self.frame_nbytes // 16) * 16
