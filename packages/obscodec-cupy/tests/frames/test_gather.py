@@ -12,6 +12,7 @@ from mirrors import DeviceTables
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
+from obscodec_cupy.memory.frame_room import STATIC_NBYTES, FrameScratch
 
 STARTS = {0, 1, 2, 5, 9, 40, 42, 59}
 
@@ -160,6 +161,19 @@ def test_frames_larger_than_shared_memory(device: Device, depth: int) -> None:
     places = np.array([19, 3, 0, 17, 16])
     (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
     np.testing.assert_array_equal(got, stacks[places])
+
+
+@pytest.mark.parametrize("shared_kib", [48, 99, 227])
+def test_frames_are_in_shared_memory_as_long_as_they_fit(shared_kib: int) -> None:
+    device = SimulatedDevice()
+    device.shared_nbytes = shared_kib << 10
+    most = device.shared_nbytes - STATIC_NBYTES
+    for nbytes in (1, most - 16, most - 15, most + 1):
+        room = FrameScratch.on(device, nbytes)
+        assert room.shared == (room.shared_nbytes > 0) == (nbytes <= most - 15)
+        assert room.shared_nbytes + STATIC_NBYTES <= device.shared_nbytes
+        assert (room.scratch_nbytes(3) == 0) == room.shared
+        assert room.scratch_nbytes(3) % 48 == 0
 
 
 @pytest.mark.parametrize("codec", ["delta-rle", "raw"])

@@ -102,7 +102,7 @@ def real_frames() -> np.ndarray:
     return played[changed[-N_FRAMES:]]
 
 
-@pytest.mark.parametrize("shared_kib", [99, 48, 0])
+@pytest.mark.parametrize("shared_kib", [227, 99, 48, 0])
 def test_real_blocks_that_are_altered(device: Device, shared_kib: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "shared_nbytes", shared_kib << 10)
     reader = Reader(device, real_frames())
