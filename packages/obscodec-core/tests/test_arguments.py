@@ -189,7 +189,6 @@ KINDS = {
     "TensorArray.zeros(store)": ("store must be a Store, such as FrameStore(layout)",
                                  lambda x: TensorArray.zeros((3,), x)),
     "TensorArray(ids)": ("ids are int32 or int64", lambda x: TensorArray(x, FrameStore(LAYOUT))),
-    "SlotHeap(memory)": ("memory must be a HeapMemory, such as obscodec.heap.HOST", lambda x: SlotHeap(5, memory=x)),
     "SlotHeap.put": ("streams must be Segments, such as Segments.of([b'abc'])", lambda x: SlotHeap(5).put([1], x)),
     "RingBuffer(fields)": (
         "fields must be a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}",

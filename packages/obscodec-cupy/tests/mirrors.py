@@ -7,6 +7,7 @@ from obscodec import FrameStore, StackStore
 from obscodec_cupy.codecs.failures import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
+from obscodec_cupy.frames.gather import Gather
 
 
 def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.ndarray]:
@@ -20,6 +21,11 @@ def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.nda
     memory = device.upload(host)
     addresses = np.where(lengths > 0, offsets + device.address(memory), 0)
     return memory, np.stack([addresses, lengths], 1).astype(np.uint64)
+
+
+def launch(gather: Gather, *arguments: object, **named: object) -> None:
+    """Queue what a gather has prepared, while its arrays are still held."""
+    gather.prepared(*arguments, **named)()
 
 
 class DeviceTables:
@@ -53,6 +59,7 @@ class DeviceTables:
         references = blocks.open.references[: blocks.open.n_references]
         self._references = device.upload(references)
         self._failure = device.pinned(16).view(np.uint64)
+        self._failure[:] = 0
         self.words = np.zeros(16, np.uint64)
         tables = [(self._blocks, len(table)), (self._previous, len(previous)), (self._listed, len(listed))]
         for i, (array, n) in enumerate([*tables, (self._references, len(references))]):

@@ -8,9 +8,8 @@ import re
 import numpy as np
 import pytest
 from obscodec import HeapFull
-from obscodec.heap import HOST
 from obscodec.heap.chunk_log import MIN_CHUNK_NBYTES, ChunkLog
-from obscodec.heap.memory import HostMemory
+from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 
 
@@ -35,7 +34,7 @@ def state(log: ChunkLog) -> tuple[object, ...]:
 
 
 def test_streams_lie_where_the_log_says() -> None:
-    log, lengths = ChunkLog(None, HOST), [900_000, 0, 700_000, 800_000, 1, 900_000]
+    log, lengths = ChunkLog(None, new_chunk), [900_000, 0, 700_000, 800_000, 1, 900_000]
     numbers, offsets = written(log, lengths)
     assert numbers.tolist() == [1, 1, 1, 2, 2, 2]
     for i, (number, offset, length) in enumerate(zip(numbers.tolist(), offsets.tolist(), lengths, strict=True)):
@@ -49,7 +48,7 @@ def test_streams_lie_where_the_log_says() -> None:
 
 
 def test_a_plan_names_each_stream_once_in_order() -> None:
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     written(log, [100] * 50)
     for lengths in ([10] * 10, [1000] * 5000, [300_000] * 3, [0] * 5000):
         pieces = log.plan(np.array(lengths))
@@ -61,12 +60,12 @@ def test_a_plan_names_each_stream_once_in_order() -> None:
 
 def test_a_chunk_takes_so_many_streams_only() -> None:
     """A chunk of millions of empty streams would be moved as a whole."""
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     assert [part.stop - part.start for _, part in log.plan(np.zeros(5000, np.int64))] == [2048, 2048, 904]
 
 
 def test_streams_go_to_the_newest_chunk_while_it_has_room() -> None:
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     first, _ = written(log, [10])
     again, offsets = written(log, [10, 20])
     assert first[0] == again[0] == again[1] == 1
@@ -77,13 +76,13 @@ def test_streams_go_to_the_newest_chunk_while_it_has_room() -> None:
 
 
 def test_chunks_are_whole_pages() -> None:
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     written(log, [MIN_CHUNK_NBYTES + 1, 3_000_001])
     assert [chunk.nbytes % mmap.PAGESIZE for chunk in log.chunks.values()] == [0] * len(log.chunks)
 
 
 def test_a_full_log_refuses_and_adds_nothing() -> None:
-    log = ChunkLog(100_000, HOST)
+    log = ChunkLog(100_000, new_chunk)
     written(log, [4000] * 15)
     before = state(log)
     assert log.reserved_bytes == 65_536
@@ -99,25 +98,20 @@ def test_a_full_log_refuses_and_adds_nothing() -> None:
 
 
 def test_the_last_chunk_is_as_small_as_the_room_that_is_left() -> None:
-    log = ChunkLog(100_000, HOST)
+    log = ChunkLog(100_000, new_chunk)
     written(log, [4000] * 15)
     written(log, [30_000])
     assert [chunk.nbytes for chunk in log.chunks.values()] == [65_536, 34_464]
 
 
-class SmallMemory(HostMemory):
-    """Has no chunks over a number of bytes."""
-
-    most = 50_000
-
-    def new(self, nbytes: int) -> np.ndarray:
-        if nbytes > self.most:
-            raise HeapFull(f"there are {self.most} bytes, {nbytes} are asked for")
-        return super().new(nbytes)
+def up_to_50_000(nbytes: int) -> np.ndarray:
+    if nbytes > 50_000:
+        raise HeapFull(f"there are 50000 bytes, {nbytes} are asked for")
+    return new_chunk(nbytes)
 
 
 def test_where_memory_is_short_chunks_are_smaller() -> None:
-    log = ChunkLog(None, SmallMemory())
+    log = ChunkLog(None, up_to_50_000)
     numbers, _ = written(log, [20_000, 20_000, 40_000])
     assert numbers.tolist() == [1, 1, 2]
     assert max(chunk.nbytes for chunk in log.chunks.values()) <= 50_000
@@ -128,7 +122,7 @@ def test_where_memory_is_short_chunks_are_smaller() -> None:
 
 
 def test_the_dead_are_counted_and_their_chunks_go() -> None:
-    log, lengths = ChunkLog(None, HOST), np.array([900_000, 700_000, 1_000_000, 800_000])
+    log, lengths = ChunkLog(None, new_chunk), np.array([900_000, 700_000, 1_000_000, 800_000])
     numbers, _ = written(log, lengths.tolist())
     assert numbers.tolist() == [1, 1, 2, 2]
     assert log.bury(numbers[[0, 3]], lengths[[0, 3]]) == {1, 2}
@@ -143,19 +137,19 @@ def test_the_dead_are_counted_and_their_chunks_go() -> None:
     assert set(log.chunks) == {log.newest} == {2}  # which is still written to
     log.drop(2)
     assert (log.chunks, log.newest, log.reserved_bytes, log.written_bytes) == ({}, 0, 0, 0)
-    assert all(memory is HOST.no_chunk for memory in log.memories)
+    assert all(len(memory) == 0 for memory in log.memories)
     assert not log.addresses.any()
 
 
 def test_numbers_are_used_again_and_who_reads_keeps_the_memory() -> None:
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     written(log, [1_000_000])
     memories, addresses = log.memories, log.addresses
     content = memories[1][:3].tobytes()
     written(log, [2_000_000])
     log.bury(np.array([1]), np.array([1_000_000]))
     log.drop_dead({1})
-    assert log.memories[1] is HOST.no_chunk
+    assert len(log.memories[1]) == 0
     numbers, _ = written(log, [2_000_000])
     assert numbers.tolist() == [1]
     assert memories[1][:3].tobytes() == content  # those of before were replaced, not changed
@@ -164,7 +158,7 @@ def test_numbers_are_used_again_and_who_reads_keeps_the_memory() -> None:
 
 
 def test_the_deadest_chunk_has_the_most_dead_bytes() -> None:
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     sizes = np.array([1_500_000, 1_600_000, 1_700_000])
     numbers = np.concatenate([written(log, [size])[0] for size in sizes.tolist()])
     assert numbers.tolist() == [1, 2, 3]
@@ -176,7 +170,7 @@ def test_the_deadest_chunk_has_the_most_dead_bytes() -> None:
 
 def test_a_recount_follows_the_table_of_slots() -> None:
     """After a call that ended in the middle: written, but not counted, or counted, but not in the table."""
-    log = ChunkLog(None, HOST)
+    log = ChunkLog(None, new_chunk)
     numbers, _ = written(log, [1_000_000, 900_000])
     written(log, [1_500_000])
     log.write(Segments.of([b"never counted"]), [(log.newest, slice(0, 1))])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -13,108 +14,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import HeapFull, ShapeError, SlotError
-from obscodec.heap import HOST, HeapMemory, SlotHeap
+from obscodec.heap import HeapChanges, SlotHeap
+from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 
 N_SLOTS = 12
 SLOTS = st.lists(st.integers(0, N_SLOTS - 1), max_size=2 * N_SLOTS)
 
 
-class FarChunk:
-    """Bytes that the host can't reach but through their memory; noise until they are written, and when dropped."""
+class Scarce:
+    """Allocates chunks from ``room`` bytes, which grow again when nobody holds a chunk any more."""
 
-    def __init__(self, nbytes, address):
-        self.address = address
-        self.__bytes = bytearray(b"\xa5" * nbytes)
+    def __init__(self, room: int) -> None:
+        self.room = self.all = room
 
-    def part(self, start, length) -> memoryview:
-        assert 0 <= start <= start + length <= len(self.__bytes)
-        return memoryview(self.__bytes)[start : start + length]
-
-    def spoil(self):
-        self.__bytes[:] = b"\x5a" * len(self.__bytes)
-
-
-class FarStreams:
-    """Streams in far chunks, of which the host knows no more than the lengths."""
-
-    def __init__(self, parts):
-        self.parts = parts
-        self.lengths = np.array([len(part) for part in parts], np.int64)
-        self.nbytes = int(self.lengths.sum())
-
-    def take(self, which):
-        return FarStreams([self.parts[i] for i in np.arange(len(self.parts))[which]])
-
-    def __len__(self):
-        return len(self.parts)
-
-
-class FarMemory(HeapMemory[FarChunk | None]):
-    """Memory with room for ``room`` bytes of chunks. Counts what it does; ``writes_left`` of 0 refuses a write."""
-
-    no_chunk = None
-
-    def __init__(self, room=1 << 40):
-        self.room = room
-        self.chunks = []
-        self.next_address = 1 << 44
-        self.n_uploads = self.n_downloads = 0
-        self.writes_left = -1
-
-    def new(self, nbytes):
+    def __call__(self, nbytes: int) -> np.ndarray:
         if nbytes > self.room:
-            raise HeapFull(f"far memory has room for {self.room} bytes, {nbytes} are wanted")
+            raise HeapFull(f"there is room for {self.room} bytes, {nbytes} are wanted")
+        chunk = np.full(nbytes, 0xA5, np.uint8)
         self.room -= nbytes
-        self.chunks.append(FarChunk(nbytes, self.next_address))
-        self.next_address += nbytes + 4096
-        return self.chunks[-1]
+        weakref.finalize(chunk, self.give_back, nbytes)
+        return chunk
 
-    def drop(self, chunk, *, used):
-        assert used or set(chunk.part(0, 1)) <= {0xA5}
-        self.chunks.remove(chunk)
-        self.room += len(chunk.part(0, 0).obj)
-        chunk.spoil()
+    def give_back(self, nbytes: int) -> None:
+        self.room += nbytes
 
-    def address(self, chunk):
-        return chunk.address
-
-    def write(self, chunk, start, streams):
-        if self.writes_left == 0:
-            raise HeapFull("far memory has no room to write")
-        self.writes_left -= 1
-        self.n_uploads += not isinstance(streams, FarStreams)
-        for part, length in zip(getattr(streams, "parts", streams), streams.lengths.tolist(), strict=True):
-            chunk.part(start, length)[:] = part
-            start += length
-
-    def within(self, chunk, offsets, lengths):
-        return FarStreams([chunk.part(*part) for part in zip(offsets.tolist(), lengths.tolist(), strict=True)])
-
-    def streams(self, chunks, which, offsets, lengths, bases):
-        self.n_downloads += 1
-        assert [chunks[number].address for number in which if number] == [
-            int(bases[number]) for number in which if number
-        ]
-        located = zip(which.tolist(), offsets.tolist(), lengths.tolist(), strict=True)
-        return Segments.of([bytes(chunks[n].part(at, length)) if n else b"" for n, at, length in located])
-
-    def load(self, address, length) -> bytes:
-        """What a kernel would read there."""
-        chunk = max((chunk for chunk in self.chunks if chunk.address <= address), key=self.address)
-        return bytes(chunk.part(int(address) - chunk.address, int(length)))
-
-    def __reduce__(self):
-        return FarMemory, (self.room + sum(len(chunk.part(0, 0).obj) for chunk in self.chunks),)
+    def __reduce__(self) -> tuple[object, ...]:
+        return Scarce, (self.all,)
 
 
-def load_host(address, length) -> bytes:
+def load(address: int, length: int) -> bytes:
+    """What a kernel would read there."""
     return ctypes.string_at(int(address), int(length))
 
 
-@pytest.fixture(params=[lambda: HOST, FarMemory], ids=["host", "far"])
-def memory(request) -> HeapMemory:
-    return request.param()
+def places(changes: HeapChanges) -> dict[int, tuple[int, int]]:
+    """The address of each stream that has changed, and its bytes, as who copies the chunks knows them."""
+    found = zip(changes.slots.tolist(), changes.entries[changes.slots].tolist(), strict=True)
+    return {slot: (changes.chunks[n].memory.ctypes.data + at if n else 0, nbytes) for slot, (n, at, nbytes) in found}
 
 
 def streams_of(lengths: list[int], seed: int) -> list[bytes]:
@@ -132,10 +69,11 @@ class HeapEqualsDict(RuleBasedStateMachine):
 
     @initialize(
         max_bytes=st.sampled_from([None, 10_000, 100_000, 300_000]),
-        memory=st.sampled_from([lambda: HOST, FarMemory, lambda: FarMemory(200_000)]),
+        allocate=st.sampled_from([lambda: new_chunk, lambda: Scarce(200_000)]),
     )
-    def make(self, max_bytes, memory):
-        self.heap = SlotHeap(N_SLOTS, max_bytes=max_bytes, memory=memory())
+    def make(self, max_bytes, allocate):
+        self.is_scarce = isinstance(made := allocate(), Scarce)
+        self.heap = SlotHeap(N_SLOTS, max_bytes=max_bytes, allocate=made)
         self.heap.watch()
         self.places: dict[int, tuple[int, int]] = {}
         self.model: dict[int, bytes] = {}
@@ -148,7 +86,7 @@ class HeapEqualsDict(RuleBasedStateMachine):
         try:
             self.heap.put(slots, Segments.of(streams))
         except HeapFull:
-            assert self.heap.max_bytes is not None or self.heap.memory is not HOST
+            assert self.heap.max_bytes is not None or self.is_scarce
         else:
             self.model.update(zip(slots, streams, strict=True))
 
@@ -173,7 +111,7 @@ class HeapEqualsDict(RuleBasedStateMachine):
         try:
             self.heap.compact()
         except HeapFull:
-            assert self.heap.memory is not HOST
+            assert self.is_scarce
             return
         stats = self.heap.stats()
         assert stats.reserved_bytes == 0 or stats.n_streams > 0
@@ -203,9 +141,7 @@ class HeapEqualsDict(RuleBasedStateMachine):
 
     @invariant()
     def places_are_those_that_changed(self):
-        changed = self.heap.changed()
-        self.places.update(zip(changed.tolist(), zip(*self.heap.place(changed)[:2], strict=True), strict=True))
-        load = load_host if self.heap.memory is HOST else self.heap.memory.load
+        self.places.update(places(self.heap.changes()))
         for slot in range(N_SLOTS):
             address, length = self.places.get(slot, (0, 0))
             assert (address != 0) == (slot in self.model)
@@ -224,18 +160,27 @@ TestHeapEqualsDict = HeapEqualsDict.TestCase
 TestHeapEqualsDict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_a_slot_that_holds_nothing(memory):
-    heap = SlotHeap(4, memory=memory)
+def test_a_slot_that_holds_nothing():
+    heap = SlotHeap(4)
+    heap.watch()
     heap.put([0, 2], Segments.of([b"abc", b"de"]))
     heap.free([0])
     with pytest.raises(SlotError, match=r"^slot 0 holds nothing$"):
         heap.get([2, 0, 1])
     found = heap.locate(np.array([2, 0, 1]))
     assert [stream.tobytes() for stream in found] == [b"de", b"", b""]
-    assert [place.tolist() for place in heap.place(np.array([0, 1]))[:2]] == [[0, 0], [0, 0]]
-    if memory is HOST:
-        assert found.addresses().tolist() == [found[0].ctypes.data, 0, 0]
-        assert heap.place(np.array([2])).addresses.tolist() == [found[0].ctypes.data]
+    assert found.addresses().tolist() == [found[0].ctypes.data, 0, 0]
+    assert places(heap.changes()) == {0: (0, 0), 2: (found[0].ctypes.data, 2)}
+
+
+def test_slots_that_are_noted_count_as_changed():
+    heap = SlotHeap(9)
+    heap.note(np.array([1]))  # nobody watches
+    heap.watch()
+    heap.put([2], Segments.of([b"abc"]))
+    heap.note(np.array([7, 2, 5]))
+    assert heap.changes().slots.tolist() == [2, 5, 7]
+    assert heap.changes().slots.tolist() == []
 
 
 def test_the_last_stream_of_a_slot_stays():
@@ -245,8 +190,8 @@ def test_the_last_stream_of_a_slot_stays():
     assert heap.stats().live_bytes == 9
 
 
-def test_a_full_heap_keeps_what_it_has(memory):
-    heap = SlotHeap(10, max_bytes=8192, memory=memory)
+def test_a_full_heap_keeps_what_it_has():
+    heap = SlotHeap(10, max_bytes=8192)
     heap.put([0, 1], Segments.of([b"a" * 3000, b"b" * 3000]))
     before = contents(heap), heap.stats()
     text = (
@@ -258,8 +203,8 @@ def test_a_full_heap_keeps_what_it_has(memory):
     assert (contents(heap), heap.stats()) == before
 
 
-def test_a_stream_fits_if_the_live_ones_leave_room(memory):
-    heap = SlotHeap(4, max_bytes=12_288, memory=memory)
+def test_a_stream_fits_if_the_live_ones_leave_room():
+    heap = SlotHeap(4, max_bytes=12_288)
     for i in range(50):
         heap.put([i % 2], Segments.of([bytes([i]) * 3000]))
     assert contents(heap) == {0: bytes([48]) * 3000, 1: bytes([49]) * 3000}
@@ -304,8 +249,8 @@ def test_reserved_bytes_stay_in_proportion_for_many_small_streams():
     assert stats.reserved_bytes <= 1.5 * stats.live_bytes
 
 
-def test_compaction_leaves_no_dead_bytes(memory):
-    heap = SlotHeap(1000, memory=memory)
+def test_compaction_leaves_no_dead_bytes():
+    heap = SlotHeap(1000)
     heap.put(range(1000), Segments.of([bytes(500)] * 1000))
     heap.free(range(0, 1000, 2))
     heap.compact()
@@ -314,38 +259,12 @@ def test_compaction_leaves_no_dead_bytes(memory):
     assert stats.reserved_bytes <= 250_000 + (1 << 16)
 
 
-def test_streams_move_within_a_memory_without_the_host():
-    memory = FarMemory()
-    heap = SlotHeap(1000, memory=memory)
-    heap.put(range(1000), Segments.of([bytes([i % 251]) * 500 for i in range(1000)]))
-    uploads, places = memory.n_uploads, heap.place(np.arange(1, 1000, 2)).addresses
-    heap.free(range(0, 1000, 2))
-    heap.compact()
-    assert (memory.n_uploads, memory.n_downloads) == (uploads, 0)
-    assert (heap.place(np.arange(1, 1000, 2)).addresses != places).any()
-    assert contents(heap) == {i: bytes([i % 251]) * 500 for i in range(1, 1000, 2)}
-
-
-def test_the_streams_of_a_put_go_up_in_one_write_for_each_chunk():
-    memory = FarMemory()
-    SlotHeap(100, memory=memory).put(range(100), Segments.of([bytes(30)] * 100))
-    assert (memory.n_uploads, len(memory.chunks)) == (1, 1)
-
-
-def test_streams_that_are_in_the_memory_already_are_put_as_they_are():
-    memory = FarMemory()
-    heap = SlotHeap(4, memory=memory)
-    heap.put([3, 0, 3], FarStreams([b"first", b"second", b"third"]))
-    assert (memory.n_uploads, memory.n_downloads) == (0, 0)
-    assert contents(heap) == {0: b"second", 3: b"third"}
-
-
 def test_a_memory_without_room_loses_nothing():
-    memory = FarMemory(room=1 << 16)
-    heap = SlotHeap(10, memory=memory)
+    scarce = Scarce(1 << 16)
+    heap = SlotHeap(10, allocate=scarce)
     heap.put([0, 1], Segments.of([b"a" * 30_000, b"b" * 30_000]))
     before = contents(heap), heap.stats()
-    text = r"^40000 bytes do not fit: far memory has room for 5120 bytes, 40000 are wanted$"
+    text = r"^40000 bytes do not fit: there is room for 5120 bytes, 40000 are wanted$"
     with pytest.raises(HeapFull, match=text):
         heap.put([0], Segments.of([b"c" * 40_000]))
     assert (contents(heap), heap.stats()) == before
@@ -354,49 +273,28 @@ def test_a_memory_without_room_loses_nothing():
         heap.put([1], Segments.of([b"d" * 40_000]))
     heap.put([1], Segments.of([b"e" * 400]))  # the rest of the chunk is still used
     assert contents(heap) == {0: before[0][0], 1: b"e" * 400}
-    memory.room = 1 << 17
+    scarce.room = 1 << 17
     heap.put([2], Segments.of([b"d" * 40_000]))
     assert contents(heap) == {0: before[0][0], 1: b"e" * 400, 2: b"d" * 40_000}
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2])
-def test_a_write_that_the_memory_refuses_changes_nothing(writes):
-    memory = FarMemory()
-    heap = SlotHeap(5000, memory=memory)
-    heap.put(range(2000), Segments.of([b"old"] * 2000))
-    heap.watch()
-    heap.changed()
-    before = contents(heap), heap.stats().live_bytes, heap.stats().n_streams
-    memory.writes_left = writes  # these streams are too many for one chunk
-    with pytest.raises(HeapFull, match=r"^far memory has no room to write$"):
-        heap.put(range(5000), Segments.of([b"new"] * 5000))
-    assert (contents(heap), heap.stats().live_bytes, heap.stats().n_streams) == before
-    assert heap.changed().tolist() == []
-    memory.writes_left = -1
-    heap.put(range(5000), Segments.of([b"new"] * 5000))
-    assert contents(heap) == dict.fromkeys(range(5000), b"new")
-    heap.free(range(5000))
-    heap.compact()
-    assert (heap.stats().reserved_bytes, memory.chunks) == (0, [])
-
-
 def test_freeing_needs_no_room():
-    memory = FarMemory()
-    heap = SlotHeap(2000, memory=memory)
+    scarce = Scarce(1 << 21)
+    heap = SlotHeap(2000, allocate=scarce)
     heap.put(range(2000), Segments.of([bytes(500)] * 2000))
-    memory.writes_left = 0
+    room, scarce.room = scarce.room, 0
     heap.free(range(1, 2000, 2))
     assert heap.stats().live_bytes == 500_000
-    with pytest.raises(HeapFull, match=r"^far memory has no room to write$"):
+    with pytest.raises(HeapFull, match=r"^\d+ bytes do not fit: there is room for 0 bytes, \d+ are wanted$"):
         heap.compact()
-    memory.writes_left = -1
+    scarce.room = room
     heap.compact()
     assert contents(heap) == dict.fromkeys(range(0, 2000, 2), bytes(500))
 
 
-def test_two_threads_read_while_one_writes(memory):
+def test_two_threads_read_while_one_writes():
     """Each stream consists of one byte value, so a reader sees at once if one was changed under it."""
-    heap = SlotHeap(200, memory=memory)
+    heap = SlotHeap(200)
     heap.put(range(200), Segments.of([bytes([i]) * 500 for i in range(200)]))
     stop = threading.Event()
     torn: list[bytes] = []
@@ -426,7 +324,7 @@ def test_memory_goes_back_to_the_operating_system():
     program = """
         import mmap
         import numpy as np
-        from obscodec.heap import SlotHeap
+        from obscodec.heap import HeapChanges, SlotHeap
         from obscodec.segments import Segments
 
         def resident():  # without the pages of files: code, which is read in by and by
@@ -454,24 +352,6 @@ def test_memory_goes_back_to_the_operating_system():
     assert 115 <= filled <= 140
     assert half <= 90
     assert freed <= 10
-
-
-def test_a_memory_that_does_not_take_a_stream_is_full():
-    class Narrow(type(HOST)):
-        """Takes no streams of more than 1.8 MB; there is room for them."""
-
-        def write(self, chunk, start, streams):
-            if streams.nbytes > 1_800_000:
-                raise HeapFull("no more than 1800000 bytes at once")
-            super().write(chunk, start, streams)
-
-    heap = SlotHeap(4, memory=Narrow())
-    heap.put([0], Segments.of([b"kept"]))
-    with pytest.raises(HeapFull, match=r"^no more than 1800000 bytes at once$"):
-        heap.put([1, 2], Segments.of([bytes(1_500_000), bytes(1_900_000)]))
-    assert heap.holds([0, 1, 2]).tolist() == [True, False, False]
-    assert bytes(heap.get([0])[0]) == b"kept"
-    assert heap.stats().live_bytes == 4
 
 
 @pytest.mark.parametrize(("slots", "text"), [

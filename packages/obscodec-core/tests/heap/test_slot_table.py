@@ -64,17 +64,9 @@ def test_slots_that_were_never_used_cost_nothing() -> None:
 def test_slots_are_changed_since_the_last_look() -> None:
     table = filled()
     table.watch()
-    assert table.has_changed
     assert table.changed().tolist() == [0, 2, 3, 5, 7]  # all that hold a stream
-    assert not table.has_changed
     assert table.changed().tolist() == []
     table.set(np.array([8, 1, 8]), entries((1, 0, 1), (1, 1, 1), (1, 2, 1)))
     table.clear(np.array([5]))
-    assert table.has_changed
     assert table.changed().tolist() == [1, 5, 8]
     assert table.changed().tolist() == []
-
-
-def test_nobody_who_watches_is_told_nothing() -> None:
-    table = filled()
-    assert not table.has_changed

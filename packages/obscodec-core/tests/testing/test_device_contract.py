@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 from broken_laws import broken_laws, laws
 from obscodec import DTypeError, Layout, ShapeError, SpecError, codec
-from obscodec.devices import Backend, FrameChanges, FrameForm, FrameReader, backends
-from obscodec.heap.memory import HostMemory
+from obscodec.devices import Backend, FrameReader, backends
+from obscodec.frames import FrameLog
 from obscodec.layout import FrameStack
+from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 from obscodec.testing import DeviceContract
 
@@ -67,8 +66,8 @@ class Sound(Backend):
     def empty(self, device: str, n: int, layout: Layout) -> Any:
         return FarArray(np.empty((n, *layout.shape), layout.dtype))
 
-    def heap_memory(self, device: str, heap: str) -> Any:
-        return HostMemory()
+    def pinned(self, device: str) -> Any:
+        return new_chunk
 
     def fill(self, device: str, out: Any, n: int, layout: Layout, decode: Any) -> None:
         memory = memory_of(out)
@@ -81,7 +80,7 @@ class Sound(Backend):
     def decodes(self, spec: str, block_frames: int) -> bool:
         return False
 
-    def frame_reader(self, device: str, form: Any, memory: Any, lock: Any) -> Any:
+    def frame_reader(self, device: str, heap: str, layout: Layout, log: Any) -> Any:
         raise AssertionError("the CPU decodes")
 
     def download(self, device: str, x: Any) -> Any:
@@ -155,61 +154,42 @@ class TakesEveryCodec(Sound):
         return FarCodec(spec, layout)
 
 
-class ReaderOfRawFrames(FrameReader):
-    """Reads frames from blocks that are not compressed, and zeros for stacks of them."""
+class ZerosForStacks(FrameReader):
+    """Reads frames on the host, and zeros for stacks of them."""
 
-    def __init__(self, form: FrameForm) -> None:
-        self.form = form
-        self.blocks: dict[int, bytes] = {}
-
-    def on_stream_of(self, out: Any) -> Any:
-        return nullcontext()
+    def __init__(self, layout: Layout, log: FrameLog) -> None:
+        self.layout, self.log = layout, log
 
     def takes(self, stack: FrameStack) -> bool:
         return True
 
-    def update(self, changes: FrameChanges, listed: Any = None, *, hold: bool = False) -> None:
-        located = zip(changes.addresses.tolist(), changes.lengths.tolist(), strict=True)
-        streams = [ctypes.string_at(address, length) if length else b"" for address, length in located]
-        for at, content in zip(changes.opened.tolist(), changes.contents, strict=True):
-            streams[at] = bytes(content)
-        self.blocks.update(zip(changes.blocks.tolist(), streams, strict=True))
-
-    def read(self, ids: Any, out: Any, stack: FrameStack | None = None) -> None:
+    def read(self, ids: Any, out: Any, *, frames: Any, stack: FrameStack | None = None) -> None:
         memory_of(out).fill(0)
         if stack is None:
-            self.read_frames(ids, self.form.layout.rows(memory_of(out)))
-
-    def read_frames(self, ids: Any, rows: Any) -> None:
-        for row, (block, place) in zip(rows, (divmod(i, self.form.block_frames) for i in ids.tolist()), strict=True):
-            if block:  # behind the byte of the version
-                row[:] = np.frombuffer(self.blocks[block], np.uint8, len(row), 1 + place * len(row))
-
-    def wait(self) -> None:
-        pass
+            self.log.read(ids, self.layout.rows(memory_of(out)), 1)
 
 
-class ReaderOfZeros(ReaderOfRawFrames):
+class ZerosForFrames(ZerosForStacks):
     """Has stacks put together by the CPU."""
 
     def takes(self, stack: FrameStack) -> bool:
         return False
 
-    def read_frames(self, ids: Any, rows: Any) -> None:
-        pass
+    def read(self, ids: Any, out: Any, *, frames: Any, stack: FrameStack | None = None) -> None:
+        memory_of(out).fill(0)
 
 
 class ReadsZerosForStacks(Sound):
     def decodes(self, spec: str, block_frames: int) -> bool:
         return spec == "raw" and block_frames > 1
 
-    def frame_reader(self, device: str, form: Any, memory: Any, lock: Any) -> FrameReader:
-        return ReaderOfRawFrames(form)
+    def frame_reader(self, device: str, heap: str, layout: Layout, log: Any) -> FrameReader:
+        return ZerosForStacks(layout, log)
 
 
 class ReadsZerosForBlocks(ReadsZerosForStacks):
-    def frame_reader(self, device: str, form: Any, memory: Any, lock: Any) -> FrameReader:
-        return ReaderOfZeros(form)
+    def frame_reader(self, device: str, heap: str, layout: Layout, log: Any) -> FrameReader:
+        return ZerosForFrames(layout, log)
 
 
 class ReadsZerosForFrames(ReadsZerosForBlocks):

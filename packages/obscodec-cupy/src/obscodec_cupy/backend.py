@@ -1,24 +1,22 @@
 """The backend ``"cuda"`` of obscodec."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 from obscodec import Layout
 from obscodec import codec as cpu_codec
-from obscodec.devices import Backend, FrameForm, FrameReader
-from obscodec.heap import HeapMemory
+from obscodec.devices import Backend, FrameReader
+from obscodec.frames import FrameLog
+from obscodec.heap import Allocate
+from obscodec.segments import Bytes
 
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
-from obscodec_cupy.device.device import Device
-from obscodec_cupy.memory.filling import HostToDevice
-
-_FILLINGS: WeakKeyDictionary[Device, HostToDevice] = WeakKeyDictionary()
+from obscodec_cupy.frames.frame_reader import CudaFrameReader
 
 
 class CudaBackend(Backend):
@@ -38,11 +36,9 @@ class CudaBackend(Backend):
         for array in arrays:
             there.view(array)
 
-    def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
-        """See ``Backend.heap_memory``."""
-        from obscodec_cupy.memory.heap_memory import heap_memory
-
-        return heap_memory(device, heap)
+    def pinned(self, device: str) -> Allocate:
+        """See ``Backend.pinned``."""
+        return partial(_pinned, device)
 
     def fill(
         self, device: str, out: Any, n: int, layout: Layout, decode: Callable[[npt.NDArray[np.generic]], None]
@@ -50,25 +46,27 @@ class CudaBackend(Backend):
         """See ``Backend.fill``."""
         there = opened.device(device)
         with there.on_stream_of(out):
-            checked("out", there.view(out), (n, *layout.shape), layout.dtype.name)
-        _FILLINGS.setdefault(there, HostToDevice()).fill(there, out, decode)
+            target = checked("out", there.writable_view("out", out), (n, *layout.shape), layout.dtype.name)
+            if target.nbytes:
+                staged = there.staging(target.nbytes)
+                decode(staged.view(layout.dtype).reshape(target.shape))
+                there.write_from(staged, target)
+                there.keep(staged)
 
     def decodes(self, spec: str, block_frames: int) -> bool:
         """See ``Backend.decodes``."""
         return spec in ("delta-rle", "raw") or (spec == "rle" and block_frames == 1)
 
-    def frame_reader(
-        self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
-    ) -> FrameReader:
+    def frame_reader(self, device: str, heap: str, layout: Layout, log: FrameLog) -> FrameReader:
         """See ``Backend.frame_reader``."""
-        from obscodec_cupy.frames.frame_reader import CudaFrameReader
-        from obscodec_cupy.memory.heap_memory import CudaHeapMemory
-
-        assert isinstance(memory, CudaHeapMemory)
-        return CudaFrameReader(form, memory, lock)
+        return CudaFrameReader(opened.device(device), layout, log, pinned=heap == "pinned")
 
     def download(self, device: str, x: Any) -> npt.NDArray[np.generic]:
         """See ``Backend.download``."""
         there = opened.device(device)
         with there.on_stream_of(x):
             return there.download(there.view(x))
+
+
+def _pinned(device: str, nbytes: int) -> Bytes:
+    return opened.device(device).pinned(nbytes)

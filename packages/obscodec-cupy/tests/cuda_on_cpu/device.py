@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import DTypeError, HeapFull
-from obscodec_cupy.device.device import Device, Kernel, Mark, Order, Scalar
+from obscodec import DTypeError, HeapFull, SpecError
+from obscodec_cupy.device.device import RECORDING, Device, Kernel, Mark, Order, Scalar
 
 from cuda_on_cpu.array import Allocation, SimulatedArray
 from cuda_on_cpu.build import KernelFailed, Size, compiled
@@ -54,6 +56,9 @@ class SimulatedDevice(Device):
         self.regions = Regions()
         self.n_launches = 0
         self.streams = Streams(seed, eager=eager)
+        self.recording = False
+        self._pool: deque[npt.NDArray[np.uint8]] = deque(maxlen=64)
+        self._viewed: deque[SimulatedArray] = deque(maxlen=64)  # what is read again without another view
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
         memory = _aligned(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
@@ -87,7 +92,7 @@ class SimulatedDevice(Device):
 
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         raw = _aligned(nbytes)
-        raw[:] = 0
+        _poison(raw)
         memory = np.frombuffer(raw.data, np.uint8)  # whose views hold it, and not what is below
         self._lend(raw, memory)
         return memory
@@ -110,21 +115,24 @@ class SimulatedDevice(Device):
 
         weakref.finalize(holder, take_back).atexit = False
 
-    def upload(self, host: npt.NDArray[np.generic]) -> SimulatedArray:
-        array = self.empty(host.shape, host.dtype)
-        self.write(host, array)
-        return array
+    def staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        if self.recording:
+            raise SpecError(RECORDING)
+        raw = _aligned(nbytes)
+        staged = np.frombuffer(raw.data, np.uint8)
+        weakref.finalize(staged, self._give_back, raw).atexit = False
+        return staged
 
-    def write(self, host: npt.NDArray[np.generic], out: SimulatedArray) -> None:
-        if host.nbytes != out.nbytes or not out.memory.flags.c_contiguous:
-            raise AssertionError(f"{host.nbytes} bytes are written to {out.nbytes}, or to an array with gaps")
-        copy = np.frombuffer(host.tobytes(), np.uint8)
+    def _give_back(self, staging: npt.NDArray[np.uint8]) -> None:
+        _poison(staging)  # the pool gives it to somebody else
+        self._pool.append(staging)
+
+    def write_from(self, staged: npt.NDArray[np.uint8], out: SimulatedArray) -> None:
+        if staged.nbytes != out.nbytes or not out.memory.flags.c_contiguous:
+            raise AssertionError(f"{staged.nbytes} bytes are written to {out.nbytes}, or to an array with gaps")
+        at, nbytes = staged.ctypes.data, staged.nbytes  # as a GPU knows it: whoever has the memory then
         target = out.memory.reshape(-1).view(np.uint8)
-        self.streams.queue(lambda: np.copyto(target, copy))
-
-    def write_from(self, pinned: npt.NDArray[np.generic], out: SimulatedArray) -> None:
-        source, target = pinned.reshape(-1).view(np.uint8), out.memory.reshape(-1).view(np.uint8)
-        self.streams.queue(lambda: np.copyto(target, source))
+        self.streams.queue(lambda: ctypes.memmove(target.ctypes.data, at, nbytes))
 
     def download(self, array: SimulatedArray) -> npt.NDArray[np.generic]:
         self.synchronize()
@@ -145,12 +153,17 @@ class SimulatedDevice(Device):
         self._lend(memory, owner)
         return SimulatedArray(memory, owner)
 
-    @contextmanager
-    def on_stream_of(self, *arrays: Any) -> Iterator[None]:
+    def key(self, x: Any) -> Hashable:
+        if not isinstance(x, SimulatedArray):
+            self._viewed.append(self.view(x))
+        memory = self.view(x).memory
+        return memory.ctypes.data, memory.dtype, memory.shape, memory.strides
+
+    def on_stream_of(self, *arrays: Any) -> AbstractContextManager[object]:
         torch = sys.modules.get("torch")
         if torch is not None and any(isinstance(array, torch.Tensor) for array in arrays):
             assert self.streams.eager, "tensors of torch on the CPU have no stream, so the device must be eager"
-        yield
+        return self._keeping  # any context: this device has no stream of torch
 
     @contextmanager
     def on_stream(self, stream: Stream) -> Iterator[None]:
@@ -165,6 +178,7 @@ class SimulatedDevice(Device):
         return SimulatedOrder(self.streams)
 
     def mark(self) -> Mark:
+        assert not self.recording, "an event would be recorded in the graph"
         return SimulatedMark(self.streams.current)
 
     def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:

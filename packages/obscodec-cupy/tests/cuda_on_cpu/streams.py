@@ -41,18 +41,19 @@ class Stream:
                 work()
 
 
-class SimulatedMark(Mark):
+class SimulatedMark:
     """An event that is recorded now."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._moment = stream.n_queued
 
-    def passed(self) -> bool:
+    @property
+    def done(self) -> bool:
         with self._stream.lock:
             return self._stream.n_done >= self._moment
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         self._stream.run_until(self._moment)
 
 
@@ -108,7 +109,10 @@ class SimulatedOrder(Order):
 
     def __enter__(self) -> None:
         if self._last is not None:
-            self._streams.queue(self._last.wait)
+            self._streams.queue(self._last.synchronize)
 
     def __exit__(self, *error: object) -> None:
         self._last = SimulatedMark(self._streams.current)
+
+    def done(self) -> Mark | None:
+        return self._last

@@ -11,7 +11,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from cuda_on_cpu.build import compiled
 from cuda_on_cpu.device import SimulatedDevice
-from mirrors import DeviceTables
+from mirrors import DeviceTables, launch
 from obscodec import CorruptStream, FrameStore, Layout
 from obscodec_cupy.device import sources
 from obscodec_cupy.frames.gather import Gather, Source
@@ -60,7 +60,7 @@ def a_gather(codec: str, dtype: str | None = None, harm: Harm = bytes) -> Scenar
         outs = [device.empty((5, NBYTES), np.uint8 if dtype is None else np.float16) for _ in range(2)]
         sources = [Source(ids[field:], out) for field, out in enumerate(outs)]
         places = np.array([5, 2, 8, 9, 0])  # two frames of one block, or one frame each of two blocks
-        gather.launch(mirror.header, 5, sources, device.upload(places))
+        launch(gather, mirror.header, 5, sources, device.upload(places))
         mirror.check()
         for field, out in enumerate(outs):
             np.testing.assert_array_equal(device.download(out), played[places + field])

@@ -7,7 +7,7 @@ import re
 
 import cupy
 import pytest
-from obscodec_cupy.device import events, gpu, uploads
+from obscodec_cupy.device import events, gpu
 
 
 def names(module: object) -> set[str]:
@@ -23,7 +23,7 @@ def names(module: object) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("module", [events, gpu, uploads], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [events, gpu], ids=lambda module: module.__name__)
 def test_every_name_is_there(module: object) -> None:
     taken = names(module)
     assert taken

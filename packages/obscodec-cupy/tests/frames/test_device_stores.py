@@ -34,7 +34,7 @@ from obscodec.frames import frame_log
 from obscodec.segments import Segments
 from obscodec.stores import NarrowStore
 from obscodec_cupy.device import opened
-from obscodec_cupy.memory.tables import PendingWrites
+from obscodec_cupy.device.writes import Writes
 
 FRAME = Layout((84, 84), np.uint8)
 SMALL = Layout((6, 5), np.uint8)
@@ -188,7 +188,7 @@ def test_frames_of_rle_are_decoded_on_the_device(cuda, depth):
     stack = None if depth is None else FrameStack(depth)
     store = AutoStore(Layout.of(tensors[0]), codec="rle", frame_stack=stack, device=cuda)
     ids = store.append(tensors)
-    store.resolve(ids)[0].update_device()  # which is refused by a store that decodes on the CPU
+    store.resolve(ids)[0].device_reader()  # which is refused by a store that decodes on the CPU
     np.testing.assert_array_equal(read(store, ids[::-1]), tensors[::-1])
     np.testing.assert_array_equal(store.read(ids), tensors)
     with pytest.warns(UserWarning, match=r"^frames of the codec 'rle' are decoded on the CPU and copied to 'cuda'"):
@@ -338,10 +338,12 @@ def test_a_store_that_goes_while_streams_read_it(monkeypatch):
             store = FrameStore(SMALL, device="cuda", heap=heap)
             ids = store.append(small_steps(40))
             with work():
-                outs.append(device.empty((40, *SMALL.shape), np.uint8))
-                store.read_into(ids, outs[-1])
+                outs.append([device.empty((40, *SMALL.shape), np.uint8)])
+                store.read_into(ids, outs[-1][0])
+                outs[-1][1:] = [device.mark()]
             del store
-    for out in outs:
+    for out, mark in outs:
+        mark.synchronize()
         np.testing.assert_array_equal(device.download(out), small_steps(40))
 
 
@@ -350,7 +352,7 @@ def test_a_forked_process_is_told_that_it_can_not_read(cuda):
     device = opened.device(cuda)
     ids, out = store.append(noise(4)), device.empty((4, *SMALL.shape), np.uint8)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads of others, which a child lacks
+        warnings.simplefilter("ignore")  # Python and JAX warn of threads of others, which a child lacks
         process = os.fork()
     if process == 0:
         try:
@@ -391,7 +393,7 @@ def test_threads_read_while_another_one_appends(monkeypatch):
     assert not failures
 
 
-def refuse(writes: PendingWrites) -> None:
+def refuse(writes: Writes) -> None:
     raise HeapFull("the device is full")
 
 
@@ -409,7 +411,7 @@ def test_listed_stacks_come_again_if_the_device_was_full(cuda, monkeypatch):
     ids = store.append(listed)
     assert (ids < 0).all()
     with monkeypatch.context() as patch:
-        patch.setattr(PendingWrites, "launch", refuse)
+        patch.setattr(Writes, "launch", refuse)
         with pytest.raises(HeapFull):
             read(store, ids)
     frames = store.frames.log.expand(ids, store.listed)[:, 0]

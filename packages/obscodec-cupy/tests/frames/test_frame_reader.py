@@ -13,9 +13,10 @@ from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec import FrameStack, FrameStore, HeapFull, Layout, StackStore
 from obscodec.frames import frame_log
 from obscodec_cupy.device import opened
+from obscodec_cupy.device.writes import Writes
 
 FRAME = Layout((1, 5, 7), np.uint8)
 N_STREAMS = 3
@@ -31,6 +32,10 @@ def pool() -> np.ndarray:
         walk[i] = walk[i - 1]
         walk[i].reshape(-1)[rng.integers(35, size=3)] += 1
     return np.concatenate([walk, rng.integers(256, size=(20, *FRAME.shape), dtype=np.uint8)])
+
+
+def refuse(writes: Writes) -> None:
+    raise HeapFull("the device is full")
 
 
 class StoreOnDevice(RuleBasedStateMachine):
@@ -100,6 +105,15 @@ class StoreOnDevice(RuleBasedStateMachine):
             self.store.read_into(ids, out)
             self.reads.append((out, self.on_cpu.read(ids), self.device.mark()))
 
+    @rule(which=st.integers(0, 2))
+    def read_without_memory(self, which):
+        """Nothing of what is new reaches the device; the next read sends it again."""
+        out = self.device.empty((0, *self.store.layout.shape), np.uint8)
+        with self.on(self.streams[which]), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Writes, "launch", refuse)
+            with pytest.raises(HeapFull):
+                self.store.read_into(np.zeros(0, np.int64), out)
+
     @rule(seed=st.integers(0, 1000), which=st.integers(0, 2))
     def read_on_the_cpu(self, seed, which):
         ids = np.random.default_rng(seed).choice([0, *self.counts], size=20)
@@ -132,7 +146,7 @@ class StoreOnDevice(RuleBasedStateMachine):
     @rule()
     def look(self):
         for out, expected, mark in self.reads:
-            mark.wait()
+            mark.synchronize()
             np.testing.assert_array_equal(self.device.download(out), expected)
         self.reads.clear()
 
@@ -145,7 +159,7 @@ class StoreOnDevice(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "store"):
             self.look()
-            self.frames.on_device.reader.check()
+            self.frames.reader.check()
         self.patch.undo()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
-from mirrors import DeviceTables
+from mirrors import DeviceTables, launch
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
@@ -41,7 +41,7 @@ def gathered(
     outs = [device.empty((len(places), *layout.shape), layout.dtype) for _ in fields]
     sources = [Source(device.upload(ids.astype(np.int32)), out) for ids, out in zip(fields, outs, strict=True)]
     scratch = device.empty((gather.scratch_nbytes(len(places)),), np.uint8)
-    gather.launch(mirror.header, len(places), sources, device.upload(places.astype(np.int64)), scratch)
+    launch(gather, mirror.header, len(places), sources, device.upload(places.astype(np.int64)), scratch)
     mirror.check()
     return [device.download(out) for out in outs]
 
@@ -195,7 +195,7 @@ def test_places_that_are_not_given_are_all(device: Device) -> None:
     store = FrameStore(Layout((84, 84), np.uint8))
     ids, out = store.append(rows), device.empty((5, 84, 84), np.uint8)
     mirror = DeviceTables(device, store)
-    Gather(device, store.layout, 16).launch(mirror.header, 5, [Source(device.upload(ids.astype(np.int32)), out)])
+    launch(Gather(device, store.layout, 16), mirror.header, 5, [Source(device.upload(ids.astype(np.int32)), out)])
     mirror.check()
     np.testing.assert_array_equal(device.download(out), rows)
 
@@ -207,7 +207,7 @@ def test_an_output_at_any_address(device: Device) -> None:
     memory = device.zeros((5 * 7056 + 32,), np.uint8)
     for at in (1, 2, 4, 8):
         out = memory[at : at + 5 * 7056].reshape((5, 84, 84))
-        Gather(device, store.layout, 16).launch(mirror.header, 5, [Source(ids, out)])
+        launch(Gather(device, store.layout, 16), mirror.header, 5, [Source(ids, out)])
         mirror.check()
         np.testing.assert_array_equal(device.download(out), rows)
 
@@ -228,7 +228,7 @@ def test_ids_that_are_of_nothing_are_zeros_and_reported(device: Device, depth: i
     for place in (-1, 20, 2**62):
         out = device.empty((2, *store.layout.shape), np.uint8)
         source = Source(device.upload(ids.astype(np.int32)), out)
-        gather.launch(mirror.header, 2, [source], device.upload(np.array([place, 4])))
+        launch(gather, mirror.header, 2, [source], device.upload(np.array([place, 4])))
         with pytest.raises(SlotError, match=r"sample 0 of"):
             mirror.check()
         np.testing.assert_array_equal(device.download(out), [np.zeros_like(stacks[0]), stacks[4]])

@@ -9,7 +9,7 @@ import pytest
 from atari_frames import frames
 from cuda_on_cpu.build import compiled
 from cuda_on_cpu.device import SimulatedDevice
-from mirrors import DeviceTables
+from mirrors import DeviceTables, launch
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout, SlotError
 from obscodec.codecs import encode_varint
 from obscodec.codecs.formats.delta_rle import check, frame_room, read_blocks
@@ -49,7 +49,7 @@ class Reader:
         memory = fenced(device, np.full(GUARD_NBYTES + len(WANTED) * nbytes, GUARD, np.uint8))
         out = memory[GUARD_NBYTES:].reshape((1, len(WANTED), *self.layout.shape))
         scratch = fenced(device, np.zeros(self.gather.scratch_nbytes(1), np.uint8))
-        self.gather.launch(device.upload(header), 1, [Source(ids, out)], None, scratch)
+        launch(self.gather, device.upload(header), 1, [Source(ids, out)], None, scratch)
         try:
             mirror.check()
             wrong = ""
@@ -177,7 +177,7 @@ def test_more_counts_than_a_tile_holds(device: Device) -> None:
     stream = b"\0\0" + encode_varint(n + 2) + bytes(n - 1) + b"\1\4\1" + b"\7"
     mirror, out = DeviceTables(device, store, [b"", stream]), device.empty((2, 30), np.uint8)
     ids = device.upload(np.array([2 * n - 1, 2 * n - 2], np.int32))
-    Gather(device, layout, n).launch(mirror.header, 2, [Source(ids, out)])
+    launch(Gather(device, layout, n), mirror.header, 2, [Source(ids, out)])
     mirror.check()
     np.testing.assert_array_equal(device.download(out), [np.eye(1, 30, 4, np.uint8)[0] * 7, np.zeros(30, np.uint8)])
 
@@ -195,7 +195,7 @@ def test_a_stack_of_frames_of_bad_blocks(device: Device) -> None:
     header[4:6] = device.address(stack), 1
     out = device.empty((1, 7, 30), np.uint8)
     gather = Gather(device, Layout((7, 30), np.uint8), 1, frame_stack=FrameStack(7))
-    gather.launch(device.upload(header), 1, [Source(device.upload(np.array([-1], np.int32)), out)])
+    launch(gather, device.upload(header), 1, [Source(device.upload(np.array([-1], np.int32)), out)])
     with pytest.raises(CorruptStream) as caught:
         mirror.check()
     assert str(caught.value) == "block 1 can't be decoded: it is of a version that this store does not have"
@@ -242,7 +242,7 @@ def test_blocks_of_rle_that_are_altered(device: Device) -> None:
     def on_device(block: bytes) -> tuple[str, np.ndarray]:
         mirror = DeviceTables(device, store, [b"", block])
         out = device.upload(np.full((1, 40), GUARD, np.uint16))
-        gather.launch(mirror.header, 1, [Source(device.upload(np.array([first], np.int32)), out)])
+        launch(gather, mirror.header, 1, [Source(device.upload(np.array([first], np.int32)), out)])
         try:
             mirror.check()
         except CorruptStream as error:

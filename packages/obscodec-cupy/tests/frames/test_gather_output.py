@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from mirrors import DeviceTables
+from mirrors import DeviceTables, launch
 from obscodec import DTypeError, FrameStack, FrameStore, Layout, ShapeError, StackStore
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
@@ -42,7 +42,7 @@ def test_bytes_become_floats_as_numpy_rounds_them(device: Device, dtype: str, sc
     gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, dtype=dtype, scale=scale)
     out = device.empty((2, *store.layout.shape), np.float32 if dtype == "float32" else np.uint16)
     mirror = DeviceTables(device, store)
-    gather.launch(mirror.header, 2, [Source(device.upload(ids), out)])
+    launch(gather, mirror.header, 2, [Source(device.upload(ids), out)])
     mirror.check()
     with np.errstate(over="ignore"):
         expected = (stacks.astype(np.float32) * np.float32(scale)).astype(DTYPES[dtype])
@@ -66,7 +66,7 @@ def test_each_field_is_shifted_on_its_own(
     fields = [device.upload(ids), device.upload(ids[::-1].copy())]
     mirror = DeviceTables(device, store)
     given = [Source(field, out, device.upload(by)) for field, out, by in zip(fields, outs, shifts, strict=True)]
-    gather.launch(mirror.header, n, given)
+    launch(gather, mirror.header, n, given)
     mirror.check()
     for out, images_, by in zip(outs, (stacks, stacks[::-1]), shifts.astype(np.int64), strict=True):
         expected = np.stack([shifted(image, *s, pixels) for image, s in zip(images_, by, strict=True)])
@@ -81,7 +81,7 @@ def test_pixels_of_several_elements_are_shifted_whole(device: Device, dtype: str
     shifts, out = np.array([[1, -2], [0, 3], [-2, 0], [0, 0]], np.int32), device.empty(rows.shape, dtype)
     ids = store.append(rows).astype(np.int32)
     mirror = DeviceTables(device, store)
-    gather.launch(mirror.header, 4, [Source(device.upload(ids), out, device.upload(shifts))])
+    launch(gather, mirror.header, 4, [Source(device.upload(ids), out, device.upload(shifts))])
     mirror.check()
     expected = np.stack([shifted(row, *by, (0, 1)) for row, by in zip(rows, shifts, strict=True)])
     assert device.download(out).tobytes() == expected.tobytes()
@@ -93,8 +93,11 @@ def test_stacks_along_the_last_axis(device: Device, dtype: str, channels: int) -
     stacks = images(5, 6, 5, 4 * channels, dtype=dtype)
     store, ids = stored(stacks, FrameStack(4, -1))
     out, mirror = device.empty(stacks.shape, dtype), DeviceTables(device, store)
-    Gather(device, store.layout, 16, frame_stack=store.frame_stack).launch(
-        mirror.header, 5, [Source(device.upload(ids), out)]
+    launch(
+        Gather(device, store.layout, 16, frame_stack=store.frame_stack),
+        mirror.header,
+        5,
+        [Source(device.upload(ids), out)],
     )
     mirror.check()
     assert device.download(out).tobytes() == stacks.tobytes()

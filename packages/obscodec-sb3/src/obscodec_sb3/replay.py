@@ -43,9 +43,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             them; None for 256, fewer if they are large.
         block_frames: how many frames are encoded together, None for the best number for the codec.
         threads: how many threads decode a batch, None for half of the usable processors.
-        buffer_device: where observations are decoded: ``"cpu"``, or the GPU that is ``device``. The GPU then keeps
-            them in its memory, compressed, and a batch never visits the host. Needs obscodec-cupy.
-        heap: ``"pinned"`` to keep the compressed observations of a GPU in host memory instead of its own.
+        buffer_device: where observations are decoded: ``"cpu"``, or the GPU that is ``device``. The GPU then has
+            a compressed copy of them, and a batch never visits the host. Needs obscodec-cupy.
+        heap: ``"pinned"`` for no copy: the GPU reads the compressed observations in host memory.
         prefetch: draw and decode the next batch while the learner works on this one. A batch then lacks the steps that
             were added after the batch before it was returned. A batch that ``VecNormalize`` normalizes is not
             prefetched, since it needs the statistics of the moment.

@@ -11,9 +11,14 @@ from obscodec.segments import Ints
 
 
 class DirtyRows:
-    """Collects the changed rows of an array of ``n_rows``, at first all. Safe to use from several threads."""
+    """Collects the changed rows of an array of ``n_rows``, at first all. Safe to use from several threads.
+
+    Attributes:
+        has_changed: whether :meth:`take` would return any row.
+    """
 
     def __init__(self, n_rows: int) -> None:
+        self.has_changed = True
         self._changed = np.ones(n_rows, bool)
         self._lock = threading.Lock()
 
@@ -23,13 +28,15 @@ class DirtyRows:
         some = isinstance(first, slice | int | np.integer)
         some |= isinstance(first, np.ndarray) and first.dtype.kind in "iu"
         with self._lock:
+            self.has_changed = True
             self._changed[first if some else slice(None)] = True
 
     def take(self) -> Ints:
         """``i64[n]``, rising: the rows that have changed since the last call."""
         with self._lock:
-            rows = np.flatnonzero(self._changed)
+            (rows,) = self._changed.nonzero()
             self._changed[rows] = False
+            self.has_changed = False
         return rows
 
 

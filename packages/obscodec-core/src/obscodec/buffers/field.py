@@ -36,9 +36,9 @@ class Field:
         max_bytes: the most bytes to reserve for its streams, None for no limit.
         shares: a field of the same shape and dtype whose store keeps this field, too, with all its options. If
             ``next_obs`` shares the store of ``obs``, each frame is stored once.
-        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``, which then keeps its streams. A field that
+        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``. A field that
             is not compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
-        heap: where a GPU has the streams: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
 
     Raises:
         SpecError: the budget is malformed, or is given for another codec than ``"auto"``; or there is no such device or

@@ -1,21 +1,25 @@
 """Backends: they keep and code tensors on another device than the CPU. Packages offer them as entry points."""
 
+from __future__ import annotations
+
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind, kind_of
 from obscodec.codecs import Codec, new_codec
-from obscodec.devices.frame_reader import FrameForm, FrameReader
+from obscodec.devices.frame_reader import FrameReader
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
-from obscodec.heap import HeapMemory
+from obscodec.heap import Allocate
 from obscodec.layout import Layout
+
+if TYPE_CHECKING:
+    from obscodec.frames import FrameLog  # which loads numba
 
 ENTRY_POINT_GROUP = "obscodec.backends"
 _HEAPS = ("device", "pinned")  # where a store on a device has its streams: in memory of the device, or of the host
@@ -55,11 +59,10 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def heap_memory(self, device: str, heap: str) -> HeapMemory[Any]:
-        """A memory for one heap that kernels on ``device`` can read: ``"device"`` memory, or ``"pinned"`` host memory.
+    def pinned(self, device: str) -> Allocate:
+        """What allocates chunks of a heap in host memory that kernels on ``device`` read at the same address.
 
-        Raises:
-            SpecError: ``heap`` is neither.
+        It raises HeapFull if the host has not enough memory that can be pinned.
         """
 
     @abstractmethod
@@ -83,12 +86,11 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def frame_reader(
-        self, device: str, form: FrameForm, memory: HeapMemory[Any], lock: AbstractContextManager[object]
-    ) -> FrameReader:
-        """A reader of the frames of one store, whose codec the device :meth:`decodes`.
+    def frame_reader(self, device: str, heap: str, layout: Layout, log: FrameLog) -> FrameReader:
+        """A reader of the frames of ``layout`` in a log, whose codec the device :meth:`decodes`.
 
-        :meth:`heap_memory` made the memory of the heap with the blocks; ``lock`` is the reentrant lock of that heap.
+        With the heap ``"pinned"``, :meth:`pinned` allocated the chunks of the log, and kernels read them in place; with
+        ``"device"``, the reader copies them to the device.
         """
 
     @abstractmethod

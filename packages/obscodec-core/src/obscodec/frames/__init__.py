@@ -2,20 +2,23 @@
 
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.coder_for import new_coder
-from obscodec.frames.device_frames import DeviceFrames
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.first_use import announce
 from obscodec.frames.kernels.stacks import interleave
+from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.transfer import transfer_frames
 
 __all__ = [
+    "NEEDED",
+    "ROOM",
+    "ROOM_NBYTES",
     "BlockCoder",
-    "DeviceFrames",
     "FrameLog",
     "StackTable",
     "announce",
     "interleave",
     "new_coder",
+    "stage_blocks",
     "transfer_frames",
 ]

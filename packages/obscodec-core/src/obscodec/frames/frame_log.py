@@ -1,7 +1,6 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
 import threading
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +8,6 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, Codec, decode_varint
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
-from obscodec.frames.frame_watch import FrameWatch
 from obscodec.frames.kernels.append import append_frames, begin_block
 from obscodec.frames.kernels.counts import (
     N_DEAD,
@@ -27,7 +25,7 @@ from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, NO_STACK, expan
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.tables import FrameTables
-from obscodec.heap import HeapMemory, SlotHeap
+from obscodec.heap import Allocate, SlotHeap
 from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
 from obscodec.stats import StoreStats
@@ -48,11 +46,13 @@ class FrameLog:
     See ``FrameStore`` for the arguments; ``nbytes`` are of a frame, and no id is greater than ``last_id``.
 
     Attributes:
+        first: the number of the first block.
         heap: the full blocks, with their numbers as slots.
         open: the open blocks.
         tables: the tables of frames and blocks.
         stacks: the listed stacks of a StackStore, which puts them here.
-        watch: looks for changes, None while nobody does.
+        n_changes: how often frames, blocks or stacks may have changed.
+        watcher: what keeps a copy of this log elsewhere and asks for changes, None for nobody.
         lock: held by whoever works with these attributes.
     """
 
@@ -67,21 +67,22 @@ class FrameLog:
         first_id: int,
         last_id: int,
         max_bytes: int | None,
-        memory: HeapMemory[Any],
+        allocate: Allocate,
     ) -> None:
         self.coder = coder
         self.block_frames = block_frames
         self._last_id = last_id
         self.open = OpenBlocks(nbytes, block_frames=block_frames, stack=stack, n_recent=n_recent, patches=coder.patches)
-        first = -(-first_id // block_frames)
-        n_blocks = max(MIN_BLOCKS, 1 << first.bit_length())
-        self.heap = SlotHeap(n_blocks, max_bytes=max_bytes, memory=memory)
+        self.first = -(-first_id // block_frames)
+        n_blocks = max(MIN_BLOCKS, 1 << self.first.bit_length())
+        self.heap = SlotHeap(n_blocks, max_bytes=max_bytes, allocate=allocate)
         self.tables = FrameTables(n_blocks, block_frames)
-        self.tables.tallies[N_USED] = first
+        self.tables.tallies[N_USED] = self.first
         self._singles = StackTable(depth=1)  # for ids of single frames
         self.stacks = self._singles
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
-        self.watch: FrameWatch | None = None
+        self.n_changes = 0
+        self.watcher: object = None
         self.lock = threading.Lock()
 
     @property
@@ -129,6 +130,7 @@ class FrameLog:
             HeapFull: there is not enough room; nothing was stored.
         """
         with self.lock:
+            self.n_changes += 1
             self._settle()
             try:
                 self._held = held = np.zeros(len(rows), np.int64)
@@ -145,6 +147,7 @@ class FrameLog:
         All references go over from ``frames`` to ``ids`` in one step; after it, ``frames`` are zeros.
         """
         with self.lock:
+            self.n_changes += 1
             self._name(frames, np.arange(len(ids)), ids, stacks)
 
     def give_back(self, ids: Ints, stacks: StackTable | None = None) -> None:
@@ -156,6 +159,7 @@ class FrameLog:
         stacks = stacks or self._singles
         frames = np.empty((len(ids), stacks.depth), np.int64)
         with self.lock:
+            self.n_changes += 1
             self._settle()
             wrong, at = release_stacks(ids, frames, self.block_frames, self.tables.arrays, stacks.tables)
             if wrong == NO_STACK and stacks.depth > 1:
@@ -255,6 +259,7 @@ class FrameLog:
         numbers = np.zeros(len(export.n_wanted), np.int64)
         starts = np.append(0, np.cumsum(export.n_wanted))
         with self.lock:
+            self.n_changes += 1
             self._settle()
             try:
                 self._make_room(len(numbers))
@@ -267,16 +272,11 @@ class FrameLog:
             finally:
                 self._settle()
 
-    def new_watch(self) -> FrameWatch:
-        """A watch that looks for changes, in place of the one before; called with the lock held."""
-        self.watch = FrameWatch(self.coder, self.heap, self.open)
-        return self.watch
-
     def set_previous(self, ids: Ints, before: Ints) -> None:
         """Note that the frames ``before`` came before ``ids``."""
         with self.lock:
-            if self.watch is not None:
-                self.watch.note(ids // self.block_frames)
+            self.n_changes += 1
+            self.heap.note(ids // self.block_frames)
             self.tables.previous[ids] = before
 
     def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
@@ -351,7 +351,7 @@ class FrameLog:
         with self.lock:
             self._settle()
             parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables", "stacks")}
-            return {**vars(self), **parts, "lock": None, "watch": None}
+            return {**vars(self), **parts, "lock": None, "watcher": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, lock=threading.Lock())

@@ -97,10 +97,6 @@ class OpenBlocks:
         tables = (np.concatenate([self.rows, added]), *self.tables[1:])
         self._rooms, self.tables = rooms, tables
 
-    def filled(self) -> Ints:
-        """``i64[n_sequences, 3]``: the open block of each sequence, 0 for none; its frames; blocks that were begun."""
-        return self.rows[:, [column.BLOCK, column.PLACE, column.N_BEGUN]]
-
     def content(self, block: int) -> BlockContent:
         """A view of the frames of an open block; it changes when frames are added.
 

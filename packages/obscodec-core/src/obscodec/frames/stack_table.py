@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.devices import ListedChanges
-from obscodec.frames.kernels.stacks import N_CHANGED, N_FREE_ROWS, N_ROWS, N_STACKS, STACK_TALLIES, StackTables
+from obscodec.frames.kernels.stacks import N_FREE_ROWS, N_ROWS, N_STACKS, STACK_TALLIES, StackTables
 from obscodec.runtime import doubled, new_table
 from obscodec.segments import Ints
 
@@ -21,8 +20,7 @@ class StackTable:
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
-        self.tables = _new_tables(_MIN_ROWS, depth, np.zeros(4, np.int64))
-        self._all_changed = True  # nobody has looked yet
+        self.tables = _new_tables(_MIN_ROWS, depth, np.zeros(3, np.int64))
 
     @property
     def frames(self) -> npt.NDArray[np.int32]:
@@ -47,25 +45,17 @@ class StackTable:
             frames, free, changed = doubled(frames), doubled(free), doubled(changed)
             self.tables = frames, free, changed, tallies
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether :meth:`changes` would return any row."""
-        return self._all_changed or bool(self.tables[STACK_TALLIES][N_CHANGED])
+    def note_all(self) -> None:
+        """Count all rows as changed."""
+        _, _, changed, tallies = self.tables
+        changed[: tallies[N_ROWS]] = True
 
-    def changes(self) -> ListedChanges:
-        """The rows that changed since the last call; all rows at the first call, and after :meth:`forget`."""
-        frames, _, changed, tallies = self.tables
-        n_rows = int(tallies[N_ROWS])
-        rows = np.arange(n_rows) if self._all_changed else np.flatnonzero(changed[:n_rows])
-        changes = ListedChanges(len(frames), rows, frames[rows])
+    def changed(self) -> Ints:
+        """The rows, rising, that changed since the last call."""
+        _, _, changed, tallies = self.tables
+        (rows,) = changed[: tallies[N_ROWS]].nonzero()
         changed[rows] = False
-        tallies[N_CHANGED] = 0
-        self._all_changed = False
-        return changes
-
-    def forget(self) -> None:
-        """Let the next call of :meth:`changes` return all rows."""
-        self._all_changed = True
+        return rows
 
     def __getstate__(self) -> dict[str, object]:
         """Copies of what is used."""
@@ -74,7 +64,7 @@ class StackTable:
         return {"depth": self.depth, "tallies": tallies.copy(), "frames": frames, "free": free}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.depth, self._all_changed = state["depth"], True
+        self.depth = state["depth"]
         frames, free = state["frames"], state["free"]
         n_rows = max(_MIN_ROWS, 1 << (len(frames) - 1).bit_length())
         self.tables = _new_tables(n_rows, self.depth, state["tallies"])

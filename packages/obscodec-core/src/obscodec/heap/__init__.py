@@ -1,13 +1,6 @@
 """Streams in memory that grows and shrinks with them."""
 
-from obscodec.heap.memory import HOST, HeapMemory, Places, Streams
-from obscodec.heap.slot_heap import HeapStats, SlotHeap
+from obscodec.heap.chunk_log import Allocate, Chunk
+from obscodec.heap.slot_heap import HeapChanges, HeapStats, SlotHeap
 
-__all__ = [
-    "HOST",
-    "HeapMemory",
-    "HeapStats",
-    "Places",
-    "SlotHeap",
-    "Streams",
-]
+__all__ = ["Allocate", "Chunk", "HeapChanges", "HeapStats", "SlotHeap"]

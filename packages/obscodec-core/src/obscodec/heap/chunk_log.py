@@ -5,31 +5,33 @@ log counts dead bytes, and releases a chunk that has no live stream left.
 """
 
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull
-from obscodec.heap.memory import HeapMemory, Streams
-from obscodec.segments import Ints
+from obscodec.segments import Bytes, Ints, Segments
 
 MIN_CHUNK_NBYTES = 1 << 16
 _MAX_CHUNK_NBYTES = 1 << 21  # moving one takes 1 to 2 ms, the longest pause: benchmarks/heap_pauses.py
 _MIN_CHUNK_STREAMS = 16  # the last stream may leave room at the end of a chunk: a sixteenth of it at most
 _MAX_CHUNK_STREAMS = 1 << 11  # moving more takes longer, too, even if they are empty
+_NO_CHUNK = np.empty(0, np.uint8)  # in the place of a chunk; only empty streams lie in it
+
+Allocate = Callable[[int], Bytes]  # the memory of a chunk of so many bytes
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A piece of the log: memory that ``HeapMemory.new`` returned, written up to ``end``.
+    """A piece of the log: memory that is written from front to back, each byte at most once, up to ``end``.
 
     ``n_streams`` were written, of which ``n_live`` are live, and have ``live_bytes``.
     """
 
-    memory: Any
+    memory: Bytes
     nbytes: int
     end: int = 0
     live_bytes: int = 0
@@ -42,8 +44,9 @@ class ChunkLog:
 
     Attributes:
         max_bytes: the most bytes of chunks to reserve, None for no limit.
+        allocate: returns the memory of a new chunk.
         chunks: the chunks; numbers begin at 1, so that a table of zeros names no chunk.
-        memories: the memory of each chunk, by number, ``memory.no_chunk`` for none; replaced, never changed.
+        memories: the memory of each chunk, by number, an empty array for none; replaced, never changed.
         addresses: ``i64[:]``, where each chunk begins, by number, 0 for none; replaced, never changed.
         newest: the number of the chunk that is written to, 0 for none.
         n_streams: live streams.
@@ -51,11 +54,11 @@ class ChunkLog:
         written_bytes: bytes that are written in all chunks, dead ones included.
     """
 
-    def __init__(self, max_bytes: int | None, memory: HeapMemory[Any]) -> None:
+    def __init__(self, max_bytes: int | None, allocate: Allocate) -> None:
         self.max_bytes = max_bytes
-        self.memory = memory
+        self.allocate = allocate
         self.chunks: dict[int, Chunk] = {}
-        self.memories: tuple[Any, ...] = (memory.no_chunk,)
+        self.memories: tuple[Bytes, ...] = (_NO_CHUNK,)
         self.addresses = np.zeros(1, np.int64)
         self.newest = 0
         self.n_streams = 0
@@ -99,21 +102,18 @@ class ChunkLog:
             added.append(newest)
             room, n_room = self.chunks[newest].nbytes, _MAX_CHUNK_STREAMS
 
-    def write(self, streams: Streams, pieces: list[tuple[int, slice]]) -> npt.NDArray[np.uint32]:
+    def write(self, streams: Segments, pieces: list[tuple[int, slice]]) -> npt.NDArray[np.uint32]:
         """Write streams to the ends of the chunks that :meth:`plan` chose. They are dead until :meth:`enliven`.
 
         Returns:
             ``u32[n, 3]``, the chunk of each stream, its offset there, and its bytes.
-
-        Raises:
-            HeapFull: the memory needs more room for the copy than there is.
         """
         entries = np.empty((len(streams.lengths), 3), np.uint32)
         entries[:, 2] = streams.lengths
         for number, part in pieces:
             some = streams if len(pieces) == 1 else streams.take(part)
             chunk, lengths = self.chunks[number], some.lengths
-            self.memory.write(chunk.memory, chunk.end, some)
+            some.pack(chunk.memory[chunk.end : chunk.end + some.nbytes])
             ends: Ints = chunk.end + np.cumsum(lengths)
             entries[part, 0], entries[part, 1] = number, ends - lengths
             self.written_bytes += int(ends[-1]) - chunk.end
@@ -149,9 +149,8 @@ class ChunkLog:
     def recount(self, numbers: Ints, lengths: Ints) -> None:
         """Count anew after a call that ended in the middle, by the chunks and lengths of all live streams."""
         for number, memory in enumerate(self.memories):
-            if number not in self.chunks and memory is not self.memory.no_chunk:
-                self.memory.drop(memory, used=True)
-                self._set_memory(number, self.memory.no_chunk, 0)
+            if number not in self.chunks and memory is not _NO_CHUNK:
+                self._set_memory(number, _NO_CHUNK)
         n = max(self.chunks, default=0) + 1
         n_live, live_bytes = np.bincount(numbers, minlength=n), np.bincount(numbers, lengths, minlength=n)
         for number, chunk in self.chunks.items():
@@ -184,8 +183,7 @@ class ChunkLog:
             self.newest = 0
         chunk = self.chunks.pop(number)
         self.written_bytes -= chunk.end
-        self.memory.drop(chunk.memory, used=chunk.end > 0)
-        self._set_memory(number, self.memory.no_chunk, 0)
+        self._set_memory(number, _NO_CHUNK)
 
     def _add_chunk(self, least: int, wanted: int, above: int) -> int:
         """Add a chunk of ``least`` bytes or more; more if the heap is large, or if ``wanted`` bytes are to come."""
@@ -203,23 +201,23 @@ class ChunkLog:
                 )
         memory, nbytes = self._new_memory(nbytes, least)
         number = next(number for number in count(1) if number not in self.chunks)
-        self._set_memory(number, memory, self.memory.address(memory))
+        self._set_memory(number, memory)
         self.chunks[number] = Chunk(memory, nbytes)
         return number
 
-    def _new_memory(self, nbytes: int, least: int) -> tuple[Any, int]:
+    def _new_memory(self, nbytes: int, least: int) -> tuple[Bytes, int]:
         """Memory for a chunk of ``nbytes``, or of as few as ``least`` where memory is short; and its bytes."""
         while True:
             try:
-                return self.memory.new(nbytes), nbytes
+                return self.allocate(nbytes), nbytes
             except HeapFull:
                 if nbytes <= max(least, mmap.PAGESIZE):
                     raise
                 nbytes = max(nbytes // 2, least)
 
-    def _set_memory(self, number: int, memory: object, address: int) -> None:
+    def _set_memory(self, number: int, memory: Bytes) -> None:
         n_added = max(0, number + 1 - len(self.memories))
-        memories = [*self.memories, *[self.memory.no_chunk] * n_added]
+        memories = [*self.memories, *[_NO_CHUNK] * n_added]
         addresses = np.append(self.addresses, np.zeros(n_added, np.int64))
-        memories[number], addresses[number] = memory, address
+        memories[number], addresses[number] = memory, memory.ctypes.data if len(memory) else 0
         self.memories, self.addresses = tuple(memories), addresses

@@ -6,24 +6,23 @@ as dead. The heap releases a chunk without live streams. When there are too many
 most of them by moving the live streams to the end of the log. (The cleaning of log-structured file systems: Rosenblum
 and Ousterhout 1992.)
 
-Three parts: a ``SlotTable`` says what is stored, a ``ChunkLog`` counts what follows from it for each chunk, and a
-``HeapMemory`` holds the bytes. The table changes in one statement. So it is right even after an exception in the middle
-of a call, and the next call has the log count anew.
+Two parts: a ``SlotTable`` says what is stored. A ``ChunkLog`` has the chunks, and counts what the table says of them.
+The table changes in one statement. So it is right even after an exception in the middle of a call, and the next call
+has the log count anew.
 """
 
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_nbytes, check_kind, kind_of
+from obscodec.arguments import as_count, as_nbytes, kind_of
 from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
-from obscodec.heap.chunk_log import ChunkLog
-from obscodec.heap.memory import HOST, HeapMemory, Places, Streams
+from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
+from obscodec.runtime import new_chunk
 from obscodec.segments import Ints, Segments
 
 _MAX_STREAM_NBYTES = (1 << 32) - 1
@@ -46,6 +45,20 @@ class HeapStats:
     table_bytes: int
 
 
+class HeapChanges(NamedTuple):
+    """What is new in a heap, for a copy of it elsewhere.
+
+    Attributes:
+        slots: ``i64[n]``, rising, the slots that changed.
+        entries: ``u32[n_slots, 3]``: the chunk of each stream, its offset there, its bytes; 0 for a slot without one.
+        chunks: all chunks, by number.
+    """
+
+    slots: Ints
+    entries: npt.NDArray[np.uint32]
+    chunks: dict[int, Chunk]
+
+
 class SlotHeap:
     """Streams under the integers ``0..n_slots-1``.
 
@@ -54,7 +67,7 @@ class SlotHeap:
     Args:
         n_slots: how many slots there are; a slot that was never used costs nothing.
         max_bytes: the most bytes of chunks to reserve, None for no limit; one more chunk while the heap empties one.
-        memory: where the chunks lie: :data:`HOST`, or a memory of this heap alone.
+        allocate: called with a number of bytes, returns the memory of a new chunk, ``u8[nbytes]``; can be pickled.
 
     Attributes:
         lock: held while a stream comes, goes or moves; reentrant.
@@ -70,12 +83,10 @@ class SlotHeap:
         [b'de', b'abc']
     """
 
-    def __init__(self, n_slots: int, *, max_bytes: int | None = None, memory: HeapMemory[Any] = HOST) -> None:
-        check_kind("memory", memory, HeapMemory, "a HeapMemory, such as obscodec.heap.HOST")
-        self.memory = memory
+    def __init__(self, n_slots: int, *, max_bytes: int | None = None, allocate: Allocate = new_chunk) -> None:
         self.lock = threading.RLock()
         self.max_bytes = as_nbytes("max_bytes", max_bytes)
-        self._log = ChunkLog(self.max_bytes, memory)
+        self._log = ChunkLog(self.max_bytes, allocate)
         self._table = SlotTable(as_count("n_slots", n_slots, 0))
         self._is_counted = True  # whether the log counts what the table says
 
@@ -84,12 +95,12 @@ class SlotHeap:
         """How many slots there are."""
         return self._table.n_slots
 
-    def put(self, slots: npt.ArrayLike, streams: Streams) -> None:
+    def put(self, slots: npt.ArrayLike, streams: Segments) -> None:
         """Store one stream in each slot, in place of the stream that it holds; all streams, or none if this raises.
 
         Args:
             slots: ``[n]``; if a slot occurs twice, its last stream stays.
-            streams: ``n`` streams: :class:`Segments`, or a form that the memory of this heap takes.
+            streams: ``n`` streams.
 
         Raises:
             SlotError: a slot is out of range.
@@ -98,16 +109,15 @@ class SlotHeap:
             HeapFull: the new streams and those that they overwrite do not fit below ``max_bytes`` together, or the
                 memory is full.
         """
-        lengths = getattr(streams, "lengths", None)
-        if lengths is None:
+        if not isinstance(streams, Segments):
             raise DTypeError(f"streams must be Segments, such as Segments.of([b'abc']), got {kind_of(streams)}")
         slots = _checked(slots, self.n_slots)
-        if len(slots) != len(lengths):
-            raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(lengths)}")
+        if len(slots) != len(streams):
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(streams)}")
         if len(slots) == 0:
             return
-        if int(lengths.max()) > _MAX_STREAM_NBYTES:
-            raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {int(lengths.max())}")
+        if (longest := int(streams.lengths.max())) > _MAX_STREAM_NBYTES:
+            raise ShapeError(f"a stream has at most {_MAX_STREAM_NBYTES} bytes, got {longest}")
         slots, streams = _last_of_each(slots, streams)
         with self.lock:
             self._count()
@@ -119,7 +129,7 @@ class SlotHeap:
             self._is_counted = True
 
     def get(self, slots: npt.ArrayLike) -> Segments:
-        """The streams in ``slots``, ``[n]``; without a copy if they are in host memory.
+        """The streams in ``slots``, ``[n]``, without a copy.
 
         Raises:
             SlotError: a slot is out of range, or holds nothing.
@@ -129,38 +139,28 @@ class SlotHeap:
             chunks, offsets, lengths = self._table.find(checked)
             if not chunks.all():
                 raise SlotError(f"slot {int(checked[chunks == 0][0])} holds nothing")
-            return self.memory.streams(self._log.memories, chunks, offsets, lengths, self._log.addresses)
+            return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def locate(self, slots: Ints) -> Segments:
         """As :meth:`get`, but an empty stream for a slot that holds nothing; nobody checks that slots are in range."""
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
-            return self.memory.streams(self._log.memories, chunks, offsets, lengths, self._log.addresses)
-
-    def place(self, slots: Ints) -> Places:
-        """Where the streams in ``slots`` lie, for kernels; nobody checks that slots are in range.
-
-        The next call that changes the heap may move a stream, and release the chunk where it was if nobody holds it.
-        """
-        with self.lock:
-            chunks, offsets, lengths = self._table.find(slots)
-            addresses = self._log.addresses[chunks] + offsets
-            return Places(addresses.view(np.uint64), lengths, self._log.memories)
+            return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
 
     def watch(self) -> None:
         """Note from now on which slots change; all slots that hold a stream count as changed."""
         with self.lock:
             self._table.watch()
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether :meth:`changed` would return any slot."""
-        return self._table.has_changed
-
-    def changed(self) -> Ints:
-        """The slots, rising, whose :meth:`place` may have changed since the last call, or since :meth:`watch`."""
+    def note(self, slots: Ints) -> None:
+        """Count slots as changed, if somebody watches."""
         with self.lock:
-            return self._table.changed()
+            self._table.note(slots)
+
+    def changes(self) -> HeapChanges:
+        """What changed since the last call, or since :meth:`watch`."""
+        with self.lock:
+            return HeapChanges(self._table.changed(), self._table.entries, self._log.chunks)
 
     def free(self, slots: npt.ArrayLike) -> None:
         """Empty ``slots``, ``[n]``; a slot may be empty already.
@@ -217,15 +217,10 @@ class SlotHeap:
     def __repr__(self) -> str:
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {self.stats()})"
 
-    def __del__(self) -> None:
-        """Wait until kernels no longer use the memory, which goes now."""
-        with suppress(Exception):  # at the end of the process there may be no device any more
-            self.memory.wait()
-
     def __getstate__(self) -> dict[str, object]:
         """What the heap holds now, whatever happens to it until it is pickled."""
         with self.lock:
-            options = {"n_slots": self.n_slots, "max_bytes": self.max_bytes, "memory": self.memory}
+            options = {"n_slots": self.n_slots, "max_bytes": self.max_bytes, "allocate": self._log.allocate}
             slots = self._table.held()
             return {"options": options, "slots": slots, "streams": _Packed(self.get(slots))}
 
@@ -270,7 +265,7 @@ class SlotHeap:
             slots = self._table.in_chunk(number)
             _, offsets, lengths = self._table.find(slots)
             try:
-                streams = self.memory.within(chunk.memory, offsets, lengths)
+                streams = Segments((chunk.memory,), np.zeros(len(lengths), np.int64), offsets, lengths)
                 pieces = log.plan(lengths, above=chunk.nbytes)  # the chunk goes as soon as it is empty
                 entries = log.write(streams, pieces)
                 log.count(entries, self._table.set(slots, entries))
@@ -307,7 +302,7 @@ def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:
     return checked
 
 
-def _last_of_each(slots: Ints, streams: Streams) -> tuple[Ints, Streams]:
+def _last_of_each(slots: Ints, streams: Segments) -> tuple[Ints, Segments]:
     """Leave out each stream that a later one with the same slot overwrites."""
     if len(slots) == 1:
         return slots, streams

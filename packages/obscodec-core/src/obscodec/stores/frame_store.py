@@ -4,12 +4,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
-from obscodec.devices import FrameForm, FrameReader, backend, check_place, decoding_device
+from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
-from obscodec.frames import DeviceFrames, FrameLog, announce, new_coder, transfer_frames
-from obscodec.heap import HOST
+from obscodec.frames import FrameLog, announce, new_coder, transfer_frames
 from obscodec.layout import Layout
-from obscodec.runtime import as_threads
+from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import as_ids, last_frame_id
@@ -37,13 +36,14 @@ class FrameStore(Store):
         first_id: the least id to give out, 1 or more.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
-        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``, which then keeps the full blocks. If
-            it can't decode the codec, the CPU decodes, and a warning says so.
-        heap: where a GPU has the blocks: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``. If it can't decode the codec, the CPU
+            decodes, and a warning says so.
+        heap: where a GPU reads the blocks: from a copy in its own memory, ``"device"``, or from the host's, which is
+            ``"pinned"`` then.
 
     Attributes:
         log: the frames.
-        on_device: what decodes frames on the device; None if the CPU decodes.
+        reader: decodes frames on the device; None if the CPU decodes.
 
     Raises:
         ShapeError: frames have no bytes, or a number is out of range.
@@ -63,7 +63,7 @@ class FrameStore(Store):
     """
 
     log: FrameLog
-    on_device: DeviceFrames | None
+    reader: FrameReader | None
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class FrameStore(Store):
         check_place(device, heap)
         announce()
         self.layout = layout
-        self.device = device
+        self.device, self._heap = device, heap
         self.block_frames = block_frames
         self.threads = as_threads(threads)
         coder = new_coder(codec, layout, block_frames)
@@ -102,9 +102,9 @@ class FrameStore(Store):
             first_id=first_id,
             last_id=last_frame_id(stack),
             max_bytes=max_bytes,
-            memory=HOST if decoding == "cpu" else backend(device).heap_memory(device, heap),
+            allocate=backend(device).pinned(device) if decoding != "cpu" and heap == "pinned" else new_chunk,
         )
-        self.on_device = None if decoding == "cpu" else self._new_reader()
+        self.reader = None if decoding == "cpu" else self._new_reader()
 
     @property
     def codec(self) -> str:
@@ -140,17 +140,14 @@ class FrameStore(Store):
         """See ``Store.read_into``. Decodes each block once, each frame straight into its places."""
         if isinstance(out, np.ndarray):
             self.log.read(ids, self.layout.rows(out), self.threads)
-        elif self.on_device is None:
+        elif self.reader is None:
             self.read_via_host(ids, out)
         else:
-            self.on_device.read(ids, out, frames=ids)
+            self.reader.read(ids, out, frames=ids)
 
-    def update_device(self) -> FrameReader:
-        """See ``Store.update_device``."""
-        if self.on_device is None:
-            return super().update_device()
-        self.on_device.update()
-        return self.on_device.reader
+    def device_reader(self) -> FrameReader:
+        """See ``Store.device_reader``."""
+        return self.reader or super().device_reader()
 
     def retain(self, ids: npt.ArrayLike) -> None:
         """Add one reference to each of ``ids``.
@@ -169,18 +166,15 @@ class FrameStore(Store):
         """What the store holds now."""
         return self.log.stats()
 
-    def _new_reader(self) -> DeviceFrames:
-        form = FrameForm(self.layout, self.block_frames, self.log.coder.spec)
-        heap = self.log.heap
-        reader = backend(self.device).frame_reader(self.device, form, heap.memory, heap.lock)
-        return DeviceFrames(self.log, reader)
+    def _new_reader(self) -> FrameReader:
+        return backend(self.device).frame_reader(self.device, self._heap, self.layout, self.log)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "on_device": self.on_device is not None}
+        return {**super().__getstate__(), "reader": self.reader is not None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        self.on_device = self._new_reader() if state["on_device"] else None
+        self.reader = self._new_reader() if state["reader"] else None
 
     @property
     def _form(self) -> tuple[Layout, str, int]:

@@ -7,7 +7,6 @@ negative ids.
 
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind
 from obscodec.devices import FrameReader
 from obscodec.errors import ShapeError
-from obscodec.frames import DeviceFrames, StackTable, interleave
+from obscodec.frames import StackTable, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
 from obscodec.stats import StoreStats
@@ -51,8 +50,8 @@ class StackStore(Store):
         check_kind("frame_stack", frame_stack, FrameStack, "a FrameStack, such as FrameStack(4)")
         if frames.layout != frame_stack.frame_layout(layout):
             raise ShapeError(f"the frames are {frame_stack.frame_layout(layout)}, the store is for {frames.layout}")
-        self._stacks_on_device = frames.on_device is not None and frames.on_device.reader.takes(frame_stack)
-        if frames.on_device is not None and not self._stacks_on_device:
+        self._takes_stacks = frames.reader is not None and frames.reader.takes(frame_stack)
+        if frames.reader is not None and not self._takes_stacks:
             warnings.warn(f"{frame_stack} is put together on the CPU and copied to {frames.device!r}", stacklevel=2)
         self.frames = frames
         self.layout = layout
@@ -85,23 +84,21 @@ class StackStore(Store):
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``. Decodes a frame once, however many stacks share it."""
-        if not isinstance(out, np.ndarray):
-            self._read_on_device(ids, out)
+        if not (isinstance(out, np.ndarray) or self._reader):
+            self.read_via_host(ids, out)
             return
         frames = self.frames.log.expand(ids, self.listed).reshape(-1)
-        if self.frame_stack.axis == 0:
+        if self._reader and not isinstance(out, np.ndarray):
+            self._reader.read(ids, out, frames=frames, stack=self.frame_stack)
+        elif self.frame_stack.axis == 0:
             rows = self.layout.rows(out).reshape(len(frames), self.frames.layout.nbytes)
             self.frames.log.read(frames, rows, self.frames.threads)
         else:
             self._join(self.frames.read(frames, BATCH_MEMORY.array(len(frames), self.frames.layout)), out)
 
-    def update_device(self) -> FrameReader:
-        """See ``Store.update_device``."""
-        on_device = self._on_device
-        if on_device is None:
-            return super().update_device()
-        on_device.update(self.listed)
-        return on_device.reader
+    def device_reader(self) -> FrameReader:
+        """See ``Store.device_reader``."""
+        return self._reader or super().device_reader()
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
@@ -123,16 +120,8 @@ class StackStore(Store):
         return self.frames.log.stacks
 
     @property
-    def _on_device(self) -> DeviceFrames | None:
-        return self.frames.on_device if self._stacks_on_device else None
-
-    def _read_on_device(self, ids: Ints, out: Any) -> None:
-        on_device = self._on_device
-        if on_device is None:
-            self.read_via_host(ids, out)
-            return
-        frames = self.frames.log.expand(ids, self.listed).reshape(-1)
-        on_device.read(ids, out, frames=frames, stack=self.frame_stack, listed=self.listed)
+    def _reader(self) -> FrameReader | None:
+        return self.frames.reader if self._takes_stacks else None
 
     def _join(self, frames: npt.NDArray[np.generic], out: npt.NDArray[np.generic]) -> None:
         """``out[...] = self.frame_stack.join(frames)``, faster where a pixel has one byte of each frame."""

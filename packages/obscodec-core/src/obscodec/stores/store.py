@@ -210,12 +210,11 @@ class Store(IdExchange, ABC):
         """
         return self, ids
 
-    def update_device(self) -> FrameReader:
-        """Copy all that is new to the GPU; the reader that decodes there, for ids in the memory of the GPU.
+    def device_reader(self) -> FrameReader:
+        """What decodes tensors on the GPU, for ids in the memory of the GPU.
 
         Raises:
             SpecError: this store can't be read by ids on a GPU.
-            HeapFull: the GPU has not enough memory.
         """
         raise SpecError(
             f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "

@@ -10,7 +10,6 @@ Any test runner that calls methods named ``test_*`` will do.
 
 from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS, SHAPES, CodecContract
 from obscodec.testing.device_contract import DeviceContract
-from obscodec.testing.heap_memory_contract import HeapMemoryContract
 from obscodec.testing.store_contract import StoreContract
 
 __all__ = [
@@ -20,6 +19,5 @@ __all__ = [
     "SHAPES",
     "CodecContract",
     "DeviceContract",
-    "HeapMemoryContract",
     "StoreContract",
 ]

@@ -55,5 +55,5 @@ class Status:
             CorruptStream: a stream is truncated, altered or of another format; what it was decoded into may be partly
                 written. With the same text as on the CPU.
         """
-        self._done.wait()
+        self._done.synchronize()
         check_failure(int(self._device.download(self._failure)[0]), self._what)

@@ -1,9 +1,14 @@
 """The devices that are in use, each opened once."""
 
+import os
 from functools import cache
 
-from obscodec_cupy.device.device import Device
+from obscodec import BackendUnavailable
+
+from obscodec_cupy.device.device import FORKED, Device
 from obscodec_cupy.device.probing import device_number
+
+_USERS: set[int] = set()  # processes that opened a device
 
 
 def device(name: str) -> Device:
@@ -11,8 +16,11 @@ def device(name: str) -> Device:
 
     Raises:
         SpecError: no such name.
-        BackendUnavailable: it can't be used; the text names what is missing.
+        BackendUnavailable: it can't be used; the text names what is missing. Or this process was forked from one that
+            used a device.
     """
+    if _USERS and os.getpid() not in _USERS:  # before CUDA is asked for anything
+        raise BackendUnavailable(FORKED.format(name))
     return _opened(device_number(name))
 
 
@@ -20,4 +28,5 @@ def device(name: str) -> Device:
 def _opened(number: int) -> Device:
     from obscodec_cupy.device.gpu import Gpu  # not before it is known that CuPy can be imported
 
+    _USERS.add(os.getpid())
     return Gpu(number)

@@ -1,13 +1,11 @@
 """BatchReader: batches of compressed arrays, drawn and read on the device alone."""
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from obscodec import ShapeError, SpecError, StackStore, TensorArray
-from obscodec.devices import FrameReader
 from obscodec.stores import GuardedStore, Store
 
 from obscodec_cupy.device import opened
@@ -16,9 +14,9 @@ from obscodec_cupy.frames.device_ids import DeviceIds
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
 from obscodec_cupy.frames.gather import Gather, Source
 from obscodec_cupy.frames.gather_form import GatherForm
-from obscodec_cupy.memory.tables import PendingWrites
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
+_KNOWN = 64  # reads that are prepared
 _KINDS: dict[str | None, tuple[str, ...]] = {
     "float16": ("float16",),
     "bfloat16": ("bfloat16", "uint16"),
@@ -27,11 +25,14 @@ _KINDS: dict[str | None, tuple[str, ...]] = {
 
 
 class _Group(NamedTuple):
-    """Arrays of one store."""
+    """Arrays that one reader reads."""
 
     reader: CudaFrameReader
     gather: Gather
     which: list[int]
+    ids: dict[Store, list[DeviceIds]]  # by the stores of the arrays
+    guarded: list[GuardedStore]  # of these
+    n_items: int  # of the largest array
 
 
 class BatchReader:
@@ -88,39 +89,68 @@ class BatchReader:
         if len(devices) != 1:
             raise SpecError(f"a BatchReader is for arrays of stores on one GPU, got them on {', '.join(names)}")
         self._device = devices[0]
-        self._order = self._device.order()
-        with self._order:
-            self._mirrors = [DeviceIds(self._device, array) for array in arrays]
+        self._ids = [DeviceIds(self._device, array) for array in arrays]
         self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
         self._groups: list[_Group] = []
         self._rooms: list[DeviceArray] = []  # each larger than the one before
+        self._known: dict[Hashable, list[tuple[CudaFrameReader, Callable[[], None]]]] = {}
         self._lock = threading.Lock()
 
     def sync(self, like: object = None) -> None:
-        """Have the device know what is in the arrays now: a copy of what changed, and two short kernels.
+        """Have the device know what is in the arrays now: if anything changed, by one copy and one short kernel.
 
         Args:
             like: a tensor of torch to work on the current stream of torch, such as ``places``; else that of CuPy.
 
         Raises:
-            SpecError: a store has not decided yet how it keeps its tensors, or decodes them on the CPU.
-            HeapFull: the device has not enough free memory.
+            SpecError: a store has not decided yet how it keeps its tensors, or decodes them on the CPU; or something
+                changed, and the current stream is captured into a graph.
+            HeapFull: the device has not enough free memory; what a graph reads then is undefined until a sync succeeds.
             CorruptStream: an earlier :meth:`read` found a damaged block.
             SlotError: an earlier :meth:`read` was given a place outside of the arrays.
         """
-        self.check()
-        with self._lock, self._device.on_stream_of(like), self._order, self._pinned():
-            writes = PendingWrites(self._device)
-            try:
-                stores = [mirror.update(writes) for mirror in self._mirrors]
-                readers = {store: store.update_device() for store in dict.fromkeys(stores)}
-                writes.launch()
-            except BaseException:
-                for mirror in self._mirrors:
-                    mirror.forget()
-                raise
-            if not self._groups:
-                self._groups = [self._group(store, reader, stores) for store, reader in readers.items()]
+        self._device.require_process()
+        if self._is_current():
+            return
+        with self._lock, self._device.on_stream_of(like):
+            self._groups = self._groups or self._find_groups()
+            for group in self._groups:
+                guards = []
+                try:
+                    for store in group.guarded:  # others may assign to the arrays meanwhile
+                        guards.append(store.guard())
+                    group.reader.sync(group.ids, group.n_items)
+                finally:
+                    for guard in guards:
+                        guard.close()
+
+    def _is_current(self) -> bool:
+        """Whether nothing has changed since the last sync. Complains of what reads have found wrong."""
+        for group in self._groups:
+            if group.reader.mirror.failure[0]:
+                group.reader.check()
+            if group.reader.mirror.n_changes != group.reader.log.n_changes:
+                return False
+        waiting = [ids for ids in self._ids if ids.array.ids is None or ids.watch.has_changed]
+        return bool(self._groups) and not waiting
+
+    def _find_groups(self) -> list[_Group]:
+        """The arrays of each store that decodes them."""
+        stores = [ids.array.store.resolve(np.zeros(0, np.int64))[0] for ids in self._ids]
+        groups = []
+        for store in dict.fromkeys(stores):
+            reader = store.device_reader()
+            assert isinstance(reader, CudaFrameReader)
+            stack = store.frame_stack if isinstance(store, StackStore) else None
+            gather = reader.gather(stack, dtype=self._dtype, scale=self._scale, shifted_axes=self._shifted_axes)
+            which = [i for i, one in enumerate(stores) if one is store]
+            of_stores: dict[Store, list[DeviceIds]] = {}
+            for i in which:
+                of_stores.setdefault(self._ids[i].array.store, []).append(self._ids[i])
+            n_items = max(self._ids[i].array.ids.size for i in which)
+            guarded = [one for one in of_stores if isinstance(one, GuardedStore)]
+            groups.append(_Group(reader, gather, which, of_stores, guarded, n_items))
+        return groups
 
     def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
         """Read one item of each array for each place, as they were at the last :meth:`sync`.
@@ -139,22 +169,39 @@ class BatchReader:
 
         Raises:
             ShapeError: an array has another shape, or there are not as many of them.
-            DTypeError: an array has another dtype, or is in other memory.
+            DTypeError: an array has another dtype, or is in other memory; or one of ``outs`` is read-only.
             SpecError: :meth:`sync` was never called.
         """
+        self._device.require_process()
         if not self._groups:
             raise SpecError("the device knows nothing of the arrays yet: call sync() first")
-        with self._lock, self._device.on_stream_of(places, *outs), self._order:
-            view = self._device.view
-            at = view(places)
-            checked("places", at, (at.size,), "int64")
-            sources = self._sources(at.size, [view(out) for out in outs], [view(shift) for shift in shifts or ()])
-            for group in self._groups:
+        key = tuple(map(self._device.key, (places, *outs, *(shifts or ()))))
+        with self._lock, self._device.on_stream_of(places, *outs):
+            for reader, launch in self._known.get(key) or self._prepared(key, places, outs, shifts or ()):
+                with reader.lock, reader.order:
+                    launch()
+
+    def _prepared(
+        self, key: tuple[Hashable, ...], places: object, outs: Sequence[object], shifts: Sequence[object]
+    ) -> list[tuple[CudaFrameReader, Callable[[], None]]]:
+        """The launches that read items, each for the reader whose mirror it reads."""
+        view = self._device.view
+        at = view(places)
+        checked("places", at, (at.size,), "int64")
+        targets = [self._device.writable_view("out", out) for out in outs]
+        sources = self._sources(at.size, targets, [view(shift) for shift in shifts])
+        launches = []
+        for group in self._groups:
+            for first in range(0, len(group.which), _FIELDS):
+                fields = [sources[i] for i in group.which[first : first + _FIELDS]]
                 scratch = self._room(group, at.size)
-                with group.reader.working():
-                    for first in range(0, len(group.which), _FIELDS):
-                        fields = [sources[i] for i in group.which[first : first + _FIELDS]]
-                        group.gather.launch(group.reader.header, at.size, fields, places=at, scratch=scratch)
+                launch = group.gather.prepared(group.reader.mirror.header, at.size, fields, places=at, scratch=scratch)
+                launches.append((group.reader, launch))
+        if None not in key:
+            if len(self._known) == _KNOWN:
+                self._known.clear()
+            self._known[key] = launches
+        return launches
 
     def check(self) -> None:
         """Complain of what reads have found wrong that are done by now; once.
@@ -167,41 +214,25 @@ class BatchReader:
             group.reader.check()
 
     def __del__(self) -> None:
-        """Wait for what reads the memory that goes now."""
-        with suppress(Exception):  # at the end of the process there may be no device any more
-            with self._order:
-                done = self._device.mark()
-            done.wait()
-
-    @contextmanager
-    def _pinned(self) -> Iterator[None]:
-        """Keep what the ids stand for, where other threads assign to the arrays meanwhile."""
-        with ExitStack() as guards:
-            for store in {mirror.array.store for mirror in self._mirrors}:
-                if isinstance(store, GuardedStore):
-                    guards.enter_context(closing(store.guard()))
-            yield
-
-    def _group(self, store: Store, reader: FrameReader, stores: Sequence[Store]) -> _Group:
-        """The arrays that one of the stores decodes."""
-        assert isinstance(reader, CudaFrameReader)
-        stack = store.frame_stack if isinstance(store, StackStore) else None
-        gather = reader.gather(stack, dtype=self._dtype, scale=self._scale, shifted_axes=self._shifted_axes)
-        return _Group(reader, gather, [i for i, one in enumerate(stores) if one is store])
+        """Have the device hold the ids until nobody reads them."""
+        for group in getattr(self, "_groups", ()):
+            if done := group.reader.order.done():
+                self._device.park(([ids.copy for ids in self._ids], self._rooms), done)
 
     def _sources(self, n: int, outs: Sequence[DeviceArray], shifts: Sequence[DeviceArray]) -> list[Source]:
-        n_shifts = 0 if self._shifted_axes is None else len(self._mirrors)
-        if (len(outs), len(shifts)) != (len(self._mirrors), n_shifts):
+        n_shifts = 0 if self._shifted_axes is None else len(self._ids)
+        if (len(outs), len(shifts)) != (len(self._ids), n_shifts):
             raise ShapeError(
-                f"{len(self._mirrors)} arrays are read into {len(self._mirrors)} others with {n_shifts} arrays of "
+                f"{len(self._ids)} arrays are read into {len(self._ids)} others with {n_shifts} arrays of "
                 f"shifts, got {len(outs)} and {len(shifts)}"
             )
         sources = []
-        for i, (mirror, out) in enumerate(zip(self._mirrors, outs, strict=True)):
-            layout = mirror.array.layout
+        for i, (ids, out) in enumerate(zip(self._ids, outs, strict=True)):
+            layout = ids.array.layout
             checked("out", out, (n, *layout.shape), *_KINDS.get(self._dtype, (layout.dtype.name,)))
             shift = checked("shifts", shifts[i], (n, 2), "int32") if shifts else None
-            sources.append(Source(mirror.ids, out, shift))
+            assert ids.copy is not None
+            sources.append(Source(ids.copy, out, shift))
         return sources
 
     def _room(self, group: _Group, n: int) -> DeviceArray | None:

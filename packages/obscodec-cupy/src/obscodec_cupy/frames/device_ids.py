@@ -1,6 +1,6 @@
 """DeviceIds: the ids of a compressed array in device memory, where kernels look them up."""
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 from obscodec import TensorArray
@@ -8,7 +8,7 @@ from obscodec.stores import Store
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.memory.tables import DeviceTable, PendingWrites
+from obscodec_cupy.device.writes import Writes
 
 
 class DeviceIds:
@@ -19,38 +19,40 @@ class DeviceIds:
         array: the array, no view of another one.
 
     Attributes:
-        ids: ``i32[n_items]`` on the device, always at the same place.
+        copy: ``i32[n_items]`` on the device, None before it was first written.
+        address: where it begins.
+        watch: the rows that have changed since it was written.
 
     Raises:
         ShapeError: the array is a view.
-        HeapFull: the device has not enough free memory.
     """
 
     def __init__(self, device: Device, array: TensorArray) -> None:
-        self.array = array
-        self._watch = array.watch()
-        n_rows, *rest = array.ids.shape
-        self._table = DeviceTable(device, 4 * math.prod(rest), n_rows)
-        self.ids: DeviceArray = self._table.memory[: self._table.nbytes].view(np.int32)
+        self.device, self.array = device, array
+        self.copy: DeviceArray | None = None
+        self.address = 0
+        self.watch = array.watch()
 
-    def update(self, writes: PendingWrites) -> Store:
-        """Have what was assigned since the last call be written; returns the store that decodes the items.
 
-        Raises:
-            SpecError: it is not decided yet which store that is.
-        """
-        with self.array.store.changing:
-            ids = self.array.ids  # what waited to be stored is noted then
-            rows = self._watch.take()
-            some = ids[rows].astype(np.int64)
-        try:
-            store, inner = self.array.store.resolve(some.reshape(-1))
-        except BaseException:
-            self.forget()
-            raise
-        writes.add_rows(self._table.address, self._table.row_nbytes, rows, inner.astype(np.int32))
-        return store
+def write_ids(store: Store, arrays: Sequence[DeviceIds], writes: Writes) -> None:
+    """Have be written what was assigned to arrays of a store since the last call.
 
-    def forget(self) -> None:
-        """Have the next update write all."""
-        self._watch.note(())
+    If that is not queued, all rows must be noted in the watches.
+
+    Raises:
+        HeapFull: the device has not enough free memory.
+    """
+    changed, somes = [], []
+    with store.changing:
+        for one in arrays:
+            ids = one.array.ids  # what waited to be stored is noted then
+            changed.append(rows := one.watch.take())
+            somes.append(ids[rows].reshape(-1))
+    _, inner = store.resolve(np.concatenate(somes).astype(np.int64))
+    values = inner.astype(np.int32)
+    for one, rows, some in zip(arrays, changed, somes, strict=True):
+        if one.copy is None:
+            one.copy = one.device.empty((one.array.ids.size,), np.int32)
+            one.address = one.device.address(one.copy)
+        writes.add_rows(one.address, 4 * (len(some) // max(1, len(rows))), rows, values[: len(some)])
+        values = values[len(some) :]

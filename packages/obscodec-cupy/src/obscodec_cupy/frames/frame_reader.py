@@ -1,52 +1,48 @@
 """CudaFrameReader: reads the frames of one store on a GPU."""
 
-import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from obscodec import BackendUnavailable, CorruptStream, FrameStack, Layout, LayoutError
-from obscodec.devices import FrameChanges, FrameForm, FrameReader, ListedChanges
+from obscodec import CorruptStream, FrameStack, Layout, LayoutError
+from obscodec.devices import FrameReader
+from obscodec.frames import FrameLog
+from obscodec.segments import Ints
+from obscodec.stores import Store
 
-from obscodec_cupy.device.array import DeviceArray, checked
-from obscodec_cupy.frames.device_tables import DeviceTables
+from obscodec_cupy.device.array import checked
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.writes import Writes
+from obscodec_cupy.frames.device_ids import DeviceIds, write_ids
 from obscodec_cupy.frames.gather import Gather, Source
-from obscodec_cupy.memory.heap_memory import CudaHeapMemory
+from obscodec_cupy.frames.mirror import Mirror
 
 
 class CudaFrameReader(FrameReader):
     """See ``FrameReader``.
 
     Args:
-        form: what the blocks of the store are.
-        memory: where they are.
-        lock: of their heap.
+        device: where frames are decoded.
+        layout: of a frame.
+        log: the frames.
+        pinned: whether the device reads the chunks of the log in place.
 
     Attributes:
-        device: where frames are decoded.
-        header: see ``Gather.launch``.
+        log: the frames.
+        mirror: the copy of them on the device.
+        lock: held while somebody works with the mirror.
+        order: of all launches that read or write the mirror.
     """
 
-    def __init__(self, form: FrameForm, memory: CudaHeapMemory[Any], lock: AbstractContextManager[object]) -> None:
-        self.form = form
-        self.device = memory.device
-        self._memory = memory
-        self._lock = lock
-        self._process = os.getpid()
-        with lock, memory.order:
-            self._mirror = DeviceTables(form, memory)
+    def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
+        self.device, self.layout, self.log = device, layout, log
+        self.lock = threading.RLock()
+        self.order = device.order()
+        with self.order:
+            self.mirror = Mirror(device, layout, log, pinned=pinned)
+        self._writes = Writes(device)
         self._gathers: dict[FrameStack | None, Gather] = {}
-
-    @property
-    def header(self) -> DeviceArray:
-        """``u64[16]``, see ``Gather.launch``; always the same."""
-        return self._mirror.header
-
-    def on_stream_of(self, out: Any) -> AbstractContextManager[None]:
-        """See ``FrameReader.on_stream_of``."""
-        return self.device.on_stream_of(out)
 
     def takes(self, stack: FrameStack) -> bool:
         """See ``FrameReader.takes``."""
@@ -56,21 +52,6 @@ class CudaFrameReader(FrameReader):
             return False
         return True
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Work with the copies, after what other streams did with them.
-
-        Raises:
-            BackendUnavailable: this process was forked from the one that made this reader.
-        """
-        if os.getpid() != self._process:
-            raise BackendUnavailable(
-                f"a forked process can't use {self.device.name} as the process before it does: start it with 'spawn', "
-                "and pickle the store"
-            )
-        with self._lock, self._memory.order:
-            yield
-
     def check(self) -> None:
         """Complain of what earlier reads found wrong, as far as they are done; once.
 
@@ -79,58 +60,82 @@ class CudaFrameReader(FrameReader):
             SlotError: an id is of no frame.
         """
         try:
-            self._mirror.check()
+            self.mirror.check()
         except CorruptStream as error:
             raise CorruptStream(f"an earlier read found damage, its tensors are of no use: {error}") from error
 
-    def update(self, changes: FrameChanges, listed: ListedChanges | None = None, *, hold: bool = False) -> None:
-        """See ``FrameReader.update``."""
-        with self.working():
-            self._mirror.update(changes, listed, hold=hold)
-
-    def read(self, ids: npt.NDArray[np.int64], out: Any, stack: FrameStack | None = None) -> None:
+    def read(self, ids: Ints, out: Any, *, frames: Ints, stack: FrameStack | None = None) -> None:
         """See ``FrameReader.read``."""
+        self.device.require_process()
         self.check()
         gather = self._gathers.get(stack) or self._gathers.setdefault(stack, self.gather(stack))
-        layout = self.layout(stack)
-        target = checked("out", self.device.view(out), (len(ids), *layout.shape), layout.dtype.name)
-        with self.working():
+        layout = stacked(self.layout, stack)
+        with self.lock, self.device.on_stream_of(out), self.order:
+            view = self.device.writable_view("out", out)
+            target = checked("out", view, (len(ids), *layout.shape), layout.dtype.name)
+            source = Source(self.device.upload(ids.astype(np.int32)), target)
+            self.sync({}, frames=frames)
             scratch_nbytes = gather.scratch_nbytes(len(ids))
             scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
-            source = Source(self.device.upload(ids.astype(np.int32)), target)
-            gather.launch(self.header, len(ids), [source], scratch=scratch)
+            gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
 
-    def wait(self) -> None:
-        """See ``FrameReader.wait``."""
-        with self.working():
-            done = self.device.mark()
-        done.wait()
+    def sync(
+        self, arrays: Mapping[Store, Sequence[DeviceIds]], n_items: int = 0, *, frames: Ints | None = None
+    ) -> None:
+        """Have the device know the ids of the arrays of some stores, at most ``n_items`` each, and what they stand for.
 
-    def layout(self, stack: FrameStack | None) -> Layout:
-        """Of frames, or of stacks of them."""
-        frame = self.form.layout
-        if stack is None:
-            return frame
-        channels, *rest = frame.shape
-        length = stack.depth * channels
-        return Layout((length, *rest) if stack.axis == 0 else (*rest, length), frame.dtype)
+        Args:
+            arrays: by their stores.
+            n_items: how many items the largest array has.
+            frames: frames that must be there, ``i64[n]``, or None.
 
-    def gather(
-        self,
-        stack: FrameStack | None,
-        *,
-        dtype: str | None = None,
-        scale: float = 1.0,
-        shifted_axes: tuple[int, int] | None = None,
-    ) -> Gather:
-        """What reads frames, or stacks of them, by :attr:`header`; see :class:`Gather`."""
+        Raises:
+            SlotError: one of ``frames`` is not there.
+            HeapFull: the device has not enough memory.
+        """
+        with self.lock, self.order:
+            writes = self._writes
+            try:
+                for store, some in arrays.items():
+                    write_ids(store, some, writes)
+                with self.log.lock:
+                    if frames is not None:
+                        self.log.check(frames)
+                    if frames is None or self.mirror.n_changes != self.log.n_changes:
+                        self.mirror.sync(writes, n_items)
+                    writes.launch()
+            except BaseException:
+                self._writes = Writes(self.device)
+                self.mirror.forget()
+                for some in arrays.values():
+                    for ids in some:
+                        ids.watch.note(())
+                raise
+            if self.mirror.retired:
+                self.device.keep(self.mirror.retired)
+                self.mirror.retired = []
+
+    def gather(self, stack: FrameStack | None, **options: Any) -> Gather:
+        """What reads frames, or stacks of them, from the mirror; ``options`` are those of :class:`Gather`."""
         return Gather(
             self.device,
-            self.layout(stack),
-            self.form.block_frames,
+            stacked(self.layout, stack),
+            self.log.block_frames,
             frame_stack=stack,
-            codec=self.form.codec,
-            dtype=dtype,
-            scale=scale,
-            shifted_axes=shifted_axes,
+            codec=self.log.coder.spec,
+            **options,
         )
+
+    def __del__(self) -> None:
+        """Have the device hold the mirror until nobody reads it."""
+        if done := self.order.done():
+            self.device.park(self.mirror.memories, done)
+
+
+def stacked(frame: Layout, stack: FrameStack | None) -> Layout:
+    """Of frames, or of stacks of them."""
+    if stack is None:
+        return frame
+    channels, *rest = frame.shape
+    length = stack.depth * channels
+    return Layout((length, *rest) if stack.axis == 0 else (*rest, length), frame.dtype)

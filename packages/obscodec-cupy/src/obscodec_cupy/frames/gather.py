@@ -1,6 +1,7 @@
 """Gather: the tensors of a batch, decoded and converted on the device in one launch. See ``kernels/gather.cu``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -70,21 +71,21 @@ class Gather:
             device.synchronize()  # whichever stream is current at a launch then
 
     def scratch_nbytes(self, n: int) -> int:
-        """Bytes of device memory that :meth:`launch` works in for ``n`` samples; 0 unless frames are very large."""
+        """Bytes of device memory that a launch works in for ``n`` samples; 0 unless frames are very large."""
         return self._room.scratch_nbytes(n)
 
-    def launch(
+    def prepared(
         self,
         header: DeviceArray,
         n: int,
         sources: Sequence[Source],
         places: DeviceArray | None = None,
         scratch: DeviceArray | None = None,
-    ) -> None:
-        """Queue the reading of ``n`` tensors for each source; sample ``i`` is the id at ``places[i]``, or at ``i``.
+    ) -> Callable[[], None]:
+        """What queues the reading of ``n`` tensors for each source: ``i`` is the id at ``places[i]``, or at ``i``.
 
-        Nothing is allocated and nothing is waited for. What is wrong with a stream or an id shows in the word of
-        failures that the header names; what could not be read is zeros.
+        It neither allocates nor waits, and can be called again, as long as somebody holds the arrays. What is wrong
+        with a stream or an id shows in the word of failures that the header names; what could not be read is zeros.
 
         Args:
             header: ``u64[16]``, see ``kernels/tables.cuh``.
@@ -100,7 +101,7 @@ class Gather:
             arguments += [np.uint64(address(source.out)), self._address(source.shifts)]
         arguments += [self._address(self._values), self._address(scratch)]
         kernel = _kernel(self._form, self._room, [address(source.out) for source in sources])
-        self.device.launch(kernel, n, THREADS, *arguments, shared_nbytes=self._room.shared_nbytes)
+        return partial(self.device.launch, kernel, n, THREADS, *arguments, shared_nbytes=self._room.shared_nbytes)
 
     def _address(self, array: DeviceArray | None) -> np.uint64:
         return np.uint64(0 if array is None else self.device.address(array))

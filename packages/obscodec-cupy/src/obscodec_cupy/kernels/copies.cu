@@ -6,9 +6,3 @@ extern "C" __global__ void scatter(const u8* staged) {
     const u64* piece = reinterpret_cast<const u64*>(staged) + 3 * static_cast<u64>(blockIdx.x);
     copy_bytes(reinterpret_cast<u8*>(piece[1]), staged + piece[0], piece[2]);
 }
-
-// pieces: u64[n][3] of (source address, destination address, nbytes); no piece may overlap another's destination.
-extern "C" __global__ void move(const u64* pieces) {
-    const u64* piece = pieces + 3 * static_cast<u64>(blockIdx.x);
-    copy_bytes(reinterpret_cast<u8*>(piece[1]), reinterpret_cast<const u8*>(piece[0]), piece[2]);
-}

@@ -17,11 +17,10 @@ from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Table, Tabl
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
-# What is counted of the stacks of a store, ``i64[4]``.
+# What is counted of the stacks of a store, ``i64[3]``.
 N_ROWS: Final = 0  # rows that were ever used
 N_FREE_ROWS: Final = 1  # of these, those in ``free_rows``, to be used again
 N_STACKS: Final = 2  # stacks with an id that is not 0, each reference counted
-N_CHANGED: Final = 3  # how often a row was marked as changed since somebody looked
 
 # What :func:`release_stacks` finds wrong.
 NO_STACK: Final = 1
@@ -97,7 +96,6 @@ def _list(stack: Ints, stacks: StackTables) -> int:
     for k in range(len(stack)):
         listed[row, k] = stack[k]
     changed[row] = True
-    tallies[N_CHANGED] += 1
     return row
 
 
@@ -165,7 +163,6 @@ def release_stacks(
             free_rows[tallies[N_FREE_ROWS]] = row
             tallies[N_FREE_ROWS] += 1
             changed[row] = True
-            tallies[N_CHANGED] += 1
         ids[i] = 0
     return 0, 0
 

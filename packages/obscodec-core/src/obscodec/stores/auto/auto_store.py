@@ -48,7 +48,7 @@ class AutoStore(Store):
         device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``; ``"auto"`` takes a codec that the GPU
             decodes. Other codecs, and floats that are really small integers, are decoded on the CPU and copied to the
             GPU; a warning says so.
-        heap: where a GPU has the streams: in its own memory, ``"device"``, or in ``"pinned"`` memory of the host.
+        heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
 
     Attributes:
         options: the arguments, checked.

@@ -11,13 +11,10 @@ import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import FrameStore, Layout, TensorArray, codec
-from obscodec.heap import SlotHeap
 from obscodec_cupy import BatchReader
-from obscodec_cupy.backend import CudaBackend
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray
-from obscodec_cupy.device.copies import move
 
 LAYOUT = Layout((4, 40, 50), np.uint8)
 TENSORS = np.random.default_rng(0).integers(256, size=(8, *LAYOUT.shape), dtype=np.uint8)
@@ -51,22 +48,6 @@ def test_a_frame_store(monkeypatch, spec, heap, seed):
         out = device.empty(TENSORS.shape, np.uint8)
         store.read_into(ids, out)
     del store
-    check(device, ours, theirs, out)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_heap(monkeypatch, seed):
-    device, ours, theirs = late(monkeypatch, seed)
-    memory = CudaBackend().heap_memory("cuda", "device")
-    with ours():
-        heap = SlotHeap(8, memory=memory)
-        heap.put(np.arange(8), codec("raw", LAYOUT).encode_batch(LAYOUT.rows(TENSORS), np.empty(TENSORS.nbytes, "u1")))
-    with theirs(), memory.order:
-        out = device.empty(TENSORS.shape, np.uint8)
-        places = heap.place(np.arange(8))
-        targets = device.address(out) + np.arange(8) * LAYOUT.nbytes
-        move(device, places.addresses, targets.astype(np.uint64), places.lengths)
-    del heap, places
     check(device, ours, theirs, out)
 
 

@@ -1,0 +1,101 @@
+"""Writes: bytes of the host on their way to places on a device, all in one copy and one launch."""
+
+import numpy as np
+import numpy.typing as npt
+from obscodec.segments import Ints
+
+from obscodec_cupy.device.device import Device, Kernel
+
+SCATTER = Kernel("copies.cu", "scatter")
+KERNELS = (SCATTER,)
+THREADS = 128
+PIECE_NBYTES = 16 << 10  # of one thread block
+_MOST_NBYTES = 32 << 20  # more are launched early, so that little memory is pinned
+
+
+class Writes:
+    """Collects what is to be written. :meth:`launch` has the device write it, queued on the current stream.
+
+    Data may change as soon as :meth:`launch` returns.
+
+    Args:
+        device: where the places are. No two of them may overlap.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._data: list[npt.NDArray[np.generic]] = []
+        self._pieces: list[Ints] = []
+        self._nbytes = 0
+
+    def add(self, pieces: Ints, data: npt.NDArray[np.generic]) -> None:
+        """Write contiguous data in pieces, which lie in it one behind the other.
+
+        Args:
+            pieces: ``i64[n, 2]``, the address of each on the device, and its bytes.
+            data: of so many bytes.
+        """
+        self._pieces.append(pieces)
+        self._data.append(data)
+        self._nbytes += data.nbytes
+
+    def add_long(self, address: int, data: npt.NDArray[np.uint8]) -> None:
+        """Write data to one address. If there is much, some is launched at once."""
+        for begin in range(0, len(data), _MOST_NBYTES):
+            part = data[begin : begin + _MOST_NBYTES]
+            self._pieces.append(np.array([[address + begin, len(part)]]))
+            self._data.append(part)
+            self._nbytes += len(part)
+            if self._nbytes >= _MOST_NBYTES:
+                self.launch()
+
+    def add_rows(self, address: int, row_nbytes: int, rows: Ints, data: npt.NDArray[np.generic]) -> None:
+        """Write rows of a table.
+
+        Args:
+            address: where the table begins.
+            row_nbytes: bytes of a row.
+            rows: ``i64[n]``, their numbers, rising.
+            data: ``[n, ...]``, what they are to be, contiguous.
+        """
+        if len(rows):
+            (behind_gaps,) = (rows[1:] != rows[:-1] + 1).nonzero()
+            begins = np.zeros(len(behind_gaps) + 1, np.int64)  # of rows without a gap, which go as one piece
+            begins[1:] = behind_gaps + 1
+            pieces = np.empty((len(begins), 2), np.int64)
+            pieces[:, 0] = address + rows[begins] * row_nbytes
+            pieces[:-1, 1], pieces[-1, 1] = begins[1:], len(rows)
+            pieces[:, 1] = (pieces[:, 1] - begins) * row_nbytes
+            self._pieces.append(pieces)
+            self._data.append(data)
+            self._nbytes += data.nbytes
+
+    def launch(self) -> None:
+        """Queue all.
+
+        Raises:
+            HeapFull: the device has not enough free memory, or the host not enough that can be pinned; what was added
+                since the last launch is not queued.
+        """
+        if not self._nbytes:
+            return
+        addresses, lengths = np.concatenate(self._pieces).T
+        counts = -(-lengths // PIECE_NBYTES)
+        which = np.arange(len(lengths)).repeat(counts)
+        begins = (np.arange(len(which)) - (counts.cumsum() - counts)[which]) * PIECE_NBYTES
+        pieces = np.empty((len(which), 3), np.int64)  # see kernels/copies.cu
+        pieces[:, 0] = (lengths.cumsum() - lengths)[which] + begins + pieces.nbytes
+        pieces[:, 1] = addresses[which] + begins
+        pieces[:, 2] = np.minimum(lengths[which] - begins, PIECE_NBYTES)
+
+        staged = self._device.staging(pieces.nbytes + self._nbytes)
+        there = self._device.empty((len(staged),), np.uint8)
+        end = pieces.nbytes
+        staged[:end] = pieces.reshape(-1).view(np.uint8)
+        for data in self._data:
+            staged[end : end + data.nbytes] = data.reshape(-1).view(np.uint8)
+            end += data.nbytes
+        self._device.write_from(staged, there)
+        self._device.keep(staged)
+        self._device.launch(SCATTER, len(pieces), THREADS, np.uint64(self._device.address(there)))
+        self._pieces, self._data, self._nbytes = [], [], 0

@@ -1,0 +1,245 @@
+"""Mirror: a copy of the frames of a store in device memory, as kernels read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from obscodec import Layout
+from obscodec.frames import NEEDED, ROOM, ROOM_NBYTES, FrameLog, stage_blocks
+from obscodec.heap import Chunk, HeapChanges
+from obscodec.segments import Ints
+
+from obscodec_cupy.codecs.failures import check_failure
+from obscodec_cupy.device.array import DeviceArray
+from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.writes import Writes
+
+# The header, see kernels/tables.cuh.
+_HEADER_WORDS: Final = 16
+_WORDS: Final = {"blocks": 0, "previous": 2, "listed": 4, "references": 6}  # of each table, its address and its rows
+_N_IDS, _N_REFERENCES, _FAILURE = 3, 7, 8
+
+_LEAST_LISTED: Final = 1 << 8
+_LEAST_ROOM_NBYTES: Final = 1 << 12
+_REFERENCES_NBYTES: Final = 1 << 23  # there is more room for reference frames only if there are more
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """A chunk of the host's heap, and where the device reads it: ``nbytes`` of it are there."""
+
+    memory: npt.NDArray[np.uint8]
+    copy: DeviceArray | None
+    address: int
+    nbytes: int = 0
+
+
+class Mirror:
+    """The chunks of the heap of a log, its open blocks, and its tables, on a device.
+
+    The heap of the host is the master. It writes a chunk from front to back, and never changes what it wrote, so that
+    a sync copies the new end of a chunk to the same place of its copy. The header, which says where the tables are,
+    stays at one place: a launch that was recorded sees tables that grew.
+
+    Whoever calls this holds the lock of the log, and is in one order with all launches that read the mirror.
+
+    Args:
+        device: where the copy is.
+        layout: of a frame.
+        log: the frames.
+        pinned: whether the device reads the chunks of the host in place.
+
+    Attributes:
+        header: ``u64[16]`` on the device, see ``kernels/tables.cuh``.
+        n_changes: ``FrameLog.n_changes`` at the last sync, -1 if there was none.
+        failure: ``u64[1]`` of the host, in which kernels report what they found wrong.
+        retired: what the last sync replaced, to be kept until nobody reads it.
+    """
+
+    def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
+        self._device, self._layout, self._log, self._pinned = device, layout, log, pinned
+        self._chunks: dict[int, _Chunk] = {}
+        self._bases = np.zeros(1, np.int64)  # the address of each chunk, by number
+        self._known = np.zeros((0, NEEDED + 1), np.int64)  # of open blocks, see stage_blocks; so are the next three
+        self._pieces = np.empty((0, 2), np.int64)
+        self._staged = np.empty(0, np.uint8)
+        self._blocks = np.zeros(2, np.int64)
+        self._rooms: dict[int, DeviceArray] = {}  # for the open block of each sequence
+        self._tables: dict[str, DeviceArray] = {}
+        self.retired: list[object] = []
+        self._stacks: object = None
+        self._n_rows = [0, 0, 0]  # of the tables of blocks, references and listed stacks
+        self._n_references = 0
+        self.n_changes = -1
+        self.failure = device.pinned(16).view(np.uint64)
+        self.failure[:] = 0
+        self.header = device.zeros((_HEADER_WORDS,), np.uint64)
+        self._header_is_old = True
+
+    def check(self) -> None:
+        """Complain of what kernels found wrong, once.
+
+        Raises:
+            CorruptStream: a block is damaged.
+            SlotError: an id is of no frame.
+        """
+        if word := int(self.failure[0]):
+            self.failure[0] = 0
+            check_failure(word)
+
+    def sync(self, writes: Writes, n_items: int = 0) -> None:
+        """Have all be written that has changed; :meth:`forget` must follow if that is not queued.
+
+        Args:
+            writes: gets what is to be written; some of it may be launched.
+            n_items: of the largest array of ids in the store, for which tables get room at once.
+
+        Raises:
+            HeapFull: the device has not enough free memory.
+        """
+        log, stacks = self._log, self._log.stacks
+        if log.watcher is not self:
+            self._begin()
+        _, references, n_references, _, _ = log.open.tables
+        n_blocks, n_known, n_listed = log.n, int(n_references[0]), len(stacks.frames)
+        most_blocks, most_known, most_listed = self._n_rows
+        if n_blocks > most_blocks or n_known > most_known or n_listed > most_listed or stacks is not self._stacks:
+            self._reserve(n_blocks, n_known, n_listed, n_items)
+        changes = log.heap.changes()
+        self._write_chunks(writes, changes.chunks)
+        self._write_blocks(writes, changes)
+        if self._n_references < n_known:
+            self._write_rows(writes, "references", np.arange(self._n_references, n_known), references)
+            self._n_references, self._header_is_old = n_known, True
+        if stacks.depth > 1 and len(rows := stacks.changed()):
+            self._write_rows(writes, "listed", rows, stacks.frames)
+        if self._header_is_old:
+            writes.add_rows(self._device.address(self.header), 8, np.arange(_HEADER_WORDS), self._new_header())
+            self._header_is_old = False
+        self.n_changes = log.n_changes
+
+    def forget(self) -> None:
+        """Have the next :meth:`sync` write all."""
+        self.n_changes = -1
+        if self._log.watcher is self:
+            self._log.watcher = None
+
+    @property
+    def memories(self) -> object:
+        """All memory that kernels read or write."""
+        return self._chunks, self._rooms, self._tables, self.retired, self.header, self.failure
+
+    def _begin(self) -> None:
+        """Watch the log; all of it counts as changed."""
+        self._log.watcher = self
+        self._log.heap.watch()
+        self._log.stacks.note_all()
+        self._known[:, 0] = -1
+        self._n_references, self._header_is_old = 0, True
+        for chunk in self._chunks.values():
+            chunk.nbytes = 0
+
+    def _reserve(self, n_blocks: int, n_references: int, n_listed: int, n_items: int) -> None:
+        """Have so many rows in the tables, or as many as ``n_items`` are likely to need."""
+        log, nbytes, block_frames = self._log, self._layout.nbytes, self._log.block_frames
+        rows, references, *_ = log.open.tables
+        likely = log.first + n_items // block_frames * 5 // 4 + 2 * len(rows)
+        blocks = self._has_grown("blocks", (2,), np.uint64, n_blocks, likely)
+        if self._has_grown("previous", (block_frames,), np.int32, n_blocks, likely) or blocks:
+            self._blocks[:] = [self._device.address(self._tables[name]) for name in ("blocks", "previous")]
+            log.heap.watch()
+            self._known[:, 0] = -1
+        likely = min(len(references), _REFERENCES_NBYTES // nbytes) if log.open.patches else 1
+        if self._has_grown("references", (nbytes,), np.uint8, n_references, likely):
+            self._n_references = 0
+        if self._stacks is not log.stacks:  # of another depth, perhaps
+            self._retire(self._tables.pop("listed", None))
+            self._stacks = log.stacks
+        likely = max(_LEAST_LISTED, n_items // 16) if log.stacks.depth > 1 else 1
+        if self._has_grown("listed", (log.stacks.depth,), np.int32, n_listed, likely):
+            log.stacks.note_all()
+        self._n_rows = [len(self._tables[name]) for name in ("previous", "references", "listed")]
+
+    def _has_grown(self, name: str, row: tuple[int, ...], dtype: type[np.generic], least: int, likely: int) -> bool:
+        """Whether a table is another one now, of zeros, as it had fewer than ``least`` rows."""
+        before = self._tables.get(name)
+        if before is not None and len(before) >= least:
+            return False
+        n_rows = max(least, likely, 0 if before is None else 2 * len(before))
+        self._tables[name] = self._device.zeros((n_rows, *row), dtype)
+        self._retire(before)
+        self._header_is_old = True
+        return True
+
+    def _retire(self, thing: object) -> None:
+        if thing is not None:
+            self.retired.append(thing)
+
+    def _write_chunks(self, writes: Writes, chunks: dict[int, Chunk]) -> None:
+        """Write what is new at the end of each chunk."""
+        for number in self._chunks.keys() - chunks.keys():
+            self._retire(self._chunks.pop(number))
+        for number, chunk in chunks.items():
+            here = self._chunks.get(number)
+            if here is None or here.memory is not chunk.memory:
+                self._retire(here)
+                here = self._new_chunk(number, chunk.memory)
+            if here.nbytes < chunk.end:
+                if here.copy is not None:
+                    writes.add_long(here.address + here.nbytes, chunk.memory[here.nbytes : chunk.end])
+                here.nbytes = chunk.end
+
+    def _new_chunk(self, number: int, memory: npt.NDArray[np.uint8]) -> _Chunk:
+        copy = None if self._pinned else self._device.empty((len(memory),), np.uint8)
+        address = memory.ctypes.data if copy is None else self._device.address(copy)
+        if number >= len(self._bases):
+            self._bases = np.concatenate([self._bases, np.zeros(number, np.int64)])
+        self._bases[number] = address
+        chunk = self._chunks[number] = _Chunk(memory, copy, address)
+        return chunk
+
+    def _write_blocks(self, writes: Writes, changes: HeapChanges) -> None:
+        """Write the open blocks that have changed, where changed blocks are, and which frames are before theirs."""
+        log = self._log
+        rows, previous = log.open.tables[0], log.tables.previous.reshape(-1, log.block_frames)
+        if len(rows) > len(self._known):
+            added = np.full((len(rows) - len(self._known), NEEDED + 1), -1, np.int64)
+            self._known = np.concatenate([self._known, added])
+        while True:
+            tables = self._bases, previous, self._blocks, self._pieces, self._staged
+            n, nbytes, is_all = stage_blocks(rows, self._known, changes.slots, changes.entries, *tables)
+            if is_all:
+                break
+            self._make_room(n, nbytes)
+        if n:
+            writes.add(self._pieces[:n], self._staged[:nbytes])
+
+    def _make_room(self, n: int, nbytes: int) -> None:
+        """Make room for so many pieces and bytes, and for the open blocks that need more."""
+        if n > len(self._pieces):
+            self._pieces = np.empty((2 * n, 2), np.int64)
+        if nbytes > len(self._staged):
+            self._staged = np.empty(2 * nbytes, np.uint8)
+        (small,) = (self._known[:, NEEDED] > self._known[:, ROOM_NBYTES]).nonzero()
+        for sequence in small.tolist():
+            room_nbytes = max(_LEAST_ROOM_NBYTES, 1 << int(self._known[sequence, NEEDED]).bit_length())
+            room = self._device.empty((room_nbytes,), np.uint8)
+            self._known[sequence, [ROOM, ROOM_NBYTES]] = self._device.address(room), room_nbytes
+            self._retire(self._rooms.get(sequence))
+            self._rooms[sequence] = room
+
+    def _write_rows(self, writes: Writes, name: str, rows: Ints, table: npt.NDArray[np.generic]) -> None:
+        """Write rows of a table of the host into the same rows of its copy."""
+        copy = self._tables[name]
+        writes.add_rows(self._device.address(copy), copy.strides[0], rows, table[rows])
+
+    def _new_header(self) -> npt.NDArray[np.uint64]:
+        header = np.zeros(_HEADER_WORDS, np.uint64)
+        for name, table in self._tables.items():
+            header[_WORDS[name]], header[_WORDS[name] + 1] = self._device.address(table), len(table)
+        header[_N_IDS] *= self._log.block_frames
+        header[_N_REFERENCES], header[_FAILURE] = self._n_references, self.failure.ctypes.data
+        return header
