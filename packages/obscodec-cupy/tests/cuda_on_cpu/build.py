@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from obscodec_cupy.device.device import Kernel, Scalar
+from obscodec_cupy.device.device import Kernel
 from obscodec_cupy.device.sources import source
 
 from cuda_on_cpu.regions import Regions
@@ -61,14 +61,14 @@ class Compiled:
         self._launch.restype = ctypes.c_char_p
         self._launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_uint64, ctypes.c_void_p]
 
-    def check(self, arguments: tuple[Scalar, ...]) -> None:
+    def check(self, arguments: tuple[np.generic, ...]) -> None:
         """Refuse arguments of other types than the kernel has, which a GPU would take without a word."""
         given = [argument.dtype for argument in arguments]
         if given != self.parameters:
             names = [" ".join(str(dtype) for dtype in dtypes) for dtypes in (self.parameters, given)]
             raise KernelFailed(f"{self.kernel.name} takes ({names[0]}), got ({names[1]})")
 
-    def launch(self, size: Size, arguments: tuple[Scalar, ...], seed: int, regions: Regions) -> None:
+    def launch(self, size: Size, arguments: tuple[np.generic, ...], seed: int, regions: Regions) -> None:
         """Run all thread blocks, in an order and with a schedule drawn from ``seed``; 0 is the plain order."""
         values = [np.array(argument) for argument in arguments]
         pointers = np.array([value.ctypes.data for value in values], np.uint64)

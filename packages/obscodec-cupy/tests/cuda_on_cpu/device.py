@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import DTypeError, HeapFull, SpecError
-from obscodec_cupy.device.device import RECORDING, Device, Kernel, Mark, Order, Scalar
+from obscodec_cupy.device.device import RECORDING, Device, Kernel
 
 from cuda_on_cpu.array import Allocation, SimulatedArray
 from cuda_on_cpu.build import KernelFailed, Size, compiled
@@ -48,9 +48,7 @@ class SimulatedDevice(Device):
     """
 
     def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
-        super().__init__()
-        self.name = name
-        self.shared_nbytes = 99 << 10
+        self._begin(name, 99 << 10)
         self.seed = seed
         self.free = capacity
         self.regions = Regions()
@@ -174,14 +172,15 @@ class SimulatedDevice(Device):
         finally:
             self.streams.current = before
 
-    def order(self) -> Order:
+    def order(self) -> SimulatedOrder:
         return SimulatedOrder(self.streams)
 
-    def mark(self) -> Mark:
-        assert not self.recording, "an event would be recorded in the graph"
-        return SimulatedMark(self.streams.current)
+    def mark(self) -> SimulatedMark | None:
+        return None if self.recording else SimulatedMark(self.streams.current)
 
-    def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:
+    def launch(
+        self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: np.generic, shared_nbytes: int = 0
+    ) -> None:
         if n_blocks == 0:
             return
         made = compiled(kernel)

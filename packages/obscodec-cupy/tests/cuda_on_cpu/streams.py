@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from obscodec_cupy.device.device import Mark, Order
+from obscodec_cupy.device.device import Order
 
 
 class Stream:
@@ -114,5 +114,5 @@ class SimulatedOrder(Order):
     def __exit__(self, *error: object) -> None:
         self._last = SimulatedMark(self._streams.current)
 
-    def done(self) -> Mark | None:
+    def done(self) -> SimulatedMark | None:
         return self._last

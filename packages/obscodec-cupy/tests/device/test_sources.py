@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 import pytest
-from obscodec_cupy.codecs.codec import KERNELS
+from kernel_forms import GATHERS, KERNELS
 from obscodec_cupy.device import sources
 from obscodec_cupy.device.device import Kernel
 from obscodec_cupy.device.sources import OPTIONS, source
-from obscodec_cupy.frames.gather import KERNELS as GATHERS
 
 NAMES = sorted(file.name for file in files("obscodec_cupy").joinpath("kernels").iterdir())
 AHEAD = re.compile(r'(#include "[\w.]+"|#pragma once|//.*)?')

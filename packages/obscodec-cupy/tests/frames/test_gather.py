@@ -11,8 +11,8 @@ from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, launch
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
 from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.frame_room import STATIC_NBYTES, FrameScratch
 from obscodec_cupy.frames.gather import Gather, Source
-from obscodec_cupy.memory.frame_room import STATIC_NBYTES, FrameScratch
 
 STARTS = {0, 1, 2, 5, 9, 40, 42, 59}
 

@@ -64,6 +64,21 @@ def test_a_codec(monkeypatch, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("spec", ["rle", "delta-rle"])
+def test_streams_that_another_stream_decodes(monkeypatch, spec, seed):
+    device, ours, theirs = late(monkeypatch, seed)
+    made = CudaCodec(codec(spec, LAYOUT), device)
+    with ours():
+        streams = made.encode_batch(device.upload(TENSORS))
+        device.synchronize()
+    with theirs():
+        out = device.empty(TENSORS.shape, np.uint8)
+        made.decode_batch(streams, out)
+    del streams
+    check(device, ours, theirs, out)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_batch_reader(monkeypatch, seed):
     device, ours, theirs = late(monkeypatch, seed)
     with ours():

@@ -7,12 +7,12 @@ import numpy as np
 from obscodec import Layout, ShapeError, SpecError
 from obscodec.codecs import Codec
 
-from obscodec_cupy.codecs.delta_decode import DeltaDecode
 from obscodec_cupy.codecs.failures import Status
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
-from obscodec_cupy.device.device import Device, Kernel, Scalar
-from obscodec_cupy.device.segments import DeviceSegments, Located
+from obscodec_cupy.device.device import Device, Kernel
+from obscodec_cupy.device.frame_room import FrameScratch
+from obscodec_cupy.device.segments import DeviceSegments
 
 THREADS: Final = 256  # of a block, see __launch_bounds__ in the kernels
 MOST_BLOCKS: Final = 2**31 - 1  # of a launch
@@ -29,7 +29,13 @@ MEASURE, PLACE, WRITE = (
     _by_width("encode.cu", f"encode_{step}", (0, 1, 2, 4, 8)) for step in ("measure", "place", "write")
 )
 RLE_DECODE: Final = _by_width("rle.cu", "rle_decode", (1, 2, 4, 8))
-KERNELS: Final = [OFFSETS, *(kernel for kernels in (MEASURE, PLACE, WRITE, RLE_DECODE) for kernel in kernels.values())]
+DELTA_THREADS: Final = 128
+
+
+def delta_decode(n_frames: int, room: FrameScratch) -> Kernel:
+    """What decodes items of ``n_frames`` frames."""
+    frame = ("FRAME_NBYTES", room.frame_nbytes), ("FRAME_IN_SHARED", int(room.shared))
+    return Kernel("delta_decode.cu", "delta_decode", (("THREADS", DELTA_THREADS), ("N_FRAMES", n_frames), *frame))
 
 
 def element_nbytes(layout: Layout) -> int:
@@ -73,8 +79,8 @@ class CudaCodec:
             )
         references = np.zeros((1, 0), np.uint8)
         if self._width == 0:
-            n_frames, nbytes = self._frames
-            DeltaDecode(self.on, n_frames, nbytes)  # refuses frames that are too large
+            _, nbytes = self._frames
+            FrameScratch.on(self.on, nbytes)  # refuses frames that are too large
             known = np.frombuffer(bytes(nbytes) + self.dictionary, np.uint8)
             references = known.reshape(1 + len(self.dictionary) // max(1, nbytes), nbytes)
         object.__setattr__(self, "device", self.on.name)
@@ -176,7 +182,8 @@ class CudaCodec:
                 raise ShapeError(f"{len(there)} streams decode into {len(there)} items, got {len(items)}")
             failure = self.on.zeros((1,), np.uint64)
             if len(items):
-                self._decode(there.located, items, failure)
+                self._decode(there, items, failure)
+            self.on.keep((self._references, there))  # which may have come from another stream
             return Status(self.on, failure, self.cpu)
 
     def _encode(self, items: DeviceArray, streams: DeviceSegments) -> None:
@@ -195,21 +202,19 @@ class CudaCodec:
         self._launch(WRITE[self._width], n * max(1, n_frames), threads, *written)
         self.on.keep(references)  # which may have come from another stream
 
-    def _decode(self, streams: Located, items: DeviceArray, failure: DeviceArray) -> None:
+    def _decode(self, streams: DeviceSegments, items: DeviceArray, failure: DeviceArray) -> None:
         n, (n_frames, nbytes) = len(items), self._frames
+        located = streams.buffer, np.uint64(streams.buffer.nbytes), streams.offsets, streams.lengths
         if width := self._width:
-            self._launch(RLE_DECODE[width], n, THREADS, *streams, items, np.uint32(nbytes // width), failure)
+            self._launch(RLE_DECODE[width], n, THREADS, *located, items, np.uint32(nbytes // width), failure)
             return
-        decoder = DeltaDecode(self.on, n_frames, nbytes)
-        n_scratch = decoder.scratch_nbytes(n)
-        scratch = self.on.empty((n_scratch,), np.uint8) if n_scratch else None
-        decoder.launch(streams, n, self._references, items, np.uint64(self.on.address(failure)), scratch)
-        self.on.keep(self._references)  # which may have come from another stream
+        room, known = FrameScratch.on(self.on, nbytes), (self._references, np.uint32(len(self._references)))
+        scratch = self.on.empty((room.scratch_nbytes(n),), np.uint8)
+        arguments = self.on.scalars(*located, *known, items, failure, scratch)
+        self.on.launch(delta_decode(n_frames, room), n, DELTA_THREADS, *arguments, shared_nbytes=room.shared_nbytes)
 
-    def _launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: DeviceArray | Scalar) -> None:
-        """Queue a kernel; it gets the address of an array."""
-        scalars = [x if isinstance(x, np.generic) else np.uint64(self.on.address(x)) for x in arguments]
-        self.on.launch(kernel, n_blocks, n_threads, *scalars)
+    def _launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: DeviceArray | np.generic) -> None:
+        self.on.launch(kernel, n_blocks, n_threads, *self.on.scalars(*arguments))
 
     def _items(self, what: str, array: DeviceArray) -> DeviceArray:
         if array.dtype != np.uint8 or array.shape[1:] != (self.layout.nbytes,):

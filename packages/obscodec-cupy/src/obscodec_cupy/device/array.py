@@ -1,10 +1,8 @@
-"""The arrays of a device, as far as this package uses them: what cupy.ndarray and numpy.ndarray have in common."""
+"""Arrays of a device, and what kernels ask of those that they are given."""
 
 import ctypes
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 from obscodec import DTypeError, ShapeError
 
 _WRITABLE_LIBRARIES: Final = {"cupy", "torch"}  # all their arrays
@@ -17,52 +15,7 @@ _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
-class Flags(Protocol):
-    """How an array lies in memory."""
-
-    @property
-    def c_contiguous(self) -> bool:
-        """Whether it has no gaps, the last axis being the fastest."""
-
-
-class DeviceArray(Protocol):
-    """An array in the memory of a device."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """Its dtype."""
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """The bytes from one element to the next along each axis."""
-
-    @property
-    def nbytes(self) -> int:
-        """Its bytes."""
-
-    @property
-    def size(self) -> int:
-        """How many elements there are."""
-
-    @property
-    def flags(self) -> Flags:
-        """How it lies in memory."""
-
-    def __getitem__(self, index: Any, /) -> Self:
-        """A view of some elements."""
-
-    def __len__(self) -> int:
-        """The length of the first axis."""
-
-    def reshape(self, shape: tuple[int, ...], /) -> Self:
-        """A view of another shape."""
-
-    def view(self, dtype: npt.DTypeLike, /) -> Self:
-        """The same bytes as another dtype."""
+DeviceArray = Any  # a cupy.ndarray, or an array of the simulated GPU of the tests
 
 
 def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str) -> DeviceArray:

@@ -1,23 +1,35 @@
-"""Device: all that this package needs of a GPU. Nothing else of it touches CuPy, so tests put a simulated one here."""
+"""Device: a GPU, with all that this package needs of CuPy. Tests put a simulated GPU in its place."""
 
+from __future__ import annotations
+
+import importlib
+import math
 import os
+import sys
 import threading
-from abc import ABC, abstractmethod
+import weakref
 from collections import deque
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import BackendUnavailable, ShapeError
+from obscodec import BackendUnavailable, DTypeError, HeapFull, ShapeError, SpecError
 
 from obscodec_cupy.device.array import DeviceArray, require_writable
+from obscodec_cupy.device.sources import OPTIONS, source
 
-Scalar = np.generic
-RECORDING = "a graph can't record a copy from the host: sync or upload before the recording, and before each replay"
-FORKED = "a forked process can't use {} as the process before it does: start it with 'spawn', and pickle the store"
-_PIECE_NBYTES = 32 << 20  # of a copy from the host, so that little memory is pinned for a large one
+FORKED: Final = (
+    "a forked process can't use {} as the process before it does: start it with 'spawn', and pickle the store"
+)
+RECORDING: Final = (
+    "a graph can't record a copy from the host: sync or upload before the recording, and before each replay"
+)
+_PIECE_NBYTES: Final = 32 << 20  # of a copy from the host, so that little memory is pinned for a large one
+_CUDA_DEVICES: Final = {2, 13}  # kDLCUDA, kDLCUDAManaged of DLPack
+_OTHER_DEVICES: Final = {1: "in host memory", 3: "in pinned host memory"}
 
 
 class Kernel(NamedTuple):
@@ -34,51 +46,35 @@ class Kernel(NamedTuple):
     defines: tuple[tuple[str, int], ...] = ()
 
 
-class Mark(Protocol):
-    """The moment when all is done that a stream was given so far, such as a CUDA event."""
-
-    @property
-    def done(self) -> bool:
-        """Whether that is so now; does not wait."""
-
-    def synchronize(self) -> None:
-        """Wait until it is."""
-
-
-class Order(ABC):
-    """The order of what is done to one thing, whichever streams do it. Can be entered again while it is.
-
-    Not safe to use from several threads: hold the lock of that thing.
-    """
-
-    @abstractmethod
-    def __enter__(self) -> None:
-        """Have the current stream wait for what other streams did in here before."""
-
-    @abstractmethod
-    def __exit__(self, *error: object) -> None:
-        """Remember what the current stream did."""
-
-    @abstractmethod
-    def done(self) -> Mark | None:
-        """The moment when all is done that was queued in here, None if there was nothing. Does not touch the device."""
-
-
-class Device(ABC):
+class Device:
     """One GPU. All work is queued on the current stream: that of CuPy, or that of torch in :meth:`on_stream_of`.
+
+    A mark, in what follows, is a CUDA event: the moment when all is done that a stream was given so far.
+
+    Args:
+        number: as CUDA counts the devices that it sees.
 
     Attributes:
         name: such as ``"cuda:0"``.
         shared_nbytes: the most shared memory of a thread block, static and dynamic.
     """
 
-    name: str
-    shared_nbytes: int
+    def __init__(self, number: int) -> None:
+        self._cupy: Any = importlib.import_module("cupy")  # not before it is known that it can be imported
+        self._number, self._on = number, self._cupy.cuda.Device(number)
+        runtime = self._cupy.cuda.runtime
+        most_shared = runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, number)
+        self._begin(f"cuda:{number}", int(most_shared))
 
-    def __init__(self) -> None:
+    def _begin(self, name: str, shared_nbytes: int) -> None:
+        self.name, self.shared_nbytes = name, shared_nbytes
         self._process = os.getpid()
-        self._kept: deque[tuple[Mark, object]] = deque()
+        self._kept: deque[tuple[Any, object]] = deque()
         self._keeping = threading.RLock()  # the garbage collector runs in here
+        self._recorded: list[object] = []  # what graphs use
+        self._unused: list[Any] = []  # pinned memory that nobody holds any more
+        self._functions: dict[tuple[Kernel, int], Any] = {}
+        self._streams: dict[int, AbstractContextManager[object]] = {}  # of torch, by their handles
 
     def require_process(self) -> None:
         """Make sure that this process opened the device; to be called before the device is touched.
@@ -89,54 +85,109 @@ class Device(ABC):
         if os.getpid() != self._process:
             raise BackendUnavailable(FORKED.format(self.name))
 
+    def mark(self) -> Any:
+        """The moment when all is done that is queued on the current stream now; None if that is captured in a graph."""
+        with self._on:
+            stream = self._cupy.cuda.get_current_stream()
+            if stream.is_capturing():
+                return None
+            event = self._cupy.cuda.Event(disable_timing=True)
+            event.record(stream)
+        return event
+
     def keep(self, thing: object) -> None:
-        """Hold something until all is done that is queued on the current stream now."""
-        mark = self.mark()
+        """Hold something until all is done that is queued on the current stream now.
+
+        What a graph is recorded of is held for good, as nobody knows when it was last used.
+        """
+        if (mark := self.mark()) is None:
+            self._recorded.append(thing)
+            return
         with self._keeping:
             self._kept.append((mark, thing))
             while self._kept and self._kept[0][0].done:
                 self._kept.popleft()
 
-    def park(self, thing: object, until: Mark) -> None:
-        """Hold something until a moment has passed, and :meth:`keep` is called then.
+    def park(self, thing: object, until: Any) -> None:
+        """Hold something until a mark has passed, and :meth:`keep` is called then.
 
         For finalizers: it does not touch the device, since a graph may be recorded.
         """
         with self._keeping:
             self._kept.append((until, thing))
 
-    @abstractmethod
+    def order(self) -> Order:
+        """An order for one thing that several streams may work on."""
+        return Order(self._cupy, self._on)
+
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
-        """Memory of the device with unknown content; it goes back when nobody holds the array, in stream order.
+        """Memory of CuPy's allocator with unknown content; it goes back when nobody holds it, in stream order.
 
         Raises:
             HeapFull: the device has not enough free memory.
         """
+        try:
+            with self._on:
+                return self._cupy.ndarray(shape, dtype)
+        except MemoryError as error:
+            nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+            free, total = self._on.mem_info
+            raise HeapFull(
+                f"{nbytes:,} more bytes do not fit on {self.name}, where {free:,} of {total:,} bytes are free; "
+                "store less there, or free some"
+            ) from error
 
-    @abstractmethod
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         """Like :meth:`empty`, filled with zeros on the current stream."""
+        array = self.empty(shape, dtype)
+        if array.nbytes:
+            with self._on:
+                array.data.memset_async(0, array.nbytes)
+        return array
 
-    @abstractmethod
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """``u8[nbytes]`` in host memory that kernels can read and write at the same address, with unknown content.
+
+        A finalizer only notes that memory is unused: to free it would end the recording of a graph. The next call uses
+        it again, or frees it.
 
         Raises:
             HeapFull: the host has not enough memory that can be pinned.
         """
+        unused, self._unused = self._unused, []
+        found = next((memory for memory in unused if nbytes <= memory.size <= nbytes + nbytes // 4), None)
+        del unused
+        cuda = self._cupy.cuda
+        try:
+            with self._on:
+                flags = cuda.runtime.hostAllocPortable | cuda.runtime.hostAllocMapped
+                memory = found or cuda.PinnedMemory(nbytes, flags)
+        except cuda.runtime.CUDARuntimeError as error:
+            raise HeapFull(f"the host can't pin {nbytes:,} more bytes: {error}") from error
+        pinned = np.frombuffer(cuda.PinnedMemoryPointer(memory, 0), np.uint8, nbytes)
+        weakref.finalize(pinned, lambda: self._unused.append(memory)).atexit = False
+        return pinned
 
-    @abstractmethod
     def staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """:meth:`pinned` for a short time, from a pool; :meth:`keep` it until what it is copied by is done.
+        """:meth:`pinned` for a short time, from CuPy's pool; :meth:`keep` it until what it is copied by is done.
 
         Raises:
             SpecError: the current stream is captured into a graph, which would copy it again at each replay.
             HeapFull: the host has not enough memory that can be pinned.
         """
+        cuda = self._cupy.cuda
+        try:
+            with self._on:
+                if cuda.get_current_stream().is_capturing():
+                    raise SpecError(RECORDING)
+                return np.frombuffer(cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+        except cuda.runtime.CUDARuntimeError as error:
+            raise HeapFull(f"the host can't pin {nbytes:,} bytes to copy them to the device: {error}") from error
 
-    @abstractmethod
     def write_from(self, staged: npt.NDArray[np.uint8], out: DeviceArray) -> None:
         """Queue a copy of pinned memory, which must stay as it is until that is done, into as many bytes."""
+        with self._on:
+            out.data.copy_from_host_async(staged.ctypes.data, len(staged), self._cupy.cuda.get_current_stream())
 
     def write(self, host: npt.NDArray[np.generic], out: DeviceArray) -> None:
         """Queue a copy into a contiguous array of the same bytes; the host array may change as soon as this returns.
@@ -144,11 +195,11 @@ class Device(ABC):
         Raises:
             HeapFull: the host has not enough memory that can be pinned; the first bytes may be copied then.
         """
-        source = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
-        if len(source) != out.nbytes or not out.flags.c_contiguous:
-            raise ShapeError(f"{len(source):,} bytes can't be written to {out.nbytes:,}, or to an array with gaps")
-        for begin in range(0, len(source), _PIECE_NBYTES):
-            piece = source[begin : begin + _PIECE_NBYTES]
+        data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
+        if len(data) != out.nbytes or not out.flags.c_contiguous:
+            raise ShapeError(f"{len(data):,} bytes can't be written to {out.nbytes:,}, or to an array with gaps")
+        for begin in range(0, len(data), _PIECE_NBYTES):
+            piece = data[begin : begin + _PIECE_NBYTES]
             staged = self.staging(len(piece))
             staged[:] = piece
             self.write_from(staged, out.reshape((-1,)).view(np.uint8)[begin : begin + len(piece)])
@@ -164,21 +215,39 @@ class Device(ABC):
         self.write(host, array)
         return array
 
-    @abstractmethod
     def download(self, array: DeviceArray) -> npt.NDArray[np.generic]:
         """A copy on the host; waits for the current stream."""
+        with self._on:
+            host: npt.NDArray[np.generic] = self._cupy.asnumpy(array)
+        return host
 
-    @abstractmethod
     def address(self, array: DeviceArray) -> int:
         """Where an array begins."""
+        return int(array.data.ptr)
 
-    @abstractmethod
+    def scalars(self, *arguments: DeviceArray | np.generic | None) -> list[np.generic]:
+        """Arguments of a kernel, with the addresses of arrays in their places, and 0 for None."""
+        return [x if isinstance(x, np.generic) else np.uint64(0 if x is None else self.address(x)) for x in arguments]
+
     def view(self, x: Any) -> DeviceArray:
         """An array of any framework with DLPack, on this device and without a copy.
 
         Raises:
             DTypeError: it is no such array, or is in the memory of another device.
         """
+        try:
+            kind, number = x.__dlpack_device__()
+        except (AttributeError, BufferError, ValueError) as error:
+            raise DTypeError(f"expected an array on {self.name}, got {type(x).__name__}") from error
+        if int(kind) not in _CUDA_DEVICES or number != self._number:
+            other = _OTHER_DEVICES.get(int(kind), f"of DLPack device type {int(kind)}")
+            where = f"on cuda:{number}" if int(kind) in _CUDA_DEVICES else other
+            raise DTypeError(f"expected an array on {self.name}, got one {where}; copy it there first")
+        try:
+            with self._on:
+                return x if isinstance(x, self._cupy.ndarray) else self._cupy.from_dlpack(x)
+        except (BufferError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
+            raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
 
     def writable_view(self, what: str, x: Any) -> DeviceArray:
         """:meth:`view` of an array that is written to; ``what`` names it in the text of an error.
@@ -190,26 +259,110 @@ class Device(ABC):
         require_writable(what, x)
         return view
 
-    @abstractmethod
     def key(self, x: Any) -> Hashable:
         """What :meth:`view` depends on of an array of CuPy or torch: its address, shape and so on; None for others."""
+        if isinstance(x, self._cupy.ndarray):
+            return x.data.ptr, x.dtype, x.shape, x.strides, x.device.id
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and isinstance(x, torch.Tensor):
+            return x.data_ptr(), x.dtype, x.shape, x.stride(), x.device, x.requires_grad
+        return None
 
-    @abstractmethod
     def on_stream_of(self, *arrays: Any) -> AbstractContextManager[object]:
-        """Make the current stream of torch that of all work, if one of ``arrays`` is a tensor of torch."""
+        """Make the current stream of torch that of all work, if one of ``arrays`` is a tensor of torch.
 
-    @abstractmethod
-    def order(self) -> Order:
-        """An order for one thing that several streams may work on."""
+        Torch is asked at each call, as its current stream may change at any time.
+        """
+        torch: Any = sys.modules.get("torch")
+        if torch is not None:
+            for array in arrays:
+                if isinstance(array, torch.Tensor) and array.is_cuda:
+                    stream = torch.cuda.current_stream(self._number)
+                    known = self._streams.get(stream.cuda_stream)
+                    return known or self._streams.setdefault(
+                        stream.cuda_stream, _OnStream(self._cupy, self._on, stream)
+                    )
+        here: AbstractContextManager[object] = self._on
+        return here
 
-    @abstractmethod
-    def mark(self) -> Mark:
-        """The moment when all is done that is queued on the current stream now."""
+    def launch(
+        self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: np.generic, shared_nbytes: int = 0
+    ) -> None:
+        """Queue a kernel, which is compiled before its first launch; ``n_blocks`` of 0 is none.
 
-    @abstractmethod
-    def launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: Scalar, shared_nbytes: int = 0) -> None:
-        """Queue a kernel; ``n_blocks`` of 0 is none. Arguments are numpy scalars: addresses are ``np.uint64``."""
+        Arguments are numpy scalars, addresses ``np.uint64``.
+        """
+        if n_blocks:
+            with self._on:
+                function = self._functions.get((kernel, shared_nbytes))
+                if function is None:
+                    function = _module(kernel.source, kernel.defines).get_function(kernel.name)
+                    if shared_nbytes:  # without asking, 48 KiB less what the kernel has besides
+                        function.max_dynamic_shared_size_bytes = shared_nbytes
+                    self._functions[kernel, shared_nbytes] = function
+                function((n_blocks,), (n_threads,), arguments, shared_mem=shared_nbytes)
 
-    @abstractmethod
     def synchronize(self) -> None:
         """Wait for the current stream."""
+        with self._on:
+            self._cupy.cuda.get_current_stream().synchronize()
+
+
+class Order:
+    """The order of what is done to one thing: work of one stream at a time, each after what the others did before.
+
+    Nothing is waited for on the stream that was here last, nor while a stream is captured into a graph: there, an event
+    of before would be an error, and ``torch.cuda.graph`` has waited for the whole device.
+
+    Can be entered again while it is. Not safe to use from several threads: hold the lock of that thing.
+    """
+
+    def __init__(self, cupy: Any, device: Any) -> None:
+        self._cupy, self._on = cupy, device
+        self._event: Any = None  # made at first use, as making it needs the device
+        self._last: Any = None  # the stream, which lives as long as it is kept here
+
+    def __enter__(self) -> None:
+        with self._on:
+            stream = self._cupy.cuda.get_current_stream()
+            if self._last is not None and self._last != stream and not stream.is_capturing():
+                stream.wait_event(self._event)
+
+    def __exit__(self, *error: object) -> None:
+        with self._on:
+            stream = self._cupy.cuda.get_current_stream()
+            if stream.is_capturing():
+                return
+            self._event = self._event or self._cupy.cuda.Event(disable_timing=True)
+            self._event.record(stream)
+            self._last = stream
+
+    def done(self) -> Any:
+        """A mark when all is done that was queued in here, None if there was nothing. Does not touch the device."""
+        return self._event
+
+
+class _OnStream(AbstractContextManager[object]):
+    """Makes a device and a stream of torch current."""
+
+    def __init__(self, cupy: Any, device: Any, stream: Any) -> None:
+        self._on, self._torch_stream = device, stream
+        with device:
+            self._stream = cupy.cuda.Stream.from_external(self)
+
+    def __cuda_stream__(self) -> tuple[int, int]:  # which streams of older versions of torch do not have
+        return 0, int(self._torch_stream.cuda_stream)
+
+    def __enter__(self) -> None:
+        self._on.__enter__()
+        self._stream.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.__exit__(*error)
+        self._on.__exit__(*error)
+
+
+@cache
+def _module(name: str, defines: tuple[tuple[str, int], ...]) -> Any:
+    """The kernels of one file; CuPy compiles them for each device, and keeps what it compiled on disk."""
+    return importlib.import_module("cupy").RawModule(code=source(name, defines), options=OPTIONS)

@@ -26,7 +26,5 @@ def device(name: str) -> Device:
 
 @cache
 def _opened(number: int) -> Device:
-    from obscodec_cupy.device.gpu import Gpu  # not before it is known that CuPy can be imported
-
     _USERS.add(os.getpid())
-    return Gpu(number)
+    return Device(number)

@@ -10,9 +10,6 @@ from obscodec.segments import Segments
 from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.device.device import Device
 
-# The address and the bytes of a buffer, the addresses of offsets and lengths.
-Located = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSegments:
@@ -68,12 +65,6 @@ class DeviceSegments:
         checked("offsets", offsets, (lengths.size,), "int64")
         checked("lengths", lengths, (lengths.size,), "int64")
         return type(self)(buffer, offsets, lengths, device)
-
-    @property
-    def located(self) -> Located:
-        """What kernels are told of streams that are :meth:`viewed`."""
-        buffer, offsets, lengths = map(self.device.address, (self.buffer, self.offsets, self.lengths))
-        return np.uint64(buffer), np.uint64(self.buffer.nbytes), np.uint64(offsets), np.uint64(lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -7,7 +7,6 @@ from obscodec.segments import Ints
 from obscodec_cupy.device.device import Device, Kernel
 
 SCATTER = Kernel("copies.cu", "scatter")
-KERNELS = (SCATTER,)
 THREADS = 128
 PIECE_NBYTES = 16 << 10  # of one thread block
 _MOST_NBYTES = 32 << 20  # more are launched early, so that little memory is pinned

@@ -10,8 +10,8 @@ from obscodec import FrameStack, Layout
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
+from obscodec_cupy.device.frame_room import FrameScratch
 from obscodec_cupy.frames.gather_form import THREADS, GatherForm
-from obscodec_cupy.memory.frame_room import FrameScratch
 
 
 class Source(NamedTuple):
@@ -94,17 +94,12 @@ class Gather:
             places: ``i64[n]``, indices of ``ids`` of every source; None for 0 to n - 1.
             scratch: ``u8[scratch_nbytes(n)]``, None if that is 0; no other launch may work in it meanwhile.
         """
-        address = self.device.address
-        arguments: list[np.generic] = [np.uint64(address(header)), self._address(places), np.uint32(len(sources))]
+        arguments: list[DeviceArray | np.generic | None] = [header, places, np.uint32(len(sources))]
         for source in (sources[0], sources[-1]):
-            arguments += [np.uint64(address(source.ids)), np.int64(source.ids.size)]
-            arguments += [np.uint64(address(source.out)), self._address(source.shifts)]
-        arguments += [self._address(self._values), self._address(scratch)]
-        kernel = _kernel(self._form, self._room, [address(source.out) for source in sources])
-        return partial(self.device.launch, kernel, n, THREADS, *arguments, shared_nbytes=self._room.shared_nbytes)
-
-    def _address(self, array: DeviceArray | None) -> np.uint64:
-        return np.uint64(0 if array is None else self.device.address(array))
+            arguments += [source.ids, np.int64(source.ids.size), source.out, source.shifts]
+        scalars = self.device.scalars(*arguments, self._values, scratch)
+        made = kernel(self._form, self._room, [self.device.address(source.out) for source in sources])
+        return partial(self.device.launch, made, n, THREADS, *scalars, shared_nbytes=self._room.shared_nbytes)
 
 
 def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
@@ -117,18 +112,7 @@ def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-def _kernel(form: GatherForm, room: FrameScratch, outs: Sequence[int] = ()) -> Kernel:
+def kernel(form: GatherForm, room: FrameScratch, outs: Sequence[int] = ()) -> Kernel:
+    """What reads tensors of a form, to the addresses ``outs``."""
     defines = {**form.defines, "FRAME_IN_SHARED": int(room.shared), **form.units(outs)}
     return Kernel("gather.cu", "gather", tuple(defines.items()))
-
-
-_IMAGE, _COLOURS, _HUGE = (Layout(shape, np.uint8) for shape in [(4, 84, 84), (64, 64, 12), (480, 640, 3)])
-_FORMS = (
-    *(GatherForm.of(_IMAGE, 16, FrameStack(4), dtype=dtype) for dtype in (None, "float16", "float32")),
-    GatherForm.of(_IMAGE, 16, FrameStack(4), shifted_axes=(1, 2)),
-    GatherForm.of(_COLOURS, 16, FrameStack(4, -1), dtype="float16", shifted_axes=(0, 1)),
-    GatherForm.of(_IMAGE, 16, FrameStack(4), codec="raw"),
-    GatherForm.of(_COLOURS, 1, FrameStack(4, -1), codec="rle", dtype="float16", shifted_axes=(0, 1)),
-    GatherForm.of(_HUGE, 16, dtype="float32"),
-)
-KERNELS = tuple(_kernel(form, FrameScratch(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _FORMS)

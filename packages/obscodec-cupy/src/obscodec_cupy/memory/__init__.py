@@ -1,1 +1,0 @@
-"""Streams and tables in the memory of a device."""

@@ -1,0 +1,24 @@
+"""Kernels to compile for every architecture: all of the package, in forms that differ much."""
+
+import numpy as np
+from obscodec import FrameStack, Layout
+from obscodec_cupy.codecs.codec import MEASURE, OFFSETS, PLACE, RLE_DECODE, WRITE, delta_decode
+from obscodec_cupy.device.frame_room import FrameScratch
+from obscodec_cupy.device.writes import SCATTER
+from obscodec_cupy.frames.gather import kernel
+from obscodec_cupy.frames.gather_form import GatherForm
+
+_IMAGE, _COLOURS, _HUGE = (Layout(shape, np.uint8) for shape in [(4, 84, 84), (64, 64, 12), (480, 640, 3)])
+_FORMS = (
+    *(GatherForm.of(_IMAGE, 16, FrameStack(4), dtype=dtype) for dtype in (None, "float16", "float32")),
+    GatherForm.of(_IMAGE, 16, FrameStack(4), shifted_axes=(1, 2)),
+    GatherForm.of(_COLOURS, 16, FrameStack(4, -1), dtype="float16", shifted_axes=(0, 1)),
+    GatherForm.of(_IMAGE, 16, FrameStack(4), codec="raw"),
+    GatherForm.of(_COLOURS, 1, FrameStack(4, -1), codec="rle", dtype="float16", shifted_axes=(0, 1)),
+    GatherForm.of(_HUGE, 16, dtype="float32"),
+)
+GATHERS = [kernel(form, FrameScratch(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _FORMS]
+_ROOMS = (16, FrameScratch(7056, True)), (7, FrameScratch(999, False)), (0, FrameScratch(0, True))
+DECODERS = [*RLE_DECODE.values(), *(delta_decode(n_frames, room) for n_frames, room in _ROOMS)]
+ENCODERS = [OFFSETS, *(made for kernels in (MEASURE, PLACE, WRITE) for made in kernels.values())]
+KERNELS = [*GATHERS, *DECODERS, *ENCODERS, SCATTER]
