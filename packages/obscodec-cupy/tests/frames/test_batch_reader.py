@@ -30,7 +30,7 @@ from obscodec.frames import frame_log
 from obscodec.stores import GuardedStore
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
-from obscodec_cupy.frames import frame_reader
+from obscodec_cupy.frames import batch_reader
 
 STACK = Layout((4, 84, 84), np.uint8)
 SMALL = Layout((3, 6, 8), np.uint8)
@@ -268,7 +268,7 @@ def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda
     array = TensorArray.zeros((20,), GuardedStore(inner))
     before, after = np.random.default_rng(0).integers(256, size=(2, *array.shape), dtype=np.uint8)
     array[:] = before
-    write_ids = frame_reader.write_ids
+    write_ids = batch_reader.write_ids
 
     def write_and_assign(*of):
         write_ids(*of)
@@ -276,7 +276,7 @@ def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda
 
     reader = BatchReader([array])
     with monkeypatch.context() as patch:
-        patch.setattr(frame_reader, "write_ids", write_and_assign)
+        patch.setattr(batch_reader, "write_ids", write_and_assign)
         reader.sync()
     for expected in (before, after):
         (found,) = read(reader, opened.device(cuda), np.arange(20), SMALL.shape, n_arrays=1)

@@ -10,7 +10,8 @@ from obscodec.stores import GuardedStore, Store
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
-from obscodec_cupy.frames.device_ids import DeviceIds
+from obscodec_cupy.device.writes import Writes
+from obscodec_cupy.frames.device_ids import DeviceIds, write_ids
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
 from obscodec_cupy.frames.gather import Gather, Source
 from obscodec_cupy.frames.gather_form import GatherForm
@@ -33,6 +34,7 @@ class _Group(NamedTuple):
     ids: dict[Store, list[DeviceIds]]  # by the stores of the arrays
     guarded: list[GuardedStore]  # of these
     n_items: int  # of the largest array
+    rooms: list[DeviceArray]  # that launches work in, each larger than the one before
 
 
 class BatchReader:
@@ -92,7 +94,7 @@ class BatchReader:
         self._ids = [DeviceIds(self._device, array) for array in arrays]
         self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
         self._groups: list[_Group] = []
-        self._rooms: list[DeviceArray] = []  # each larger than the one before
+        self._writes = Writes(self._device)
         self._known: dict[Hashable, list[tuple[CudaFrameReader, Callable[[], None]]]] = {}
         self._lock = threading.Lock()
 
@@ -115,14 +117,24 @@ class BatchReader:
         with self._lock, self._device.on_stream_of(like):
             self._groups = self._groups or self._find_groups()
             for group in self._groups:
-                guards = []
-                try:
-                    for store in group.guarded:  # others may assign to the arrays meanwhile
-                        guards.append(store.guard())
-                    group.reader.sync(group.ids, group.n_items)
-                finally:
-                    for guard in guards:
-                        guard.close()
+                self._sync(group)
+
+    def _sync(self, group: _Group) -> None:
+        guards = []
+        try:
+            for guarded in group.guarded:  # others may assign to the arrays meanwhile
+                guards.append(guarded.guard())
+            for store, some in group.ids.items():
+                write_ids(store, some, self._writes)
+            group.reader.sync(self._writes, group.n_items)
+        except BaseException:
+            self._writes = Writes(self._device)
+            for ids in self._ids:
+                ids.watch.note(())
+            raise
+        finally:
+            for guard in guards:
+                guard.close()
 
     def _is_current(self) -> bool:
         """Whether nothing has changed since the last sync. Complains of what reads have found wrong."""
@@ -149,7 +161,7 @@ class BatchReader:
                 of_stores.setdefault(self._ids[i].array.store, []).append(self._ids[i])
             n_items = max(self._ids[i].array.ids.size for i in which)
             guarded = [one for one in of_stores if isinstance(one, GuardedStore)]
-            groups.append(_Group(reader, gather, which, of_stores, guarded, n_items))
+            groups.append(_Group(reader, gather, which, of_stores, guarded, n_items, []))
         return groups
 
     def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
@@ -214,10 +226,10 @@ class BatchReader:
             group.reader.check()
 
     def __del__(self) -> None:
-        """Have the device hold the ids until nobody reads them."""
+        """Have the device hold what reads use until they are done."""
         for group in getattr(self, "_groups", ()):
             if done := group.reader.order.done():
-                self._device.park(([ids.copy for ids in self._ids], self._rooms), done)
+                self._device.park(([ids.copy for ids in self._ids], group.gather, group.rooms), done)
 
     def _sources(self, n: int, outs: Sequence[DeviceArray], shifts: Sequence[DeviceArray]) -> list[Source]:
         n_shifts = 0 if self._shifted_axes is None else len(self._ids)
@@ -243,6 +255,6 @@ class BatchReader:
         nbytes = group.gather.scratch_nbytes(1 << (n - 1).bit_length())
         if nbytes == 0:
             return None
-        if not self._rooms or self._rooms[-1].nbytes < nbytes:
-            self._rooms.append(self._device.empty((nbytes,), np.uint8))
-        return self._rooms[-1]
+        if not group.rooms or group.rooms[-1].nbytes < nbytes:
+            group.rooms.append(self._device.empty((nbytes,), np.uint8))
+        return group.rooms[-1]

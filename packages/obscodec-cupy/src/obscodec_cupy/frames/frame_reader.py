@@ -1,7 +1,6 @@
 """CudaFrameReader: reads the frames of one store on a GPU."""
 
 import threading
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,10 @@ from obscodec import CorruptStream, FrameStack, Layout, LayoutError
 from obscodec.devices import FrameReader
 from obscodec.frames import FrameLog
 from obscodec.segments import Ints
-from obscodec.stores import Store
 
 from obscodec_cupy.device.array import checked
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.writes import Writes
-from obscodec_cupy.frames.device_ids import DeviceIds, write_ids
 from obscodec_cupy.frames.gather import Gather, Source
 from obscodec_cupy.frames.mirror import Mirror
 
@@ -41,7 +38,6 @@ class CudaFrameReader(FrameReader):
         self.order = device.order()
         with self.order:
             self.mirror = Mirror(device, layout, log, pinned=pinned)
-        self._writes = Writes(device)
         self._gathers: dict[FrameStack | None, Gather] = {}
 
     def takes(self, stack: FrameStack) -> bool:
@@ -74,19 +70,17 @@ class CudaFrameReader(FrameReader):
             view = self.device.writable_view("out", out)
             target = checked("out", view, (len(ids), *layout.shape), layout.dtype.name)
             source = Source(self.device.upload(ids.astype(np.int32)), target)
-            self.sync({}, frames=frames)
+            self.sync(Writes(self.device), frames=frames)
             scratch_nbytes = gather.scratch_nbytes(len(ids))
             scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
             gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
 
-    def sync(
-        self, arrays: Mapping[Store, Sequence[DeviceIds]], n_items: int = 0, *, frames: Ints | None = None
-    ) -> None:
-        """Have the device know the ids of the arrays of some stores, at most ``n_items`` each, and what they stand for.
+    def sync(self, writes: Writes, n_items: int = 0, *, frames: Ints | None = None) -> None:
+        """Have the device know what is in the log, and what has been added to ``writes``.
 
         Args:
-            arrays: by their stores.
-            n_items: how many items the largest array has.
+            writes: of no use if this raises.
+            n_items: see ``Mirror.sync``.
             frames: frames that must be there, ``i64[n]``, or None.
 
         Raises:
@@ -94,10 +88,7 @@ class CudaFrameReader(FrameReader):
             HeapFull: the device has not enough memory.
         """
         with self.lock, self.order:
-            writes = self._writes
             try:
-                for store, some in arrays.items():
-                    write_ids(store, some, writes)
                 with self.log.lock:
                     if frames is not None:
                         self.log.check(frames)
@@ -105,11 +96,7 @@ class CudaFrameReader(FrameReader):
                         self.mirror.sync(writes, n_items)
                     writes.launch()
             except BaseException:
-                self._writes = Writes(self.device)
                 self.mirror.forget()
-                for some in arrays.values():
-                    for ids in some:
-                        ids.watch.note(())
                 raise
             if self.mirror.retired:
                 self.device.keep(self.mirror.retired)

@@ -104,18 +104,20 @@ class Mirror:
         if log.watcher is not self:
             self._begin()
         _, references, n_references, _, _ = log.open.tables
-        n_blocks, n_known, n_listed = log.n, int(n_references[0]), len(stacks.frames)
+        n_blocks, n_known, listed = log.n, int(n_references[0]), stacks.changed()
         most_blocks, most_known, most_listed = self._n_rows
-        if n_blocks > most_blocks or n_known > most_known or n_listed > most_listed or stacks is not self._stacks:
-            self._reserve(n_blocks, n_known, n_listed, n_items)
+        has_room = n_blocks <= most_blocks and n_known <= most_known and (not len(listed) or listed[-1] < most_listed)
+        if stacks is not self._stacks or not has_room:
+            self._reserve(n_blocks, n_known, n_items)
+            listed = stacks.changed()
         changes = log.heap.changes()
         self._write_chunks(writes, changes.chunks)
         self._write_blocks(writes, changes)
         if self._n_references < n_known:
             self._write_rows(writes, "references", np.arange(self._n_references, n_known), references)
             self._n_references, self._header_is_old = n_known, True
-        if stacks.depth > 1 and len(rows := stacks.changed()):
-            self._write_rows(writes, "listed", rows, stacks.frames)
+        if len(listed):
+            self._write_rows(writes, "listed", listed, stacks.frames)
         if self._header_is_old:
             writes.add_rows(self._device.address(self.header), 8, np.arange(_HEADER_WORDS), self._new_header())
             self._header_is_old = False
@@ -142,7 +144,7 @@ class Mirror:
         for chunk in self._chunks.values():
             chunk.nbytes = 0
 
-    def _reserve(self, n_blocks: int, n_references: int, n_listed: int, n_items: int) -> None:
+    def _reserve(self, n_blocks: int, n_references: int, n_items: int) -> None:
         """Have so many rows in the tables, or as many as ``n_items`` are likely to need."""
         log, nbytes, block_frames = self._log, self._layout.nbytes, self._log.block_frames
         rows, references, *_ = log.open.tables
@@ -159,8 +161,8 @@ class Mirror:
             self._retire(self._tables.pop("listed", None))
             self._stacks = log.stacks
         likely = max(_LEAST_LISTED, n_items // 16) if log.stacks.depth > 1 else 1
-        if self._has_grown("listed", (log.stacks.depth,), np.int32, n_listed, likely):
-            log.stacks.note_all()
+        self._has_grown("listed", (log.stacks.depth,), np.int32, len(log.stacks.frames), likely)
+        log.stacks.note_all()  # somebody has asked what changed
         self._n_rows = [len(self._tables[name]) for name in ("previous", "references", "listed")]
 
     def _has_grown(self, name: str, row: tuple[int, ...], dtype: type[np.generic], least: int, likely: int) -> bool:
