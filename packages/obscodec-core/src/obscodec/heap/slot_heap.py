@@ -112,8 +112,8 @@ class SlotHeap:
         if not isinstance(streams, Segments):
             raise DTypeError(f"streams must be Segments, such as Segments.of([b'abc']), got {kind_of(streams)}")
         slots = _checked(slots, self.n_slots)
-        if len(slots) != len(streams):
-            raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {len(streams)}")
+        if len(slots) != (n := len(streams.lengths)):
+            raise ShapeError(f"{len(slots)} slots take {len(slots)} streams, got {n}")
         if len(slots) == 0:
             return
         if (longest := int(streams.lengths.max())) > _MAX_STREAM_NBYTES:
