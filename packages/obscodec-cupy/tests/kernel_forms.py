@@ -3,10 +3,8 @@
 import numpy as np
 from obscodec import FrameStack, Layout
 from obscodec_cupy.codecs.codec import MEASURE, OFFSETS, PLACE, RLE_DECODE, WRITE, delta_decode
-from obscodec_cupy.device.frame_room import FrameScratch
 from obscodec_cupy.device.writes import SCATTER
-from obscodec_cupy.frames.gather import kernel
-from obscodec_cupy.frames.gather_form import GatherForm
+from obscodec_cupy.frames.gather import GatherForm
 
 _IMAGE, _COLOURS, _HUGE = (Layout(shape, np.uint8) for shape in [(4, 84, 84), (64, 64, 12), (480, 640, 3)])
 _FORMS = (
@@ -17,8 +15,8 @@ _FORMS = (
     GatherForm.of(_COLOURS, 1, FrameStack(4, -1), codec="rle", dtype="float16", shifted_axes=(0, 1)),
     GatherForm.of(_HUGE, 16, dtype="float32"),
 )
-GATHERS = [kernel(form, FrameScratch(form.frame_nbytes, form.frame_nbytes < 1 << 16)) for form in _FORMS]
-_ROOMS = (16, FrameScratch(7056, True)), (7, FrameScratch(999, False)), (0, FrameScratch(0, True))
-DECODERS = [*RLE_DECODE.values(), *(delta_decode(n_frames, room) for n_frames, room in _ROOMS)]
+GATHERS = [form.kernel([], in_shared=form.defines["FRAME_NBYTES"] < 1 << 16) for form in _FORMS]
+_ROOMS = (16, 7056, True), (7, 999, False), (0, 0, True)
+DECODERS = [*RLE_DECODE.values(), *(delta_decode(n, nbytes, in_shared=shared) for n, nbytes, shared in _ROOMS)]
 ENCODERS = [OFFSETS, *(made for kernels in (MEASURE, PLACE, WRITE) for made in kernels.values())]
 KERNELS = [*GATHERS, *DECODERS, *ENCODERS, SCATTER]

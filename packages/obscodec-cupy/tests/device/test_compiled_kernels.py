@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 from kernel_forms import KERNELS
-from obscodec_cupy.device.frame_room import STATIC_NBYTES
+from obscodec_cupy.codecs.codec import STATIC_NBYTES
 from obscodec_cupy.device.sources import OPTIONS, source
 
 # The oldest, the newest, and that of data centers; `just architectures` compiles for those between them, too.

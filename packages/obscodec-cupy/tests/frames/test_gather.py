@@ -10,8 +10,8 @@ from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, launch
 from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
+from obscodec_cupy.codecs.codec import STATIC_NBYTES, frame_room
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.device.frame_room import STATIC_NBYTES, FrameScratch
 from obscodec_cupy.frames.gather import Gather, Source
 
 STARTS = {0, 1, 2, 5, 9, 40, 42, 59}
@@ -169,11 +169,10 @@ def test_frames_are_in_shared_memory_as_long_as_they_fit(shared_kib: int) -> Non
     device.shared_nbytes = shared_kib << 10
     most = device.shared_nbytes - STATIC_NBYTES
     for nbytes in (1, most - 16, most - 15, most + 1):
-        room = FrameScratch.on(device, nbytes)
-        assert room.shared == (room.shared_nbytes > 0) == (nbytes <= most - 15)
-        assert room.shared_nbytes + STATIC_NBYTES <= device.shared_nbytes
-        assert (room.scratch_nbytes(3) == 0) == room.shared
-        assert room.scratch_nbytes(3) % 48 == 0
+        shared_nbytes, scratch_nbytes = frame_room(device, nbytes)
+        assert (shared_nbytes > 0) == (scratch_nbytes == 0) == (nbytes <= most - 15)
+        assert shared_nbytes + STATIC_NBYTES <= device.shared_nbytes
+        assert max(shared_nbytes, scratch_nbytes) == (nbytes + 15) // 16 * 16
 
 
 @pytest.mark.parametrize("codec", ["delta-rle", "raw"])

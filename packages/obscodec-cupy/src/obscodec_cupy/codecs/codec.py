@@ -1,7 +1,7 @@
 """CudaCodec: a codec for batches in the memory of a device, with the same bytes as a codec of the CPU."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, cast
+from typing import Final, Self
 
 import numpy as np
 from obscodec import Layout, ShapeError, SpecError
@@ -11,31 +11,43 @@ from obscodec_cupy.codecs.failures import Status
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.device.device import Device, Kernel
-from obscodec_cupy.device.frame_room import FrameScratch
 from obscodec_cupy.device.segments import DeviceSegments
 
 THREADS: Final = 256  # of a block, see __launch_bounds__ in the kernels
-MOST_BLOCKS: Final = 2**31 - 1  # of a launch
-OFFSETS: Final = Kernel("offsets.cu", "offsets")
 OFFSETS_THREADS: Final = 1024
-
-
-def _by_width(source: str, name: str, widths: tuple[int, ...]) -> dict[int, Kernel]:
-    return {width: Kernel(source, name, (("WIDTH", width),)) for width in widths}
-
+DELTA_THREADS: Final = 128
+MOST_BLOCKS: Final = 2**31 - 1  # of a launch
+MAX_FRAME_NBYTES: Final = 1 << 30
+STATIC_NBYTES: Final = 35 << 10  # more shared memory than the kernels take besides the frame
 
 # By the bytes of an element of rle, 0 for delta-rle.
 MEASURE, PLACE, WRITE = (
-    _by_width("encode.cu", f"encode_{step}", (0, 1, 2, 4, 8)) for step in ("measure", "place", "write")
+    {width: Kernel("encode.cu", f"encode_{step}", (("WIDTH", width),)) for width in (0, 1, 2, 4, 8)}
+    for step in ("measure", "place", "write")
 )
-RLE_DECODE: Final = _by_width("rle.cu", "rle_decode", (1, 2, 4, 8))
-DELTA_THREADS: Final = 128
+OFFSETS: Final = Kernel("offsets.cu", "offsets")
+RLE_DECODE: Final = {width: Kernel("rle.cu", "rle_decode", (("WIDTH", width),)) for width in (1, 2, 4, 8)}
 
 
-def delta_decode(n_frames: int, room: FrameScratch) -> Kernel:
-    """What decodes items of ``n_frames`` frames."""
-    frame = ("FRAME_NBYTES", room.frame_nbytes), ("FRAME_IN_SHARED", int(room.shared))
+def delta_decode(n_frames: int, frame_nbytes: int, *, in_shared: bool) -> Kernel:
+    """The kernel that decodes items of ``n_frames`` frames, each in shared memory or in a scratch."""
+    frame = ("FRAME_NBYTES", frame_nbytes), ("FRAME_IN_SHARED", int(in_shared))
     return Kernel("delta_decode.cu", "delta_decode", (("THREADS", DELTA_THREADS), ("N_FRAMES", n_frames), *frame))
+
+
+def frame_room(device: Device, frame_nbytes: int) -> tuple[int, int]:
+    """Where a thread block keeps the frame that it works on: in shared memory, or in a scratch if it is too large.
+
+    Returns:
+        Bytes of dynamic shared memory, and bytes of scratch for each thread block; one of them is 0.
+
+    Raises:
+        ShapeError: the kernels read no frames that large.
+    """
+    if frame_nbytes > MAX_FRAME_NBYTES:
+        raise ShapeError(f"frames of at most {MAX_FRAME_NBYTES} bytes are decoded on {device.name}, got {frame_nbytes}")
+    rounded = -(-frame_nbytes // 16) * 16
+    return (rounded, 0) if frame_nbytes + 15 + STATIC_NBYTES <= device.shared_nbytes else (0, rounded)
 
 
 def element_nbytes(layout: Layout) -> int:
@@ -48,22 +60,18 @@ def element_nbytes(layout: Layout) -> int:
 class CudaCodec:
     """A lossless codec for items of one layout on one device. A value: compared, hashed and pickled like one.
 
-    All work is queued on the current stream: torch's for its tensors, else CuPy's. Nothing is copied from or to the
-    host, and nothing waits for the device, but that building a codec waits until its dictionary is there.
-
-    Attributes:
-        cpu: the codec of the CPU that has the same streams.
-        device: the name of the device, such as ``"cuda:0"``.
-        on: the device.
+    A batch is ``[n, *shape]`` or ``u8[n, nbytes]`` on the device, contiguous, of any library with DLPack. All work is
+    queued on the current stream: torch's for its tensors, else CuPy's. Nothing is copied from or to the host, and
+    nothing waits for the device, but that building a codec waits until its dictionary is there.
 
     Raises:
         SpecError: the codec does not run on a device.
         ShapeError: its streams can be too long for a device, or its frames too large.
     """
 
-    cpu: Codec
+    cpu: Codec  # has the same streams
     on: Device = field(repr=False, compare=False)
-    device: str = field(init=False)
+    device: str = field(init=False)  # its name, such as "cuda:0"
     _references: DeviceArray = field(init=False, repr=False, compare=False)  # frames of which first frames are patches
 
     def __post_init__(self) -> None:
@@ -77,29 +85,28 @@ class CudaCodec:
                 f"a stream on a device has less than 2 GiB, one of {self.spec} of {self.layout} can have "
                 f"{most:,} bytes: use smaller items"
             )
-        references = np.zeros((1, 0), np.uint8)
-        if self._width == 0:
-            _, nbytes = self._frames
-            FrameScratch.on(self.on, nbytes)  # refuses frames that are too large
-            known = np.frombuffer(bytes(nbytes) + self.dictionary, np.uint8)
-            references = known.reshape(1 + len(self.dictionary) // max(1, nbytes), nbytes)
+        width, _, nbytes = self._form
+        if width:
+            nbytes = 0  # rle has no reference frames
+        frame_room(self.on, nbytes)  # refuses frames that are too large
+        dictionary = self.cpu.dictionary
+        references = np.frombuffer(bytes(nbytes) + dictionary, np.uint8)
+        references = references.reshape(1 + len(dictionary) // max(1, nbytes), nbytes)
         object.__setattr__(self, "device", self.on.name)
         object.__setattr__(self, "_references", self.on.upload(references))
         self.on.synchronize()  # whichever stream is current at a call then
 
     @property
-    def _width(self) -> int:
-        """Bytes of an element of ``rle``; 0 for ``delta-rle``."""
-        return element_nbytes(self.layout) if self.spec == "rle" else 0
+    def _form(self) -> tuple[int, int, int]:
+        """Bytes of an element of ``rle``, 0 for ``delta-rle``; the number of frames of an item, and the bytes of each.
 
-    @property
-    def _frames(self) -> tuple[int, int]:
-        """The number of frames of an item, and the bytes of each; none if it has none, however long its axes are."""
+        An item without bytes has no frames, however long its axes are.
+        """
         nbytes = self.layout.nbytes
         if self.spec == "rle":
-            return 1, nbytes
+            return element_nbytes(self.layout), 1, nbytes
         n_frames = self.layout.shape[0] if self.layout.shape else 1
-        return (n_frames, nbytes // n_frames) if nbytes else (0, 0)
+        return (0, n_frames, nbytes // n_frames) if nbytes else (0, 0, 0)
 
     @property
     def spec(self) -> str:
@@ -107,19 +114,9 @@ class CudaCodec:
         return self.cpu.spec
 
     @property
-    def format(self) -> str:
-        """The bytes that it writes, with a version: ``rle@2``."""
-        return self.cpu.format
-
-    @property
     def layout(self) -> Layout:
         """The layout of the items that it takes."""
         return self.cpu.layout
-
-    @property
-    def dictionary(self) -> bytes:
-        """Trained state that the streams need in order to be decoded, empty for none."""
-        return self.cpu.dictionary
 
     def bound(self) -> int:
         """The most bytes that the stream of one item can have."""
@@ -134,91 +131,72 @@ class CudaCodec:
         return replace(self, cpu=self.cpu.with_dictionary(dictionary))
 
     def encode_batch(self, rows: object, out: object | None = None) -> DeviceSegments:
-        """Encode many items.
+        """Encode a batch: one stream behind the other, byte for byte as the codec of the CPU writes them.
 
-        Args:
-            rows: ``[n, *shape]`` or ``u8[n, nbytes]`` on this device, contiguous, of any library with DLPack.
-            out: ``u8[:]`` on this device, at least ``n * bound()`` bytes, which take the streams; new memory if None.
-
-        Returns:
-            The streams, in ``out``, one behind the other. Byte for byte what the codec of the CPU writes.
+        ``out`` takes the streams: ``u8[:]`` on this device, at least ``n * bound()`` bytes; new memory if None.
 
         Raises:
             ShapeError: ``rows`` or ``out`` has the wrong size, or is not contiguous.
-            DTypeError: ``rows`` or ``out`` has another dtype, or is in the memory of the host or of another device;
-                or ``out`` is read-only.
+            DTypeError: ``rows`` or ``out`` has another dtype, or is in other memory; or ``out`` is read-only.
             HeapFull: the device has not enough free memory.
         """
         with self.on.on_stream_of(rows, out):
-            items = self._items("rows", self.on.view(rows))
-            n, nbytes = len(items), len(items) * self.bound()
-            buffer = self.on.empty((nbytes,), np.uint8) if out is None else self.on.writable_view("out", out)
-            if checked("out", buffer, (buffer.size,), "uint8").nbytes < nbytes:
-                raise ShapeError(f"{n} streams of {self.spec} need up to {nbytes} bytes, out has {buffer.nbytes}")
+            items, (width, n_frames, nbytes) = self._items("rows", self.on.view(rows)), self._form
+            n, most = len(items), len(items) * self.bound()
+            buffer = self.on.empty((most,), np.uint8) if out is None else self.on.writable_view("out", out)
+            if checked("out", buffer, (buffer.size,), "uint8").nbytes < most:
+                raise ShapeError(f"{n} streams of {self.spec} need up to {most} bytes, out has {buffer.nbytes}")
+            if (n_blocks := n * n_frames) > MOST_BLOCKS:
+                raise ShapeError(f"a batch on a device has at most {MOST_BLOCKS:,} frames, got {n_blocks:,}: split it")
             streams = DeviceSegments(buffer, self.on.empty((n,), np.int64), self.on.empty((n,), np.int64), self.on)
-            if n:
-                self._encode(items, streams)
+            sizes = self.on.empty((n_blocks, 3), np.uint32), self.on.empty((n, 2), np.uint32)
+            form, references = (np.uint32(nbytes), np.uint32(n_frames)), self._references
+            threads = min(THREADS, (nbytes // 1024 + 1) * 32)  # each looks at 32 bytes at a time
+            measured = items, *form, references, np.uint32(len(references)), *sizes
+            written = items, *form, references, *sizes, streams.offsets, streams.buffer
+            self._launch(MEASURE[width], n_blocks, threads, *measured)
+            self._launch(PLACE[width], n, THREADS, *form, *sizes, streams.lengths)
+            self._launch(OFFSETS, 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
+            self._launch(WRITE[width], n * max(1, n_frames), threads, *written)
+            self.on.keep(references)  # which may have come from another stream
             return streams
 
     def decode_batch(self, streams: DeviceSegments, out: object) -> Status:
-        """Decode many items.
-
-        Args:
-            streams: ``n`` of them, on this device.
-            out: ``[n, *shape]`` or ``u8[n, nbytes]`` on this device, contiguous, of any library with DLPack.
-
-        Returns:
-            What tells, when asked, whether all streams could be decoded.
+        """Decode a batch into ``out``. The result tells, when asked, whether all streams could be decoded.
 
         Raises:
             ShapeError: ``out`` has the wrong size; or it or an array of ``streams`` is not contiguous.
-            DTypeError: ``out`` is read-only; or it or an array of ``streams`` has another dtype, or is in the memory of
-                the host or of another device.
+            DTypeError: ``out`` is read-only; or it or an array of ``streams`` has another dtype, or is in other memory.
+            HeapFull: the device has not enough free memory.
         """
         with self.on.on_stream_of(out, streams.buffer):
-            items = self._items("out", self.on.writable_view("out", out))
-            there = streams.viewed(self.on)
-            if len(there) != len(items):
-                raise ShapeError(f"{len(there)} streams decode into {len(there)} items, got {len(items)}")
+            items, (width, n_frames, nbytes) = self._items("out", self.on.writable_view("out", out)), self._form
+            buffer, offsets, lengths = map(self.on.view, (streams.buffer, streams.offsets, streams.lengths))
+            checked("buffer", buffer, (buffer.size,), "uint8")
+            checked("offsets", offsets, (lengths.size,), "int64")
+            checked("lengths", lengths, (lengths.size,), "int64")
+            if (n := len(items)) != len(lengths):
+                raise ShapeError(f"{len(lengths)} streams decode into {len(lengths)} items, got {n}")
             failure = self.on.zeros((1,), np.uint64)
-            if len(items):
-                self._decode(there, items, failure)
-            self.on.keep((self._references, there))  # which may have come from another stream
-            return Status(self.on, failure, self.cpu)
-
-    def _encode(self, items: DeviceArray, streams: DeviceSegments) -> None:
-        n, (n_frames, nbytes) = len(items), self._frames
-        if n * n_frames > MOST_BLOCKS:
-            raise ShapeError(f"a batch on a device has at most {MOST_BLOCKS:,} frames, got {n * n_frames:,}: split it")
-        threads = min(THREADS, (nbytes // 1024 + 1) * 32)  # each looks at 32 bytes at a time
-        sizes = self.on.empty((n * n_frames, 3), np.uint32), self.on.empty((n, 2), np.uint32)
-        form = np.uint32(nbytes), np.uint32(n_frames)
-        references = self._references
-        measured = items, *form, references, np.uint32(len(references)), *sizes
-        written = items, *form, references, *sizes, streams.offsets, streams.buffer
-        self._launch(MEASURE[self._width], n * n_frames, threads, *measured)
-        self._launch(PLACE[self._width], n, THREADS, *form, *sizes, streams.lengths)
-        self._launch(OFFSETS, 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
-        self._launch(WRITE[self._width], n * max(1, n_frames), threads, *written)
-        self.on.keep(references)  # which may have come from another stream
-
-    def _decode(self, streams: DeviceSegments, items: DeviceArray, failure: DeviceArray) -> None:
-        n, (n_frames, nbytes) = len(items), self._frames
-        located = streams.buffer, np.uint64(streams.buffer.nbytes), streams.offsets, streams.lengths
-        if width := self._width:
-            self._launch(RLE_DECODE[width], n, THREADS, *located, items, np.uint32(nbytes // width), failure)
-            return
-        room, known = FrameScratch.on(self.on, nbytes), (self._references, np.uint32(len(self._references)))
-        scratch = self.on.empty((room.scratch_nbytes(n),), np.uint8)
-        arguments = self.on.scalars(*located, *known, items, failure, scratch)
-        self.on.launch(delta_decode(n_frames, room), n, DELTA_THREADS, *arguments, shared_nbytes=room.shared_nbytes)
+            located = buffer, np.uint64(buffer.nbytes), offsets, lengths
+            if width:
+                self._launch(RLE_DECODE[width], n, THREADS, *located, items, np.uint32(nbytes // width), failure)
+            else:
+                shared_nbytes, scratch_nbytes = frame_room(self.on, nbytes)
+                scratch = self.on.empty((n * scratch_nbytes,), np.uint8)
+                references = self._references, np.uint32(len(self._references))
+                kernel = delta_decode(n_frames, nbytes, in_shared=scratch_nbytes == 0)
+                arguments = self.on.scalars(*located, *references, items, failure, scratch)
+                self.on.launch(kernel, n, DELTA_THREADS, *arguments, shared_nbytes=shared_nbytes)
+            self.on.keep((self._references, buffer, offsets, lengths))  # which may have come from another stream
+            return Status(self.on, failure, f"{self.spec} stream of {self.layout}")
 
     def _launch(self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: DeviceArray | np.generic) -> None:
         self.on.launch(kernel, n_blocks, n_threads, *self.on.scalars(*arguments))
 
     def _items(self, what: str, array: DeviceArray) -> DeviceArray:
         if array.dtype != np.uint8 or array.shape[1:] != (self.layout.nbytes,):
-            self.layout.check(cast("Any", array))
+            self.layout.check(array)
         return checked(what, array, array.shape, array.dtype.name)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from obscodec import CorruptStream, SlotError
-from obscodec.codecs import STATUS_TEXTS, Codec
+from obscodec.codecs import STATUS_TEXTS
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
@@ -13,18 +13,9 @@ EXPLANATIONS: Final = {**STATUS_TEXTS, 34: "it has 4 GiB or more, which are not 
 
 
 def check_failure(word: int, what: str = "") -> None:
-    """Raise what a kernel reported.
+    """Raise what a kernel reported: SlotError for an id or the place of one, CorruptStream for a stream.
 
-    Args:
-        word: u64; its number is that of a block, or of a sample for an id.
-        what: can't be decoded, in the text of an error; the block if empty.
-
-    Raises:
-        CorruptStream: a stream is damaged.
-        SlotError: an id, or the place of one, was out of range.
-
-    Example:
-        >>> check_failure(0)
+    ``what`` names the stream; without it, the word has the number of its block.
     """
     number, code = word >> 32 ^ 0xFFFFFFFF, word & 0xFFFFFFFF
     if code == _BAD_ID:
@@ -34,18 +25,10 @@ def check_failure(word: int, what: str = "") -> None:
 
 
 class Status:
-    """Whether all streams of a batch could be decoded, known when the device is done with them.
+    """Whether all streams of a batch could be decoded: of what is queued on the current stream of a device by now."""
 
-    Args:
-        device: that decodes; what is queued on its current stream by now is what the status is of.
-        failure: ``u64[1]``, what its kernels report.
-        codec: of the same streams on the CPU, for the text of an error.
-    """
-
-    def __init__(self, device: Device, failure: DeviceArray, codec: Codec) -> None:
-        self._device = device
-        self._failure = failure
-        self._what = f"{codec.spec} stream of {codec.layout}"
+    def __init__(self, device: Device, failure: DeviceArray, what: str) -> None:
+        self._device, self._failure, self._what = device, failure, what
         self._done = device.mark()
 
     def check(self) -> None:

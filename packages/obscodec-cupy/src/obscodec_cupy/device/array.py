@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from obscodec import DTypeError, ShapeError
 
-_WRITABLE_LIBRARIES: Final = {"cupy", "torch"}  # all their arrays
-_READ_ONLY_LIBRARIES: Final = {"jax", "jaxlib"}  # likewise, whether or not their capsules say so
+_READ_ONLY: Final = {"cupy": False, "torch": False, "jax": True, "jaxlib": True}  # all arrays of these libraries
 _FLAGS_OFFSET: Final = 24  # in DLManagedTensorVersioned of dlpack.h, behind the version and two pointers
 _READ_ONLY_FLAG: Final = 1
 
@@ -14,17 +13,11 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
-
 DeviceArray = Any  # a cupy.ndarray, or an array of the simulated GPU of the tests
 
 
 def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str) -> DeviceArray:
-    """An array of this shape and one of the dtypes, contiguous as kernels take it.
-
-    Raises:
-        ShapeError: it has another shape, or is not contiguous.
-        DTypeError: it has another dtype.
-    """
+    """The array, which must have this shape and one of the dtypes, and be contiguous, as kernels take it."""
     if array.shape != shape:
         raise ShapeError(f"{what} has shape {shape}, got {array.shape}")
     if array.dtype.name not in dtypes:
@@ -35,21 +28,18 @@ def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str)
 
 
 def require_writable(what: str, x: object) -> None:
-    """Refuse an array that its library forbids to write. ``cupy.from_dlpack`` does not look at that.
+    """Refuse an array that its library forbids to write: ``cupy.from_dlpack`` does not look at that.
 
     The flags of numpy's arrays tell it, and the capsules of DLPack 1.0 and later. JAX arrays are immutable.
-
-    Raises:
-        DTypeError: ``x`` is read-only.
     """
     if _is_read_only(x):
         raise DTypeError(f"{what} is a read-only {type(x).__name__}, pass one that can be written")
 
 
 def _is_read_only(x: Any) -> bool:
-    libraries = {base.__module__.partition(".")[0] for base in type(x).__mro__}
-    if libraries & (_READ_ONLY_LIBRARIES | _WRITABLE_LIBRARIES):
-        return not libraries.isdisjoint(_READ_ONLY_LIBRARIES)
+    for base in type(x).__mro__:
+        if (library := base.__module__.partition(".")[0]) in _READ_ONLY:
+            return _READ_ONLY[library]
     writeable = getattr(getattr(x, "flags", None), "writeable", None)
     if writeable is not None:
         return not writeable

@@ -7,7 +7,7 @@ import numpy as np
 from obscodec import CorruptStream
 from obscodec.segments import Segments
 
-from obscodec_cupy.device.array import DeviceArray, checked
+from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
 
 
@@ -17,17 +17,11 @@ class DeviceSegments:
 
     All three arrays lie on the device, so that nothing waits for an encoder to say how long its streams are. They may
     be of any library with DLPack.
-
-    Attributes:
-        buffer: ``u8[:]``.
-        offsets: ``i64[n]``, the first byte of each stream.
-        lengths: ``i64[n]``, its bytes.
-        device: where they are.
     """
 
-    buffer: DeviceArray
-    offsets: DeviceArray
-    lengths: DeviceArray
+    buffer: DeviceArray  # u8[:]
+    offsets: DeviceArray  # i64[n], the first byte of each stream
+    lengths: DeviceArray  # i64[n], its bytes
     device: Device
 
     @classmethod
@@ -52,19 +46,6 @@ class DeviceSegments:
         end = int((offsets + lengths).max(initial=0))  # the rest of the buffer has no streams
         buffer = self.device.download(self.device.view(self.buffer)[:end]).view(np.uint8)
         return Segments((buffer,), np.zeros(len(lengths), np.int64), offsets, lengths)
-
-    def viewed(self, device: Device) -> Self:
-        """These streams as views on a device, fit for kernels.
-
-        Raises:
-            DTypeError: an array is not on this device, or has another dtype.
-            ShapeError: an array is not contiguous, or there are not as many offsets as lengths.
-        """
-        buffer, offsets, lengths = device.view(self.buffer), device.view(self.offsets), device.view(self.lengths)
-        checked("buffer", buffer, (buffer.size,), "uint8")
-        checked("offsets", offsets, (lengths.size,), "int64")
-        checked("lengths", lengths, (lengths.size,), "int64")
-        return type(self)(buffer, offsets, lengths, device)
 
     def __len__(self) -> int:
         return len(self.lengths)

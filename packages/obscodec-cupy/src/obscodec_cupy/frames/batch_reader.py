@@ -13,8 +13,7 @@ from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.device.writes import Writes
 from obscodec_cupy.frames.device_ids import DeviceIds, write_ids
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
-from obscodec_cupy.frames.gather import Gather, Source
-from obscodec_cupy.frames.gather_form import GatherForm
+from obscodec_cupy.frames.gather import Gather, GatherForm, Source
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
 _KNOWN = 64  # reads that are prepared

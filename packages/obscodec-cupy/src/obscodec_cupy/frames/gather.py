@@ -1,51 +1,47 @@
 """Gather: the tensors of a batch, decoded and converted on the device in one launch. See ``kernels/gather.cu``."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import FrameStack, Layout
+from obscodec import DTypeError, FrameStack, Layout, ShapeError
 
+from obscodec_cupy.codecs.codec import element_nbytes, frame_room
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
-from obscodec_cupy.device.frame_room import FrameScratch
-from obscodec_cupy.frames.gather_form import THREADS, GatherForm
+
+THREADS: Final = 128
+MAX_DEPTH: Final = 16
+MAX_ITEM_NBYTES: Final = 16
+
+_CODECS: Final = {"delta-rle": 0, "raw": 1, "rle": 2}  # see kernels/gather.cu
+_CONVERTED_NBYTES: Final = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 class Source(NamedTuple):
-    """One field of a batch, such as its observations.
+    """One field of a batch, such as its observations."""
 
-    Attributes:
-        ids: ``i32[m]``, ids of the store, on the device.
-        out: ``[n, *shape]``, on the device, contiguous; where its tensors go.
-        shifts: ``i32[n, 2]``, for each sample how many rows and columns further each pixel is taken from, the border
-            repeated (the random shift of DrQ, https://arxiv.org/abs/2004.13649); None without ``shifted_axes``.
-    """
-
-    ids: DeviceArray
-    out: DeviceArray
-    shifts: DeviceArray | None = None
+    ids: DeviceArray  # i32[m], ids of the store
+    out: DeviceArray  # [n, *shape], contiguous; where its tensors go
+    shifts: DeviceArray | None = None  # i32[n, 2], see BatchReader.read; None without shifted_axes
 
 
 class Gather:
     """Reads tensors of one store of frames, or of stacks of frames, for one or two fields in one launch.
 
-    Args:
-        device: where the mirrors of the store are.
-        layout: of one tensor of the store: a stack, or a frame if ``frame_stack`` is None.
-        block_frames: frames of a block.
-        frame_stack: how tensors are made of frames.
-        codec: of the blocks: ``"delta-rle"``; or ``"raw"``; or ``"rle"``, for blocks of one frame.
-        dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what bytes are converted to; None for no conversion.
-        scale: what they are multiplied with: each result is ``float32(x) * float32(scale)``, rounded to nearest even.
-        shifted_axes: the axes of ``layout`` that are rows and columns, to shift each tensor by; None for no shift.
+    ``layout`` is of one tensor: a stack, or a frame if ``frame_stack`` is None. ``codec`` is of the blocks:
+    ``"delta-rle"``, ``"raw"``, or ``"rle"`` if they are of one frame. See ``BatchReader`` for the other arguments.
 
     Raises:
         DTypeError: a conversion of what is not uint8, or to another dtype.
-        ShapeError: a stack is deeper than 16, a frame larger than 1 GiB or empty, or the axes to shift along are not
-            such ones.
+        ShapeError: a stack is deeper than 16, a frame larger than 1 GiB or empty, or ``shifted_axes`` are not rows and
+            columns.
     """
 
     def __init__(
@@ -61,10 +57,8 @@ class Gather:
         shifted_axes: tuple[int, int] | None = None,
     ) -> None:
         self.device = device
-        self._form = GatherForm.of(
-            layout, block_frames, frame_stack, codec=codec, dtype=dtype, shifted_axes=shifted_axes
-        )
-        self._room = FrameScratch.on(device, self._form.frame_nbytes)
+        self._form = GatherForm.of(layout, block_frames, frame_stack, codec, dtype, shifted_axes)
+        self._shared_nbytes, self._scratch_nbytes = frame_room(device, self._form.defines["FRAME_NBYTES"])
         self._values = None
         if dtype is not None:
             self._values = device.upload(_converted(dtype, scale))
@@ -72,7 +66,7 @@ class Gather:
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory that a launch works in for ``n`` samples; 0 unless frames are very large."""
-        return self._room.scratch_nbytes(n)
+        return n * self._scratch_nbytes
 
     def prepared(
         self,
@@ -82,7 +76,7 @@ class Gather:
         places: DeviceArray | None = None,
         scratch: DeviceArray | None = None,
     ) -> Callable[[], None]:
-        """What queues the reading of ``n`` tensors for each source: ``i`` is the id at ``places[i]``, or at ``i``.
+        """What queues the reading of ``n`` tensors for each of one or two sources.
 
         It neither allocates nor waits, and can be called again, as long as somebody holds the arrays. What is wrong
         with a stream or an id shows in the word of failures that the header names; what could not be read is zeros.
@@ -90,16 +84,17 @@ class Gather:
         Args:
             header: ``u64[16]``, see ``kernels/tables.cuh``.
             n: how many samples.
-            sources: one or two.
-            places: ``i64[n]``, indices of ``ids`` of every source; None for 0 to n - 1.
+            sources: have the ids of tensors, and where these go.
+            places: ``i64[n]``, the index of each sample in the ids of every source; None for 0 to n - 1.
             scratch: ``u8[scratch_nbytes(n)]``, None if that is 0; no other launch may work in it meanwhile.
         """
         arguments: list[DeviceArray | np.generic | None] = [header, places, np.uint32(len(sources))]
         for source in (sources[0], sources[-1]):
             arguments += [source.ids, np.int64(source.ids.size), source.out, source.shifts]
         scalars = self.device.scalars(*arguments, self._values, scratch)
-        made = kernel(self._form, self._room, [self.device.address(source.out) for source in sources])
-        return partial(self.device.launch, made, n, THREADS, *scalars, shared_nbytes=self._room.shared_nbytes)
+        outs = [self.device.address(source.out) for source in sources]
+        kernel = self._form.kernel(outs, in_shared=self._scratch_nbytes == 0)
+        return partial(self.device.launch, kernel, n, THREADS, *scalars, shared_nbytes=self._shared_nbytes)
 
 
 def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
@@ -112,7 +107,81 @@ def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-def kernel(form: GatherForm, room: FrameScratch, outs: Sequence[int] = ()) -> Kernel:
-    """What reads tensors of a form, to the addresses ``outs``."""
-    defines = {**form.defines, "FRAME_IN_SHARED": int(room.shared), **form.units(outs)}
-    return Kernel("gather.cu", "gather", tuple(defines.items()))
+@dataclass(frozen=True)
+class GatherForm:
+    """The form of the tensors of a store, and of what is written of them: macros of ``kernels/gather.cu``."""
+
+    defines: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        block_frames: int,
+        frame_stack: FrameStack | None = None,
+        codec: str = "delta-rle",
+        dtype: str | None = None,
+        shifted_axes: tuple[int, int] | None = None,
+    ) -> GatherForm:
+        """See ``Gather`` for the arguments and errors."""
+        depth, frame = (frame_stack.depth, frame_stack.frame_layout(layout)) if frame_stack else (1, layout)
+        item_nbytes = layout.dtype.itemsize
+        if not (depth <= MAX_DEPTH and frame.nbytes):
+            raise ShapeError(
+                f"stacks of at most {MAX_DEPTH} frames, not empty, are read on a device, "
+                f"got {depth} of {frame.nbytes} bytes"
+            )
+        if dtype is not None and (dtype not in _CONVERTED_NBYTES or layout.dtype != np.uint8):
+            raise DTypeError(f"uint8 is converted to {', '.join(_CONVERTED_NBYTES)}, got {layout.dtype} to {dtype}")
+        defines = {
+            "THREADS": THREADS,
+            "FRAME_NBYTES": frame.nbytes,
+            "BLOCK_FRAMES": block_frames,
+            "DEPTH": depth,
+            "CODEC": _CODECS[codec],
+            "ELEMENT_NBYTES": element_nbytes(layout),
+            "ITEM_NBYTES": item_nbytes,
+            "OUT_NBYTES": _CONVERTED_NBYTES.get(dtype or "", item_nbytes),
+            "PIXELS": math.prod(frame.shape[1:]) if frame_stack and frame_stack.axis == -1 else 1,
+        }
+        if shifted_axes is not None:
+            defines |= _rows_and_columns(layout, frame, shifted_axes, frame_stack)
+        if item_nbytes > MAX_ITEM_NBYTES and (defines["PIXELS"] > 1 or shifted_axes is not None):
+            raise DTypeError(
+                f"elements of at most {MAX_ITEM_NBYTES} bytes are put in another order on a device, got {layout.dtype}"
+            )
+        return cls(defines)
+
+    def kernel(self, outs: Sequence[int], *, in_shared: bool) -> Kernel:
+        """The kernel that writes as much at once as outputs at the addresses ``outs`` allow.
+
+        It has the frame that it works on in shared memory, or in a scratch.
+        """
+        defines = {**self.defines, "FRAME_IN_SHARED": int(in_shared), "UNIT_ITEMS": 1}
+        if defines["PIXELS"] == 1:
+            item_nbytes, out_nbytes, shifted = defines["ITEM_NBYTES"], defines["OUT_NBYTES"], "HEIGHT" in defines
+            n_items = defines["FRAME_NBYTES"] // item_nbytes
+            unit_nbytes = math.gcd(n_items * out_nbytes, *outs, 8 if shifted else 16)
+            if item_nbytes == out_nbytes and not shifted:
+                defines["ITEM_NBYTES"] = defines["OUT_NBYTES"] = unit_nbytes
+            else:
+                defines["UNIT_ITEMS"] = max(1, unit_nbytes // out_nbytes)
+        return Kernel("gather.cu", "gather", tuple(defines.items()))
+
+
+def _rows_and_columns(
+    layout: Layout, frame: Layout, axes: tuple[int, int], frame_stack: FrameStack | None
+) -> dict[str, int]:
+    """A frame as planes of rows of columns of pixels."""
+    n_axes = len(layout.shape)
+    first, second = (axis % n_axes if -n_axes <= axis < n_axes else n_axes for axis in axes)
+    stacked = None if frame_stack is None else range(n_axes)[frame_stack.axis]
+    if second != first + 1 or second >= n_axes or stacked in (first, second):
+        raise ShapeError(
+            "rows and columns are two axes that follow each other, along which no frames are stacked, "
+            f"got {axes} of shape {layout.shape}"
+        )
+    if frame_stack is not None and frame_stack.axis == -1:
+        first += 1  # the channels of a frame come first
+    height, width, *rest = frame.shape[first:]
+    return {"HEIGHT": height, "WIDTH": width, "PIXEL_ITEMS": math.prod(rest)}
