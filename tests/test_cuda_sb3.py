@@ -229,7 +229,7 @@ def test_without_a_gpu_a_buffer_says_what_is_missing(monkeypatch):
     for space in (IMAGES, VECTOR):
         with pytest.raises(obscodec.BackendUnavailable, match="device 'cuda' needs the NVIDIA driver"):
             obscodec_sb3.CompressedReplayBuffer(100, space, ACTIONS, device="cpu", buffer_device="cuda")
-    with pytest.raises(obscodec.SpecError, match="no backend is named 'tpu', there are cpu, cuda"):
+    with pytest.raises(obscodec.SpecError, match="no device is named 'tpu', there are cpu, cuda"):
         obscodec_sb3.CompressedReplayBuffer(100, IMAGES, ACTIONS, device="cpu", buffer_device="tpu")
     with pytest.raises(obscodec.SpecError, match="heap='pinned' is for a GPU, got it for the CPU"):
         obscodec_sb3.CompressedReplayBuffer(100, IMAGES, ACTIONS, device="cpu", heap="pinned")

@@ -325,7 +325,7 @@ def test_places_that_do_not_exist(make):
         make(device="cuda", heap="vram")
     with pytest.raises(SpecError, match=r"^heap='pinned' is for a GPU"):
         make(heap="pinned")
-    with pytest.raises(SpecError, match=r"^no backend is named 'tpu'"):
+    with pytest.raises(SpecError, match=r"^no device is named 'tpu', there are cpu, cuda"):
         make(device="tpu")
 
 

@@ -113,7 +113,8 @@ def _made(kind: str) -> Backend:
                 f"device {kind!r} needs obscodec-cupy, which is not installed: pip install '{_INSTALL[kind]}', "
                 "for the CUDA version of the driver"
             )
-        raise SpecError(f"no backend is named {kind!r}, there are {', '.join(['cpu', *sorted(found)])}")
+        names = ", ".join(["cpu", *sorted({*found, *_INSTALL})])
+        raise SpecError(f"no device is named {kind!r}, there are {names}; the CPU has no number")
     made = found[kind].load()()
     assert isinstance(made, Backend)
     return made

@@ -5,7 +5,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from obscodec import ShapeError, SpecError, StackStore, TensorArray
+from obscodec import DTypeError, ShapeError, SpecError, StackStore, TensorArray
+from obscodec.arguments import kind_of
 from obscodec.stores import GuardedStore, Store
 
 from obscodec_cupy.device import opened
@@ -49,16 +50,17 @@ class BatchReader:
     each other.
 
     Args:
-        arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle`` or ``raw``, such as the
-            observations and next observations of a replay buffer. No views of arrays.
+        arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle``, ``rle`` or ``raw``, such
+            as the observations and next observations of a replay buffer. No views of arrays.
         dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what uint8 is converted to; None for no conversion.
         scale: what is converted is multiplied with this in float32, then rounded to nearest even.
         shifted_axes: the axes of an item that are its rows and columns, for :meth:`read` to shift items along.
 
     Raises:
         ShapeError: there are no arrays, or one is a view; or the axes are not such ones.
-        DTypeError: items that are not uint8 are to be converted, or to another dtype.
-        SpecError: an array is of a store on the CPU, or on another GPU than the first one.
+        DTypeError: items that are not uint8 are to be converted, or to another dtype; or an array is no TensorArray.
+        SpecError: an array is of a store on the CPU, or on another GPU than the first one; or there is a scale, but no
+            dtype.
 
     Example:
         On a machine with a GPU::
@@ -81,8 +83,12 @@ class BatchReader:
         scale: float = 1.0,
         shifted_axes: tuple[int, int] | None = None,
     ) -> None:
+        if isinstance(arrays, TensorArray) or not all(isinstance(array, TensorArray) for array in arrays):
+            raise DTypeError(f"a BatchReader is for a list of TensorArrays, got {kind_of(arrays)}")
         if not arrays:
             raise ShapeError("a BatchReader is for one array or more, got none")
+        if scale != 1 and dtype is None:
+            raise SpecError(f"a scale needs a dtype, such as 'float32', got {scale} without one")
         for array in arrays:
             GatherForm.of(array.layout, 1, dtype=dtype, shifted_axes=shifted_axes)
         names = sorted({array.store.device for array in arrays})
@@ -166,12 +172,13 @@ class BatchReader:
     def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
         """Read one item of each array for each place, as they were at the last :meth:`sync`.
 
-        Of an item that was assigned since then, that holds until something else reads from its store on the device,
-        which gets to know of the frames that there are now: call :meth:`sync` again after assignments.
+        If something else reads from the store on the device since then, items that were assigned meanwhile are
+        undefined: call :meth:`sync` after assignments.
 
         Args:
             places: ``i64[n]`` on the device, of any library with DLPack: indices of the items of each array, as if the
-                axes before those of an item were one. For a place outside an item is zeros, and :meth:`check` raises.
+                axes before those of an item were one. Where a place is out of range, the item is zeros, and
+                :meth:`check` or the next :meth:`sync` raises.
             outs: for each array ``[n, *shape]`` on the device, contiguous: of its dtype, or of what it is converted to;
                 ``uint16`` also stands for ``bfloat16``.
             shifts: for each array ``i32[n, 2]`` on the device, by how many rows and columns to shift each item: the
@@ -231,12 +238,12 @@ class BatchReader:
                 self._device.park(([ids.copy for ids in self._ids], group.gather, group.rooms), done)
 
     def _sources(self, n: int, outs: Sequence[DeviceArray], shifts: Sequence[DeviceArray]) -> list[Source]:
-        n_shifts = 0 if self._shifted_axes is None else len(self._ids)
-        if (len(outs), len(shifts)) != (len(self._ids), n_shifts):
-            raise ShapeError(
-                f"{len(self._ids)} arrays are read into {len(self._ids)} others with {n_shifts} arrays of "
-                f"shifts, got {len(outs)} and {len(shifts)}"
-            )
+        for what, given, n_wanted in [
+            ("outs", outs, len(self._ids)),
+            ("shifts", shifts, 0 if self._shifted_axes is None else len(self._ids)),
+        ]:
+            if len(given) != n_wanted:
+                raise ShapeError(f"{what} must have {n_wanted} arrays, got {len(given)}")
         sources = []
         for i, (ids, out) in enumerate(zip(self._ids, outs, strict=True)):
             layout = ids.array.layout

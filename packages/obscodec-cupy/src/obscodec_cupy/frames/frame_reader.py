@@ -58,7 +58,10 @@ class CudaFrameReader(FrameReader):
         try:
             self.mirror.check()
         except CorruptStream as error:
-            raise CorruptStream(f"an earlier read found damage, its tensors are of no use: {error}") from error
+            raise CorruptStream(
+                f"an earlier read found damage, its tensors are of no use: {error}; or a BatchReader has read items "
+                "that were assigned after its last sync"
+            ) from error
 
     def read(self, ids: Ints, out: Any, *, frames: Ints, stack: FrameStack | None = None) -> None:
         """See ``FrameReader.read``."""

@@ -169,7 +169,7 @@ class AutoStore(Store):
         if self._store is None:
             raise SpecError(
                 f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
-                f"{self._n_taken}"
+                f"{self._n_taken}: store more, or pass decide_after"
             )
         return self._store.resolve(self._inner(ids))
 
