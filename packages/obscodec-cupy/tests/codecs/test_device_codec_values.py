@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import CorruptStream, DTypeError, Layout, ShapeError, SpecError, codec
 from obscodec.codecs import statuses
@@ -191,6 +192,18 @@ def test_a_status_belongs_to_the_stream_that_decoded(device: Device, make: Make)
         out = device.empty((1, 2, 2), np.uint8)
         status = tested.decode_batch(DeviceSegments.upload(device, Segments.of([b"\x80"])), out)
     with theirs(), pytest.raises(CorruptStream, match="inside a varint"):
+        status.check()
+
+
+@pytest.mark.parametrize("make", [rle_of, delta_of])
+def test_a_status_of_a_recorded_decoder_is_that_of_the_current_stream(make: Make) -> None:
+    device = SimulatedDevice(seed=1)
+    tested, out = make(device), device.empty((1, 2, 2), np.uint8)
+    streams = DeviceSegments.upload(device, Segments.of([b"\x80"]))
+    device.recording = True
+    status = tested.decode_batch(streams, out)
+    device.recording = False
+    with pytest.raises(CorruptStream, match="inside a varint"):
         status.check()
 
 

@@ -29,14 +29,15 @@ class Status:
 
     def __init__(self, device: Device, failure: DeviceArray, what: str) -> None:
         self._device, self._failure, self._what = device, failure, what
-        self._done = device.mark()
+        self._done = device.mark()  # None in a graph, which is replayed on the stream of the check
 
     def check(self) -> None:
-        """Wait for the decoder.
+        """Wait for the decoder; if it was recorded in a graph, for the current stream.
 
         Raises:
             CorruptStream: a stream is truncated, altered or of another format; what it was decoded into may be partly
                 written. With the same text as on the CPU.
         """
-        self._done.synchronize()
+        if self._done is not None:
+            self._done.synchronize()
         check_failure(int(self._device.download(self._failure)[0]), self._what)
