@@ -36,13 +36,9 @@ def delta_decode(n_frames: int, frame_nbytes: int, *, in_shared: bool) -> Kernel
 
 
 def frame_room(device: Device, frame_nbytes: int) -> tuple[int, int]:
-    """Where a thread block keeps the frame that it works on: in shared memory, or in a scratch if it is too large.
+    """Bytes of shared memory in which a thread block keeps its frame, and of scratch if that is too large; one is 0.
 
-    Returns:
-        Bytes of dynamic shared memory, and bytes of scratch for each thread block; one of them is 0.
-
-    Raises:
-        ShapeError: the kernels read no frames that large.
+    Raises ShapeError if the kernels read no frames that large.
     """
     if frame_nbytes > MAX_FRAME_NBYTES:
         raise ShapeError(f"frames of at most {MAX_FRAME_NBYTES} bytes are decoded on {device.name}, got {frame_nbytes}")

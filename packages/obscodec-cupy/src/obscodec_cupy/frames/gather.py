@@ -70,23 +70,16 @@ class Gather:
 
     def prepared(
         self,
-        header: DeviceArray,
+        header: DeviceArray,  # u64[16], see kernels/tables.cuh
         n: int,
-        sources: Sequence[Source],
-        places: DeviceArray | None = None,
-        scratch: DeviceArray | None = None,
+        sources: Sequence[Source],  # one or two
+        places: DeviceArray | None = None,  # i64[n], indices of the ids of every source; None for 0 to n - 1
+        scratch: DeviceArray | None = None,  # u8[scratch_nbytes(n)], None if that is 0; of one launch at a time
     ) -> Callable[[], None]:
-        """What queues the reading of ``n`` tensors for each of one or two sources.
+        """What queues the reading of ``n`` tensors for each source.
 
         It neither allocates nor waits, and can be called again, as long as somebody holds the arrays. What is wrong
         with a stream or an id shows in the word of failures that the header names; what could not be read is zeros.
-
-        Args:
-            header: ``u64[16]``, see ``kernels/tables.cuh``.
-            n: how many samples.
-            sources: have the ids of tensors, and where these go.
-            places: ``i64[n]``, the index of each sample in the ids of every source; None for 0 to n - 1.
-            scratch: ``u8[scratch_nbytes(n)]``, None if that is 0; no other launch may work in it meanwhile.
         """
         arguments: list[DeviceArray | np.generic | None] = [header, places, np.uint32(len(sources))]
         for source in (sources[0], sources[-1]):
