@@ -18,15 +18,14 @@ constexpr u32 MOST_MOVED = FRAME_NBYTES < UNUSUAL ? FRAME_NBYTES : UNUSUAL - 1; 
 
 __shared__ __align__(16) u8 staged[16 + STAGED_NBYTES];  // the beginning of the stream, aligned as it is in global memory
 __shared__ u32 values[TILE_NBYTES];  // of the varints; of runs, in the end, what they and the runs before move and use up
-__shared__ u32 first_run[TILE_FRAMES + 1], frame_end[TILE_FRAMES], tile_frames;
+__shared__ u32 first_run[TILE_FRAMES + 1], runs_begin[TILE_FRAMES + 1], tile_frames;  // of each frame of the tile, and the end
 
 // A stream, and how far it is read; the same in all threads.
 struct Patches {
     const u8* stream;
     u32 nbytes;
-    u32 runs, runs_end;   // the runs that are left
+    u32 runs, runs_end;   // the runs that are left behind the tile
     u32 literals;         // the literals that are left, up to nbytes
-    u32 tile;             // where the tile begins in the stream
     u32 frame, n_frames;  // the next frame of the tile, and how many it has
     u32 moved, used;      // the positions that the runs before it in the tile passed, and the literals that they used
 };
@@ -75,14 +74,15 @@ __device__ __forceinline__ void parse_tile(Patches& patches, u32 most_frames) {
     __syncthreads();
     if (threadIdx.x == 0) {  // find the frames that are whole, one after the other
         u32 frame = 0, n_runs = 0;
+        first_run[0] = 0, runs_begin[0] = begin;
         for (u32 place = 0; frame < min(most_frames, TILE_FRAMES) && place < n_values; frame++) {
             const u32 count = values[place] & UNUSUAL;
             if (count > (n_values - place - 1) / 2) break;
             place += 1 + 2 * count;
-            first_run[frame] = n_runs, frame_end[frame] = (values[place - 1] >> 20) + 1;
             n_runs += count;
+            first_run[frame + 1] = n_runs, runs_begin[frame + 1] = begin + (values[place - 1] >> 20) + 1;
         }
-        first_run[frame] = n_runs, tile_frames = frame;
+        tile_frames = frame;
     }
     __syncthreads();
     u64 sum = 0;  // of literals in the high half, of skips and literals in the low one
@@ -94,19 +94,19 @@ __device__ __forceinline__ void parse_tile(Patches& patches, u32 most_frames) {
         add(skip, length);
         skip = static_cast<u32>(sum), length = static_cast<u32>(sum >> 32);
     });
-    patches.tile = begin, patches.n_frames = tile_frames, patches.frame = patches.moved = patches.used = 0;
+    patches.runs = runs_begin[tile_frames], patches.n_frames = tile_frames, patches.frame = patches.moved = patches.used = 0;
 }
 
 // Turn the frame into the next one of the tile. Returns false, and leaves it as it is, if that has to be read run by run.
 __device__ __forceinline__ bool next_of_tile(Patches& patches, u8* frame) {
     if (patches.frame == patches.n_frames) return false;
     const u32 first = first_run[patches.frame], end = first_run[patches.frame + 1];
+    if (first == end) return true;  // the same frame again
     const u32* sums = values + patches.frame + 1;  // of each run, two: of positions and of literals
-    const u32 moved = first < end ? sums[2 * end - 2] : patches.moved, used = first < end ? sums[2 * end - 1] : patches.used;
-    const u32 n_literals = used - patches.used;
+    const u32 moved = sums[2 * end - 2], used = sums[2 * end - 1], n_literals = used - patches.used;
     if (moved - patches.moved > MOST_MOVED || n_literals > patches.nbytes - patches.literals) return false;
     const u8* literals = patches.stream + patches.literals;
-    const u32 log_lanes = max(__clz(end - first - 1) - 25, 1), lanes = 1 << log_lanes;  // for each run: the fewer, the more
+    const u32 log_lanes = max(__clz(end - first - 1) - 26, 0), lanes = 1 << log_lanes;  // for each run: the fewer, the more
     for (u32 run = first + (threadIdx.x >> log_lanes); run < end; run += THREADS >> log_lanes) {
         const u32 until = sums[2 * run + 1] - patches.used, to = sums[2 * run] - patches.moved - until;
         u32 i = (run == first ? 0 : sums[2 * run - 1] - patches.used) + threadIdx.x % lanes;
@@ -117,7 +117,6 @@ __device__ __forceinline__ bool next_of_tile(Patches& patches, u8* frame) {
             if (has_other) frame[to + i + lanes] = other;
         }
     }
-    patches.runs = patches.tile + frame_end[patches.frame++];
     patches.literals += n_literals, patches.moved = moved, patches.used = used;
     return true;
 }
@@ -162,7 +161,10 @@ __device__ __forceinline__ u32 read_frames(const u8* stream, u64 nbytes, const u
             wait_for_copies();
             __syncthreads();
         }
-        if (!next_of_tile(patches, frame)) {
+        if (next_of_tile(patches, frame)) {
+            patches.frame++;
+        } else {
+            patches.runs = runs_begin[patches.frame];
             if ((code = next_by_runs(patches, frame)) != OK) return code;
             patches.frame = patches.n_frames;
         }
