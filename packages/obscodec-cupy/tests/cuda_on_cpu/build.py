@@ -27,6 +27,7 @@ FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-gnu-u
 WARNINGS = ("-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas")
 COMPILE = ("g++", *FLAGS, *WARNINGS, f"-I{HERE}")
 RUNTIME = ("fibers.cpp", "memory.cpp")
+INSTRUMENTED = ("-fsanitize=thread",)  # kernels, but not the runtime
 _LAUNCHING = threading.Lock()  # the fibers of a library are one set, for threads of several devices, too
 _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
 
@@ -114,7 +115,7 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
         path = library.with_suffix(f".{os.getpid()}.cpp")
         path.write_text(code, encoding="utf-8")
         made = str(path.with_suffix(".o"))
-        _run([*COMPILE, "-fsanitize=thread", "-c", "-o", made, str(path)])
+        _run([*COMPILE, *INSTRUMENTED, "-c", "-o", made, str(path)])
         # The attribute for this is without effect on variables of templates.
         _run(["objcopy", "--rename-section", ".bss=cuda_shared,alloc,load,contents,data", made])
         # Without the library of -fsanitize=thread: memory.cpp is in its place.
@@ -124,7 +125,7 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    objects = [(HERE / name, _folder() / f"{name}.o") for name in RUNTIME]
+    objects = [(HERE / name, _folder() / f"{Path(name).stem}.o") for name in RUNTIME]
     for path, compiled_path in objects:
         if not compiled_path.exists():
             _make(compiled_path, [*COMPILE, "-O2", "-c", str(path)])
