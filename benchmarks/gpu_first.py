@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +65,7 @@ _PARTS = (
         Part("suite-codecs", 540, ("suite", f"{_TESTS}/codecs", f"{_TESTS}/device")),
         Part("suite-gather", 540, ("suite", f"{_TESTS}/frames/test_gather*.py")),
         Part("suite-frames", 540, ("suite", f"{_TESTS}/frames/test_[!g]*.py")),
-        Part("suite-stores", 540, ("suite", f"{_TESTS}/memory", f"{_TESTS}/stores", f"{_TESTS}/test_*.py")),
+        Part("suite-stores", 540, ("suite", f"{_TESTS}/stores", f"{_TESTS}/test_*.py")),
         Part("suite-adapters", 540, ("suite", "tests/test_cuda_*.py")),
         Part("memcheck", 540, ("codecs", "gather", "--tiny", "--no-pool"), (*_SANITIZER, "memcheck")),
         Part("racecheck", 540, ("codecs", "gather", "--tiny", "--no-pool"), (*_SANITIZER, "racecheck")),
@@ -78,25 +80,24 @@ class Running:
     Args:
         part: what runs.
         results: the folder for its files.
-        options: further arguments of its process.
         environment: of its process.
+        simulated: whether the GPU is simulated.
     """
 
-    def __init__(self, part: Part, results: Path, options: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, part: Part, results: Path, environment: dict[str, str], *, simulated: bool) -> None:
         self._part = part
+        self._simulated = simulated
         self._file = results / f"{part.name}.json"
         self._log = results / f"{part.name}.log"
         self._begin = time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         self._skipped = ""
-        for path in (self._file, self._log):
-            path.unlink(missing_ok=True)  # those of an earlier run
         tool = _found(part.tool[0]) if part.tool else None
         if part.tool and tool is None:
             self._skipped = f"{part.tool[0]} is not installed"
             return
-        python = [sys.executable, "-u", "-m", "gpu_parts", *part.arguments, "--file", str(self._file), *options]
-        command = [tool, *part.tool[1:], *python] if tool else python
+        python = [sys.executable, "-u", "-m", "gpu_parts", *part.arguments, "--file", str(self._file)]
+        command = [*([tool, *part.tool[1:]] if tool else []), *python, *["--simulated"] * simulated]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=ROOT, start_new_session=True
@@ -109,7 +110,12 @@ class Running:
         if self._process is not None and code is None and seconds < self._part.limit_s:
             return None
         self.stop()
+        content: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
+            content = json.loads(self._file.read_text(encoding="utf-8"))
         self._note_refusal()
+        if code == 0 and content.get("left_out") and not content["rows"]:
+            self._skipped = "nothing ran. {what}: {why}".format(**content["left_out"][0])
         about = {
             "part": self._part.name,
             "status": "skipped" if self._skipped else _status(code),
@@ -117,10 +123,8 @@ class Running:
             "limit_s": self._part.limit_s,
             "exit_code": code,
             "reason": self._skipped or self._reason(code),
+            "simulated": self._simulated,
         }
-        content: dict[str, Any] = {}
-        with suppress(OSError, ValueError):
-            content = json.loads(self._file.read_text(encoding="utf-8"))
         self._file.write_text(json.dumps(about | content, indent=1) + "\n", encoding="utf-8")
         return about
 
@@ -198,7 +202,10 @@ def _environment() -> dict[str, str]:
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--results", type=Path, default=ROOT / "benchmarks" / "results" / "gpu", help="the folder to write"
+        "--results",
+        type=Path,
+        help="the folder to write; benchmarks/results/gpu, or gpu-simulated there, if left out. Results that it has "
+        "move to RESULTS/before-1 and so on",
     )
     parser.add_argument(
         "--archive",
@@ -207,7 +214,12 @@ def _parsed() -> argparse.Namespace:
     )
     parser.add_argument("--parts", default=",".join(_NAMES), help="these only, of %(default)s")
     parser.add_argument(
-        "--limit", action="append", default=[], metavar="PART=SECONDS", help="another time limit for one part"
+        "--limit",
+        action="append",
+        default=[],
+        type=_limit,
+        metavar="PART=SECONDS",
+        help="another time limit for one part",
     )
     parser.add_argument(
         "--simulated", action="store_true", help="for tests of this file only: tiny sizes on a simulated GPU"
@@ -215,21 +227,31 @@ def _parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _limit(text: str) -> tuple[str, float]:
+    name, _, seconds = text.partition("=")
+    with suppress(ValueError):
+        if 0 < float(seconds) < math.inf:
+            return name, float(seconds)
+    raise argparse.ArgumentTypeError(f"expected PART=SECONDS, such as codecs=400, got {text!r}")
+
+
 def main() -> int:
     """Run the parts. The exit code is 1 if one of them failed or was stopped."""
     arguments = _parsed()
-    limits = {name: float(seconds) for name, _, seconds in (text.partition("=") for text in arguments.limit)}
+    limits = dict(arguments.limit)
     chosen = arguments.parts.split(",")
     if unknown := sorted({*chosen, *limits} - {*_NAMES}):
         sys.exit(f"there is no part {', '.join(unknown)}: the parts are {', '.join(_NAMES)}")
-    results: Path = arguments.results.resolve()
+    usual = ROOT / "benchmarks" / "results" / ("gpu-simulated" if arguments.simulated else "gpu")
+    results: Path = (arguments.results or usual).resolve()
+    archive: Path = (arguments.archive or results.with_name(f"{results.name}.zip")).resolve()
+    environment = _environment()
     results.mkdir(parents=True, exist_ok=True)
-    archive: Path = arguments.archive or results.with_name(f"{results.name}.zip")
-    environment, options = _environment(), ["--simulated"] * arguments.simulated
+    _set_aside(results)
     summary: list[dict[str, Any]] = []
     for group in _PARTS:
         parts = [part._replace(limit_s=limits.get(part.name, part.limit_s)) for part in group if part.name in chosen]
-        running = [Running(part, results, options, environment) for part in parts]
+        running = [Running(part, results, environment, simulated=arguments.simulated) for part in parts]
         try:
             for about in _endings(running):
                 summary.append(about)
@@ -240,17 +262,32 @@ def main() -> int:
             for one in running:
                 one.stop()
         if parts and parts[0].name == "versions" and summary[-1]["status"] != "passed":
-            print("obscodec can't use a GPU here, so nothing else runs")
-            return 1
+            print(f"`versions` failed, so nothing else runs: see {results / 'versions.log'}")
+            break
+    print(f"The results are in {results}, all of them also in {archive}")
     return int(any(about["status"] in ("failed", "stopped") for about in summary))
+
+
+def _files(results: Path) -> list[Path]:
+    """The files of results that are there."""
+    names = ["summary.json", *(f"{name}{end}" for name in _NAMES for end in (".json", ".log"))]
+    return [results / name for name in names if (results / name).exists()]
+
+
+def _set_aside(results: Path) -> None:
+    """Move the results of an earlier run to a folder of their own, so that the folder and the archive have one run."""
+    if older := _files(results):
+        folder = next(path for n in count(1) if not (path := results / f"before-{n}").exists())
+        folder.mkdir()
+        for path in older:
+            path.rename(folder / path.name)
 
 
 def _pack(results: Path, archive: Path) -> None:
     part = archive.with_suffix(".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(results.glob("*.*")):
-            if path.suffix in (".json", ".log"):
-                file.write(path, path.name)
+        for path in _files(results):
+            file.write(path, path.name)
     part.replace(archive)
 
 

@@ -76,6 +76,7 @@ def test_every_part_has_its_files_though_one_fails_and_one_hangs(
     found = {part: content(results, part)["status"] for part in PARTS}
     assert found == dict.fromkeys(PARTS, "passed") | {FAILS: "failed", HANGS: "stopped"}, ended.stdout
     assert {part: about["status"] for part, about in summary.items()} == found
+    assert all(about["simulated"] for about in summary.values())
     assert (summary[FAILS]["exit_code"], summary[FAILS]["reason"]) == (3, "the profiler fails")
     assert summary[HANGS]["reason"] == "stopped after its limit of 0.5 s"
     assert ended.returncode == 1
@@ -87,11 +88,11 @@ def test_every_part_has_its_files_though_one_fails_and_one_hangs(
 
 def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     results = whole[1]
-    facts = {row.get("what"): row.get("is_") for row in content(results, "versions")["rows"]}
+    facts = {row.get("what"): row.get("value") for row in content(results, "versions")["rows"]}
     assert {"commit", "card", "Python", "numpy", "torch", "obscodec-cupy"} <= facts.keys()
     assert "obscodec_cupy" in facts["backends"]
     for part in ("codecs", "gather", "memcheck"):
-        assert all(row["equal"] for row in content(results, part)["rows"])
+        assert all(row["ok"] for row in content(results, part)["rows"])
     times = content(results, "times")["rows"]
     ways = {"device heap, uint8", "pinned heap, uint8", "device heap, float32 scaled", "device heap, uint8 shifted"}
     graphs = [row for row in times if row.get("table") == "graph"]
@@ -121,9 +122,8 @@ def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pyte
     command = [sys.executable, tmp_path / "gpu_first.py", "--simulated", "--parts", "versions"]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    facts = {
-        row.get("what"): row.get("is_") for row in content(tmp_path / "benchmarks/results/gpu", "versions")["rows"]
-    }
+    rows = content(tmp_path / "benchmarks" / "results" / "gpu-simulated", "versions")["rows"]
+    facts = {row.get("what"): row.get("value") for row in rows}
     assert facts["obscodec_cupy is in"].startswith(str(tmp_path / "site"))
     assert facts["obscodec-cupy"] == "1.0"
     assert facts["commit"] == (tmp_path / "commit.txt").read_text().strip()
@@ -146,16 +146,94 @@ def test_an_unknown_part_is_named(tmp_path: Path) -> None:
     assert ended.stderr.startswith("there is no part timing: the parts are versions, codecs, gather")
 
 
-def test_nothing_else_runs_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of its own, as in the others: what it prints names what is missing."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+def hidden(module: str, folder: Path) -> str:
+    """A folder for PYTHONPATH, with which a module seems not to be installed."""
+    folder.mkdir()
+    (folder / f"{module}.py").write_text(f'raise ModuleNotFoundError("No module named {module!r}", name={module!r})\n')
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ("", "BackendUnavailable: device 'cuda' "),
+        ("cupy", "BackendUnavailable: device 'cuda' needs CuPy, which is not installed: pip install"),
+        ("numpy", "ModuleNotFoundError: No module named 'numpy'"),
+    ],
+)
+def test_without_a_gpu_the_facts_of_the_host_are_there_and_nothing_else_runs(
+    missing: str, why: str, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    variables = {"PYTHONPATH": hidden(missing, tmp_path / "hidden")} if missing else {}
     ended = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "gpu_first.py", "--results", tmp_path, "--parts", "versions,codecs"],
+        [sys.executable, ROOT / "benchmarks" / "gpu_first.py", "--results", results, "--parts", "versions,codecs"],
+        env=os.environ | variables | {"CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
     )
     assert ended.returncode == 1
-    assert ended.stdout.endswith("obscodec can't use a GPU here, so nothing else runs\n")
-    (about,) = content(tmp_path, "summary")
+    assert ended.stdout.endswith(
+        f"`versions` failed, so nothing else runs: see {results}/versions.log\n"
+        f"The results are in {results}, all of them also in {results}.zip\n"
+    )
+    (about,) = content(results, "summary")
     assert about["status"] == "failed"
-    assert not (tmp_path / "codecs.json").exists()
+    assert about["reason"].startswith(f"obscodec finds the GPU and decodes there: {why}")
+    found = content(results, "versions")
+    assert [failure["why"].startswith(why) for failure in found["failures"]] == [True]
+    facts = {row["what"]: row["value"] for row in found["rows"]}
+    assert {"commit", "system", "card", "Python", "pytest"} <= facts.keys()
+    if not missing:
+        assert "CUDARuntimeError" in facts["card, by CUDA"]
+        assert facts["CUDA of CuPy"].isdigit()
+    assert not (results / "codecs.json").exists()
+
+
+def test_a_suite_without_pytest_is_skipped(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    ended = run(results, "--parts", "suite-stores", PYTHONPATH=hidden("pytest", tmp_path / "hidden"))
+    assert ended.returncode == 0, ended.stdout
+    (about,) = content(results, "summary")
+    assert (about["status"], about["reason"]) == ("skipped", "nothing ran. all tests: No module named 'pytest'")
+    assert content(results, "suite-stores")["status"] == "skipped"
+
+
+def test_each_test_for_gpus_is_in_one_suite() -> None:
+    suites = [part for group in gpu_first._PARTS for part in group if part.arguments[0] == "suite"]
+    run_by: list[Path] = []
+    for pattern in (pattern for part in suites for pattern in part.arguments[1:]):
+        found = list(ROOT.glob(pattern))
+        assert found, f"nothing matches {pattern}"
+        run_by += [file for path in found for file in (path.rglob("test_*.py") if path.is_dir() else [path])]
+    of_cupy = (ROOT / "packages" / "obscodec-cupy" / "tests").rglob("test_*.py")
+    marked = re.compile(r"^@pytest\.mark\.gpu|^def test_\w+\([^)]*\bcuda: ", re.MULTILINE)
+    of_all = [file for file in (ROOT / "tests").glob("test_*.py") if marked.search(file.read_text())]
+    assert of_all
+    assert {*of_cupy, *of_all} <= {*run_by}
+    assert len(run_by) == len({*run_by})
+
+
+def test_the_results_of_an_earlier_run_are_set_aside(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    for name in ("summary.json", "times.json", "times.log", "mine.json"):
+        (results / name).write_text("[]")
+    hiding = hidden("pytest", tmp_path / "hidden")  # so that this part is over soon
+    of_part = {"summary.json", "suite-stores.json", "suite-stores.log"}
+    for n in (1, 2):
+        ended = run(results, "--parts", "suite-stores", PYTHONPATH=hiding)
+        assert [about["part"] for about in content(results, "summary")] == ["suite-stores"]
+        assert {path.name for path in results.glob("*.*")} == of_part | {"mine.json"}
+        assert (results / f"before-{n}" / "summary.json").exists()
+        with zipfile.ZipFile(results.with_suffix(".zip")) as archive:
+            assert {*archive.namelist()} == of_part
+    assert (results / "before-1" / "times.log").read_text() == "[]"
+    assert ended.stdout.endswith(f"The results are in {results}, all of them also in {results}.zip\n")
+
+
+@pytest.mark.parametrize("limit", ["codecs", "codecs=abc", "codecs=", "codecs=0", "codecs=nan"])
+def test_a_limit_that_is_no_time_is_named(tmp_path: Path, limit: str) -> None:
+    ended = run(tmp_path, f"--limit={limit}")
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(f"error: argument --limit: expected PART=SECONDS, such as codecs=400, got {limit!r}\n")

@@ -6,12 +6,11 @@ import importlib
 import sys
 from pathlib import Path
 
-from gpu_parts.machine import opened
 from gpu_parts.record import Record
 
 
 def main() -> int:
-    """Each part is a file with a function ``run(machine, record)``; the suite also takes patterns of its files."""
+    """Each part is a file with a function ``run(machine, record)``; suite and versions take other arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+", help="parts; or `suite`, then patterns of test files")
     parser.add_argument("--file", type=Path, required=True, help="the result, written anew after each row")
@@ -21,6 +20,13 @@ def main() -> int:
     arguments = parser.parse_args()
     faulthandler.enable()
     record = Record(arguments.file, {"simulated": arguments.simulated})
+    if arguments.names == ["versions"]:
+        from gpu_parts import versions
+
+        versions.run(record, simulated=arguments.simulated)
+        return record.end()
+    from gpu_parts.machine import opened  # needs numpy, which `versions` must not need
+
     machine = opened(simulated=arguments.simulated, tiny=arguments.tiny, pool=not arguments.no_pool)
     if arguments.names[0] == "suite":
         from gpu_parts import suite

@@ -4,16 +4,16 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_parts import ROOT
+
 Array = npt.NDArray[Any]
 Call = Callable[[], object]
-ROOT = Path(__file__).resolve().parents[2]
 _FILL_NBYTES = 256 << 20  # more than the caches of any card
 _FILLS = 4, 512  # at first and at most; while they run, the CPU queues what is timed behind them
 

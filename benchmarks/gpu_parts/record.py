@@ -45,7 +45,7 @@ class Record:
     def check(self, what: str) -> Iterator[None]:
         """Record whether the block ends without an error; an error does not leave it.
 
-        A row is ``{"check": what, "equal": True}``. The whole traceback is printed.
+        A row is ``{"check": what, "ok": True}``. The whole traceback is printed.
         """
         try:
             yield
@@ -53,7 +53,7 @@ class Record:
             traceback.print_exc()
             self.failure(what, f"{type(error).__name__}: {error}"[:2000])
         else:
-            self.row(check=what, equal=True)
+            self.row(check=what, ok=True)
 
     def end(self) -> int:
         """The exit code of the part."""

@@ -5,7 +5,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from gpu_parts.machine import ROOT, Machine, SimulatedGpu
+from gpu_parts import ROOT
+from gpu_parts.machine import Machine, SimulatedGpu
 from gpu_parts.record import Record
 
 _PATHS = ("benchmarks", "examples", "packages/obscodec-cupy/tests", "tests")

@@ -5,15 +5,13 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, entry_points, version
-from pathlib import Path
+from importlib.util import find_spec
+from typing import Any
 
-import numpy as np
-import obscodec
-import obscodec_cupy
-
-from gpu_parts.machine import ROOT, Machine, SimulatedGpu
+from gpu_parts import ROOT
 from gpu_parts.record import Record
 
 _PACKAGES = ["obscodec", "obscodec-cupy", "obscodec-sb3", "obscodec-torchrl", "numpy", "numba", "torch"]
@@ -23,26 +21,40 @@ _PACKAGES += ["pytest", "hypothesis"]
 _QUERY = "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,compute_cap,mig.mode.current"
 
 
-def run(machine: Machine, record: Record) -> None:
-    """A row for each fact."""
-    for what, text in _facts(machine).items():
-        record.row(what=what, is_=text)
+def run(record: Record, *, simulated: bool) -> None:
+    """A row for each fact. What needs nothing but Python comes first, then what obscodec says, then what CUDA says."""
+    for what, text in _facts().items():
+        record.row(what=what, value=text)
     for package in _PACKAGES:
         try:
-            record.row(what=package, is_=version(package))
+            record.row(what=package, value=version(package))
         except PackageNotFoundError:
             record.left_out(package, "it is not installed")
     with record.check("obscodec finds the GPU and decodes there"):
-        layout = obscodec.Layout((8, 8), "uint8")
-        codec = obscodec.codec("rle", layout, device="cuda")
-        x = np.arange(128, dtype=np.uint8).reshape(2, 8, 8) // 32
-        out = machine.empty(x.shape, x.dtype)
-        codec.decode_batch(codec.encode_batch(machine.upload(x)), out).check()
-        np.testing.assert_array_equal(machine.download(out), x)
+        _decode(simulated=simulated)
+    if not simulated:
+        _ask_cuda(record)
 
 
-def _facts(machine: Machine) -> dict[str, str]:
-    facts = {
+def _decode(*, simulated: bool) -> None:
+    import numpy as np
+    import obscodec
+
+    from gpu_parts.machine import opened
+
+    simulation = opened(simulated=True, tiny=True, pool=True) if simulated else None
+    layout = obscodec.Layout((8, 8), "uint8")
+    codec = obscodec.codec("rle", layout, device="cuda")  # the text of its error names what is missing
+    machine = simulation or opened(simulated=False, tiny=True, pool=True)
+    x = np.arange(128, dtype=np.uint8).reshape(2, 8, 8) // 32
+    out = machine.empty(x.shape, x.dtype)
+    codec.decode_batch(codec.encode_batch(machine.upload(x)), out).check()
+    np.testing.assert_array_equal(machine.download(out), x)
+
+
+def _facts() -> dict[str, str]:
+    found = find_spec("obscodec_cupy")
+    return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": _commit(),
         "Python": sys.version,
@@ -50,25 +62,37 @@ def _facts(machine: Machine) -> dict[str, str]:
         "processors": f"{os.cpu_count()} {platform.machine()}",
         "compute-sanitizer, ncu": ", ".join(str(shutil.which(tool)) for tool in ("compute-sanitizer", "ncu")),
         "backends": ", ".join(f"{x.name} = {x.value}" for x in entry_points(group="obscodec.backends")) or "none",
-        "obscodec_cupy is in": str(Path(obscodec_cupy.__file__).parent),
+        "obscodec_cupy is in": ", ".join((found and found.submodule_search_locations) or ["none"]),
         "card": _printed("nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader"),
     }
-    return facts if isinstance(machine, SimulatedGpu) else facts | _of_cuda()
 
 
-def _of_cuda() -> dict[str, str]:
-    import cupy
+def _ask_cuda(record: Record) -> None:
+    """A row for each answer. An error is an answer, too."""
+    try:
+        import cupy
+    except ImportError as error:
+        record.left_out("what CUDA says", f"{type(error).__name__}: {error}")
+        return
 
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    return {
-        "card, by CUDA": properties["name"].decode(),
-        "multiprocessors": str(properties["multiProcessorCount"]),
-        "bytes of the L2 cache": str(properties["l2CacheSize"]),
-        "CUDA of the driver": str(cupy.cuda.runtime.driverGetVersion()),
-        "CUDA of CuPy": str(cupy.cuda.runtime.runtimeGetVersion()),
-        "NVRTC": str(cupy.cuda.nvrtc.getVersion()),
-        "CuPy": cupy.__version__,
+    def properties() -> Any:
+        return cupy.cuda.runtime.getDeviceProperties(0)
+
+    questions: dict[str, Callable[[], object]] = {
+        "CuPy": lambda: cupy.__version__,
+        "CUDA of the driver": lambda: cupy.cuda.runtime.driverGetVersion(),
+        "CUDA of CuPy": lambda: cupy.cuda.runtime.runtimeGetVersion(),
+        "NVRTC": lambda: cupy.cuda.nvrtc.getVersion(),
+        "card, by CUDA": lambda: properties()["name"].decode(),
+        "multiprocessors": lambda: properties()["multiProcessorCount"],
+        "bytes of the L2 cache": lambda: properties()["l2CacheSize"],
     }
+    for what, ask in questions.items():
+        try:
+            answer = str(ask())
+        except Exception as error:
+            answer = f"unknown: {type(error).__name__}: {error}"
+        record.row(what=what, value=answer)
 
 
 def _commit() -> str:
