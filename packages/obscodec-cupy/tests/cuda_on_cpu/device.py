@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Hashable, Iterator
@@ -161,7 +162,7 @@ class SimulatedDevice(Device):
         torch = sys.modules.get("torch")
         if torch is not None and any(isinstance(array, torch.Tensor) for array in arrays):
             assert self.streams.eager, "tensors of torch on the CPU have no stream, so the device must be eager"
-        return self._keeping  # any context: this device has no stream of torch
+        return threading.RLock()  # any context: this device has no stream of torch
 
     @contextmanager
     def on_stream(self, stream: Stream) -> Iterator[None]:

@@ -52,7 +52,7 @@ class FrameLog:
         tables: the tables of frames and blocks.
         stacks: the listed stacks of a StackStore, which puts them here.
         n_changes: how often frames, blocks or stacks may have changed.
-        watcher: what keeps a copy of this log elsewhere and asks for changes, None for nobody.
+        watcher: the token of whoever keeps a copy of this log elsewhere and asks for changes, None for nobody.
         lock: held by whoever works with these attributes.
     """
 

@@ -72,7 +72,7 @@ class Device:
         self._kept: deque[tuple[Any, object]] = deque()
         self._keeping = threading.RLock()  # the garbage collector runs in here
         self._recorded: list[object] = []  # what graphs use
-        self._unused: list[Any] = []  # pinned memory that nobody holds any more
+        self._unused: deque[Any] = deque()  # pinned memory that nobody holds any more
         self._functions: dict[tuple[Kernel, int], Any] = {}
         self._streams: dict[int, AbstractContextManager[object]] = {}  # of torch, by their handles
 
@@ -154,9 +154,10 @@ class Device:
         Raises:
             HeapFull: the host has not enough memory that can be pinned.
         """
-        unused, self._unused = self._unused, []
-        found = next((memory for memory in unused if nbytes <= memory.size <= nbytes + nbytes // 4), None)
-        del unused
+        found = None
+        while found is None and self._unused:
+            memory = self._unused.popleft()
+            found = memory if nbytes <= memory.size <= nbytes + nbytes // 4 else None
         cuda = self._cupy.cuda
         try:
             with self._on:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from obscodec import DTypeError, ShapeError, SpecError, StackStore, TensorArray
+from obscodec import DTypeError, HeapFull, ShapeError, SpecError, StackStore, TensorArray
 from obscodec.arguments import kind_of
 from obscodec.stores import GuardedStore, Store
 
@@ -120,9 +120,13 @@ class BatchReader:
         if self._is_current():
             return
         with self._lock, self._device.on_stream_of(like):
-            self._groups = self._groups or self._find_groups()
-            for group in self._groups:
-                self._sync(group)
+            groups = self._groups or self._find_groups()
+            for group in groups:
+                try:
+                    self._sync(group)
+                except HeapFull:
+                    self._sync(group)  # what was replaced has been given back now
+            self._groups = groups  # a read before that finds nothing on the device
 
     def _sync(self, group: _Group) -> None:
         guards = []
@@ -193,7 +197,7 @@ class BatchReader:
         self._device.require_process()
         if not self._groups:
             raise SpecError("the device knows nothing of the arrays yet: call sync() first")
-        key = tuple(map(self._device.key, (places, *outs, *(shifts or ()))))
+        key = (len(outs), *map(self._device.key, (places, *outs, *(shifts or ()))))
         with self._lock, self._device.on_stream_of(places, *outs):
             for reader, launch in self._known.get(key) or self._prepared(key, places, outs, shifts or ()):
                 with reader.lock, reader.order:

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from obscodec import CorruptStream, FrameStack, Layout, LayoutError
+from obscodec import CorruptStream, FrameStack, HeapFull, Layout, LayoutError
 from obscodec.devices import FrameReader
 from obscodec.frames import FrameLog
 from obscodec.segments import Ints
@@ -73,7 +73,10 @@ class CudaFrameReader(FrameReader):
             view = self.device.writable_view("out", out)
             target = checked("out", view, (len(ids), *layout.shape), layout.dtype.name)
             source = Source(self.device.upload(ids.astype(np.int32)), target)
-            self.sync(Writes(self.device), frames=frames)
+            try:
+                self.sync(Writes(self.device), frames=frames)
+            except HeapFull:
+                self.sync(Writes(self.device), frames=frames)  # what was replaced has been given back now
             scratch_nbytes = gather.scratch_nbytes(len(ids))
             scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
             gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
@@ -98,6 +101,9 @@ class CudaFrameReader(FrameReader):
                     if frames is None or self.mirror.n_changes != self.log.n_changes:
                         self.mirror.sync(writes, n_items)
                     writes.launch()
+            except HeapFull:
+                self.mirror.give_up()
+                raise
             except BaseException:
                 self.mirror.forget()
                 raise

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Layout
+from obscodec import HeapFull, Layout
 from obscodec.frames import NEEDED, ROOM, ROOM_NBYTES, FrameLog, stage_blocks
 from obscodec.heap import Chunk, HeapChanges
 from obscodec.segments import Ints
@@ -61,6 +61,7 @@ class Mirror:
 
     def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
         self._device, self._layout, self._log, self._pinned = device, layout, log, pinned
+        self._token = object()  # that the log knows, and not this mirror, which goes with its store
         self._chunks: dict[int, _Chunk] = {}
         self._bases = np.zeros(1, np.int64)  # the address of each chunk, by number
         self._known = np.zeros((0, NEEDED + 1), np.int64)  # of open blocks, see stage_blocks; so are the next three
@@ -101,7 +102,7 @@ class Mirror:
             HeapFull: the device has not enough free memory.
         """
         log, stacks = self._log, self._log.stacks
-        if log.watcher is not self:
+        if log.watcher is not self._token:
             self._begin()
         _, references, n_references, _, _ = log.open.tables
         n_blocks, n_known, listed = log.n, int(n_references[0]), stacks.changed()
@@ -126,8 +127,17 @@ class Mirror:
     def forget(self) -> None:
         """Have the next :meth:`sync` write all."""
         self.n_changes = -1
-        if self._log.watcher is self:
+        if self._log.watcher is self._token:
             self._log.watcher = None
+
+    def give_up(self) -> None:
+        """:meth:`forget`, and give back what was replaced; until the next :meth:`sync`, kernels find nothing."""
+        self.forget()
+        header = np.zeros(_HEADER_WORDS, np.uint64)
+        header[_FAILURE] = self.failure.ctypes.data
+        self._device.write(header, self.header)
+        self._device.synchronize()
+        self.retired = []
 
     @property
     def memories(self) -> object:
@@ -136,11 +146,11 @@ class Mirror:
 
     def _begin(self) -> None:
         """Watch the log; all of it counts as changed."""
-        self._log.watcher = self
+        self._log.watcher = self._token
         self._log.heap.watch()
         self._log.stacks.note_all()
         self._known[:, 0] = -1
-        self._n_references, self._header_is_old = 0, True
+        self._n_rows, self._n_references, self._header_is_old = [0, 0, 0], 0, True
         for chunk in self._chunks.values():
             chunk.nbytes = 0
 
@@ -159,10 +169,10 @@ class Mirror:
             self._n_references = 0
         if self._stacks is not log.stacks:  # of another depth, perhaps
             self._retire(self._tables.pop("listed", None))
-            self._stacks = log.stacks
         likely = max(_LEAST_LISTED, n_items // 16) if log.stacks.depth > 1 else 1
         self._has_grown("listed", (log.stacks.depth,), np.int32, len(log.stacks.frames), likely)
         log.stacks.note_all()  # somebody has asked what changed
+        self._stacks = log.stacks
         self._n_rows = [len(self._tables[name]) for name in ("previous", "references", "listed")]
 
     def _has_grown(self, name: str, row: tuple[int, ...], dtype: type[np.generic], least: int, likely: int) -> bool:
@@ -171,7 +181,10 @@ class Mirror:
         if before is not None and len(before) >= least:
             return False
         n_rows = max(least, likely, 0 if before is None else 2 * len(before))
-        self._tables[name] = self._device.zeros((n_rows, *row), dtype)
+        try:
+            self._tables[name] = self._device.zeros((n_rows, *row), dtype)
+        except HeapFull:
+            self._tables[name] = self._device.zeros((least, *row), dtype)
         self._retire(before)
         self._header_is_old = True
         return True

@@ -62,7 +62,7 @@ def stage_blocks(
     for i in range(len(sequences)):
         sequence, block = sequences[i], sequences[i, BLOCK]
         is_known = known[i, 0] == block and known[i, 1] == sequence[PLACE] and known[i, 2] == sequence[N_BEGUN]
-        if block == 0 or (is_known and not _is_in(block, numbers)):
+        if block == 0 or entries[block, 0] or (is_known and not _is_in(block, numbers)):  # or it is stored already
             continue
         most = 3 * MAX_VARINT_NBYTES + sequence[RUNS_NBYTES] + sequence[LITERALS_NBYTES]
         known[i, NEEDED] = most

@@ -1,0 +1,147 @@
+"""What is left after a sync that failed, and what goes with a store."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+
+import numpy as np
+import pytest
+from cuda_on_cpu.device import SimulatedDevice
+from obscodec import FrameStack, FrameStore, HeapFull, Layout, ShapeError, SpecError, StackStore, TensorArray
+from obscodec.frames import frame_log
+from obscodec_cupy import BatchReader
+from obscodec_cupy.device import opened
+from obscodec_cupy.frames.mirror import Mirror
+
+LAYOUT = Layout((40, 50), np.uint8)
+TENSORS = np.random.default_rng(0).integers(256, size=(400, *LAYOUT.shape), dtype=np.uint8)
+
+
+def on_new_device(monkeypatch: pytest.MonkeyPatch, **options: object) -> SimulatedDevice:
+    device = SimulatedDevice(seed=1, **options)
+    monkeypatch.setattr(opened, "device", lambda name: device)
+    return device
+
+
+def read(store: FrameStore | StackStore, ids: np.ndarray) -> np.ndarray:
+    device = opened.device("cuda")
+    out = device.empty((len(ids), *store.layout.shape), np.uint8)
+    store.read_into(ids, out)
+    return device.download(out)
+
+
+@pytest.mark.parametrize("calls", range(8))
+def test_nothing_is_read_before_a_sync_has_succeeded(monkeypatch, calls):
+    device = on_new_device(monkeypatch)
+    array = TensorArray.zeros((8,), FrameStore(LAYOUT, device="cuda"))
+    array[:] = TENSORS[:8]
+    reader, places, out = BatchReader([array]), device.upload(np.arange(8)), device.empty((8, *LAYOUT.shape), np.uint8)
+    left = itertools.count(calls, -1)
+
+    def fails(method):
+        def called(*of):
+            if next(left) <= 0:
+                raise HeapFull("the device is full")
+            return method(*of)
+
+        return called
+
+    with monkeypatch.context() as patch:
+        for name in ("empty", "staging"):
+            patch.setattr(device, name, fails(getattr(device, name)))
+        with pytest.raises(HeapFull):
+            reader.sync()
+    with pytest.raises(SpecError, match=r"^the device knows nothing of the arrays yet: call sync\(\) first$"):
+        reader.read(places, [out])
+    reader.sync()
+    reader.read(places, [out])
+    np.testing.assert_array_equal(device.download(out), TENSORS[:8])
+
+
+def test_what_was_replaced_makes_room(monkeypatch):
+    on_new_device(monkeypatch, capacity=1_600_000)
+    store = FrameStore(LAYOUT, codec="raw", block_frames=4, recent=1, device="cuda")
+    ids = store.append(TENSORS[:200])
+    np.testing.assert_array_equal(read(store, ids), TENSORS[:200])
+    store.release(ids)
+    ids = store.append(TENSORS[200:])  # which does not fit beside what was there
+    np.testing.assert_array_equal(read(store, ids), TENSORS[200:])
+
+
+def test_a_stack_store_over_frames_that_were_read_is_right_after_a_failure(monkeypatch):
+    on_new_device(monkeypatch)
+    stack, frame = FrameStack(2), Layout((1, 6, 5), np.uint8)
+    frames = FrameStore(frame, stack=2, device="cuda")
+    some = TENSORS.reshape(-1)[: 3 * 30].reshape(3, 1, 6, 5)
+    np.testing.assert_array_equal(read(frames, frames.append(some)), some)
+    store = StackStore(frames, Layout((2, 6, 5), np.uint8), stack)
+    stacks = some[[[0, 2]], 0]
+    ids = store.append(stacks)
+    assert ids.tolist() == [-1]  # it is listed in the first row
+    grows = Mirror._has_grown
+
+    def fails(mirror, name, *of):
+        if name == "listed":
+            raise HeapFull("the device is full")
+        return grows(mirror, name, *of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mirror, "_has_grown", fails)
+        with pytest.raises(HeapFull):
+            read(store, ids)
+    np.testing.assert_array_equal(read(store, ids), stacks)
+
+
+def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
+    on_new_device(monkeypatch)
+    store = FrameStore(LAYOUT, block_frames=4, device="cuda")
+    ids = store.append(TENSORS[:4])
+
+    def interrupted(*of):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frame_log, "begin_block", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.append(TENSORS[4:5])
+    np.testing.assert_array_equal(read(store, ids), TENSORS[:4])
+
+
+@pytest.mark.parametrize("shallow", [False, True])
+def test_the_memory_of_a_store_goes_with_it(monkeypatch, shallow):
+    device = on_new_device(monkeypatch)
+    gc.collect()
+    gc.disable()  # what only the garbage collector gives back is given back when it runs, or never
+    try:
+        store = FrameStore(LAYOUT, device="cuda")
+        ids = store.append(TENSORS[:40])
+        other = copy.copy(store) if shallow else store
+        np.testing.assert_array_equal(read(other, ids), TENSORS[:40])
+        before, free = device.free, 1 << 40
+        del other
+        if not shallow:
+            del store
+        device.synchronize()
+        device.keep(None)
+        device.synchronize()
+        device.keep(None)
+        assert before < free
+        assert device.free == (free if not shallow else pytest.approx(free, abs=300))  # the header of the other one
+    finally:
+        gc.enable()
+
+
+def test_another_number_of_arrays_is_not_taken_for_known_ones(monkeypatch):
+    device = on_new_device(monkeypatch)
+    store = FrameStore(LAYOUT, device="cuda")
+    arrays = [TensorArray.zeros((4,), store) for _ in range(2)]
+    for array in arrays:
+        array[:] = TENSORS[:4]
+    reader = BatchReader(arrays)
+    reader.sync()
+    places, outs = device.upload(np.arange(4)), [device.empty((4, *LAYOUT.shape), np.uint8) for _ in range(2)]
+    reader.read(places, outs)
+    with pytest.raises(ShapeError, match=r"^outs must have 2 arrays, got 1$"):
+        reader.read(places, outs[:1], outs[1:])
