@@ -78,6 +78,17 @@ def test_streams_that_another_stream_decodes(monkeypatch, spec, seed):
     check(device, ours, theirs, out)
 
 
+def test_streams_are_downloaded_when_another_stream_has_written_them(monkeypatch):
+    device, ours, theirs = late(monkeypatch, 1)
+    made = CudaCodec(codec("rle", LAYOUT), device)
+    with ours():
+        streams = made.encode_batch(device.upload(TENSORS))
+    with theirs():
+        found = list(map(bytes, streams.download()))
+    rows = LAYOUT.rows(TENSORS)
+    assert found == list(map(bytes, made.cpu.encode_batch(rows, np.empty(len(rows) * made.bound(), np.uint8))))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_batch_reader(monkeypatch, seed):
     device, ours, theirs = late(monkeypatch, seed)

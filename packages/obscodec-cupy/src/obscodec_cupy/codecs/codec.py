@@ -155,7 +155,7 @@ class CudaCodec:
             self._launch(OFFSETS, 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
             self._launch(WRITE[width], n * max(1, n_frames), threads, *written)
             self.on.keep(references)  # which may have come from another stream
-            return streams
+            return replace(streams, written=self.on.mark())
 
     def decode_batch(self, streams: DeviceSegments, out: object) -> Status:
         """Decode a batch into ``out``. The result tells, when asked, whether all streams could be decoded.

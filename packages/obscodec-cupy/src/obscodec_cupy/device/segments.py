@@ -1,7 +1,7 @@
 """DeviceSegments: many streams in one buffer in the memory of a device."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from obscodec import CorruptStream
@@ -23,6 +23,7 @@ class DeviceSegments:
     offsets: DeviceArray  # i64[n], the first byte of each stream
     lengths: DeviceArray  # i64[n], its bytes
     device: Device
+    written: Any = None  # a mark when they are there, if another stream than the current one may write them
 
     @classmethod
     def upload(cls, device: Device, segments: Segments) -> Self:
@@ -40,7 +41,9 @@ class DeviceSegments:
         return cls(device.upload(buffer), device.upload(packed.offsets), device.upload(packed.lengths), device)
 
     def download(self) -> Segments:
-        """A copy on the host; waits for the current stream."""
+        """A copy on the host; waits until they are written, and for the current stream."""
+        if self.written is not None:
+            self.written.synchronize()
         views = map(self.device.view, (self.offsets, self.lengths))
         offsets, lengths = (self.device.download(view).astype(np.int64) for view in views)
         end = int((offsets + lengths).max(initial=0))  # the rest of the buffer has no streams
