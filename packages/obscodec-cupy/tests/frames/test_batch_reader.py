@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -263,25 +264,80 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
             np.testing.assert_array_equal(out, flat(expected)[places])
 
 
-def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda, monkeypatch):
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_another_thread_assigns_during_a_sync_is_there_as_it_was_or_is(cuda, monkeypatch, guarded):
     inner = FrameStore(SMALL, device=cuda, block_frames=2, recent=1)
-    array = TensorArray.zeros((20,), GuardedStore(inner))
+    array = TensorArray.zeros((20,), GuardedStore(inner) if guarded else inner)
     before, after = np.random.default_rng(0).integers(256, size=(2, *array.shape), dtype=np.uint8)
     array[:] = before
-    write_ids = batch_reader.write_ids
+    write_ids, assigned = batch_reader.write_ids, []
 
     def write_and_assign(*of):
         write_ids(*of)
-        array[:] = after
+        if not assigned:
+            array[:] = after
+            assigned.append(True)
 
     reader = BatchReader([array])
     with monkeypatch.context() as patch:
         patch.setattr(batch_reader, "write_ids", write_and_assign)
         reader.sync()
-    for expected in (before, after):
+    for expected in (before if guarded else after, after):
         (found,) = read(reader, opened.device(cuda), np.arange(20), SMALL.shape, n_arrays=1)
         np.testing.assert_array_equal(found, expected)
         reader.sync()
+    reader.check()
+
+
+@pytest.mark.parametrize("other", ["another reader", "the store"])
+def test_a_reader_sees_the_arrays_as_they_are_when_something_else_has_read_from_their_store(cuda, other):
+    device = opened.device(cuda)
+    store = FrameStore(SMALL, device=cuda, block_frames=2, recent=1)
+    array = TensorArray.zeros((20,), store)
+    before, after = np.random.default_rng(0).integers(256, size=(2, *array.shape), dtype=np.uint8)
+    array[:] = before
+    reader, another = BatchReader([array]), BatchReader([array])
+    reader.sync()
+    array[:] = after
+    if other == "the store":
+        store.read_into(array.ids[3:4].astype(np.int64), device.empty((1, *SMALL.shape), np.uint8))
+    else:
+        another.sync()
+    (found,) = read(reader, device, np.arange(20), SMALL.shape, n_arrays=1)
+    np.testing.assert_array_equal(found, after)
+    reader.check()
+
+
+def test_readers_of_one_store_in_several_threads(monkeypatch):
+    device = SimulatedDevice(seed=7)
+    monkeypatch.setattr(opened, "device", lambda name: device)
+    store = GuardedStore(FrameStore(SMALL, device="cuda", block_frames=2, recent=1))
+    array = TensorArray.zeros((20,), store)
+    array[:] = 1
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def work(on_stream) -> None:
+        try:
+            with on_stream():
+                reader = BatchReader([array])
+                while not stop.is_set():
+                    reader.sync()
+                    (found,) = read(reader, device, np.arange(20), SMALL.shape, n_arrays=1)
+                    assert (found == found[:, :1, :1, :1]).all()  # each item is one of those that were assigned
+                    assert found.all()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(on,)) for on in on_new_streams(device, 2)]
+    for thread in threads:
+        thread.start()
+    for value in range(2, 200):
+        array[value % 20 :: 3] = value
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
 
 
 def test_streams_take_turns(monkeypatch):

@@ -33,6 +33,7 @@ class _Group(NamedTuple):
     which: list[int]
     ids: dict[Store, list[DeviceIds]]  # by the stores of the arrays
     guarded: list[GuardedStore]  # of these
+    unguarded: list[DeviceIds]  # of the other ones
     n_items: int  # of the largest array
     rooms: list[DeviceArray]  # that launches work in, each larger than the one before
 
@@ -99,8 +100,9 @@ class BatchReader:
         self._ids = [DeviceIds(self._device, array) for array in arrays]
         self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
         self._groups: list[_Group] = []
+        self._n_syncs: dict[CudaFrameReader, int] = {}  # of each reader, at the last sync of this one
         self._writes = Writes(self._device)
-        self._known: dict[Hashable, list[tuple[CudaFrameReader, Callable[[], None]]]] = {}
+        self._known: dict[Hashable, list[tuple[_Group, Callable[[], None]]]] = {}
         self._lock = threading.Lock()
 
     def sync(self, like: object = None) -> None:
@@ -129,13 +131,21 @@ class BatchReader:
             self._groups = groups  # a read before that finds nothing on the device
 
     def _sync(self, group: _Group) -> None:
-        guards = []
+        """Have the device know the ids of a group, and what they stand for, while others may assign to the arrays.
+
+        Guards keep what was assigned before. Without guards, all is told again if something was assigned meanwhile.
+        """
+        is_settled, guards = False, []
         try:
-            for guarded in group.guarded:  # others may assign to the arrays meanwhile
+            for guarded in group.guarded:
                 guards.append(guarded.guard())
-            for store, some in group.ids.items():
-                write_ids(store, some, self._writes)
-            group.reader.sync(self._writes, group.n_items)
+            while not is_settled:
+                for store, some in group.ids.items():
+                    write_ids(store, some, self._writes)
+                self._n_syncs[group.reader] = group.reader.sync(self._writes, group.n_items)
+                is_settled = True
+                for ids in group.unguarded:
+                    is_settled = is_settled and not ids.watch.has_changed
         except BaseException:
             self._writes = Writes(self._device)
             for ids in self._ids:
@@ -170,14 +180,15 @@ class BatchReader:
                 of_stores.setdefault(self._ids[i].array.store, []).append(self._ids[i])
             n_items = max(self._ids[i].array.ids.size for i in which)
             guarded = [one for one in of_stores if isinstance(one, GuardedStore)]
-            groups.append(_Group(reader, gather, which, of_stores, guarded, n_items, []))
+            unguarded = [ids for one, some in of_stores.items() if one not in guarded for ids in some]
+            groups.append(_Group(reader, gather, which, of_stores, guarded, unguarded, n_items, []))
         return groups
 
     def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
         """Read one item of each array for each place, as they were at the last :meth:`sync`.
 
-        If something else reads from the store on the device since then, items that were assigned meanwhile are
-        undefined: call :meth:`sync` after assignments.
+        If something else has read from the store on the device since then, as they are now; a graph that was recorded
+        is not told of that: call :meth:`sync` before it is replayed.
 
         Args:
             places: ``i64[n]`` on the device, of any library with DLPack: indices of the items of each array, as if the
@@ -193,20 +204,28 @@ class BatchReader:
             ShapeError: an array has another shape, or there are not as many of them.
             DTypeError: an array has another dtype, or is in other memory; or one of ``outs`` is read-only.
             SpecError: :meth:`sync` was never called.
+            HeapFull: something else has read from the store since then, and the device has not enough free memory.
         """
         self._device.require_process()
         if not self._groups:
             raise SpecError("the device knows nothing of the arrays yet: call sync() first")
         key = (len(outs), *map(self._device.key, (places, *outs, *(shifts or ()))))
         with self._lock, self._device.on_stream_of(places, *outs):
-            for reader, launch in self._known.get(key) or self._prepared(key, places, outs, shifts or ()):
-                with reader.lock, reader.order:
-                    launch()
+            for group, launch in self._known.get(key) or self._prepared(key, places, outs, shifts or ()):
+                while not self._launched(group, launch):
+                    self._sync(group)
+
+    def _launched(self, group: _Group, launch: Callable[[], None]) -> bool:
+        """Launch, unless something else has told the device since the last sync of other frames than the ids are of."""
+        with group.reader.lock, group.reader.order:
+            if is_current := group.reader.n_syncs == self._n_syncs[group.reader]:
+                launch()
+        return is_current
 
     def _prepared(
         self, key: tuple[Hashable, ...], places: object, outs: Sequence[object], shifts: Sequence[object]
-    ) -> list[tuple[CudaFrameReader, Callable[[], None]]]:
-        """The launches that read items, each for the reader whose mirror it reads."""
+    ) -> list[tuple[_Group, Callable[[], None]]]:
+        """The launches that read items, each of arrays of one group."""
         view = self._device.view
         at = view(places)
         checked("places", at, (at.size,), "int64")
@@ -218,7 +237,7 @@ class BatchReader:
                 fields = [sources[i] for i in group.which[first : first + _FIELDS]]
                 scratch = self._room(group, at.size)
                 launch = group.gather.prepared(group.reader.mirror.header, at.size, fields, places=at, scratch=scratch)
-                launches.append((group.reader, launch))
+                launches.append((group, launch))
         if None not in key:
             if len(self._known) == _KNOWN:
                 self._known.clear()

@@ -30,11 +30,13 @@ class CudaFrameReader(FrameReader):
         mirror: the copy of them on the device.
         lock: held while somebody works with the mirror.
         order: of all launches that read or write the mirror.
+        n_syncs: how often the mirror was brought up to date.
     """
 
     def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
         self.device, self.layout, self.log = device, layout, log
         self.lock = threading.RLock()
+        self.n_syncs = 0
         self.order = device.order()
         with self.order:
             self.mirror = Mirror(device, layout, log, pinned=pinned)
@@ -81,8 +83,8 @@ class CudaFrameReader(FrameReader):
             scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
             gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
 
-    def sync(self, writes: Writes, n_items: int = 0, *, frames: Ints | None = None) -> None:
-        """Have the device know what is in the log, and what has been added to ``writes``.
+    def sync(self, writes: Writes, n_items: int = 0, *, frames: Ints | None = None) -> int:
+        """Have the device know what is in the log, and what has been added to ``writes``; returns :attr:`n_syncs`.
 
         Args:
             writes: of no use if this raises.
@@ -98,7 +100,8 @@ class CudaFrameReader(FrameReader):
                 with self.log.lock:
                     if frames is not None:
                         self.log.check(frames)
-                    if frames is None or self.mirror.n_changes != self.log.n_changes:
+                    if self.mirror.n_changes != self.log.n_changes:
+                        self.n_syncs += 1
                         self.mirror.sync(writes, n_items)
                     writes.launch()
             except HeapFull:
@@ -110,6 +113,7 @@ class CudaFrameReader(FrameReader):
             if self.mirror.retired:
                 self.device.keep(self.mirror.retired)
                 self.mirror.retired = []
+            return self.n_syncs
 
     def gather(self, stack: FrameStack | None, **options: Any) -> Gather:
         """What reads frames, or stacks of them, from the mirror; ``options`` are those of :class:`Gather`."""
