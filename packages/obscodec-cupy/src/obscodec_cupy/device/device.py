@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -61,7 +61,8 @@ class Device:
 
     def __init__(self, number: int) -> None:
         self._cupy: Any = importlib.import_module("cupy")  # not before it is known that it can be imported
-        self._number, self._on = number, self._cupy.cuda.Device(number)
+        self._number = number
+        self._on = partial(self._cupy.cuda.Device, number)  # a new one for each use, as it has a state
         runtime = self._cupy.cuda.runtime
         most_shared = runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, number)
         self._begin(f"cuda:{number}", int(most_shared))
@@ -74,7 +75,7 @@ class Device:
         self._recorded: list[object] = []  # what graphs use
         self._unused: deque[Any] = deque()  # pinned memory that nobody holds any more
         self._functions: dict[tuple[Kernel, int], Any] = {}
-        self._streams: dict[int, AbstractContextManager[object]] = {}  # of torch, by their handles
+        self._streams: dict[int, Any] = {}  # those of torch as CuPy's, by their handles
 
     def require_process(self) -> None:
         """Make sure that this process opened the device; to be called before the device is touched.
@@ -87,7 +88,7 @@ class Device:
 
     def mark(self) -> Any:
         """The moment when all is done that is queued on the current stream now; None if that is captured in a graph."""
-        with self._on:
+        with self._on():
             stream = self._cupy.cuda.get_current_stream()
             if stream.is_capturing():
                 return None
@@ -127,11 +128,11 @@ class Device:
             HeapFull: the device has not enough free memory.
         """
         try:
-            with self._on:
+            with self._on():
                 return self._cupy.ndarray(shape, dtype)
         except MemoryError as error:
             nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-            free, total = self._on.mem_info
+            free, total = self._on().mem_info
             raise HeapFull(
                 f"{nbytes:,} more bytes do not fit on {self.name}, where {free:,} of {total:,} bytes are free; "
                 "store less there, or free some"
@@ -141,7 +142,7 @@ class Device:
         """Like :meth:`empty`, filled with zeros on the current stream."""
         array = self.empty(shape, dtype)
         if array.nbytes:
-            with self._on:
+            with self._on():
                 array.data.memset_async(0, array.nbytes)
         return array
 
@@ -160,7 +161,7 @@ class Device:
             found = memory if nbytes <= memory.size <= nbytes + nbytes // 4 else None
         cuda = self._cupy.cuda
         try:
-            with self._on:
+            with self._on():
                 flags = cuda.runtime.hostAllocPortable | cuda.runtime.hostAllocMapped
                 memory = found or cuda.PinnedMemory(nbytes, flags)
         except cuda.runtime.CUDARuntimeError as error:
@@ -178,7 +179,7 @@ class Device:
         """
         cuda = self._cupy.cuda
         try:
-            with self._on:
+            with self._on():
                 if cuda.get_current_stream().is_capturing():
                     raise SpecError(RECORDING)
                 return np.frombuffer(cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
@@ -187,7 +188,7 @@ class Device:
 
     def write_from(self, staged: npt.NDArray[np.uint8], out: DeviceArray) -> None:
         """Queue a copy of pinned memory, which must stay as it is until that is done, into as many bytes."""
-        with self._on:
+        with self._on():
             out.data.copy_from_host_async(staged.ctypes.data, len(staged), self._cupy.cuda.get_current_stream())
 
     def write(self, host: npt.NDArray[np.generic], out: DeviceArray) -> None:
@@ -218,7 +219,7 @@ class Device:
 
     def download(self, array: DeviceArray) -> npt.NDArray[np.generic]:
         """A copy on the host; waits for the current stream."""
-        with self._on:
+        with self._on():
             host: npt.NDArray[np.generic] = self._cupy.asnumpy(array)
         return host
 
@@ -245,7 +246,7 @@ class Device:
             where = f"on cuda:{number}" if int(kind) in _CUDA_DEVICES else other
             raise DTypeError(f"expected an array on {self.name}, got one {where}; copy it there first")
         try:
-            with self._on:
+            with self._on():
                 return x if isinstance(x, self._cupy.ndarray) else self._cupy.from_dlpack(x)
         except (BufferError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
             raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
@@ -279,12 +280,18 @@ class Device:
             for array in arrays:
                 if isinstance(array, torch.Tensor) and array.is_cuda:
                     stream = torch.cuda.current_stream(self._number)
-                    known = self._streams.get(stream.cuda_stream)
-                    return known or self._streams.setdefault(
-                        stream.cuda_stream, _OnStream(self._cupy, self._on, stream)
-                    )
-        here: AbstractContextManager[object] = self._on
+                    return _OnStream(self._on(), self._known_stream(stream))
+        here: AbstractContextManager[object] = self._on()
         return here
+
+    def _known_stream(self, stream: Any) -> Any:
+        """A stream of torch as a stream of CuPy."""
+        known = self._streams.get(stream.cuda_stream)
+        if known is None:
+            with self._on():
+                known = self._cupy.cuda.Stream.from_external(_TorchStream(stream))
+            self._streams[stream.cuda_stream] = known
+        return known
 
     def launch(
         self, kernel: Kernel, n_blocks: int, n_threads: int, *arguments: np.generic, shared_nbytes: int = 0
@@ -294,7 +301,7 @@ class Device:
         Arguments are numpy scalars, addresses ``np.uint64``.
         """
         if n_blocks:
-            with self._on:
+            with self._on():
                 function = self._functions.get((kernel, shared_nbytes))
                 if function is None:
                     function = _module(kernel.source, kernel.defines).get_function(kernel.name)
@@ -305,7 +312,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for the current stream."""
-        with self._on:
+        with self._on():
             self._cupy.cuda.get_current_stream().synchronize()
 
 
@@ -324,13 +331,13 @@ class Order:
         self._last: Any = None  # the stream, which lives as long as it is kept here
 
     def __enter__(self) -> None:
-        with self._on:
+        with self._on():
             stream = self._cupy.cuda.get_current_stream()
             if self._last is not None and self._last != stream and not stream.is_capturing():
                 stream.wait_event(self._event)
 
     def __exit__(self, *error: object) -> None:
-        with self._on:
+        with self._on():
             stream = self._cupy.cuda.get_current_stream()
             if stream.is_capturing():
                 return
@@ -344,23 +351,28 @@ class Order:
 
 
 class _OnStream(AbstractContextManager[object]):
-    """Makes a device and a stream of torch current."""
+    """Makes a device and a stream of it current; for one use."""
 
-    def __init__(self, cupy: Any, device: Any, stream: Any) -> None:
-        self._on, self._torch_stream = device, stream
-        with device:
-            self._stream = cupy.cuda.Stream.from_external(self)
-
-    def __cuda_stream__(self) -> tuple[int, int]:  # which streams of older versions of torch do not have
-        return 0, int(self._torch_stream.cuda_stream)
+    def __init__(self, device: Any, stream: Any) -> None:
+        self._device, self._stream = device, stream
 
     def __enter__(self) -> None:
-        self._on.__enter__()
+        self._device.__enter__()
         self._stream.__enter__()
 
     def __exit__(self, *error: object) -> None:
         self._stream.__exit__(*error)
-        self._on.__exit__(*error)
+        self._device.__exit__(*error)
+
+
+class _TorchStream:
+    """A stream of torch with the protocol that CuPy asks for, which older versions of torch do not have."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, int(self._stream.cuda_stream)
 
 
 @cache
