@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -49,6 +50,19 @@ def test_a_copy_of_the_ids_stays_right(waits, assigned):
             follow(array, watch, copied)
     follow(array, watch, copied)
     assert follow(array, watch, copied) == 0
+
+
+def test_rows_that_nobody_takes_need_little_memory():
+    array = TensorArray.zeros((8000, 1), FrameStore(ITEM))
+    watch = array.watch()
+    watch.take()
+    tracemalloc.start()
+    for row in range(8000):
+        watch.note((row,))
+    nbytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert nbytes < 100_000
+    assert watch.take().tolist() == list(range(8000))
 
 
 def test_only_rows_that_were_assigned_to_are_named():

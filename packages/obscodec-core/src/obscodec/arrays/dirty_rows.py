@@ -37,7 +37,7 @@ class DirtyRows:
             rows = first.reshape(-1).tolist()
         with self._lock:
             self.has_changed = True
-            if rows is None or self._rows is None or len(rows) > max(_FEW, self._n_rows // 8):
+            if rows is None or self._rows is None or len(rows) + len(self._rows) > max(_FEW, self._n_rows // 8):
                 self._rows = None
             else:
                 self._rows.update(row % self._n_rows for row in rows)

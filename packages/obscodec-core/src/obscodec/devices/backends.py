@@ -44,7 +44,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check(self, device: str, *arrays: object) -> None:
-        """Make sure that ``device`` can be used, and that it can write into ``arrays``.
+        """Make sure that ``device`` can be used, and that ``arrays`` are in its memory.
 
         Raises:
             DTypeError: an argument is no array, or in the memory of another device.
