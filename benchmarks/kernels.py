@@ -11,7 +11,7 @@ import numpy as np
 from atari_frames import frames
 from numba import njit
 from obscodec import Layout
-from obscodec.codecs.formats.delta_rle.blocks import read_blocks
+from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, read_blocks
 from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
 from obscodec.codecs.formats.delta_rle.patch import encode_patch, first_difference, frame_room, runs_bound
 from obscodec.frames.kernels.append import _fingerprint
@@ -86,7 +86,7 @@ def walk_s(played: Rows) -> float:
     starts = np.arange(BATCH_BLOCKS + 1)
     room = frame_room(codec.frame_nbytes)
     where = addresses, streams.lengths, references
-    return seconds(lambda: read_blocks(starts, places, entries, out, *where, -1, 0, room))
+    return seconds(lambda: read_blocks(starts, places, entries, out, *where, -1, NO_VERSIONS, room))
 
 
 def main() -> None:

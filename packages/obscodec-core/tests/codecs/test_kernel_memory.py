@@ -24,6 +24,7 @@ CASES = {
         "batch,delta-rle,65536,4,10",
         "frames,delta-rle,1048576,2,2",
         "frames,delta-rle|zstd:1,65536,4,5",
+        "frames,delta-rle|lz4,65536,4,5",
         "stacks,delta-rle,1048576,2,2",
         "adopted,delta-rle,65536,8,5",
         "item,shuffle|rle|lz4,1048576,1,2",

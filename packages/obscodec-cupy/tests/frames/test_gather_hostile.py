@@ -65,7 +65,11 @@ class Reader:
         one = np.array([0, 1]), np.array([place]), np.zeros(1, np.int64), row
         try:
             where = np.array([memory.ctypes.data]), np.array([len(stream)])
-            check(read_blocks(*one, *where, self.references, -1, 1, frame_room(self.references.shape[1])))
+            check(
+                read_blocks(
+                    *one, *where, self.references, -1, np.zeros((1, 3), np.int64), frame_room(self.references.shape[1])
+                )
+            )
         except CorruptStream as error:
             return str(error), np.zeros_like(row[0])
         return "", row[0]

@@ -4,7 +4,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self, TypeVar, cast
+from typing import NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,22 @@ from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments, put_streams
 
 T = TypeVar("T")
+
+
+class Lz4Room(NamedTuple):
+    """Memory in which a kernel decodes LZ4 blocks, behind a dictionary.
+
+    Attributes:
+        memory: ``u8[dictionary_nbytes + nbytes]``, which begins with the dictionary.
+        address: of the byte behind the dictionary.
+        dictionary_nbytes: the bytes of the dictionary.
+        nbytes: the bytes behind it.
+    """
+
+    memory: Bytes
+    address: int
+    dictionary_nbytes: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,11 @@ class BytesCodec(Codec):
         Raises:
             CorruptStream: the stream can't be read.
         """
+
+    def lz4_room(self, nbytes: int) -> Lz4Room | None:
+        """Memory of this thread for kernels that decode ``nbytes`` bytes or less; None if streams are no LZ4 blocks."""
+        del nbytes
+        return None
 
     def train(self, samples: Segments) -> Self:
         """A codec with a dictionary trained on byte strings; this one if the format has no dictionaries."""

@@ -5,8 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, decode_varint, encode_varint
-from obscodec.codecs.formats.delta_rle import MAX_VARINT_NBYTES, check, frame_room, read_blocks, runs_bound
+from obscodec.codecs import BytesCodec, Lz4Room, decode_varint, encode_varint
+from obscodec.codecs.formats.delta_rle import (
+    MAX_VARINT_NBYTES,
+    NO_VERSIONS,
+    check,
+    frame_room,
+    read_blocks,
+    runs_bound,
+)
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
 from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
@@ -43,14 +50,27 @@ class PatchCoder(BlockCoder[BytesCodec]):
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Walk each block up to its last frame that is wanted."""
-        if self.versions is None:
-            streams, version_nbytes = blocks, len(PLAIN)
+        rooms = self._lz4_rooms()
+        if rooms is None:
+            streams, table = Segments.of([self._decompress(block) for block in blocks]), NO_VERSIONS
         else:
-            streams, version_nbytes = Segments.of([self._decompress(block) for block in blocks]), 0
+            streams, table = blocks, np.zeros((1 + max(rooms, default=0), 3), np.int64)
+            for version, room in rooms.items():
+                table[version] = room[1:]
         addresses = streams.addresses()
         addresses[streams.lengths == 0] = 0
-        room = frame_room(wanted.rows.shape[1])
-        check(read_blocks(*wanted, addresses, streams.lengths, references, -1, version_nbytes, room))
+        frame = frame_room(wanted.rows.shape[1])
+        check(read_blocks(*wanted, addresses, streams.lengths, references, -1, table, frame))
+
+    def _lz4_rooms(self) -> dict[int, Lz4Room] | None:
+        """Where the kernel decodes the blocks of each version but 0; None if it can't."""
+        rooms = {}
+        for version, compressor in self.versions.items() if self.versions else ():
+            room = compressor.lz4_room(self._bound)
+            if room is None:
+                return None
+            rooms[version] = room
+        return rooms
 
     def export_blocks(self, blocks: Segments) -> Segments:
         """Blocks of version 0."""

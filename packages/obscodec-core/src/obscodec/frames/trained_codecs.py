@@ -42,6 +42,10 @@ class TrainedCodecs(Generic[C]):
     def __contains__(self, version: int) -> bool:
         return version in self._codecs
 
+    def items(self) -> Collection[tuple[int, C]]:
+        """All versions that are kept, each with its codec."""
+        return self._codecs.items()
+
     @property
     def dictionary_bytes(self) -> int:
         """Bytes of all dictionaries that are kept."""

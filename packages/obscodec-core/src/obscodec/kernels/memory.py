@@ -67,6 +67,7 @@ load_u8 = _loader(8)
 load_u16 = _loader(16)
 load_u64 = _loader(64)
 store_u8 = _storer(8)
+store_u16 = _storer(16)
 store_u64 = _storer(64)
 
 

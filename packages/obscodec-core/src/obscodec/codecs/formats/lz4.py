@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import lz4.block
+import numpy as np
 
-from obscodec.codecs.bytes_codec import BytesCodec
+from obscodec.codecs.bytes_codec import BytesCodec, Lz4Room
 from obscodec.codecs.stage import Levels
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.segments import Segments
@@ -45,6 +46,16 @@ class Lz4(BytesCodec):
         n = max(1, _DICTIONARY_NBYTES * len(samples) // samples.nbytes)
         chosen = samples.take(slice(None, None, -(-len(samples) // n)))
         return self.with_dictionary(b"".join(sample.tobytes() for sample in chosen))
+
+    def lz4_room(self, nbytes: int) -> Lz4Room:
+        """See ``BytesCodec.lz4_room``."""
+        return self.per_thread(f"room of {nbytes} bytes", lambda: self._new_room(nbytes))
+
+    def _new_room(self, nbytes: int) -> Lz4Room:
+        n = len(self.dictionary)
+        memory = np.empty(n + nbytes, np.uint8)
+        memory[:n] = np.frombuffer(self.dictionary, np.uint8)
+        return Lz4Room(memory, memory.ctypes.data + n, n, nbytes)
 
     def max_compressed(self, nbytes: int) -> int:
         """LZ4's own bound, ``LZ4_compressBound``."""

@@ -1,6 +1,6 @@
 """Blocks of frames, each a patch of the one before it."""
 
-from obscodec.codecs.formats.delta_rle.blocks import copy_frames, first_bytes, read_blocks, sections
+from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, copy_frames, first_bytes, read_blocks, sections
 from obscodec.codecs.formats.delta_rle.patch import (
     apply_patch,
     check_patch,
@@ -20,6 +20,7 @@ __all__ = [
     "MAX_REFERENCES",
     "MAX_VARINT_NBYTES",
     "NO_SUCH_REFERENCE",
+    "NO_VERSIONS",
     "OK",
     "OTHER_VERSION",
     "apply_patch",

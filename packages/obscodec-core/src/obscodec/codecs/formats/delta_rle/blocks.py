@@ -2,8 +2,19 @@
 
 from typing import Final
 
+import numpy as np
+
 from obscodec.codecs.formats.delta_rle.patch import apply_patch
-from obscodec.codecs.statuses import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, NO_SUCH_SECTION, OK, OTHER_VERSION
+from obscodec.codecs.lz4_kernel import decode_lz4
+from obscodec.codecs.statuses import (
+    FEW_FRAMES,
+    LARGE,
+    LEFT_OVER,
+    NO_SUCH_REFERENCE,
+    NO_SUCH_SECTION,
+    OK,
+    OTHER_VERSION,
+)
 from obscodec.codecs.varint_kernels import read_varint
 from obscodec.kernels import (
     LINE_NBYTES,
@@ -19,6 +30,7 @@ from obscodec.kernels import (
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
+NO_VERSIONS: Final = np.empty((0, 3), np.int64)  # for streams that are no stored blocks
 _AHEAD: Final = 2048  # bytes of the next block to prefetch; the processor foresees the rest
 _LARGE: Final = 1 << 22  # bytes of a batch that is larger than the caches, and written past them
 
@@ -33,7 +45,7 @@ def read_blocks(
     lengths: Ints,
     references: Rows,
     block_frames: int,
-    version_nbytes: int,
+    lz4_rooms: Ints,
     room: Bytes,
 ) -> int:
     """Decode the wanted frames of each block.
@@ -47,7 +59,9 @@ def read_blocks(
         lengths: ``i64[n_blocks]``, its bytes.
         references: ``u8[n_references, nbytes]``, contiguous.
         block_frames: frames that each stream must hold, and nothing else; -1 for any number.
-        version_nbytes: 1 if a byte 0, the version of a stored block, comes before each stream; else 0.
+        lz4_rooms: ``i64[n_versions, 3]``; :data:`NO_VERSIONS`, or each stream is a stored block, which begins with its
+            version. If that is not 0, an LZ4 block follows, and this row says where to decode it: the address, the
+            bytes of the dictionary before it, and of the room behind it; address 0 for no such version.
         room: ``frame_room(nbytes)``, which no other call uses meanwhile.
 
     Returns:
@@ -64,9 +78,12 @@ def read_blocks(
             for k in range(starts[b], starts[b + 1]):
                 fill_zeros(base + (k if in_order else targets[k]) * nbytes, nbytes)
             continue
-        if version_nbytes and lengths[b] and load_u8(addresses[b]) != 0:
-            return OTHER_VERSION
-        runs, runs_end, literals, end, reference = sections(addresses[b] + version_nbytes, addresses[b] + lengths[b])
+        at, end = addresses[b], addresses[b] + lengths[b]
+        if len(lz4_rooms):
+            at, end = _plain(at, end, lz4_rooms)
+            if at < 0:
+                return -at
+        runs, runs_end, literals, end, reference = sections(at, end)
         if runs < 0:
             return -runs
         if reference >= len(references):
@@ -85,6 +102,24 @@ def read_blocks(
             return LEFT_OVER
     fence()
     return OK
+
+
+@compiled
+def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
+    """Where the patches of a stored block begin and end, decoded if need be; minus a status first if it is bad."""
+    version, at = read_varint(at, end)
+    if at < 0 or version == 0:
+        return at, end
+    if version >= len(lz4_rooms) or lz4_rooms[version, 0] == 0:
+        return -OTHER_VERSION, 0
+    room, dictionary_nbytes, room_nbytes = lz4_rooms[version]
+    nbytes, at = read_varint(at, end)
+    if at < 0:
+        return at, 0
+    if nbytes > room_nbytes:
+        return -LARGE, 0
+    status = decode_lz4(at, end, room, nbytes, dictionary_nbytes)
+    return (room, room + nbytes) if status == OK else (-status, 0)
 
 
 @compiled

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.delta_rle.blocks import read_blocks
+from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, read_blocks
 from obscodec.codecs.formats.delta_rle.patch import frame_room, runs_bound
 from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, add_references, encode_block
 from obscodec.codecs.statuses import OK, OUTSIDE_BUFFER, check
@@ -97,7 +97,11 @@ class DeltaRle(Codec):
         starts, all_frames = np.arange(len(rows) + 1) * n, np.empty(0, np.int64)
         frames = rows.reshape(len(rows) * n, self.frame_nbytes)
         addresses, references, room = src.addresses(), self._references(), frame_room(self.frame_nbytes)
-        check(read_blocks(starts, all_frames, all_frames, frames, addresses, src.lengths, references, n, 0, room))
+        check(
+            read_blocks(
+                starts, all_frames, all_frames, frames, addresses, src.lengths, references, n, NO_VERSIONS, room
+            )
+        )
 
     def _references(self) -> Rows:
         """``u8[n, frame_nbytes]``: a frame of zeros, and the dictionary."""

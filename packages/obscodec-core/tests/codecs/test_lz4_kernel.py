@@ -1,0 +1,159 @@
+"""The kernel that decodes LZ4 blocks: liblz4's verdicts and bytes, whatever a stream holds, within its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+
+import lz4.block
+import numpy as np
+import pytest
+from obscodec.codecs.lz4_kernel import decode_lz4
+from obscodec.codecs.statuses import BAD_LZ4, OK
+
+N_STREAMS = int(os.environ.get("HOSTILE_CASES", "20000"))
+MAX_NBYTES = 1 << 13
+DICTIONARIES = (0, 1, 5, 30, 1000, 1 << 16)
+LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 20, 30, 269, 270, 271, 600)
+
+
+def fenced(nbytes: int, *, before: bool = False) -> np.ndarray:
+    """Memory that ends, or begins, where any access crashes."""
+    size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = np.frombuffer(mmap.mmap(-1, size + 2 * mmap.PAGESIZE), np.uint8)
+    for fence in (pages.ctypes.data, pages.ctypes.data + mmap.PAGESIZE + size):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    begin = mmap.PAGESIZE if before else mmap.PAGESIZE + size - nbytes
+    return pages[begin : begin + nbytes]
+
+
+class Kernel:
+    """The kernel, in memory where it crashes if it reads or writes outside of what it was given."""
+
+    def __init__(self, dictionary: bytes) -> None:
+        self.dictionary = dictionary
+        self._streams = fenced(MAX_NBYTES)
+        n = len(dictionary) + MAX_NBYTES
+        self._rooms = [fenced(n), fenced(n, before=True)]
+
+    def decode(self, stream: bytes, nbytes: int) -> bytes | None:
+        """What the stream holds, None if it is refused."""
+        at = self._streams[MAX_NBYTES - len(stream) :]
+        at[:] = np.frombuffer(stream, np.uint8)
+        found = set()
+        for room in self._rooms:
+            n = len(self.dictionary)
+            used = room[len(room) - n - nbytes :] if room is self._rooms[0] else room[: n + nbytes]
+            room[:] = 0xEE
+            used[:n] = np.frombuffer(self.dictionary, np.uint8)
+            status = decode_lz4(at.ctypes.data, at.ctypes.data + len(at), used.ctypes.data + n, nbytes, n)
+            assert status in (OK, BAD_LZ4)
+            assert used[:n].tobytes() == self.dictionary
+            assert np.count_nonzero(room == 0xEE) >= len(room) - n - nbytes
+            found.add(used[n:].tobytes() if status == OK else None)
+        assert len(found) == 1
+        return found.pop()
+
+
+def liblz4(stream: bytes, nbytes: int, dictionary: bytes) -> bytes | None:
+    """What liblz4 says that the stream holds, None if it refuses it, or finds another number of bytes."""
+    try:
+        plain: bytes = lz4.block.decompress(stream, uncompressed_size=nbytes, dict=dictionary)
+    except lz4.block.LZ4BlockError:
+        return None
+    return plain if len(plain) == nbytes else None
+
+
+def long(n: int) -> bytes:
+    """The bytes behind a token for a length of 15 or more."""
+    return b"" if n < 15 else b"\xff" * ((n - 15) // 255) + bytes([(n - 15) % 255])
+
+
+def made_up(rng: np.random.Generator) -> tuple[bytes, int]:
+    """A stream of random sequences, most of them allowed at this place, and how many bytes it seems to hold."""
+    stream, n = b"", 0
+    for _ in range(rng.integers(6)):
+        literals, match = (int(rng.choice(LENGTHS)) for _ in range(2))
+        near = n + literals + int(rng.integers(-3, 20))
+        offset = max(1, int(rng.choice([1, 2, 3, 4, 7, 8, 9, 16, 17, n + literals, near, rng.integers(1, 200)])))
+        token = bytes([min(literals, 15) << 4 | min(match, 15)])
+        stream += token + long(literals) + rng.bytes(literals) + offset.to_bytes(2, "little") + long(match)
+        n += literals + match + 4
+    last = int(rng.choice(LENGTHS))
+    stream += bytes([min(last, 15) << 4 | int(rng.choice([0, 5]))]) + long(last) + rng.bytes(last)
+    return stream, max(1, n + last + int(rng.choice([0, 0, 0, -5, -1, 1, 4, 12])))
+
+
+def compressed(rng: np.random.Generator, dictionary: bytes) -> tuple[bytes, int]:
+    """A stream of liblz4, perhaps damaged, and how many bytes it held."""
+    begin = int(rng.integers(len(dictionary) + 1))
+    plain = rng.choice([97, 98], int(rng.integers(1, 400))).astype(np.uint8).tobytes() + dictionary[begin : begin + 50]
+    stream = bytearray(lz4.block.compress(plain, store_size=False, dict=dictionary, mode="high_compression"))
+    for _ in range(rng.integers(4)):
+        stream[rng.integers(len(stream))] = rng.integers(256)
+    return bytes(stream[: rng.integers(1, len(stream) + 1)] if rng.random() < 0.2 else stream), len(plain)
+
+
+def has_offset_zero(stream: bytes) -> bool:
+    """Whether a match of the stream has the offset 0."""
+    at = 0
+
+    def length(half: int) -> int:
+        nonlocal at
+        while half >= 15 and at < len(stream):
+            half += stream[at]
+            at += 1
+            if stream[at - 1] != 255:
+                break
+        return half
+
+    while at < len(stream):
+        token = stream[at]
+        at += 1
+        at += length(token >> 4)
+        if stream[at : at + 2] == b"\0\0":
+            return True
+        at += 2
+        length(token & 15)
+    return False
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+@pytest.mark.parametrize("dictionary_nbytes", DICTIONARIES)
+def test_the_verdicts_and_bytes_are_those_of_liblz4(dictionary_nbytes: int) -> None:
+    rng = np.random.default_rng(dictionary_nbytes)
+    dictionary = rng.bytes(dictionary_nbytes)
+    kernel, n_read, n_refused = Kernel(dictionary), 0, 0
+    for i in range(N_STREAMS // len(DICTIONARIES)):
+        stream, nbytes = made_up(rng) if i % 2 else compressed(rng, dictionary)
+        expected = liblz4(stream, nbytes, dictionary)
+        found = kernel.decode(stream, nbytes)
+        if found is None and expected is not None:
+            assert has_offset_zero(stream), stream.hex()
+            continue
+        assert found == expected, stream.hex()
+        n_read += found is not None
+        n_refused += found is None
+    assert min(n_read, n_refused) > N_STREAMS // len(DICTIONARIES) // 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+def test_an_offset_of_zero_is_refused() -> None:
+    kernel = Kernel(b"")
+    good = b"\x11a\x01\x00" + b"\x70bcdefgh"
+    assert kernel.decode(good, 13) == b"a" * 6 + b"bcdefgh"
+    assert kernel.decode(good.replace(b"\x01\x00", b"\x00\x00"), 13) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+def test_a_match_may_begin_in_the_dictionary_and_end_in_the_block() -> None:
+    dictionary = bytes(range(100, 130))
+    kernel = Kernel(dictionary)
+    for offset in (4, 12, 20):
+        stream = b"\x2fab" + offset.to_bytes(2, "little") + bytes([30]) + b"\x50cdefg"
+        plain = bytearray(dictionary + b"ab")
+        for _ in range(15 + 30 + 4):
+            plain.append(plain[-offset])
+        assert kernel.decode(stream, 56) == bytes(plain[30:]) + b"cdefg"
