@@ -206,7 +206,8 @@ _KINDS = (
     _tianshou("tianshou"),
     _tianshou("tianshou ignore_obs_next", ignore_obs_next=True),
     _tianshou("tianshou save_only_last_obs", ignore_obs_next=True, save_only_last_obs=True, stack_num=STACK[0]),
-    *(_ours(codec) for codec in ("raw", "zstd:1", "auto", "delta-rle", "delta-rle|zstd:3")),
+    *(_ours(codec) for codec in ("raw", "zstd:1", "auto")),
+    *(_ours(codec) for codec in ("delta-rle", "delta-rle|lz4:4", "delta-rle|lz4:9", "delta-rle|zstd:3")),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
 
