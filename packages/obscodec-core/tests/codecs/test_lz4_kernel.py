@@ -10,7 +10,7 @@ import sys
 import lz4.block
 import numpy as np
 import pytest
-from obscodec.codecs.lz4_kernel import decode_lz4
+from obscodec.codecs.lz4_kernel import N_HEADS, decode_lz4, encode_lz4, index_dictionary
 from obscodec.codecs.statuses import BAD_LZ4, OK
 
 N_STREAMS = int(os.environ.get("HOSTILE_CASES", "20000"))
@@ -157,3 +157,57 @@ def test_a_match_may_begin_in_the_dictionary_and_end_in_the_block() -> None:
         for _ in range(15 + 30 + 4):
             plain.append(plain[-offset])
         assert kernel.decode(stream, 56) == bytes(plain[30:]) + b"cdefg"
+
+
+def encoded(plain: bytes, dictionary: bytes, n_attempts: int) -> bytes:
+    """The LZ4 block that the kernel writes, into memory with just the room that it asks for."""
+    n, n_dictionary = len(plain), len(dictionary)
+    room, out = fenced(n_dictionary + n + 8), fenced(n + n // 255 + 16)
+    room[: n_dictionary + n] = np.frombuffer(dictionary + plain, np.uint8)
+    heads, chain = np.zeros(N_HEADS, np.int32), np.zeros(n_dictionary + n, np.uint16)
+    index_dictionary(room[:n_dictionary], heads, chain)
+    before = heads.copy()
+    nbytes = encode_lz4(room.ctypes.data, n_dictionary, n, heads, chain, n_attempts, out.ctypes.data)
+    np.testing.assert_array_equal(heads, before)
+    return out[:nbytes].tobytes()
+
+
+def plain_bytes(rng: np.random.Generator, dictionary: bytes) -> bytes:
+    """Bytes that repeat the dictionary, themselves, single bytes, or nothing."""
+    plain = bytearray()
+    for _ in range(rng.integers(8)):
+        kind, n = rng.integers(4), int(rng.choice([*LENGTHS, 5000]))
+        begin = int(rng.integers(len(dictionary) + 1))
+        back = int(rng.integers(len(plain) + 1))
+        plain += (rng.bytes(n), rng.bytes(1) * n, dictionary[begin : begin + n], bytes(plain[back : back + n]))[kind]
+    return bytes(plain)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+@pytest.mark.parametrize("dictionary_nbytes", DICTIONARIES)
+@pytest.mark.parametrize("n_attempts", [1, 32])
+def test_liblz4_reads_what_the_kernel_wrote(dictionary_nbytes: int, n_attempts: int) -> None:
+    rng = np.random.default_rng(dictionary_nbytes)
+    dictionary = rng.bytes(dictionary_nbytes)
+    for i in range(200):
+        plain = rng.bytes(i) if i < 20 else plain_bytes(rng, dictionary)
+        assert liblz4(encoded(plain, dictionary, n_attempts), len(plain), dictionary) == plain
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+def test_a_block_far_behind_its_dictionary_leaves_the_dictionary_as_it_was() -> None:
+    dictionary = np.random.default_rng(0).bytes(1 << 16)
+    plain = dictionary[1000:6000] + bytes(70_000) + dictionary[1000:6000]  # the end is out of reach of what it repeats
+    block = encoded(plain, dictionary, 32)
+    assert liblz4(block, len(plain), dictionary) == plain
+    assert 5000 < len(block) < 5500
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+def test_more_attempts_find_longer_matches_and_come_close_to_liblz4() -> None:
+    rng = np.random.default_rng(0)
+    words = [rng.bytes(int(n)) for n in rng.integers(3, 9, 60)]
+    plain = b"".join(words[i] for i in rng.integers(60, size=2000))
+    sizes = [len(encoded(plain, b"", n)) for n in (1, 8, 256)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < 1.06 * len(lz4.block.compress(plain, store_size=False, mode="high_compression"))

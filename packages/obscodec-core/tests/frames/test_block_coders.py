@@ -9,8 +9,7 @@ import pytest
 from obscodec import CorruptStream, Layout, SpecError, codec
 from obscodec.codecs import decode_varint, encode_varint
 from obscodec.frames import new_coder
-from obscodec.frames.block_coder import BlockCoder, Sealed, Wanted
-from obscodec.frames.open_blocks import BlockContent
+from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.segments import Bytes, Segments
 
 FRAME = Layout((24, 10), "uint8")
@@ -30,19 +29,23 @@ def frames_of(seed: int, n: int = N) -> np.ndarray:
     return words[which].reshape(n, FRAME.nbytes)
 
 
-def content_of(coder: BlockCoder, frames: np.ndarray) -> BlockContent:
-    """What an open block holds of frames."""
-    if not coder.patches:
-        return BlockContent(0, np.empty(0, np.uint8), frames.reshape(-1))
-    delta_rle = codec("delta-rle", Layout((len(frames), *FRAME.shape), "uint8"))
-    stream = delta_rle.encode_batch(frames.reshape(1, -1), np.empty(delta_rle.bound(), np.uint8))[0]
-    reference, at = decode_varint(stream)
-    n_runs, at = decode_varint(stream, at)
-    return BlockContent(reference, stream[at : at + n_runs], stream[at + n_runs :])
+def full_block(coder: BlockCoder, frames: np.ndarray) -> Bytes:
+    """A block of version 0, as a FrameLog hands it to its coder."""
+    plain = frames.reshape(1, -1)
+    if coder.patches:
+        delta_rle = codec("delta-rle", Layout((len(frames), *FRAME.shape), "uint8"))
+        plain = delta_rle.encode_batch(plain, np.empty(delta_rle.bound(), np.uint8))[0]
+    return np.append(np.uint8(0), plain)
 
 
-def seal(coder: BlockCoder, content: BlockContent) -> Sealed:
-    return coder.seal(coder.plain(content))
+def seal(coder: BlockCoder, *frames: np.ndarray, learn: bool = False) -> list[Bytes]:
+    """Blocks as they are stored."""
+    blocks = Segments.of([full_block(coder, each) for each in frames])
+    versions, sealed = coder.seal(blocks)
+    assert versions.tolist() == [decode_varint(block)[0] for block in sealed]
+    if learn:
+        coder.learn(blocks, versions, sealed)
+    return list(sealed)
 
 
 def read(coder: BlockCoder, blocks: list[Bytes | bytes], places: list[list[int]], threads: int = 1) -> np.ndarray:
@@ -58,7 +61,7 @@ def learned(spec: str) -> BlockCoder:
     """A coder that has trained a dictionary, version 2."""
     coder = new_coder(spec, FRAME, N)
     for seed in range(256):
-        coder.learn(seal(coder, content_of(coder, frames_of(seed))))
+        seal(coder, frames_of(seed), learn=True)
     assert coder.versions.newest == 2
     return coder
 
@@ -67,8 +70,7 @@ def learned(spec: str) -> BlockCoder:
 def test_a_block_is_read_as_it_was_sealed_or_opened(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     contents = [frames_of(seed) for seed in range(3)]
-    for make in (coder.open, lambda content: seal(coder, content).block):
-        blocks = [make(content_of(coder, frames)) for frames in contents]
+    for blocks in ([full_block(coder, frames) for frames in contents], seal(coder, *contents)):
         found = read(coder, blocks, [[0, 1, 2, 3], [2], [1, 3]])
         np.testing.assert_array_equal(found, np.concatenate([contents[0], contents[1][[2]], contents[2][[1, 3]]]))
         assert read(coder, blocks, [[], [0], []]).tolist() == contents[1][:1].tolist()
@@ -78,7 +80,7 @@ def test_a_block_is_read_as_it_was_sealed_or_opened(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_an_empty_block_is_of_zeros(spec: str) -> None:
     coder, frames = new_coder(spec, FRAME, N), frames_of(0)
-    block = seal(coder, content_of(coder, frames)).block
+    (block,) = seal(coder, frames)
     found = read(coder, [b"", block, b""], [[0, 3], [1], [2]])
     np.testing.assert_array_equal(found[2], frames[1])
     assert not found[[0, 1, 3]].any()
@@ -89,52 +91,47 @@ def test_no_sealed_block_is_larger_than_an_open_one(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     noise = np.random.default_rng(0).integers(0, 256, (N, FRAME.nbytes), np.uint8)
     for frames, version in ((noise, None if "|lz4" in spec else 0), (np.zeros_like(noise), None)):
-        content = content_of(coder, frames)
-        sealed, opened = seal(coder, content), coder.open(content)
-        assert len(sealed.block) <= len(opened)
-        assert sealed.version == decode_varint(sealed.block)[0]
-        np.testing.assert_array_equal(sealed.plain, coder.plain(content))
+        (sealed,), opened = seal(coder, frames), full_block(coder, frames)
+        assert len(sealed) <= len(opened)
         if version == 0:
-            assert sealed.version == 0
-            np.testing.assert_array_equal(sealed.block, opened)
-        np.testing.assert_array_equal(read(coder, [sealed.block], [[0, 1, 2, 3]]), frames)
+            np.testing.assert_array_equal(sealed, opened)
+        np.testing.assert_array_equal(read(coder, [sealed], [[0, 1, 2, 3]]), frames)
 
 
 @pytest.mark.parametrize("spec", TRAINED)
 def test_blocks_of_each_version_are_read_together(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     frames = [frames_of(seed) for seed in range(1000, 1003)]
-    opened = coder.open(content_of(coder, frames[0]))
-    first = seal(coder, content_of(coder, frames[1]))
+    opened = full_block(coder, frames[0])
+    (first,) = seal(coder, frames[1])
     for seed in range(256):
-        coder.learn(seal(coder, content_of(coder, frames_of(seed))))
-    second = seal(coder, content_of(coder, frames[2]))
-    assert (first.version, second.version) == (1, 2)
+        seal(coder, frames_of(seed), learn=True)
+    (second,) = seal(coder, frames[2])
+    assert (first[0], second[0]) == (1, 2)
     assert coder.versions.dictionary_bytes > 0
-    found = read(coder, [second.block, opened, first.block], [[0, 1, 2, 3]] * 3)
+    found = read(coder, [second, opened, first], [[0, 1, 2, 3]] * 3)
     np.testing.assert_array_equal(found, np.concatenate([frames[2], frames[0], frames[1]]))
     coder.versions.keep([])
     text = f"a stored block of {spec} can't be decoded: it is of "
     with pytest.raises(
         CorruptStream, match=f"^{re.escape(text)}(version 1, which|a version that) this store does not have$"
     ):
-        read(coder, [first.block], [[0]])
-    np.testing.assert_array_equal(read(coder, [second.block], [[3]]), frames[2][3:])
+        read(coder, [first], [[0]])
+    np.testing.assert_array_equal(read(coder, [second], [[3]]), frames[2][3:])
 
 
 @pytest.mark.parametrize("spec", ["delta-rle|zstd:1", "zstd:1"])
 def test_blocks_that_are_not_compressed_are_not_learned_from(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
     noise = np.random.default_rng(0).integers(0, 256, (300, N, FRAME.nbytes), np.uint8)
-    for frames in noise:
-        coder.learn(seal(coder, content_of(coder, frames)))
+    seal(coder, *noise, learn=True)
     assert coder.versions.learning
 
 
 def test_patches_that_are_not_compressed_further_have_no_versions() -> None:
     coder = new_coder("delta-rle", FRAME, N)
     assert (coder.spec, coder.patches, coder.versions) == ("delta-rle", True, None)
-    coder.learn(seal(coder, content_of(coder, frames_of(0))))
+    seal(coder, frames_of(0), learn=True)
 
 
 @pytest.mark.parametrize(("spec", "canonical", "patches"), [
@@ -155,7 +152,7 @@ def test_patches_are_compressed_once() -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_block_that_is_cut_is_refused(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
-    for block in (seal(coder, content_of(coder, frames_of(0))).block, coder.open(content_of(coder, frames_of(0)))):
+    for block in (*seal(coder, frames_of(0)), full_block(coder, frames_of(0))):
         for end in range(1, len(block)):
             with pytest.raises(CorruptStream, match=f"^a stored block of {re.escape(spec)} can't be decoded: "):
                 read(coder, [block[:end]], [[0, 1, 2, 3]])
@@ -164,7 +161,7 @@ def test_a_block_that_is_cut_is_refused(spec: str) -> None:
 @pytest.mark.parametrize("spec", [*SPECS, "lz4"])
 def test_an_altered_block_is_refused_or_read_within_bounds(spec: str) -> None:
     coder = learned(spec) if spec in TRAINED else new_coder(spec, FRAME, N)
-    block = seal(coder, content_of(coder, frames_of(0))).block
+    (block,) = seal(coder, frames_of(0))
     n_refused = 0
     for bit in range(8 * len(block)):
         altered = block.copy()
@@ -203,7 +200,7 @@ def test_what_can_be_no_block_is_refused(spec: str, block: bytes, text: str) -> 
 @pytest.mark.parametrize("spec", ["delta-rle", "delta-rle|zstd:1", "delta-rle|lz4", "zstd:1"])
 def test_many_blocks_are_read_in_threads_as_by_one(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)
-    blocks = [seal(coder, content_of(coder, frames_of(seed))).block for seed in range(400)]
+    blocks = seal(coder, *(frames_of(seed) for seed in range(400)))
     places = [[0, 1, 2, 3][: 1 + i % 4] for i in range(len(blocks))] * 2
     blocks *= 2
     assert sum(map(len, places)) * FRAME.nbytes > 3 * (1 << 17)

@@ -65,9 +65,7 @@ def test_open_blocks_are_counted_as_memory_and_are_not_in_the_heap(codec: str) -
     store = stores[0]
     assert store.mean_frame_bytes == FRAME.nbytes if codec == "raw" else store.mean_frame_bytes < FRAME.nbytes
     store.append(frames[7:])
-    assert store.stats().live_bytes == 0  # a full block is encoded when the next frame comes
-    store.append(walk(1, 5))
-    assert store.stats().live_bytes > 0
+    assert store.stats().live_bytes > 0  # a full block is stored at once
 
 
 @pytest.mark.parametrize("codec", CODECS)

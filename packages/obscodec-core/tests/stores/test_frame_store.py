@@ -612,3 +612,21 @@ def test_a_store_with_few_frames_is_pickled_in_few_bytes() -> None:
     pickled = pickle.dumps(store)
     assert len(pickled) < store.stats().total_bytes
     assert (pickle.loads(pickled).read(ids)[:, 3, 3] == np.arange(40)).all()
+
+
+@pytest.mark.parametrize("codec", ["delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3", "zstd:1"])
+def test_blocks_of_many_sequences_become_full_in_one_call(codec):
+    """Nine frames of each of seven sequences at once: two full blocks of each, and an open one."""
+    rng, n = np.random.default_rng(0), 7
+    walks = rng.integers(256, size=(n, 1, 40), dtype=np.uint8).repeat(9, axis=1)
+    walks[:, np.arange(9), np.arange(9)] += np.arange(9, dtype=np.uint8)
+    store = FrameStore(Layout((40,), np.uint8), codec=codec, block_frames=4)
+    ids = store.append(walks.reshape(-1, 40), np.repeat(np.arange(n), 9))
+    again = store.append(walks.swapaxes(0, 1).reshape(-1, 40), np.tile(np.arange(n), 9))
+    np.testing.assert_array_equal(store.read(ids).reshape(walks.shape), walks)
+    np.testing.assert_array_equal(store.read(again).reshape(9, n, 40).swapaxes(0, 1), walks)
+    n_streams = store.log.heap.stats().n_streams
+    store.release(ids)
+    store.release(again)
+    assert n_streams >= 2 * n
+    assert store.stats().n_tensors == 0

@@ -1,6 +1,6 @@
 """Items to streams and back."""
 
-from obscodec.codecs.bytes_codec import BytesCodec, Lz4Room
+from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
 from obscodec.codecs.chain import TailedCodec
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.coding import decode, encode
@@ -20,6 +20,7 @@ __all__ = [
     "EncodedTensor",
     "Filter",
     "Levels",
+    "Lz4Encoder",
     "Lz4Room",
     "TailedCodec",
     "available",

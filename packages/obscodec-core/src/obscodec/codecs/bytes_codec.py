@@ -33,6 +33,24 @@ class Lz4Room(NamedTuple):
     nbytes: int
 
 
+class Lz4Encoder(NamedTuple):
+    """What a kernel encodes LZ4 blocks with; no other call uses it meanwhile.
+
+    Attributes:
+        room: ``u8[dictionary_nbytes + nbytes + 8]``, which begins with the dictionary.
+        dictionary_nbytes: the bytes of the dictionary.
+        heads: see ``codecs.lz4_kernel``, as the other two.
+        chain: ``u16[dictionary_nbytes + nbytes]``.
+        n_attempts: how many earlier positions each position is compared with.
+    """
+
+    room: Bytes
+    dictionary_nbytes: int
+    heads: npt.NDArray[np.int32]
+    chain: npt.NDArray[np.uint16]
+    n_attempts: int
+
+
 @dataclass(frozen=True)
 class BytesCodec(Codec):
     """Compresses each row with one call of a library. In a chain it may also follow another codec."""
@@ -59,6 +77,11 @@ class BytesCodec(Codec):
 
     def lz4_room(self, nbytes: int) -> Lz4Room | None:
         """Memory of this thread for kernels that decode ``nbytes`` bytes or less; None if streams are no LZ4 blocks."""
+        del nbytes
+        return None
+
+    def lz4_encoder(self, nbytes: int) -> Lz4Encoder | None:
+        """What kernels encode up to ``nbytes`` bytes with, in this thread; None if only :meth:`compress` can."""
         del nbytes
         return None
 

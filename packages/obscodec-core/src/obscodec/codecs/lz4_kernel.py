@@ -1,4 +1,4 @@
-"""Decoding LZ4 blocks in kernels. It gives the verdicts of liblz4, but refuses an offset of 0, which liblz4 lets pass.
+"""LZ4 blocks in kernels. Decoding gives the verdicts of liblz4, but refuses an offset of 0, which liblz4 lets pass.
 
 A block is a row of sequences: some literals, then a match, which repeats bytes that lie up to 64 KiB before it, in the
 output or in the dictionary before that. The last sequence is literals alone. (LZ4 Block Format Description, LZ4 1.9.4.)
@@ -6,8 +6,12 @@ output or in the dictionary before that. The last sequence is literals alone. (L
 
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from obscodec.codecs.statuses import BAD_LZ4, OK
 from obscodec.kernels import (
+    address,
     compiled,
     copy,
     inlined,
@@ -18,7 +22,10 @@ from obscodec.kernels import (
     store_u8,
     store_u16,
     store_u64,
+    trailing_zeros,
+    unsigned,
 )
+from obscodec.segments import Bytes
 
 _MOST: Final = 15  # in half a token: the length goes on in the bytes behind it
 _LEAST_MATCH: Final = 4
@@ -27,6 +34,14 @@ _LEAST_MATCH: Final = 4
 _LEFT_OF_STREAM: Final = 8  # after literals that a match follows
 _LEFT_OF_OUTPUT: Final = 12
 _LAST_LITERALS: Final = 5  # after a match
+
+_HASH_BITS: Final = 14
+N_HEADS: Final = 1 << _HASH_BITS
+_FACTOR: Final = 2654435761  # of the hash of four bytes (Knuth)
+_FARTHEST: Final = (1 << 16) - 1  # no match reaches further back
+
+Heads = npt.NDArray[np.int32]  # by hash, the last position of such four bytes, plus 1; 0 for none
+Chain = npt.NDArray[np.uint16]  # by position, how far back the last position with this hash is; 0 for none in reach
 
 
 @compiled
@@ -105,3 +120,131 @@ def _repeat(out: int, offset: int, n: int, n_left: int) -> None:
     while k < n:
         store_u8(out + k, load_u8(out + k - offset))
         k += 1
+
+
+@compiled
+def index_dictionary(dictionary: Bytes, heads: Heads, chain: Chain) -> None:
+    """Note where each four bytes of a dictionary stand, for :func:`encode_lz4`.
+
+    Args:
+        dictionary: ``u8[n]``.
+        heads: ``i32[N_HEADS]`` of zeros, filled.
+        chain: ``u16[n + m]``, where ``m`` is the most bytes of a block, filled.
+    """
+    for position in range(len(dictionary) - 7):
+        _note(address(dictionary), position, heads, chain)
+
+
+@compiled
+def encode_lz4(begin: int, first: int, nbytes: int, heads: Heads, chain: Chain, n_attempts: int, out: int) -> int:
+    """Write the LZ4 block of some bytes, which lie behind their dictionary.
+
+    It takes the longest match it finds, unless a longer one begins at the next byte.
+
+    Args:
+        begin: the address of the dictionary.
+        first: the bytes of the dictionary.
+        nbytes: the bytes behind it, which become the block; eight more can be read.
+        heads: of the dictionary; as before when this returns.
+        chain: of the dictionary; changed behind it.
+        n_attempts: how many earlier positions each position is compared with.
+        out: an address with room for ``nbytes + nbytes // 255 + 16`` bytes.
+
+    Returns:
+        The bytes of the block.
+    """
+    end, out_begin = first + nbytes, out
+    last, at, noted, literals = end - _LEFT_OF_OUTPUT, first, first, first
+    while at <= last:
+        noted = _note_up_to(begin, at, noted, heads, chain)
+        length, offset = _longest_match(begin, at, end, chain, n_attempts, _LEAST_MATCH - 1)
+        if offset == 0:
+            at += 1
+            continue
+        while at < last:
+            noted = _note_up_to(begin, at + 1, noted, heads, chain)
+            longer, other = _longest_match(begin, at + 1, end, chain, n_attempts, length)
+            if other == 0:
+                break
+            at, length, offset = at + 1, longer, other
+        out = _put_literals(out, begin + literals, at - literals, min(length - _LEAST_MATCH, _MOST))
+        store_u16(out, unsigned(offset))
+        out = _put_rest(out + 2, length - _LEAST_MATCH)
+        literals = at = at + length
+        noted = _note_up_to(begin, min(at - 1, last), noted, heads, chain)
+    while noted > first:
+        noted -= 1
+        head = _hash(begin + noted)
+        if heads[head] == noted + 1:
+            heads[head] = (noted + 1 - chain[noted]) * (chain[noted] != 0)
+    return int(_put_literals(out, begin + literals, end - literals, 0) - out_begin)
+
+
+@inlined
+def _hash(at: int) -> int:
+    """Which head the four bytes at an address have; eight bytes are read."""
+    four = load_u64(at) & unsigned(0xFFFFFFFF)
+    return signed(four * unsigned(_FACTOR) >> unsigned(32 - _HASH_BITS) & unsigned(N_HEADS - 1))
+
+
+@inlined
+def _note(begin: int, position: int, heads: Heads, chain: Chain) -> None:
+    """Note the four bytes at a position, unless the last position with their hash is too far back to be found again."""
+    head = _hash(begin + position)
+    known = signed(heads[head])
+    back, is_far = position + 1 - known, position + 1 - known > _FARTHEST
+    chain[position] = 0 if known == 0 or is_far else back
+    heads[head] = known if known and is_far else position + 1
+
+
+@compiled
+def _note_up_to(begin: int, last: int, noted: int, heads: Heads, chain: Chain) -> int:
+    """Note the positions from ``noted`` up to ``last``; the position behind them."""
+    for position in range(noted, last + 1):
+        _note(begin, position, heads, chain)
+    return max(noted, last + 1)
+
+
+@compiled
+def _longest_match(begin: int, at: int, end: int, chain: Chain, n_attempts: int, least: int) -> tuple[int, int]:
+    """The longest match at a position, if it has more than ``least`` bytes, and its offset; else an offset of 0."""
+    most, length, offset = end - _LAST_LITERALS - at, least, 0
+    here, other = begin + at, at
+    while n_attempts and chain[other] and length < most:
+        n_attempts -= 1
+        other -= chain[other]
+        if at - other > _FARTHEST:
+            break
+        there = begin + other
+        if load_u8(there + length) == load_u8(here + length):
+            n = 0
+            while n < most and load_u64(there + n) == load_u64(here + n):
+                n += 8
+            if n < most:
+                n += trailing_zeros(load_u64(there + n) ^ load_u64(here + n)) >> 3
+            if min(n, most) > length:
+                length, offset = min(n, most), at - other
+    return length, offset
+
+
+@inlined
+def _put_literals(out: int, literals: int, n: int, half: int) -> int:
+    """Write a token, whose lower half is given, and literals; the address behind them."""
+    store_u8(out, unsigned(min(n, _MOST) << 4 | half))
+    out = _put_rest(out + 1, n)
+    copy(out, literals, n)
+    return out + n
+
+
+@inlined
+def _put_rest(out: int, length: int) -> int:
+    """Write the bytes of a length that does not fit into half a token, if it does not; the address behind them."""
+    rest = length - _MOST
+    while rest >= 255:
+        store_u8(out, unsigned(255))
+        out += 1
+        rest -= 255
+    if rest >= 0:
+        store_u8(out, unsigned(rest))
+        out += 1
+    return out

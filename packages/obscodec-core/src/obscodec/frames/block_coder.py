@@ -1,4 +1,4 @@
-"""BlockCoder: encodes the full blocks of a FrameStore, and reads frames out of blocks.
+"""BlockCoder: compresses the full blocks of a FrameStore, and reads frames out of blocks.
 
 A stored block is ``varint version``, then its bytes. Every coder can read version 0: patches (``delta-rle``), or the
 frames as they are. Any other version is the number of the codec that compressed the block further, which learns while
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, Codec, decode_varint, encode_varint
 from obscodec.errors import CorruptStream, DictionaryMissing
-from obscodec.frames.open_blocks import BlockContent, OpenBlocks
+from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import over_ranges
@@ -40,14 +40,6 @@ class Wanted(NamedTuple):
     places: Ints
     targets: Ints
     rows: Rows
-
-
-class Sealed(NamedTuple):
-    """A full block: its version, the bytes to store, and the bytes before compression, which may be a view."""
-
-    version: int
-    block: Bytes
-    plain: Bytes
 
 
 class BlockExport(NamedTuple):
@@ -79,7 +71,7 @@ C = TypeVar("C", bound=Codec)
 
 
 class BlockCoder(ABC, Generic[C]):
-    """Encodes full blocks, and reads frames out of encoded ones.
+    """Compresses full blocks, and reads frames out of them.
 
     Attributes:
         spec: the codec, in canonical form.
@@ -90,10 +82,6 @@ class BlockCoder(ABC, Generic[C]):
     spec: str
     patches: bool
     versions: TrainedCodecs[C] | None
-
-    @abstractmethod
-    def plain(self, content: BlockContent) -> Bytes:
-        """A block before compression, a copy or a view."""
 
     @abstractmethod
     def compress(self, compressor: C, plain: Bytes) -> Bytes:
@@ -131,23 +119,29 @@ class BlockCoder(ABC, Generic[C]):
             CorruptStream: a block is damaged.
         """
 
-    def open(self, content: BlockContent) -> Bytes:
-        """A block of version 0, a copy."""
-        return joined(PLAIN, self.plain(content).data)
+    def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
+        """Full blocks of version 0, compressed where that makes them smaller.
 
-    def seal(self, plain: Bytes) -> Sealed:
-        """A full block, compressed if that makes it smaller."""
+        Returns:
+            ``i64[n]``, the version of each; and the blocks to store, which may be the given ones.
+        """
+        versions = np.zeros(len(blocks), np.int64)
+        if self.versions is None:
+            return versions, blocks
+        sealed = list(blocks)
+        for b, block in enumerate(blocks):
+            compressed = self.compress(self.versions[self.versions.newest], block[len(PLAIN) :])
+            if len(compressed) < len(block) - len(PLAIN):
+                versions[b] = self.versions.newest
+                sealed[b] = joined(encode_varint(self.versions.newest), compressed.data)
+        return versions, Segments.of(sealed)
+
+    def learn(self, blocks: Segments, versions: Ints, sealed: Segments) -> None:
+        """Train on blocks of version 0 that were compressed, by what :meth:`seal` returned for them."""
         if self.versions is not None:
-            compressed = self.compress(self.versions[self.versions.newest], plain)
-            if len(compressed) < len(plain):
-                version = self.versions.newest
-                return Sealed(version, joined(encode_varint(version), compressed.data), plain)
-        return Sealed(0, joined(PLAIN, plain.data), plain)
-
-    def learn(self, sealed: Sealed) -> None:
-        """Train on a stored block, if a codec compressed it."""
-        if self.versions is not None and sealed.version:
-            self.versions.encoded(sealed.plain, len(sealed.block) - len(encode_varint(sealed.version)))
+            for b in np.flatnonzero(versions).tolist():
+                nbytes = int(sealed.lengths[b]) - len(encode_varint(int(versions[b])))
+                self.versions.encoded(blocks[b][len(PLAIN) :], nbytes)
 
     def read(self, blocks: Segments, wanted: Wanted, references: Rows, threads: int) -> None:
         """Decode each block once, and put the wanted frames into their rows.

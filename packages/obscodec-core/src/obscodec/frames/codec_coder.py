@@ -9,7 +9,7 @@ from obscodec.codecs import Codec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import check, copy_frames, first_bytes
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
-from obscodec.frames.open_blocks import BlockContent, OpenBlocks
+from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments, joined
@@ -27,10 +27,6 @@ class CodecCoder(BlockCoder[Codec]):
         self.spec = block_codec.spec
         self.layout = block_codec.layout
         self.versions = TrainedCodecs(block_codec, _fit)
-
-    def plain(self, content: BlockContent) -> Bytes:
-        """The frames, one behind the other."""
-        return content.literals
 
     def compress(self, compressor: Codec, plain: Bytes) -> Bytes:
         """A stream of the codec."""

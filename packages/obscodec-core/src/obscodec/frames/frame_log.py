@@ -1,6 +1,7 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
 import threading
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, Codec, decode_varint
 from obscodec.errors import HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
-from obscodec.frames.kernels.append import append_frames, begin_block
+from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
     N_DEAD,
     N_FREE,
@@ -71,10 +72,10 @@ class FrameLog:
     ) -> None:
         self.coder = coder
         self.block_frames = block_frames
-        self._last_id = last_id
+        self._most_blocks = last_id // block_frames
         self.open = OpenBlocks(nbytes, block_frames=block_frames, stack=stack, n_recent=n_recent, patches=coder.patches)
         self.first = -(-first_id // block_frames)
-        n_blocks = max(MIN_BLOCKS, 1 << self.first.bit_length())
+        n_blocks = min(max(MIN_BLOCKS, 1 << self.first.bit_length()), self._most_blocks)
         self.heap = SlotHeap(n_blocks, max_bytes=max_bytes, allocate=allocate)
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = self.first
@@ -208,8 +209,7 @@ class FrameLog:
             self.check(ids)
             order, places, blocks, starts = group_by_block(ids, self.block_frames)
             streams = self._snapshot(blocks)
-            _, references, n_references, _, _ = self.open.tables
-            references = references[: n_references[0]]
+            references = self.open.references[: self.open.n_references]
         self.coder.read(streams, Wanted(starts, places, order, rows), references, threads)
 
     def check(self, ids: Ints) -> None:
@@ -282,38 +282,46 @@ class FrameLog:
     def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
         done = 0
         while (done := append_frames(rows, done, sequences, self.open.tables, self.tables.arrays, ids)) < len(rows):
-            self._next(int(sequences[done]))
+            self._prepare(int(sequences[done]))
+        if self.open.n_full:
+            with suppress(HeapFull):  # it is only a problem for the next frame
+                self._store_full()
 
     def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable) -> None:
         while not name_stacks(held, which, self.tables.arrays, stacks.tables, ids):
             stacks.reserve(len(which))
 
-    def _next(self, sequence: int) -> None:
-        """Encode the full block of a sequence, if it has one, and begin another."""
+    def _prepare(self, sequence: int) -> None:
+        """Make sure that a sequence exists and can begin another block."""
         if sequence < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequence}")
         self._sweep()
+        self._store_full()
         self._make_room(1)
         self.open.add_sequences(sequence + 1)
-        full = int(self.open.blocks[sequence])
-        if full and self.tables.live[full] > 1:
-            sealed = self.coder.seal(self.coder.plain(self.open.content(full)))
-            self.tables.versions[full] = sealed.version
-            self.heap.put(full, Segments.packed(sealed.block, np.array([len(sealed.block)])))
-            if sealed.version:
-                self.coder.learn(sealed)
-        begin_block(self.open.tables, sequence, self.tables.arrays)
+
+    def _store_full(self) -> None:
+        """Compress and store the open blocks that are full."""
+        which = self.open.full(self.tables.live)
+        if len(which):
+            numbers, blocks = self.open.blocks[which], self.open.copies(which)
+            versions, sealed = self.coder.seal(blocks)
+            self.tables.versions[numbers] = versions.astype(np.int32)  # numpy may crash if it has no memory to cast
+            self.heap.put(numbers, sealed)
+            self.open.mark_stored(which)
+            self.coder.learn(blocks, versions, sealed)
 
     def _make_room(self, n: int) -> None:
         """Make sure that there are numbers for ``n`` new blocks, and room in the tables."""
         tables = self.tables
         n_new = n - int(tables.tallies[N_FREE])
-        if n_new > 0 and (self.n + n_new) * self.block_frames > self._last_id:
+        if n_new > 0 and self.n + n_new > self._most_blocks:
             n_ids = self.n * self.block_frames
             raise HeapFull(f"all {n_ids} ids of frames that fit into 32 bits are used: use more than one store")
         while self.n + n_new > len(self.tables.live):
-            self.heap.grow(2 * len(self.tables.live))
-            self.tables = self.tables.grown()
+            n_blocks = min(2 * len(self.tables.live), self._most_blocks)
+            self.heap.grow(n_blocks)
+            self.tables = self.tables.grown(n_blocks)
 
     def _settle(self) -> None:
         """Give back the frames that an interrupted call held, and the blocks without frames."""
@@ -343,7 +351,7 @@ class FrameLog:
         opened = np.flatnonzero((streams.lengths == 0) & (blocks != 0))
         if len(opened) == 0:
             return streams
-        contents = [self.coder.open(self.open.content(number)) for number in blocks[opened].tolist()]
+        contents = [self.open.block(number) for number in blocks[opened].tolist()]
         return streams.replaced(opened, Segments.of(contents))
 
     def __getstate__(self) -> dict[str, object]:

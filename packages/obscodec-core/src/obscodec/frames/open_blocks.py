@@ -1,30 +1,19 @@
 """OpenBlocks: for each sequence of frames, the block that is being filled, and the frames to compare new ones with."""
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import pack, unpack
-from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, runs_bound
+from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, MAX_VARINT_NBYTES, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.kernels import append as column
 from obscodec.frames.kernels.append import OpenTables
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
-from obscodec.segments import Bytes, Ints
-
-
-class BlockContent(NamedTuple):
-    """The frames of a block that is not encoded yet: runs and literals of all patches, or no runs, and the frames.
-
-    The first frame is a patch of the reference frame with the number ``reference``.
-    """
-
-    reference: int
-    runs: Bytes
-    literals: Bytes
+from obscodec.segments import Bytes, Ints, Segments
 
 
 class OpenBlocks:
@@ -40,7 +29,7 @@ class OpenBlocks:
         self.n_recent = n_recent
         self.patches = patches
         rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
-        self.tables = self._new_tables(rows, np.ones(1, np.int64))
+        self.tables = self._new_tables(rows, 1)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
 
     @property
@@ -97,20 +86,39 @@ class OpenBlocks:
         tables = (np.concatenate([self.rows, added]), *self.tables[1:])
         self._rooms, self.tables = rooms, tables
 
-    def content(self, block: int) -> BlockContent:
-        """A view of the frames of an open block; it changes when frames are added.
+    @property
+    def n_full(self) -> int:
+        """How many blocks became full since :meth:`mark_stored`; some may be stored already."""
+        return int(self.tables[2][column.N_FULL])
+
+    def full(self, live: npt.NDArray[np.int32]) -> Ints:
+        """The sequences whose open block is full, has frames that are counted in ``live``, and is not stored."""
+        full = (self.rows[:, column.PLACE] == self.block_frames) & (self.rows[:, column.STORED] == 0)
+        return np.flatnonzero(full & (live[self.blocks] > 1))
+
+    def copies(self, which: Ints) -> Segments:
+        """Copies of the open blocks of the sequences ``which``, each of version 0."""
+        lengths = np.empty(len(which), np.int64)
+        nbytes = self.rows[which][:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum()
+        out = np.empty(int(nbytes) + 3 * MAX_VARINT_NBYTES * len(which), np.uint8)
+        column.write_blocks(which, self.rows, out, lengths)
+        return Segments.packed(out, lengths)
+
+    def mark_stored(self, which: Ints) -> None:
+        """Note that the full blocks of the sequences ``which`` are stored."""
+        self.rows[which, column.STORED] = 1
+        self.tables[2][column.N_FULL] = 0
+
+    def block(self, number: int) -> Bytes:
+        """A copy of an open block, of version 0.
 
         Raises:
             CorruptStream: the block is not open.
         """
-        found = np.flatnonzero(self.blocks == block)
-        if len(found) == 0 or block == 0:
-            raise CorruptStream(f"block {block} is neither stored nor open")
-        row = self.rows[found[0]]
-        runs, literals, _ = self._rooms[found[0]]
-        return BlockContent(
-            int(row[column.REFERENCE]), runs[: row[column.RUNS_NBYTES]], literals[: row[column.LITERALS_NBYTES]]
-        )
+        found = np.flatnonzero(self.blocks == number)
+        if len(found) == 0 or number == 0:
+            raise CorruptStream(f"block {number} is neither stored nor open")
+        return self.copies(found)[0]
 
     def __getstate__(self) -> dict[str, object]:
         """Copies of what is used."""
@@ -125,7 +133,7 @@ class OpenBlocks:
         references, *recent = unpack(state.pop("frames"), max_bytes=sys.maxsize)
         vars(self).update(state)
         rows, rooms = state["tables"], self._rooms
-        self.tables = self._new_tables(rows[:0], np.array([len(references)]))
+        self.tables = self._new_tables(rows[:0], len(references), int(rows[:, column.PLACE].size))
         self.references[: len(references)] = references
         self._rooms = []
         self.add_sequences(len(rows))
@@ -135,8 +143,9 @@ class OpenBlocks:
                 memory[: len(content)] = content
             self._point(row, room)
 
-    def _new_tables(self, rows: npt.NDArray[np.int64], n_references: Ints) -> OpenTables:
-        return rows, new_table((MAX_REFERENCES, self.nbytes), np.uint8), n_references, self.block_frames, self.stack
+    def _new_tables(self, rows: npt.NDArray[np.int64], n_references: int, n_full: int = 0) -> OpenTables:
+        references, tallies = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references, n_full])
+        return rows, references, tallies, self.block_frames, self.stack
 
     @staticmethod
     def _point(row: npt.NDArray[np.int64], room: tuple[Bytes, Bytes, Bytes]) -> None:

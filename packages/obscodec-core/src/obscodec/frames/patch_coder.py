@@ -16,11 +16,12 @@ from obscodec.codecs.formats.delta_rle import (
 )
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
+from obscodec.frames.kernels.compress import compress_blocks
 from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
-from obscodec.frames.open_blocks import BlockContent, OpenBlocks
+from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Segments, joined
+from obscodec.segments import Bytes, Ints, Segments, joined
 
 PATCHES = "delta-rle"
 
@@ -39,14 +40,20 @@ class PatchCoder(BlockCoder[BytesCodec]):
         self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
         self.versions = None if tail is None else TrainedCodecs(tail, _train)
 
-    def plain(self, content: BlockContent) -> Bytes:
-        """A stream of ``delta-rle``."""
-        head = encode_varint(content.reference) + encode_varint(len(content.runs))
-        return joined(head, content.runs.data, content.literals.data)
-
     def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
         """``varint`` bytes of the stream, then the compressed stream."""
         return joined(encode_varint(len(plain)), compressor.compress(plain.data))
+
+    def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
+        """See ``BlockCoder.seal``; one kernel compresses all blocks with LZ4."""
+        newest = self.versions.newest if self.versions else 0
+        encoder = self.versions[newest].lz4_encoder(self._bound) if self.versions else None
+        if encoder is None:
+            return super().seal(blocks)
+        versions, lengths = np.empty((2, len(blocks)), np.int64)
+        out = np.empty(int((blocks.lengths + blocks.lengths // 255 + 64).sum()), np.uint8)
+        compress_blocks(blocks.addresses(), blocks.lengths, newest, *encoder, out, versions, lengths)
+        return versions, Segments.packed(out, lengths)
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Walk each block up to its last frame that is wanted."""
@@ -90,16 +97,15 @@ class PatchCoder(BlockCoder[BytesCodec]):
         blocks, lengths, nbytes = export.blocks, np.empty_like(export.blocks.lengths), open_blocks.nbytes
         rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
         out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
-        _, references, n_references, _, _ = open_blocks.tables
+        _, references, n_references, *_ = open_blocks.tables
         where = blocks.addresses(), blocks.lengths, export.references
         check(rebase_blocks(*where, references, n_references, frame_room(nbytes), *rooms, out, lengths))
         taken = Segments.packed(out, lengths)
         if self.versions is None:
             return taken
-        sealed = [self.seal(block[len(PLAIN) :]) for block in taken]
-        for one in sealed:
-            self.learn(one)
-        return Segments.of([one.block for one in sealed])
+        versions, sealed = self.seal(taken)
+        self.learn(taken, versions, sealed)
+        return sealed
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:
         if len(block) == 0:

@@ -35,11 +35,13 @@ class FrameTables:
         self.arrays = arrays
         (self.counts, self.previous), (self.live, self.versions, _), self.dead, self.tallies = arrays
 
-    def grown(self) -> Self:
-        """A copy with room for twice as many blocks, to use in place of this one: they have the same ``tallies``."""
+    def grown(self, n_blocks: int) -> Self:
+        """A copy with room for ``n_blocks``, to use in place of this one: they have the same ``tallies``."""
         grown = type(self).__new__(type(self))
         frames, blocks, dead, tallies = self.arrays
-        grown._set((_doubled(frames), _doubled(blocks), _doubled(dead), tallies))
+        block_frames = frames.shape[1] // blocks.shape[1]
+        tables = _grown(frames, n_blocks * block_frames), _grown(blocks, n_blocks), _grown(dead, 2 * n_blocks)
+        grown._set((*tables, tallies))
         return grown
 
     def __getstate__(self) -> dict[str, object]:
@@ -63,8 +65,8 @@ class FrameTables:
         self._set((frames, blocks, dead, state["tallies"]))
 
 
-def _doubled(table: Table) -> Table:
-    """A copy with twice the room along the last axis."""
-    doubled = new_table((*table.shape[:-1], 2 * table.shape[-1]), np.int32)
-    doubled[..., : table.shape[-1]] = table
-    return doubled
+def _grown(table: Table, n: int) -> Table:
+    """A copy with room for ``n`` along the last axis."""
+    grown = new_table((*table.shape[:-1], n), np.int32)
+    grown[..., : table.shape[-1]] = table
+    return grown

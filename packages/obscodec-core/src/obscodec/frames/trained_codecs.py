@@ -54,8 +54,9 @@ class TrainedCodecs(Generic[C]):
     def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
         """Learn that the newest version encoded ``plain``, which is copied if it is kept, in ``stream_nbytes``."""
         if self.learning:
-            self._keep(plain)
-            if len(self._samples) >= _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES:
+            if not self._has_enough:  # it has, if an exception ended the training
+                self._keep(plain)
+            if self._has_enough:
                 self._learn()
         else:
             self._watch(stream_nbytes / max(1, plain.nbytes))
@@ -72,6 +73,10 @@ class TrainedCodecs(Generic[C]):
     def __getstate__(self) -> dict[str, object]:
         samples = [sample.copy() for sample in self._samples]
         return {**vars(self), "_room": None, "_samples": samples, "_ratios": self._ratios.copy()}
+
+    @property
+    def _has_enough(self) -> bool:
+        return len(self._samples) >= _N_SAMPLES or self._samples_nbytes >= _MAX_SAMPLES_NBYTES
 
     def _keep(self, plain: Bytes) -> None:
         begin, end = self._samples_nbytes, self._samples_nbytes + plain.nbytes

@@ -104,7 +104,7 @@ class Mirror:
         log, stacks = self._log, self._log.stacks
         if log.watcher is not self._token:
             self._begin()
-        _, references, n_references, _, _ = log.open.tables
+        _, references, n_references, *_ = log.open.tables
         n_blocks, n_known, listed = log.n, int(n_references[0]), stacks.changed()
         most_blocks, most_known, most_listed = self._n_rows
         has_room = n_blocks <= most_blocks and n_known <= most_known and (not len(listed) or listed[-1] < most_listed)

@@ -6,12 +6,15 @@ from typing import ClassVar, Self
 import lz4.block
 import numpy as np
 
-from obscodec.codecs.bytes_codec import BytesCodec, Lz4Room
+from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
+from obscodec.codecs.lz4_kernel import N_HEADS, index_dictionary
 from obscodec.codecs.stage import Levels
 from obscodec.errors import CorruptStream, ShapeError
+from obscodec.runtime import new_table
 from obscodec.segments import Segments
 
 _DICTIONARY_NBYTES = 1 << 16  # no match of LZ4 reaches further back
+_BEST_MATCHES = 10  # the least level that compares all ways to divide the bytes into matches
 _MAX_NBYTES = 0x7E000000  # LZ4_MAX_INPUT_SIZE
 
 
@@ -51,11 +54,25 @@ class Lz4(BytesCodec):
         """See ``BytesCodec.lz4_room``."""
         return self.per_thread(f"room of {nbytes} bytes", lambda: self._new_room(nbytes))
 
+    def lz4_encoder(self, nbytes: int) -> Lz4Encoder | None:
+        """See ``BytesCodec.lz4_encoder``. Levels from 10 on are left to liblz4, which compares all ways."""
+        if self.level is not None and self.level >= _BEST_MATCHES:
+            return None
+        return self.per_thread(f"encoder of {nbytes} bytes", lambda: self._new_encoder(nbytes))
+
     def _new_room(self, nbytes: int) -> Lz4Room:
         n = len(self.dictionary)
         memory = np.empty(n + nbytes, np.uint8)
         memory[:n] = np.frombuffer(self.dictionary, np.uint8)
         return Lz4Room(memory, memory.ctypes.data + n, n, nbytes)
+
+    def _new_encoder(self, nbytes: int) -> Lz4Encoder:
+        n = len(self.dictionary)
+        room = new_table((n + nbytes + 8,), np.uint8)
+        room[:n] = np.frombuffer(self.dictionary, np.uint8)
+        heads, chain = np.zeros(N_HEADS, np.int32), new_table((n + nbytes,), np.uint16)
+        index_dictionary(room[:n], heads, chain)
+        return Lz4Encoder(room, n, heads, chain, 1 << max(0, (self.level or 0) - 1))
 
     def max_compressed(self, nbytes: int) -> int:
         """LZ4's own bound, ``LZ4_compressBound``."""

@@ -1,5 +1,7 @@
 """Appending frames: a frame that is known is found among the recent ones, a new frame joins the open block.
 
+A full block is still open until it is stored and a new frame begins the next one.
+
 ``sequence`` is a row of the table of sequences everywhere, changed, and ``tables`` are those of ``kernels.counts``,
 changed.
 """
@@ -9,11 +11,30 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle import encode_first, encode_patch, first_difference
-from obscodec.frames.kernels.counts import BLOCKS, COUNTS, FRAMES, LIVE, PREVIOUS, Table, Tables, bury, take_number
+from obscodec.codecs.formats.delta_rle import (
+    MAX_VARINT_NBYTES,
+    encode_first,
+    encode_patch,
+    first_difference,
+    write_varint,
+)
+from obscodec.frames.kernels.counts import (
+    BLOCKS,
+    COUNTS,
+    FRAMES,
+    LIVE,
+    N_FREE,
+    N_USED,
+    PREVIOUS,
+    TALLIES,
+    Table,
+    Tables,
+    bury,
+    take_number,
+)
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, load_u64, signed, unsigned
 from obscodec.layout import Rows
-from obscodec.segments import Ints
+from obscodec.segments import Bytes, Ints
 
 # The columns of the table of sequences. Addresses point into arrays that OpenBlocks holds.
 BLOCK: Final = 0  # number of the open block, 0 for none
@@ -29,34 +50,22 @@ N_RECENT: Final = 9  # frames in the ring
 MATCHED: Final = 10  # place of the frame that was found or added last
 BEGIN: Final = 11  # place of the frame that the last observation began with
 N_BEGUN: Final = 12  # how many blocks the sequence began: the number of a block may come again
-RECENT_IDS: Final = 13  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
+STORED: Final = 13  # 1 if the open block is full and stored
+RECENT_IDS: Final = 14  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
 
 # Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
-# ``u8[max_references, nbytes]``, the first one zeros; how many these are, ``i64[1]``; how many frames a block has; how
-# many frames come from one observation, so that a repeated one is likely to be this far back.
+# ``u8[max_references, nbytes]``, the first one zeros; ``i64[2]``, how many these are, and how many blocks became full
+# since full ones were stored; how many frames a block has; how many frames come from one observation, so that a
+# repeated one is likely to be this far back.
 OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
-
-
-@compiled
-def begin_block(open_blocks: OpenTables, which: int, tables: Tables) -> None:
-    """Begin an empty block in sequence number ``which``.
-
-    The block that was open must be stored, or have no frame that is counted.
-    """
-    sequence = open_blocks[0][which]
-    if sequence[BLOCK]:
-        bury(sequence[BLOCK], tables)  # an open block counts one more
-    sequence[BLOCK] = take_number(tables)
-    sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = 0
-    tables[BLOCKS][LIVE, sequence[BLOCK]] = 1
-    sequence[N_BEGUN] += 1
+N_FULL: Final = 1
 
 
 @compiled
 def append_frames(
     frames: Rows, first: int, of_sequences: Ints, open_blocks: OpenTables, tables: Tables, ids: Ints
 ) -> int:
-    """Store frames, from ``first`` on, until a frame needs a new block or a new sequence; returns that one, or ``n``.
+    """Store frames, from ``first`` on, until one needs a sequence or block that is not there; returns that, or ``n``.
 
     Args:
         frames: ``u8[n, nbytes]``, contiguous.
@@ -78,13 +87,58 @@ def append_frames(
         begins = i % stack == 0
         place, fingerprint = _find(frame, nbytes, sequence, begins)
         if place < 0:
-            if sequence[BLOCK] == 0 or sequence[PLACE] == block_frames:
+            is_full = sequence[BLOCK] == 0 or sequence[PLACE] == block_frames
+            if is_full and not _begin_block(sequence, tables):
                 return i
             _encode(frame, nbytes, sequence, references, n_references)
             before = 0 if begins else ids[i - 1]
             place = _add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
+            n_references[N_FULL] += sequence[PLACE] == block_frames
         ids[i] = _give_id(sequence, place, begins, tables[FRAMES][COUNTS])
     return len(of_sequences)
+
+
+@compiled
+def _begin_block(sequence: Ints, tables: Tables) -> bool:
+    """Begin an empty block; False if the full one is not stored yet, or there is no number for another one."""
+    tallies, live = tables[TALLIES], tables[BLOCKS][LIVE]
+    must_be_stored = sequence[BLOCK] != 0 and live[sequence[BLOCK]] > 1 and sequence[STORED] == 0
+    if must_be_stored or (tallies[N_FREE] == 0 and tallies[N_USED] == len(live)):
+        return False
+    if sequence[BLOCK]:
+        bury(sequence[BLOCK], tables)  # an open block counts one more
+    sequence[BLOCK] = take_number(tables)
+    sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = sequence[STORED] = 0
+    live[sequence[BLOCK]] = 1
+    sequence[N_BEGUN] += 1
+    return True
+
+
+@compiled
+def write_blocks(which: Ints, sequences: npt.NDArray[np.int64], out: Bytes, lengths: Ints) -> None:
+    """Write the open blocks of the sequences ``which``, one behind the other, and fill in the bytes of each."""
+    at = address(out)
+    for i in range(len(which)):
+        lengths[i] = write_block(sequences[which[i]], at)
+        at += lengths[i]
+
+
+@inlined
+def block_bound(sequence: Ints) -> int:
+    """The most bytes that :func:`write_block` writes."""
+    return int(3 * MAX_VARINT_NBYTES + sequence[RUNS_NBYTES] + sequence[LITERALS_NBYTES])
+
+
+@compiled
+def write_block(sequence: Ints, at: int) -> int:
+    """Write the open block of a sequence to an address, as a block of version 0; how many bytes that takes."""
+    behind = write_varint(at, 0)
+    if sequence[RUNS]:
+        behind = write_varint(write_varint(behind, sequence[REFERENCE]), sequence[RUNS_NBYTES])
+        copy(behind, sequence[RUNS], sequence[RUNS_NBYTES])
+        behind += sequence[RUNS_NBYTES]
+    copy(behind, sequence[LITERALS], sequence[LITERALS_NBYTES])
+    return int(behind + sequence[LITERALS_NBYTES] - at)
 
 
 @inlined

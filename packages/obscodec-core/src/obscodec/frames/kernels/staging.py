@@ -5,17 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle import MAX_VARINT_NBYTES, write_varint
-from obscodec.frames.kernels.append import (
-    BLOCK,
-    LITERALS,
-    LITERALS_NBYTES,
-    N_BEGUN,
-    PLACE,
-    REFERENCE,
-    RUNS,
-    RUNS_NBYTES,
-)
+from obscodec.frames.kernels.append import BLOCK, N_BEGUN, PLACE, block_bound, write_block
 from obscodec.frames.kernels.counts import Table
 from obscodec.kernels import address, compiled, copy, inlined, store_u64, unsigned
 from obscodec.segments import Bytes, Ints
@@ -64,14 +54,14 @@ def stage_blocks(
         is_known = known[i, 0] == block and known[i, 1] == sequence[PLACE] and known[i, 2] == sequence[N_BEGUN]
         if block == 0 or entries[block, 0] or (is_known and not _is_in(block, numbers)):  # or it is stored already
             continue
-        most = 3 * MAX_VARINT_NBYTES + sequence[RUNS_NBYTES] + sequence[LITERALS_NBYTES]
+        most = block_bound(sequence)
         known[i, NEEDED] = most
         if most > known[i, ROOM_NBYTES]:
             fits = False
             continue
         nbytes = 0
         if n < len(pieces) and size + most <= len(staged):
-            nbytes = _open_stream(sequence, address(staged) + size)
+            nbytes = write_block(sequence, address(staged) + size)
             pieces[n, 0], pieces[n, 1] = known[i, ROOM], nbytes
             size -= most - nbytes
         n, size = n + 1, size + most
@@ -116,15 +106,3 @@ def _stage_rows(
         pieces[n, 0], pieces[n, 1] = tables[0] + block * ENTRY_NBYTES, ENTRY_NBYTES
         pieces[n + 1, 0], pieces[n + 1, 1] = tables[1] + block * row_nbytes, row_nbytes
     return n + 2, size + ENTRY_NBYTES + row_nbytes
-
-
-@compiled
-def _open_stream(sequence: Ints, at: int) -> int:
-    """Write the open block of a sequence to an address, as a block of version 0; how many bytes that takes."""
-    behind = write_varint(at, 0)
-    if sequence[RUNS]:
-        behind = write_varint(write_varint(behind, sequence[REFERENCE]), sequence[RUNS_NBYTES])
-        copy(behind, sequence[RUNS], sequence[RUNS_NBYTES])
-        behind += sequence[RUNS_NBYTES]
-    copy(behind, sequence[LITERALS], sequence[LITERALS_NBYTES])
-    return int(behind + sequence[LITERALS_NBYTES] - at)

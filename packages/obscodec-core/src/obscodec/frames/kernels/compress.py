@@ -1,0 +1,53 @@
+"""Compressing full blocks, many in one call."""
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.lz4_kernel import encode_lz4
+from obscodec.codecs.varint_kernels import write_varint
+from obscodec.kernels import address, compiled, copy
+from obscodec.segments import Bytes, Ints
+
+
+@compiled
+def compress_blocks(
+    addresses: Ints,
+    lengths: Ints,
+    version: int,
+    room: Bytes,
+    dictionary_nbytes: int,
+    heads: npt.NDArray[np.int32],
+    chain: npt.NDArray[np.uint16],
+    n_attempts: int,
+    out: Bytes,
+    versions: Ints,
+    out_lengths: Ints,
+) -> None:
+    """Write blocks of version 0 as LZ4 blocks; those that do not become smaller as they are.
+
+    Args:
+        addresses: ``i64[n]``, where each block begins, its version in one byte.
+        lengths: ``i64[n]``, the bytes of each.
+        version: of the compressed blocks.
+        room: ``u8[:]``, see ``Lz4Encoder``, as for the next four; has room for any of the blocks.
+        dictionary_nbytes: its bytes.
+        heads: changed, and restored.
+        chain: changed behind the dictionary.
+        n_attempts: how many earlier positions each position is compared with.
+        out: filled; has room for ``nbytes + nbytes // 255 + 64`` bytes for each block.
+        versions: ``i64[n]``, filled.
+        out_lengths: ``i64[n]``, filled.
+    """
+    at = address(out)
+    for b in range(len(addresses)):
+        nbytes = lengths[b] - 1
+        copy(address(room) + dictionary_nbytes, addresses[b] + 1, nbytes)
+        behind = write_varint(write_varint(at, version), nbytes)
+        behind += encode_lz4(address(room), dictionary_nbytes, nbytes, heads, chain, n_attempts, behind)
+        versions[b] = version
+        if behind - at >= lengths[b]:
+            copy(at, addresses[b], lengths[b])
+            behind = at + lengths[b]
+            versions[b] = 0
+        out_lengths[b] = behind - at
+        at = behind
