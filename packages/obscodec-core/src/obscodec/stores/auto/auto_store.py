@@ -64,7 +64,7 @@ class AutoStore(Store):
         >>> store = AutoStore(Layout((84, 84), np.uint8))
         >>> ids = store.append(np.eye(84, dtype=np.uint8)[np.arange(300) % 84, None].repeat(84, axis=1))
         >>> store.choice.chosen.spec
-        'delta-rle'
+        'delta-rle|lz4:6'
     """
 
     def __init__(

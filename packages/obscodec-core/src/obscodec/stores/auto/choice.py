@@ -36,15 +36,18 @@ class _Candidate:
 
 
 _CANDIDATES = (
-    _Candidate("raw", 1, 0.92),
-    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.77),
-    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 2.7),
-    _Candidate("lz4", 1, 9.3),
-    _Candidate("zstd:1", 1, 10.0),
-    _Candidate("shuffle|zstd:1", 1, 20.0),
-    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 5.2),
+    _Candidate("raw", 1, 0.6),
+    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.56),
+    _Candidate("delta-rle|lz4:6", DEFAULT_BLOCK_FRAMES, 0.6),
+    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 1.4),
+    _Candidate("lz4", 1, 4.8),
+    _Candidate("zstd:1", 1, 5.1),
+    _Candidate("shuffle|zstd:1", 1, 10.0),
+    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 3.4),
 )
-_MAX_COST = 1.5  # without a budget; a buffer of numpy arrays costs 2: a gather, and a copy into tensors
+# Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
+# gather takes less time, and all costs are higher, some twice as high.
+_MAX_COST = 1.2
 _HALF = 0.5  # of the raw size: if no fast codec makes frames so small, a slow codec may be chosen
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this
 
