@@ -10,13 +10,13 @@ import sys
 import lz4.block
 import numpy as np
 import pytest
+from lz4_streams import LENGTHS, compressed, made_up
 from obscodec.codecs.lz4_kernel import N_HEADS, decode_lz4, encode_lz4, index_dictionary
 from obscodec.codecs.statuses import BAD_LZ4, OK
 
 N_STREAMS = int(os.environ.get("HOSTILE_CASES", "20000"))
 MAX_NBYTES = 1 << 13
 DICTIONARIES = (0, 1, 5, 30, 1000, 1 << 16)
-LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 20, 30, 269, 270, 271, 600)
 
 
 def fenced(nbytes: int, *, before: bool = False) -> np.ndarray:
@@ -64,36 +64,6 @@ def liblz4(stream: bytes, nbytes: int, dictionary: bytes) -> bytes | None:
     except lz4.block.LZ4BlockError:
         return None
     return plain if len(plain) == nbytes else None
-
-
-def long(n: int) -> bytes:
-    """The bytes behind a token for a length of 15 or more."""
-    return b"" if n < 15 else b"\xff" * ((n - 15) // 255) + bytes([(n - 15) % 255])
-
-
-def made_up(rng: np.random.Generator) -> tuple[bytes, int]:
-    """A stream of random sequences, most of them allowed at this place, and how many bytes it seems to hold."""
-    stream, n = b"", 0
-    for _ in range(rng.integers(6)):
-        literals, match = (int(rng.choice(LENGTHS)) for _ in range(2))
-        near = n + literals + int(rng.integers(-3, 20))
-        offset = max(1, int(rng.choice([1, 2, 3, 4, 7, 8, 9, 16, 17, n + literals, near, rng.integers(1, 200)])))
-        token = bytes([min(literals, 15) << 4 | min(match, 15)])
-        stream += token + long(literals) + rng.bytes(literals) + offset.to_bytes(2, "little") + long(match)
-        n += literals + match + 4
-    last = int(rng.choice(LENGTHS))
-    stream += bytes([min(last, 15) << 4 | int(rng.choice([0, 5]))]) + long(last) + rng.bytes(last)
-    return stream, max(1, n + last + int(rng.choice([0, 0, 0, -5, -1, 1, 4, 12])))
-
-
-def compressed(rng: np.random.Generator, dictionary: bytes) -> tuple[bytes, int]:
-    """A stream of liblz4, perhaps damaged, and how many bytes it held."""
-    begin = int(rng.integers(len(dictionary) + 1))
-    plain = rng.choice([97, 98], int(rng.integers(1, 400))).astype(np.uint8).tobytes() + dictionary[begin : begin + 50]
-    stream = bytearray(lz4.block.compress(plain, store_size=False, dict=dictionary, mode="high_compression"))
-    for _ in range(rng.integers(4)):
-        stream[rng.integers(len(stream))] = rng.integers(256)
-    return bytes(stream[: rng.integers(1, len(stream) + 1)] if rng.random() < 0.2 else stream), len(plain)
 
 
 def has_offset_zero(stream: bytes) -> bool:
