@@ -10,10 +10,11 @@ from obscodec.codecs.packing import pack, unpack
 from obscodec.codecs.registry import available, codec_from_config, new_codec
 from obscodec.codecs.spec import check_spec, parse
 from obscodec.codecs.stage import Levels
-from obscodec.codecs.statuses import STATUS_TEXTS
+from obscodec.codecs.statuses import STATUS_CODES, STATUS_TEXTS
 from obscodec.codecs.varint import decode_varint, encode_varint
 
 __all__ = [
+    "STATUS_CODES",
     "STATUS_TEXTS",
     "BytesCodec",
     "Codec",

@@ -34,6 +34,8 @@ WRONG_SUM: Final = _status(54, "its runs end before the item does")
 WRONG_SECTION: Final = _status(55, "bytes are missing or left over between its run lengths and its values")
 WRONG_SIZE: Final = _status(56, "it has no runs, and more or fewer bytes behind their number than the item")
 
+STATUS_CODES: Final[dict[str, int]] = {name: code for name, code in list(globals().items()) if isinstance(code, int)}
+
 
 def check(status: int) -> None:
     """Raise CorruptStream unless a status is OK."""

@@ -21,12 +21,11 @@ MAX_FRAME_NBYTES: Final = 1 << 30
 STATIC_NBYTES: Final = 35 << 10  # more shared memory than the kernels take besides the frame
 
 # By the bytes of an element of rle, 0 for delta-rle.
-MEASURE, PLACE, WRITE = (
+MEASURE, PLACE, OFFSETS, WRITE = (
     {width: Kernel("encode.cu", f"encode_{step}", (("WIDTH", width),)) for width in (0, 1, 2, 4, 8)}
-    for step in ("measure", "place", "write")
+    for step in ("measure", "place", "offsets", "write")
 )
-OFFSETS: Final = Kernel("offsets.cu", "offsets")
-RLE_DECODE: Final = {width: Kernel("rle.cu", "rle_decode", (("WIDTH", width),)) for width in (1, 2, 4, 8)}
+RLE_DECODE: Final = {width: Kernel("rle.cu", "rle_decode", (("ELEMENT_NBYTES", width),)) for width in (1, 2, 4, 8)}
 
 
 def delta_decode(n_frames: int, frame_nbytes: int, *, in_shared: bool) -> Kernel:
@@ -152,7 +151,7 @@ class CudaCodec:
             written = items, *form, references, *sizes, streams.offsets, streams.buffer
             self._launch(MEASURE[width], n_blocks, threads, *measured)
             self._launch(PLACE[width], n, THREADS, *form, *sizes, streams.lengths)
-            self._launch(OFFSETS, 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
+            self._launch(OFFSETS[width], 1, OFFSETS_THREADS, streams.lengths, np.uint64(n), streams.offsets)
             self._launch(WRITE[width], n * max(1, n_frames), threads, *written)
             self.on.keep(references)  # which may have come from another stream
             return replace(streams, written=self.on.mark())

@@ -7,9 +7,9 @@ from obscodec.codecs import STATUS_TEXTS
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
+from obscodec_cupy.device.sources import STATUSES
 
-_BAD_ID: Final = 32
-EXPLANATIONS: Final = {**STATUS_TEXTS, 34: "it has 4 GiB or more, which are not read on a device"}
+EXPLANATIONS: Final = {**STATUS_TEXTS, STATUSES["TOO_LONG"]: "it has 4 GiB or more, which are not read on a device"}
 
 
 def check_failure(word: int, what: str = "") -> None:
@@ -18,7 +18,7 @@ def check_failure(word: int, what: str = "") -> None:
     ``what`` names the stream; without it, the word has the number of its block.
     """
     number, code = word >> 32 ^ 0xFFFFFFFF, word & 0xFFFFFFFF
-    if code == _BAD_ID:
+    if code == STATUSES["BAD_ID"]:
         raise SlotError(f"sample {number} of a batch asks for a tensor that the store does not have")
     if code:
         raise CorruptStream(f"{what or f'block {number}'} can't be decoded: {EXPLANATIONS[code]}")

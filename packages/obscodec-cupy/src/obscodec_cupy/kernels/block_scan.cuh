@@ -1,5 +1,4 @@
 // Sums and maxima over the threads of a block, whose number is a multiple of 32; all of them take part.
-#pragma once
 #include "basics.cuh"
 
 struct Sum { template <typename T> static __device__ __forceinline__ T of(T x, T y) { return x + y; } };

@@ -1,5 +1,4 @@
 // Bytes at any address, and varints.
-#pragma once
 #include "basics.cuh"
 
 __device__ __forceinline__ u32 load_4(const u8* at) {

@@ -2,7 +2,6 @@
 //
 // Defines: THREADS, of a block; FRAME_NBYTES; FRAME_IN_SHARED, 1 if the launch gives FRAME_ROOM bytes of shared memory, else 0;
 // NO_ASYNC, for kernels without asynchronous copies.
-#pragma once
 #include "basics.cuh"
 
 template <u32 NBYTES> struct Sized;  // words that are loaded and stored whole

@@ -4,7 +4,6 @@
 // what is written for it: if they differ, bytes are looked up in a table; UNIT_ITEMS, that are written at once, 16 bytes or
 // fewer; PIXELS, of a frame whose axes are (channels, PIXELS) and those of its stack (PIXELS, DEPTH, channels), 1 if it is
 // written as it is; HEIGHT, WIDTH and PIXEL_ITEMS, if frames are shifted.
-#pragma once
 #include "basics.cuh"
 #include "frame.cuh"
 

@@ -1,4 +1,4 @@
-// Streams of rle to items. WIDTH: bytes of an element, 1, 2, 4 or 8.
+// Streams of rle to items. ELEMENT_NBYTES: of what it repeats, 1, 2, 4 or 8.
 #include "rle.cuh"
 
 // One thread block for each item of `size` elements. A stream must lie in its buffer.
@@ -7,6 +7,6 @@ extern "C" __global__ void __launch_bounds__(256, 4) rle_decode(
     const u64 number = blockIdx.x, offset = offsets[number], nbytes = lengths[number];
     u32 status = OUTSIDE_BUFFER;
     if (nbytes <= buffer_nbytes && offset <= buffer_nbytes - nbytes)
-        status = rle::decode_item<WIDTH>(buffer + offset, nbytes, rows + number * size * WIDTH, size);
+        status = decode_rle(buffer + offset, nbytes, rows + number * size * ELEMENT_NBYTES, size);
     if (threadIdx.x == 0 && status != OK) report(failure, number, status);
 }

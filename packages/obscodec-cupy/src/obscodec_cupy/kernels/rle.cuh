@@ -1,22 +1,17 @@
-// Streams of rle to items, one at a time by all threads of a block: a multiple of 32, at most 256. VALUE_NBYTES: bytes of an
-// element, 1, 2, 4 or 8.
+// Streams of rle to items, one at a time by all threads of a block: a multiple of 32, at most 256. ELEMENT_NBYTES: 1, 2, 4 or 8.
 //
 // A tile is some bytes of the run lengths, a few for each thread. A sum over the bytes that end a varint numbers the runs, one
 // over their lengths gives where they begin in the item. Then each thread looks up the runs that 16 bytes of the item lie in,
 // so that all threads have the same to do, whether runs are long or short. That only finds out whether a stream is good:
-// `verdict` reads a bad one again, run by run, to say what is wrong with it.
-#pragma once
+// `rle_verdict` reads a bad one again, run by run, to say what is wrong with it.
 #include "block_scan.cuh"
 #include "bytes.cuh"
 
-namespace rle {
-
 constexpr u32 THREAD_NBYTES = 4, MOST_RUNS = 256 * THREAD_NBYTES;  // of a tile
 
-template <u32 VALUE_NBYTES>
 __device__ __forceinline__ u64 value_of(const u8* values, u64 run) {
     u64 value = 0;
-    for (u32 k = 0; k < VALUE_NBYTES; ++k) value |= static_cast<u64>(values[run * VALUE_NBYTES + k]) << 8 * k;
+    for (u32 k = 0; k < ELEMENT_NBYTES; ++k) value |= static_cast<u64>(values[run * ELEMENT_NBYTES + k]) << 8 * k;
     return value;
 }
 
@@ -34,48 +29,43 @@ __device__ __forceinline__ u32 length_ending_at(const u8* lengths, u64 nbytes, u
 
 // The last of n > 0 runs that begins at an element or before it; the first one does.
 __device__ __forceinline__ u32 run_at(const u32* starts, u32 n, u32 element) {
-    u32 low = 0, high = n;
-    while (high - low > 1) {
-        const u32 middle = (low + high) / 2;
-        if (starts[middle] <= element) low = middle;
-        else high = middle;
-    }
-    return low;
+    u32 run = 0;
+    for (u32 step = 1u << (31 - __clz(n)); step; step /= 2)
+        if (run + step < n && starts[run + step] <= element) run += step;
+    return run;
 }
 
 // Fill the elements from `begin` to `end`, counted from `base`, with n runs. starts: of each, and `end` behind them.
-template <u32 VALUE_NBYTES>
 __device__ __forceinline__ void fill(u8* base, u32 begin, u32 end, const u32* starts, const u8* values, u32 n) {
-    constexpr u32 CHUNK = 16 / VALUE_NBYTES;  // elements
+    constexpr u32 CHUNK = 16 / ELEMENT_NBYTES;  // elements
     for (u32 first = (begin / CHUNK + threadIdx.x) * CHUNK; first < end; first += blockDim.x * CHUNK) {
         const u32 from = Max::of(first, begin), to = first + CHUNK < end ? first + CHUNK : end;
         u32 run = run_at(starts, n, from), next = starts[run + 1];
-        u64 value = value_of<VALUE_NBYTES>(values, run), words[2] = {0, 0};
+        u64 value = value_of(values, run), words[2] = {0, 0};
 #pragma unroll
         for (u32 k = 0; k < CHUNK; ++k) {
             if (first + k < from || first + k >= to) continue;
             if (first + k >= next) {
                 next = starts[++run + 1];
-                value = value_of<VALUE_NBYTES>(values, run);
+                value = value_of(values, run);
             }
-            words[k * VALUE_NBYTES / 8] |= value << 8 * (k * VALUE_NBYTES % 8);
+            words[k * ELEMENT_NBYTES / 8] |= value << 8 * (k * ELEMENT_NBYTES % 8);
         }
-        u8* out = base + static_cast<u64>(first) * VALUE_NBYTES;
+        u8* out = base + static_cast<u64>(first) * ELEMENT_NBYTES;
         if (to - from == CHUNK && reinterpret_cast<u64>(out) % 16 == 0)
             *reinterpret_cast<uint4*>(out) = make_uint4(words[0], words[0] >> 32, words[1], words[1] >> 32);
         else
-            for (u32 i = (from - first) * VALUE_NBYTES; i < (to - first) * VALUE_NBYTES; ++i)
+            for (u32 i = (from - first) * ELEMENT_NBYTES; i < (to - first) * ELEMENT_NBYTES; ++i)
                 out[i] = (i < 8 ? words[0] : words[1]) >> 8 * (i % 8);
     }
 }
 
 // Fill an item of `size` elements from its runs. Returns whether the stream is good, the same to all threads.
-template <u32 VALUE_NBYTES>
 __device__ __forceinline__ bool decode_runs(const u8* lengths, u64 nbytes, const u8* values, u64 n_runs, u8* item, u32 size) {
     __shared__ u32 starts[MOST_RUNS + 1];  // of the runs of a tile
     constexpr u64 ONE_RUN = 1ull << 48;    // runs in the highest 16 bits of a sum, elements below
-    const u32 skipped = reinterpret_cast<u64>(item) % 16 / VALUE_NBYTES;  // count from a multiple of 16, for vector stores
-    item -= skipped * VALUE_NBYTES;
+    const u32 skipped = reinterpret_cast<u64>(item) % 16 / ELEMENT_NBYTES;  // count from a multiple of 16, for vector stores
+    item -= skipped * ELEMENT_NBYTES;
     u64 n_done = 0, filled = skipped;
     for (u64 first = 0; first < nbytes; first += blockDim.x * THREAD_NBYTES) {
         u32 own[THREAD_NBYTES];
@@ -95,14 +85,14 @@ __device__ __forceinline__ bool decode_runs(const u8* lengths, u64 nbytes, const
         }
         if (threadIdx.x == 0) starts[n] = end;
         __syncthreads();
-        fill<VALUE_NBYTES>(item, filled, end, starts, values + n_done * VALUE_NBYTES, n);
+        fill(item, filled, end, starts, values + n_done * ELEMENT_NBYTES, n);
         n_done += n, filled = end;
     }
     return n_done == n_runs && filled == skipped + size && (nbytes == 0 || lengths[nbytes - 1] < 0x80);
 }
 
 // What is wrong with runs, in the order in which the CPU finds it: every thread reads them one after the other.
-__device__ __noinline__ u32 verdict(const u8* stream, u64 at, u64 end, u64 n_runs, u64 size) {
+__device__ __noinline__ u32 rle_verdict(const u8* stream, u64 at, u64 end, u64 n_runs, u64 size) {
     for (; n_runs > 0; --n_runs) {
         u64 length;
         const u32 status = read_varint(stream, at, end, length);
@@ -114,20 +104,17 @@ __device__ __noinline__ u32 verdict(const u8* stream, u64 at, u64 end, u64 n_run
 }
 
 // Decode one item of `size` elements. Returns its status, the same to all threads.
-template <u32 VALUE_NBYTES>
-__device__ __forceinline__ u32 decode_item(const u8* stream, u64 nbytes, u8* item, u32 size) {
+__device__ __forceinline__ u32 decode_rle(const u8* stream, u64 nbytes, u8* item, u32 size) {
     u64 n_runs, at = 0;
     const u32 status = read_varint(stream, at, nbytes, n_runs);
     if (status != OK) return status;
     if (n_runs == 0) {  // the item as it is
-        if (nbytes - at != static_cast<u64>(size) * VALUE_NBYTES) return WRONG_SIZE;
+        if (nbytes - at != static_cast<u64>(size) * ELEMENT_NBYTES) return WRONG_SIZE;
         copy_bytes(item, stream + at, nbytes - at);
         return OK;
     }
-    if (n_runs > size || n_runs * VALUE_NBYTES > nbytes - at) return WRONG_COUNT;
-    const u64 end = nbytes - n_runs * VALUE_NBYTES;
-    if (decode_runs<VALUE_NBYTES>(stream + at, end - at, stream + end, n_runs, item, size)) return OK;
-    return verdict(stream, at, end, n_runs, size);
+    if (n_runs > size || n_runs * ELEMENT_NBYTES > nbytes - at) return WRONG_COUNT;
+    const u64 end = nbytes - n_runs * ELEMENT_NBYTES;
+    if (decode_runs(stream + at, end - at, stream + end, n_runs, item, size)) return OK;
+    return rle_verdict(stream, at, end, n_runs, size);
 }
-
-}  // namespace rle
