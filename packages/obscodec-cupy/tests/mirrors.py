@@ -65,6 +65,14 @@ class DeviceTables:
         for i, (array, n) in enumerate([*tables, (self._references, len(references))]):
             self.words[2 * i : 2 * i + 2] = device.address(array), n
         self.words[8] = self._failure.ctypes.data
+        versions = dict(blocks.coder.versions.items()) if blocks.coder.versions else {}
+        self._dictionaries, rows = [], np.zeros((1 + max(versions, default=0), 2), np.uint64)
+        for version, codec in versions.items():
+            memory = device.upload(np.frombuffer(codec.dictionary + b"\0", np.uint8))  # which is never empty
+            rows[version] = device.address(memory) + len(codec.dictionary), len(codec.dictionary)
+            self._dictionaries.append(memory)
+        self._versions = device.upload(rows)
+        self.words[9:11] = device.address(self._versions), len(rows)
         self.header = device.upload(self.words)
 
     def check(self) -> None:

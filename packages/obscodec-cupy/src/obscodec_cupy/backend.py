@@ -1,8 +1,9 @@
 """The backend ``"cuda"`` of obscodec."""
 
+import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
+
+_FRAMES: Final = re.compile(r"raw|delta-rle(\|lz4(:-?\d+)?)?")  # the codecs of frames that kernels/gather.cu decodes
 
 
 class CudaBackend(Backend):
@@ -51,11 +54,10 @@ class CudaBackend(Backend):
                 staged = there.staging(target.nbytes)
                 decode(staged.view(layout.dtype).reshape(target.shape))
                 there.write_from(staged, target)
-                there.keep(staged)
 
     def decodes(self, spec: str, block_frames: int) -> bool:
         """See ``Backend.decodes``."""
-        return spec in ("delta-rle", "raw") or (spec == "rle" and block_frames == 1)
+        return bool(_FRAMES.fullmatch(spec)) or (spec == "rle" and block_frames == 1)
 
     def frame_reader(self, device: str, heap: str, layout: Layout, log: FrameLog) -> FrameReader:
         """See ``Backend.frame_reader``."""

@@ -132,6 +132,7 @@ class SimulatedDevice(Device):
         at, nbytes = staged.ctypes.data, staged.nbytes  # as a GPU knows it: whoever has the memory then
         target = out.memory.reshape(-1).view(np.uint8)
         self.streams.queue(lambda: ctypes.memmove(target.ctypes.data, at, nbytes))
+        self.keep(staged)
 
     def download(self, array: SimulatedArray) -> npt.NDArray[np.generic]:
         self.synchronize()

@@ -59,7 +59,9 @@ def small_steps(n: int, layout: Layout = SMALL) -> np.ndarray:
 
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
-@pytest.mark.parametrize(("codec", "block_frames"), [("delta-rle", 16), ("raw", 16), ("rle", 1)])
+@pytest.mark.parametrize(
+    ("codec", "block_frames"), [("delta-rle", 16), ("raw", 16), ("rle", 1), ("delta-rle|lz4:9", 4)]
+)
 def test_frames_of_a_game_are_read_while_their_blocks_fill(cuda, codec, block_frames, heap):
     played = frames("MsPacman", 320, 0)[:40]
     form = {"codec": codec, "block_frames": block_frames}
@@ -166,7 +168,7 @@ def test_an_auto_store_is_read_before_it_decides_and_after(cuda):
     np.testing.assert_array_equal(read(store, early[::-1]), tensors[99::-1])
     late = store.append(tensors[100:])
     assert store.choice is not None
-    assert {trial.spec for trial in store.choice.trials} == {"raw", "delta-rle"}
+    assert {trial.spec for trial in store.choice.trials} == {"raw", "delta-rle", "delta-rle|lz4:6"}
     np.testing.assert_array_equal(read(store, np.concatenate([late, early, [0]]))[:-1], np.roll(tensors, -100, axis=0))
     restored = pickle.loads(pickle.dumps(store))
     assert restored.device == cuda
@@ -193,7 +195,8 @@ def test_frames_of_rle_are_decoded_on_the_device(cuda, depth):
     np.testing.assert_array_equal(store.read(ids), tensors)
     with pytest.warns(UserWarning, match=r"^frames of the codec 'rle' are decoded on the CPU and copied to 'cuda'"):
         FrameStore(SMALL, codec="rle", block_frames=4, device=cuda)
-    with pytest.warns(UserWarning, match=r"^tensors of the codec 'rle' .* which decodes 'delta-rle' and 'raw'$"):
+    decodes = r"'delta-rle', 'delta-rle\|lz4' and 'raw'"
+    with pytest.warns(UserWarning, match=rf"^tensors of the codec 'rle' .* which decodes {decodes}$"):
         store = AutoStore(SMALL, codec="rle", block_frames=4, decide_after=8, device=cuda)
     np.testing.assert_array_equal(read(store, store.append(masks)), masks)
 

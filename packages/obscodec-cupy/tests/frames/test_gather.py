@@ -71,7 +71,7 @@ def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) 
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3, 4, 5])
-@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+@pytest.mark.parametrize("codec", ["delta-rle", "raw", "delta-rle|lz4:9"])
 def test_every_schedule(codec: str, seed: int) -> None:
     device = SimulatedDevice(seed=seed)
     stacks = stacks_of(sparse((1, 60, 60), 40, "u1", 0.1), 4, 0, zeros=True)
@@ -126,7 +126,7 @@ def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str,
     assert got.tobytes() == rows[places].tobytes()
 
 
-@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+@pytest.mark.parametrize("codec", ["delta-rle", "raw", "delta-rle|lz4"])
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, seed: int) -> None:
     """Dense runs take several tiles, noise takes long ones, distant changes long varints, others none at all."""
@@ -175,7 +175,7 @@ def test_frames_are_in_shared_memory_as_long_as_they_fit(shared_kib: int) -> Non
         assert max(shared_nbytes, scratch_nbytes) == (nbytes + 15) // 16 * 16
 
 
-@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+@pytest.mark.parametrize("codec", ["delta-rle", "raw", "delta-rle|lz4:9"])
 @pytest.mark.parametrize("n_streams", [1, 3])
 def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int) -> None:
     """Released blocks, blocks that are still open, several streams, ids that begin late, id 0."""

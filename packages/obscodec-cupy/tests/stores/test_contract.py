@@ -21,6 +21,11 @@ class TestStoreOfSingleFrames(CudaContract):
         return FrameStore(SMALL, codec="rle", block_frames=1, device="cuda")
 
 
+class TestStoreOfCompressedPatches(CudaContract):
+    def make(self) -> Store:
+        return FrameStore(SMALL, codec="delta-rle|lz4", block_frames=4, device="cuda")
+
+
 class TestFrameStore(CudaContract):
     def make(self) -> Store:
         return FrameStore(SMALL, block_frames=4, device="cuda", heap="pinned")

@@ -167,7 +167,11 @@ def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str
     """
     if device == "cpu" or backend(device).decodes(spec, block_frames):
         return device
-    others = "'rle', 'delta-rle' and 'raw'" if block_frames == 1 else "'delta-rle' and 'raw'"
+    others = (
+        "'delta-rle', 'delta-rle|lz4', 'raw' and 'rle'"
+        if block_frames == 1
+        else "'delta-rle', 'delta-rle|lz4' and 'raw'"
+    )
     warnings.warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}", stacklevel=3)
     return "cpu"
 

@@ -218,7 +218,7 @@ class Store(IdExchange, ABC):
         """
         raise SpecError(
             f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "
-            "of them, with the codec 'delta-rle', 'rle' or 'raw' on that GPU"
+            "of them, with the codec 'delta-rle', 'delta-rle|lz4', 'rle' or 'raw' on that GPU"
         )
 
     @says_memory_error

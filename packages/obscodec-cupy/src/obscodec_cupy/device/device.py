@@ -171,7 +171,7 @@ class Device:
         return pinned
 
     def staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """:meth:`pinned` for a short time, from CuPy's pool; :meth:`keep` it until what it is copied by is done.
+        """:meth:`pinned` for a short time, from CuPy's pool, for :meth:`write_from`.
 
         Raises:
             SpecError: the current stream is captured into a graph, which would copy it again at each replay.
@@ -187,9 +187,10 @@ class Device:
             raise HeapFull(f"the host can't pin {nbytes:,} bytes to copy them to the device: {error}") from error
 
     def write_from(self, staged: npt.NDArray[np.uint8], out: DeviceArray) -> None:
-        """Queue a copy of pinned memory, which must stay as it is until that is done, into as many bytes."""
+        """Queue a copy of :meth:`staging` into as many bytes; it is held until that is done."""
         with self._on():
             out.data.copy_from_host_async(staged.ctypes.data, len(staged), self._cupy.cuda.get_current_stream())
+        self.keep(staged)
 
     def write(self, host: npt.NDArray[np.generic], out: DeviceArray) -> None:
         """Queue a copy into a contiguous array of the same bytes; the host array may change as soon as this returns.
@@ -205,7 +206,6 @@ class Device:
             staged = self.staging(len(piece))
             staged[:] = piece
             self.write_from(staged, out.reshape((-1,)).view(np.uint8)[begin : begin + len(piece)])
-            self.keep(staged)
 
     def upload(self, host: npt.NDArray[np.generic]) -> DeviceArray:
         """A copy on the device, queued as by :meth:`write`.

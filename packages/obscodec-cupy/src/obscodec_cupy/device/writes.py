@@ -42,9 +42,7 @@ class Writes:
         """Write data to one address. If there is much, some is launched at once."""
         for begin in range(0, len(data), _MOST_NBYTES):
             part = data[begin : begin + _MOST_NBYTES]
-            self._pieces.append(np.array([[address + begin, len(part)]]))
-            self._data.append(part)
-            self._nbytes += len(part)
+            self.add(np.array([[address + begin, len(part)]]), part)
             if self._nbytes >= _MOST_NBYTES:
                 self.launch()
 
@@ -95,6 +93,5 @@ class Writes:
             staged[end : end + data.nbytes] = data.reshape(-1).view(np.uint8)
             end += data.nbytes
         self._device.write_from(staged, there)
-        self._device.keep(staged)
         self._device.launch(SCATTER, len(pieces), THREADS, np.uint64(self._device.address(there)))
         self._pieces, self._data, self._nbytes = [], [], 0

@@ -42,17 +42,18 @@ class BatchReader:
     """Reads items of compressed arrays of a GPU by places that are there too, converts and shifts them on the way.
 
     :meth:`sync` has the device know what was assigned to the arrays. From then on, until something else is assigned,
-    :meth:`read` takes one launch for two arrays of one store, and neither allocates nor waits. It can be recorded in a
-    CUDA graph, which goes on to be right after later calls of :meth:`sync`: what grows there has its place in device
-    memory. Call it once before it is recorded, so that its kernel is compiled.
+    :meth:`read` takes one launch for two arrays of one store, or a few if it needs much memory to work in. It neither
+    allocates nor waits, and can be recorded in a CUDA graph, which goes on to be right after later calls of
+    :meth:`sync`: what grows there has its place in device memory. Call it once before it is recorded, so that its
+    kernel is compiled.
 
     :meth:`sync` and :meth:`read` are in the right order on whichever streams they are called. A graph is not: replay it
     on the stream on which :meth:`sync` is called and the stores are read in other ways, or have the streams wait for
     each other.
 
     Args:
-        arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle``, ``rle`` or ``raw``, such
-            as the observations and next observations of a replay buffer. No views of arrays.
+        arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle``, ``delta-rle|lz4``,
+            ``rle`` or ``raw``, such as the observations and next observations of a replay buffer. No views of arrays.
         dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what uint8 is converted to; None for no conversion.
         scale: what is converted is multiplied with this in float32, then rounded to nearest even.
         shifted_axes: the axes of an item that are its rows and columns, for :meth:`read` to shift items along.

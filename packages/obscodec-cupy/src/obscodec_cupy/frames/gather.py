@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from obscodec import DTypeError, FrameStack, Layout, ShapeError
+from obscodec import codec as cpu_codec
 
 from obscodec_cupy.codecs.codec import element_nbytes, frame_room
 from obscodec_cupy.device.array import DeviceArray
@@ -21,6 +21,7 @@ MAX_DEPTH: Final = 16
 MAX_ITEM_NBYTES: Final = 16
 
 _CODECS: Final = {"delta-rle": 0, "raw": 1, "rle": 2}  # see kernels/gather.cu
+_MOST_SCRATCH_NBYTES: Final = 1 << 29  # for one launch; there are several if samples need more
 _CONVERTED_NBYTES: Final = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
@@ -36,7 +37,8 @@ class Gather:
     """Reads tensors of one store of frames, or of stacks of frames, for one or two fields in one launch.
 
     ``layout`` is of one tensor: a stack, or a frame if ``frame_stack`` is None. ``codec`` is of the blocks:
-    ``"delta-rle"``, ``"raw"``, or ``"rle"`` if they are of one frame. See ``BatchReader`` for the other arguments.
+    ``"delta-rle"``, alone or before ``lz4``; ``"raw"``; or ``"rle"`` if they are of one frame. See ``BatchReader`` for
+    the other arguments.
 
     Raises:
         DTypeError: a conversion of what is not uint8, or to another dtype.
@@ -58,15 +60,18 @@ class Gather:
     ) -> None:
         self.device = device
         self._form = GatherForm.of(layout, block_frames, frame_stack, codec, dtype, shifted_axes)
-        self._shared_nbytes, self._scratch_nbytes = frame_room(device, self._form.defines["FRAME_NBYTES"])
+        self._shared_nbytes, scratch_nbytes = frame_room(device, self._form.defines["FRAME_NBYTES"])
+        self._frame_in_shared = scratch_nbytes == 0
+        self._scratch_nbytes = scratch_nbytes + -(-self._form.defines["LZ4_NBYTES"] // 16) * 16  # of a thread block
+        self._most_samples = max(1, _MOST_SCRATCH_NBYTES // max(1, self._scratch_nbytes))  # of a launch
         self._values = None
         if dtype is not None:
             self._values = device.upload(_converted(dtype, scale))
             device.synchronize()  # whichever stream is current at a launch then
 
     def scratch_nbytes(self, n: int) -> int:
-        """Bytes of device memory that a launch works in for ``n`` samples; 0 unless frames are very large."""
-        return n * self._scratch_nbytes
+        """Bytes of device memory that launches for ``n`` samples work in: for very large frames, and for LZ4."""
+        return min(n, self._most_samples) * self._scratch_nbytes
 
     def prepared(
         self,
@@ -81,13 +86,20 @@ class Gather:
         It neither allocates nor waits, and can be called again, as long as somebody holds the arrays. What is wrong
         with a stream or an id shows in the word of failures that the header names; what could not be read is zeros.
         """
-        arguments: list[DeviceArray | np.generic | None] = [header, places, np.uint32(len(sources))]
+        arguments: list[DeviceArray | np.generic | None] = [places, np.uint32(len(sources))]
         for source in (sources[0], sources[-1]):
             arguments += [source.ids, np.int64(source.ids.size), source.out, source.shifts]
-        scalars = self.device.scalars(*arguments, self._values, scratch)
+        header_there, *scalars = self.device.scalars(header, *arguments, self._values, scratch)
         outs = [self.device.address(source.out) for source in sources]
-        kernel = self._form.kernel(outs, in_shared=self._scratch_nbytes == 0)
-        return partial(self.device.launch, kernel, n, THREADS, *scalars, shared_nbytes=self._shared_nbytes)
+        kernel = self._form.kernel(outs, in_shared=self._frame_in_shared)
+
+        def launch() -> None:
+            for first in range(0, n, self._most_samples):
+                n_samples = min(n - first, self._most_samples)
+                arguments = header_there, np.int64(first), *scalars
+                self.device.launch(kernel, n_samples, THREADS, *arguments, shared_nbytes=self._shared_nbytes)
+
+        return launch
 
 
 def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
@@ -126,12 +138,15 @@ class GatherForm:
             )
         if dtype is not None and (dtype not in _CONVERTED_NBYTES or layout.dtype != np.uint8):
             raise DTypeError(f"uint8 is converted to {', '.join(_CONVERTED_NBYTES)}, got {layout.dtype} to {dtype}")
+        spec, _, tail = codec.partition("|")
+        blocks = Layout((block_frames, *frame.shape), frame.dtype)
         defines = {
             "THREADS": THREADS,
             "FRAME_NBYTES": frame.nbytes,
             "BLOCK_FRAMES": block_frames,
             "DEPTH": depth,
-            "CODEC": _CODECS[codec],
+            "CODEC": _CODECS[spec],
+            "LZ4_NBYTES": cpu_codec(spec, blocks).bound() if tail else 0,
             "ELEMENT_NBYTES": element_nbytes(layout),
             "ITEM_NBYTES": item_nbytes,
             "OUT_NBYTES": _CONVERTED_NBYTES.get(dtype or "", item_nbytes),

@@ -19,8 +19,9 @@ from obscodec_cupy.device.writes import Writes
 
 # The header, see kernels/tables.cuh.
 _HEADER_WORDS: Final = 16
-_WORDS: Final = {"blocks": 0, "previous": 2, "listed": 4, "references": 6}  # of each table, its address and its rows
-_N_IDS, _N_REFERENCES, _FAILURE = 3, 7, 8
+# Of each table, its address and its rows.
+_WORDS: Final = {"blocks": 0, "previous": 2, "listed": 4, "references": 6, "dictionaries": 9}
+_N_IDS, _N_REFERENCES, _FAILURE, _N_VERSIONS = 3, 7, 8, 10
 
 _LEAST_LISTED: Final = 1 << 8
 _LEAST_ROOM_NBYTES: Final = 1 << 12
@@ -70,6 +71,7 @@ class Mirror:
         self._blocks = np.zeros(2, np.int64)
         self._rooms: dict[int, DeviceArray] = {}  # for the open block of each sequence
         self._tables: dict[str, DeviceArray] = {}
+        self._versions: set[int] = set()  # of LZ4, whose dictionaries are there
         self.retired: list[object] = []
         self._stacks: object = None
         self._n_rows = [0, 0, 0]  # of the tables of blocks, references and listed stacks
@@ -119,6 +121,8 @@ class Mirror:
             self._n_references, self._header_is_old = n_known, True
         if len(listed):
             self._write_rows(writes, "listed", listed, stacks.frames)
+        if log.open.patches and log.coder.versions is not None:
+            self._write_dictionaries(writes, {n: codec.dictionary for n, codec in log.coder.versions.items()})
         if self._header_is_old:
             writes.add_rows(self._device.address(self.header), 8, np.arange(_HEADER_WORDS), self._new_header())
             self._header_is_old = False
@@ -153,6 +157,7 @@ class Mirror:
         self._n_rows, self._n_references, self._header_is_old = [0, 0, 0], 0, True
         for chunk in self._chunks.values():
             chunk.nbytes = 0
+        self._versions = set()
 
     def _reserve(self, n_blocks: int, n_references: int, n_items: int) -> None:
         """Have so many rows in the tables, or as many as ``n_items`` are likely to need."""
@@ -246,6 +251,22 @@ class Mirror:
             self._retire(self._rooms.get(sequence))
             self._rooms[sequence] = room
 
+    def _write_dictionaries(self, writes: Writes, dictionaries: dict[int, bytes]) -> None:
+        """Write the dictionaries of all versions behind a table of them, if these are others than at the last sync."""
+        if dictionaries.keys() == self._versions:
+            return
+        table = np.zeros((1 + max(dictionaries), 2), np.uint64)  # where each ends, and its bytes
+        there = self._device.empty((table.nbytes + sum(map(len, dictionaries.values())),), np.uint8)
+        end = self._device.address(there) + table.nbytes
+        for version, dictionary in dictionaries.items():
+            end += len(dictionary)
+            table[version] = end, len(dictionary)
+        data = b"".join([table.tobytes(), *dictionaries.values()])
+        writes.add_long(self._device.address(there), np.frombuffer(data, np.uint8))
+        self._retire(self._tables.get("dictionaries"))
+        self._tables["dictionaries"] = there
+        self._versions, self._header_is_old = {*dictionaries}, True
+
     def _write_rows(self, writes: Writes, name: str, rows: Ints, table: npt.NDArray[np.generic]) -> None:
         """Write rows of a table of the host into the same rows of its copy."""
         copy = self._tables[name]
@@ -257,4 +278,5 @@ class Mirror:
             header[_WORDS[name]], header[_WORDS[name] + 1] = self._device.address(table), len(table)
         header[_N_IDS] *= self._log.block_frames
         header[_N_REFERENCES], header[_FAILURE] = self._n_references, self.failure.ctypes.data
+        header[_N_VERSIONS] = 1 + max(self._versions, default=0)
         return header

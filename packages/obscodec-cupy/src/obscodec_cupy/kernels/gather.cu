@@ -2,8 +2,9 @@
 // frames the sample is made of, reads each block that holds some of them once, and writes each frame to all of its places
 // while it is at hand.
 //
-// Defines: THREADS of a block; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; CODEC of its blocks, and
-// ELEMENT_NBYTES, of what rle repeats; FRAME_IN_SHARED, see frame.cuh; and those of output.cuh.
+// Defines: THREADS of a block; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; CODEC of its blocks, ELEMENT_NBYTES, of what
+// rle repeats, and LZ4_NBYTES, see lz4.cuh; FRAME_IN_SHARED, see frame.cuh; and those of output.cuh.
+#include "lz4.cuh"
 #include "output.cuh"
 #include "patches.cuh"
 #include "rle.cuh"
@@ -23,28 +24,30 @@ __shared__ Wanted wanted[32];  // looked up by one warp, so that all agree on it
 // there behind a barrier. Returns what is wrong, the same to all threads.
 __device__ __forceinline__ u32 read_plain(const Wanted& one, u32 place, u8* frame) {
     if (CODEC == RLE && one.stream[0] == 1)
-        return rle::decode_item<ELEMENT_NBYTES>(one.stream + 1, one.nbytes - 1, frame, FRAME_NBYTES / ELEMENT_NBYTES);
+        return decode_rle(one.stream + 1, one.nbytes - 1, frame, FRAME_NBYTES / ELEMENT_NBYTES);
     if (one.stream[0] != 0) return OTHER_VERSION;
     if ((place + 1ull) * FRAME_NBYTES > one.nbytes - 1) return FEW_FRAMES;
     copy_bytes(frame, one.stream + 1 + static_cast<u64>(place) * FRAME_NBYTES, FRAME_NBYTES);
     return OK;
 }
 
-// tables: of the store.
+// tables: of the store. first: the sample of the first thread block.
 // places: i64[samples], the indices of `ids` that are the samples; null for 0, 1, 2, ...
 // n_fields: 1, or 2 for two fields of the same store; the second four are not read if it is 1.
 // ids: i32[n_ids], of stacks, or of frames if DEPTH is 1. shifts: i32[samples][2], rows and columns, if there is a HEIGHT.
 // out: [samples][DEPTH][frame], or as PIXELS says; aligned to what is written at once.
 // known_values: OutItem[256], what each byte becomes; not read if bytes stay bytes.
-// scratch: u8[samples][FRAME_ROOM], aligned to 16, if FRAME_IN_SHARED is 0.
+// scratch: aligned to 16, u8[thread blocks][FRAME_ROOM] if FRAME_IN_SHARED is 0, then u8[thread blocks][LZ4_ROOM] if
+// patches that LZ4 has compressed may not fit into shared memory.
 //
 // A sample whose id is out of range, or a frame that can't be read, is zeros where it is wrong, and is reported:
 // the number of the block, or of the sample for an id.
 extern "C" __global__ void __launch_bounds__(THREADS, CODEC == RLE ? 4 : 8) gather(
-    const Tables* tables, const i64* places, u32 n_fields, const i32* ids0, i64 n_ids0, OutItem* out0, const i32* shifts0,
+    const Tables* tables, i64 first, const i64* places, u32 n_fields, const i32* ids0, i64 n_ids0, OutItem* out0, const i32* shifts0,
     const i32* ids1, i64 n_ids1, OutItem* out1, const i32* shifts1, const OutItem* known_values, u8* scratch) {
     u8* frame = frame_of_block(scratch);
-    const i64 sample = blockIdx.x;
+    u8* room = scratch + (FRAME_IN_SHARED ? 0 : static_cast<u64>(gridDim.x) * FRAME_ROOM) + blockIdx.x * LZ4_ROOM;
+    const i64 sample = first + blockIdx.x;
     if (CONVERTS)
         for (u32 x = threadIdx.x; x < 256; x += THREADS) converted[x] = known_values[x];
     if (threadIdx.x < 32) {  // lane DEPTH * field + k is for the frame at place k of a stack
@@ -80,11 +83,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, CODEC == RLE ? 4 : 8) gath
             left &= ~now;
             __syncthreads();
         };
-        if (CODEC == DELTA_RLE && one.stream[0] == 0) {
+        const u8* stream = one.stream;
+        u64 nbytes = one.nbytes;
+        if (CODEC == DELTA_RLE) {
+            if (LZ4_NBYTES) code = read_lz4_block(tables, room, stream, nbytes);
+            else if (*stream == 0) stream++, nbytes--;
+            else code = OTHER_VERSION;
             u32 n_frames = left >> lane & 1 ? place + 1 : 0;
 #pragma unroll
             for (u32 step = 16; step; step /= 2) n_frames = max(n_frames, __shfl_xor_sync(ALL_LANES, n_frames, step));
-            code = read_frames(one.stream + 1, one.nbytes - 1, tables->references, tables->n_references, n_frames, false, frame, put);
+            if (code == OK)
+                code = read_frames(stream, nbytes, tables->references, tables->n_references, n_frames, false, frame, put);
         } else {
             while (left && code == OK) {
                 const u32 next = wanted[__ffs(left) - 1].place;

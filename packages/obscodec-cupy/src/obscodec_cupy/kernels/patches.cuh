@@ -5,7 +5,6 @@
 // damaged, unusual or too large, is read run by run. That alone says what is wrong with a stream, in the order of the core.
 //
 // Defines: THREADS, of a block, 128 or more; FRAME_NBYTES; those of frame.cuh.
-#pragma once
 #include "basics.cuh"
 #include "block_scan.cuh"
 #include "bytes.cuh"
@@ -17,7 +16,7 @@ constexpr u32 UNUSUAL = (1u << 20) - 1;              // in place of larger value
 constexpr u32 MOST_MOVED = FRAME_NBYTES < UNUSUAL ? FRAME_NBYTES : UNUSUAL - 1;  // by the runs of a frame of a tile
 
 __shared__ __align__(16) u8 staged[16 + STAGED_NBYTES];  // the beginning of the stream, aligned as it is in global memory
-__shared__ u32 values[TILE_NBYTES];  // of the varints; of runs, in the end, what they and the runs before move and use up
+__shared__ __align__(16) u32 values[TILE_NBYTES + 4];  // of varints; of runs, in the end, what they and those before move and use
 __shared__ u32 first_run[TILE_FRAMES + 1], runs_begin[TILE_FRAMES + 1], tile_frames;  // of each frame of the tile, and the end
 
 // A stream, and how far it is read; the same in all threads.
@@ -30,15 +29,15 @@ struct Patches {
     u32 moved, used;      // the positions that the runs before it in the tile passed, and the literals that they used
 };
 
-// Copy a stream to shared memory, unless it is long. Returns where it is after a barrier. Nothing outside of it is read.
-__device__ __forceinline__ const u8* staged_stream(const u8* stream, u32 nbytes) {
-    if (nbytes > STAGED_NBYTES) return stream;
+// Copy a stream to shared memory, unless it is long or there. Returns where it is after a barrier. Nothing outside of it is read.
+__device__ __forceinline__ const u8* staged_stream(u8* room, const u8* stream, u32 nbytes) {
+    if (nbytes > STAGED_NBYTES || stream == room) return stream;
     const u32 misaligned = static_cast<u32>(reinterpret_cast<u64>(stream) % 16), head = min((16 - misaligned) % 16, nbytes);
     const u32 body = (nbytes - head) / 16 * 16, single = threadIdx.x < head ? threadIdx.x : threadIdx.x + body;
-    begin_copy<uint4>(staged + misaligned + head, stream + head, body);
-    if (single < nbytes) staged[misaligned + single] = stream[single];
+    begin_copy<uint4>(room + misaligned + head, stream + head, body);
+    if (single < nbytes) room[misaligned + single] = stream[single];
     wait_for_copies();
-    return staged + misaligned;
+    return room + misaligned;
 }
 
 // Write the value of each varint of the tile, above it the place of its last byte. Returns how many there are.
@@ -144,7 +143,7 @@ template <typename Put>
 __device__ __forceinline__ u32 read_frames(const u8* stream, u64 nbytes, const u8* references, u64 n_references, u32 n_frames,
                                            bool to_end, u8* frame, Put put) {
     if (nbytes >> 32) return TOO_LONG;
-    Patches patches = {staged_stream(stream, static_cast<u32>(nbytes)), static_cast<u32>(nbytes)};
+    Patches patches = {staged_stream(staged, stream, static_cast<u32>(nbytes)), static_cast<u32>(nbytes)};
     u32 code;
     u64 reference, runs_nbytes;
     if ((code = read_varint(stream, patches.runs, patches.nbytes, reference)) != OK) return code;

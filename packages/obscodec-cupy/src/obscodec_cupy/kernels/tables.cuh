@@ -1,5 +1,4 @@
 // What a kernel knows of a store: where its tables are in device memory, and which frames an id stands for.
-#pragma once
 #include "basics.cuh"
 
 // In device memory, at one place for a store. Who changes any of it keeps it apart from the kernels that read, by events.
@@ -13,6 +12,8 @@ struct Tables {
     const u8* references;    // u8[n_references][FRAME_NBYTES], the first one zeros, aligned to 16; not read of plain blocks
     u64 n_references;
     u64* failure;            // see `report`
+    const u64 (*dictionaries)[2];  // of each version of LZ4, where it ends, and its bytes; 0 for no such version
+    u64 n_versions;
 };
 
 #define NO_FRAME 0xffffffffu
