@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from obscodec import FrameStack, FrameStore, HeapFull, Layout, ShapeError, SpecError, StackStore, TensorArray
-from obscodec.frames import frame_log
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
 from obscodec_cupy.frames.mirror import Mirror
@@ -97,16 +96,17 @@ def test_a_stack_store_over_frames_that_were_read_is_right_after_a_failure(monke
 def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
     on_new_device(monkeypatch)
     store = FrameStore(LAYOUT, block_frames=4, device="cuda")
-    ids = store.append(TENSORS[:4])
+    ids = store.append(TENSORS[:3])
 
     def interrupted(*of):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(frame_log, "begin_block", interrupted)
+        patch.setattr(type(store.log.open), "mark_stored", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            store.append(TENSORS[4:5])
-    np.testing.assert_array_equal(read(store, ids), TENSORS[:4])
+            store.append(TENSORS[3:4])
+    assert store.log.heap.holds(store.log.open.blocks).all()
+    np.testing.assert_array_equal(read(store, ids), TENSORS[:3])
 
 
 @pytest.mark.parametrize("shallow", [False, True])
