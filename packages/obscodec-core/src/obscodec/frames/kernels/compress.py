@@ -3,8 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.lz4_kernel import encode_lz4
-from obscodec.codecs.varint_kernels import write_varint
+from obscodec.codecs.formats.delta_rle import encode_lz4, write_varint
 from obscodec.kernels import address, compiled, copy
 from obscodec.segments import Bytes, Ints
 

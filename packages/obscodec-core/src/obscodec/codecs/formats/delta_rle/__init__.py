@@ -10,6 +10,7 @@ from obscodec.codecs.formats.delta_rle.patch import (
     runs_bound,
 )
 from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, encode_first
+from obscodec.codecs.lz4_kernel import encode_lz4
 from obscodec.codecs.statuses import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, OK, OTHER_VERSION, check
 from obscodec.codecs.varint import MAX_VARINT_NBYTES
 from obscodec.codecs.varint_kernels import write_varint
@@ -28,6 +29,7 @@ __all__ = [
     "check_patch",
     "copy_frames",
     "encode_first",
+    "encode_lz4",
     "encode_patch",
     "first_bytes",
     "first_difference",
