@@ -65,7 +65,7 @@ class DeviceTables:
         for i, (array, n) in enumerate([*tables, (self._references, len(references))]):
             self.words[2 * i : 2 * i + 2] = device.address(array), n
         self.words[8] = self._failure.ctypes.data
-        versions = dict(blocks.coder.versions.items()) if blocks.coder.versions else {}
+        versions = dict(blocks.coder.versions.by_version) if blocks.coder.versions else {}
         self._dictionaries, rows = [], np.zeros((1 + max(versions, default=0), 2), np.uint64)
         for version, codec in versions.items():
             memory = device.upload(np.frombuffer(codec.dictionary + b"\0", np.uint8))  # which is never empty

@@ -46,13 +46,13 @@ def test_a_dictionary_is_trained_on_the_first_streams() -> None:
     assert (codecs.newest, codecs.learning, codecs.dictionary_bytes, codecs.are_several) == (1, True, 0, False)
     feed(codecs, samples[255:])
     assert (codecs.newest, codecs.learning, codecs.are_several) == (2, False, True)
-    assert 1 in codecs
-    assert 2 in codecs
-    assert 3 not in codecs
-    assert codecs[1] == ZSTD
-    assert codecs[2] == train(ZSTD, samples)
-    assert codecs.dictionary_bytes == len(codecs[2].dictionary) > 0
-    one, other = (codecs[version].compress(samples_of(0, 300)[280].data) for version in (1, 2))
+    assert 1 in codecs.by_version
+    assert 2 in codecs.by_version
+    assert 3 not in codecs.by_version
+    assert codecs.by_version[1] == ZSTD
+    assert codecs.by_version[2] == train(ZSTD, samples)
+    assert codecs.dictionary_bytes == len(codecs.by_version[2].dictionary) > 0
+    one, other = (codecs.by_version[version].compress(samples_of(0, 300)[280].data) for version in (1, 2))
     assert len(other) < len(one)
 
 
@@ -115,14 +115,14 @@ def test_a_few_large_streams_are_no_drift() -> None:
 
 def test_another_dictionary_is_trained_on_what_came_since() -> None:
     codecs = taught()
-    second = codecs[2]
+    second = codecs.by_version[2]
     feed(codecs, samples_of(1), 0.9)
     assert codecs.newest == 2
     feed(codecs, samples_of(2))
     assert codecs.newest == 3
-    assert codecs[2] == second
-    assert codecs[3] == train(second, samples_of(2))
-    assert codecs.dictionary_bytes == len(second.dictionary) + len(codecs[3].dictionary)
+    assert codecs.by_version[2] == second
+    assert codecs.by_version[3] == train(second, samples_of(2))
+    assert codecs.dictionary_bytes == len(second.dictionary) + len(codecs.by_version[3].dictionary)
     feed(codecs, samples_of(2, 300), 0.9)  # which is how well this one goes from the start
     assert not codecs.learning
 
@@ -132,11 +132,11 @@ def test_versions_that_nothing_needs_are_forgotten_but_the_newest() -> None:
     feed(codecs, samples_of(1), 0.9)
     feed(codecs, samples_of(2))
     codecs.keep([1, 2, 3])
-    assert [version in codecs for version in (1, 2, 3)] == [True, True, True]
+    assert [version in codecs.by_version for version in (1, 2, 3)] == [True, True, True]
     codecs.keep({2, 7})
-    assert [version in codecs for version in (1, 2, 3)] == [False, True, True]
+    assert [version in codecs.by_version for version in (1, 2, 3)] == [False, True, True]
     codecs.keep([])
-    assert [version in codecs for version in (1, 2, 3)] == [False, False, True]
+    assert [version in codecs.by_version for version in (1, 2, 3)] == [False, False, True]
     assert not codecs.are_several
     feed(codecs, samples_of(3), 0.5)
     feed(codecs, samples_of(3), 0.9)
@@ -152,7 +152,7 @@ def test_a_training_that_fails_leaves_the_codec_as_it_is(error: Exception) -> No
     codecs = TrainedCodecs(ZSTD, fit)
     feed(codecs, samples_of(0))
     assert (codecs.newest, codecs.learning, codecs.are_several) == (1, False, False)
-    assert codecs[1] is ZSTD
+    assert codecs.by_version[1] is ZSTD
     feed(codecs, samples_of(0, 600))
     assert codecs.newest == 1
 
@@ -166,12 +166,12 @@ def test_a_training_again_that_fails_leaves_all_versions() -> None:
         return train(zstd, samples)
 
     codecs = taught(fit)
-    second = codecs[2]
+    second = codecs.by_version[2]
     feed(codecs, samples_of(1), 0.9)
     feed(codecs, samples_of(1))
     assert (codecs.newest, codecs.learning) == (2, False)
-    assert codecs[1] == ZSTD
-    assert codecs[2] is second
+    assert codecs.by_version[1] == ZSTD
+    assert codecs.by_version[2] is second
 
 
 def test_an_interrupted_training_is_done_with_the_next_stream() -> None:
@@ -187,7 +187,7 @@ def test_an_interrupted_training_is_done_with_the_next_stream() -> None:
         feed(codecs, samples[:256])
     assert (codecs.newest, codecs.learning) == (1, True)
     feed(codecs, samples[256:])
-    assert codecs[2] == train(ZSTD, samples[:256])
+    assert codecs.by_version[2] == train(ZSTD, samples[:256])
 
 
 def test_a_pickled_one_goes_on_learning() -> None:
@@ -197,9 +197,9 @@ def test_a_pickled_one_goes_on_learning() -> None:
     assert len(pickle.dumps(codecs)) < 2 * 100 * 400
     for one in (codecs, restored):
         feed(one, samples[100:])
-        assert one[2] == train(ZSTD, samples)
+        assert one.by_version[2] == train(ZSTD, samples)
     feed(codecs, samples_of(1))
     again = pickle.loads(pickle.dumps(codecs))
-    assert (again.newest, again.learning, again[2]) == (2, False, codecs[2])
+    assert (again.newest, again.learning, again.by_version[2]) == (2, False, codecs.by_version[2])
     feed(again, samples_of(1), 0.9)
     assert again.learning  # it knows how small streams were

@@ -48,7 +48,11 @@ def test_blocks_of_all_versions_in_one_batch(device: Device, spec: str, monkeypa
     ids = store.append(rows)
     versions = store.log.tables.versions[ids // 4]
     assert set(versions.tolist()) == {0, 1, 2, 3}
-    assert [len(codec.dictionary) > 0 for _, codec in store.log.coder.versions.items()] == [False, True, True]
+    assert [len(codec.dictionary) > 0 for codec in store.log.coder.versions.by_version.values()] == [
+        False,
+        True,
+        True,
+    ]
     assert store.log.open.blocks.tolist() == [ids[-1] // 4]
     order = np.random.default_rng(1).permutation(len(rows))
     np.testing.assert_array_equal(read_all(device, store, ids[order]), rows[order])
@@ -97,7 +101,7 @@ class Reader:
         self.store = FrameStore(self.layout, block_frames=1, codec="delta-rle|lz4")
         self.id = int(self.store.append(row[None])[0])
         self.coder = self.store.log.coder
-        codecs = self.coder.versions._codecs
+        codecs = self.coder.versions.by_version
         codecs[2] = codecs[1].with_dictionary(dictionary)
         self.mirror = DeviceTables(device, self.store)
         self.gather = Gather(device, self.layout, 1, codec="delta-rle|lz4")
@@ -208,7 +212,7 @@ def test_every_prefix_and_every_byte_changed(device: Device) -> None:
     row[[7, 50, 51, 250]] = 9
     reader = Reader(device, row, bytes(range(100)))
     plain = np.frombuffer(reader.mirror.streams[reader.id], np.uint8)[1:]
-    block = joined(encode_varint(2), reader.coder.compress(reader.coder.versions[2], plain).data).tobytes()
+    block = joined(encode_varint(2), reader.coder.compress(reader.coder.versions.by_version[2], plain).data).tobytes()
     assert len(block) < 60
     assert reader.compare(block) == ""
     assert not any(reader.compare(block[:end]) == "" for end in range(1, len(block)))
@@ -243,7 +247,7 @@ def test_what_is_before_the_stream(device: Device, block: bytes, wrong: str) -> 
 
 def test_a_version_that_no_block_needed_any_more(device: Device) -> None:
     reader = Reader(device, np.ones(50, np.uint8), b"")
-    del reader.coder.versions._codecs[1]
+    del reader.coder.versions.by_version[1]
     reader.mirror = DeviceTables(device, reader.store)
     assert reader.compare(b"\2\3\x30\0\1\0") == ""
     assert reader.compare(b"\1\3\x30\0\1\0") == VERSION

@@ -29,11 +29,11 @@ from obscodec.segments import Bytes
 
 _MOST: Final = 15  # in half a token: the length goes on in the bytes behind it
 _LEAST_MATCH: Final = 4
-# A short sequence has at most 14 literals, the offset, and a match of at most 18 bytes: liblz4 copies both at once, and
-# wants no more than room for the copies. Behind it, this many bytes must be left of the stream and of the output:
-_LEFT_OF_STREAM: Final = 8  # after literals that a match follows
-_LEFT_OF_OUTPUT: Final = 12
-_LAST_LITERALS: Final = 5  # after a match
+# How many bytes must be left, but not after a short sequence (14 literals or less, a match of 18 bytes or less): there,
+# liblz4 only asks whether there is room to copy 16 and 18 bytes.
+_LEFT_OF_STREAM: Final = 8  # behind literals that a match follows
+_LEFT_OF_OUTPUT: Final = 12  # the same
+_LAST_LITERALS: Final = 5  # of the output, behind a match
 
 _HASH_BITS: Final = 14
 N_HEADS: Final = 1 << _HASH_BITS

@@ -130,7 +130,7 @@ class BlockCoder(ABC, Generic[C]):
             return versions, blocks
         sealed = list(blocks)
         for b, block in enumerate(blocks):
-            compressed = self.compress(self.versions[self.versions.newest], block[len(PLAIN) :])
+            compressed = self.compress(self.versions.by_version[self.versions.newest], block[len(PLAIN) :])
             if len(compressed) < len(block) - len(PLAIN):
                 versions[b] = self.versions.newest
                 sealed[b] = joined(encode_varint(self.versions.newest), compressed.data)
@@ -169,9 +169,10 @@ class BlockCoder(ABC, Generic[C]):
         version, start = decode_varint(block)
         if version == 0:
             return None, block[start:]
-        if self.versions is None or version not in self.versions:
+        codecs = self.versions.by_version if self.versions else {}
+        if version not in codecs:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
-        return self.versions[version], block[start:]
+        return codecs[version], block[start:]
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "versions": copy.copy(self.versions)}

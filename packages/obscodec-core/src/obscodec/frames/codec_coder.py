@@ -54,7 +54,7 @@ class CodecCoder(BlockCoder[Codec]):
         mine, others = self.versions, export.versions
         if version == 0 or others is None:
             return version == 0
-        return not mine.learning and version in others and mine[mine.newest] == others[version]
+        return not mine.learning and mine.by_version[mine.newest] == others.by_version.get(version)
 
     def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
         """See ``BlockCoder.take``; the streams are the same, the version is the newest one here."""

@@ -47,7 +47,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
     def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
         """See ``BlockCoder.seal``; one kernel compresses all blocks with LZ4."""
         newest = self.versions.newest if self.versions else 0
-        encoder = self.versions[newest].lz4_encoder(self._bound) if self.versions else None
+        encoder = self.versions.by_version[newest].lz4_encoder(self._bound) if self.versions else None
         if encoder is None:
             return super().seal(blocks)
         versions, lengths = np.empty((2, len(blocks)), np.int64)
@@ -72,7 +72,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
     def _lz4_rooms(self) -> dict[int, Lz4Room] | None:
         """Where the kernel decodes the blocks of each version but 0; None if it can't."""
         rooms = {}
-        for version, compressor in self.versions.items() if self.versions else ():
+        for version, compressor in self.versions.by_version.items() if self.versions else ():
             room = compressor.lz4_room(self._bound)
             if room is None:
                 return None

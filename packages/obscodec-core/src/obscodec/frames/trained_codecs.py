@@ -18,16 +18,21 @@ _DRIFT = 1.25
 
 
 class TrainedCodecs(Generic[C]):
-    """Codecs by version; the newest one encodes.
+    """Codecs by their versions; the newest one encodes.
 
     A dictionary is trained on the first items that are encoded: while the codecs are ``learning``, items are samples.
     When streams have become a quarter larger than they were right after the training, on average, another dictionary is
     trained. A codec without dictionaries stays as it is. ``fit`` returns a codec trained on samples.
+
+    Attributes:
+        by_version: the codecs; replaced, never changed.
+        newest: the version that encodes.
+        learning: whether items are samples.
     """
 
     def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:
         self.newest = 1
-        self._codecs: dict[int, C] = {1: codec}
+        self.by_version: dict[int, C] = {1: codec}
         self._fit = fit
         self._samples: list[Bytes] = []
         self._room: Bytes | None = None  # of the samples, in memory that goes back to the operating system
@@ -36,20 +41,10 @@ class TrainedCodecs(Generic[C]):
         self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         self._first_ratio: float | None = None
 
-    def __getitem__(self, version: int) -> C:
-        return self._codecs[version]
-
-    def __contains__(self, version: int) -> bool:
-        return version in self._codecs
-
-    def items(self) -> Collection[tuple[int, C]]:
-        """All versions that are kept, each with its codec."""
-        return self._codecs.items()
-
     @property
     def dictionary_bytes(self) -> int:
         """Bytes of all dictionaries that are kept."""
-        return sum(len(codec.dictionary) for codec in self._codecs.values())
+        return sum(len(codec.dictionary) for codec in self.by_version.values())
 
     def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
         """Learn that the newest version encoded ``plain``, which is copied if it is kept, in ``stream_nbytes``."""
@@ -63,12 +58,12 @@ class TrainedCodecs(Generic[C]):
 
     def keep(self, needed: Collection[int]) -> None:
         """Forget all versions but the newest one and those that are ``needed``."""
-        self._codecs = {n: codec for n, codec in self._codecs.items() if n == self.newest or n in needed}
+        self.by_version = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}
 
     @property
     def are_several(self) -> bool:
         """Whether there is a version that :meth:`keep` could forget."""
-        return len(self._codecs) > 1
+        return len(self.by_version) > 1
 
     def __getstate__(self) -> dict[str, object]:
         samples = [sample.copy() for sample in self._samples]
@@ -88,13 +83,13 @@ class TrainedCodecs(Generic[C]):
         self._samples_nbytes = end
 
     def _learn(self) -> None:
-        newest, codecs = self.newest, self._codecs
+        newest, codecs = self.newest, self.by_version
         with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
             codec = self._fit(codecs[newest], self._samples)
             if codec != codecs[newest]:
                 newest = max(codecs) + 1
                 codecs = {**codecs, newest: codec}
-        learned = {"newest": newest, "_codecs": codecs, "learning": False}
+        learned = {"newest": newest, "by_version": codecs, "learning": False}
         ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         unused: dict[str, object] = {"_samples": [], "_room": None, "_samples_nbytes": 0}
         vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all in one step
@@ -108,5 +103,5 @@ class TrainedCodecs(Generic[C]):
         if self._first_ratio is None:
             self._first_ratio = mean
             self._ratios.clear()
-        elif mean > _DRIFT * self._first_ratio and self._codecs[self.newest].dictionary:
+        elif mean > _DRIFT * self._first_ratio and self.by_version[self.newest].dictionary:
             self.learning = True

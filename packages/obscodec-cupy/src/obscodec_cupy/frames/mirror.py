@@ -122,7 +122,9 @@ class Mirror:
         if len(listed):
             self._write_rows(writes, "listed", listed, stacks.frames)
         if log.open.patches and log.coder.versions is not None:
-            self._write_dictionaries(writes, {n: codec.dictionary for n, codec in log.coder.versions.items()})
+            self._write_dictionaries(
+                writes, {n: codec.dictionary for n, codec in log.coder.versions.by_version.items()}
+            )
         if self._header_is_old:
             writes.add_rows(self._device.address(self.header), 8, np.arange(_HEADER_WORDS), self._new_header())
             self._header_is_old = False
