@@ -134,10 +134,10 @@ def encoded(plain: bytes, dictionary: bytes, n_attempts: int) -> bytes:
     n, n_dictionary = len(plain), len(dictionary)
     room, out = fenced(n_dictionary + n + 8), fenced(n + n // 255 + 16)
     room[: n_dictionary + n] = np.frombuffer(dictionary + plain, np.uint8)
-    heads, chain = np.zeros(N_HEADS, np.int32), np.zeros(n_dictionary + n, np.uint16)
+    (heads, recent), chain = np.zeros((2, N_HEADS), np.int32), np.zeros(n_dictionary + n, np.uint16)
     index_dictionary(room[:n_dictionary], heads, chain)
     before = heads.copy()
-    nbytes = encode_lz4(room.ctypes.data, n_dictionary, n, heads, chain, n_attempts, out.ctypes.data)
+    nbytes = encode_lz4(room.ctypes.data, n_dictionary, n, heads, recent, chain, n_attempts, out.ctypes.data)
     np.testing.assert_array_equal(heads, before)
     return out[:nbytes].tobytes()
 
@@ -171,6 +171,16 @@ def test_a_block_far_behind_its_dictionary_leaves_the_dictionary_as_it_was() -> 
     block = encoded(plain, dictionary, 32)
     assert liblz4(block, len(plain), dictionary) == plain
     assert 5000 < len(block) < 5500
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")
+def test_matches_are_found_in_all_of_a_long_block() -> None:
+    """Words that come again after more than 64 KiB of others."""
+    rng = np.random.default_rng(0)
+    phases = [[rng.bytes(int(n)) for n in rng.integers(4, 12, 300)] for _ in range(3)]
+    plain = b"".join(phases[i % 3][k] for i in range(6) for k in rng.integers(300, size=10_000))
+    with_room = len(encoded(plain, b"", 32))
+    assert with_room < 1.08 * len(lz4.block.compress(plain, store_size=False, mode="high_compression", compression=6))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no mprotect")

@@ -27,6 +27,7 @@ from obscodec import (
     TensorStore,
     codec,
 )
+from obscodec.codecs import encode_varint
 from obscodec.frames import FrameLog
 from obscodec.segments import Segments
 from obscodec.stores import GuardedStore, Store
@@ -421,3 +422,28 @@ def test_a_pickle_has_no_raw_frames():
         store = AutoStore(STACK, codec="delta-rle")
         store.append(np.concatenate([stacks("Pong", 200), stacks("Pong", 200)])[:n])
         assert len(pickle.dumps(store)) < 2 * STACK.nbytes
+
+
+@pytest.mark.parametrize("n_bytes", [None, 1_000_000])
+def test_blocks_with_empty_runs_are_refused_where_they_are_too_long(n_bytes: int | None) -> None:
+    """A run of no bytes is allowed and means nothing. With a first patch made anew, a block can be longer than any."""
+
+    def filled(seed: int) -> tuple[FrameStore, np.ndarray]:
+        """A store that has all references it may have, and the ids of two frames of noise."""
+        frames = np.random.default_rng(seed).integers(1, 256, size=(80, 512), dtype=np.uint8)
+        store = FrameStore(Layout((512,), np.uint8), codec="delta-rle|lz4", block_frames=2)
+        return store, np.concatenate([store.append(frames[i : i + 2]) for i in range(0, 80, 2)])[-2:]
+
+    source, ids = filled(0)
+    number = int(ids[0]) // 2
+    length = n_bytes or len(source.log.heap.get([number])[0])
+    head = b"\0" + encode_varint(source.log.open.n_references - 1)
+    n_runs = length // 2 - 6
+    runs = encode_varint(0) + encode_varint(n_runs) + b"\0\0" * n_runs
+    source.log.heap.put([number], Segments.of([head + encode_varint(len(runs)) + runs]))
+    assert len(source.read(ids)) == 2
+    mine, kept = filled(1)
+    expected = mine.read(kept)
+    with pytest.raises(CorruptStream, match="its patches have more bytes than is possible"):
+        mine.transfer(source, ids)
+    np.testing.assert_array_equal(mine.read(kept), expected)

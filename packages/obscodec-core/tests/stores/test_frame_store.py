@@ -630,3 +630,59 @@ def test_blocks_of_many_sequences_become_full_in_one_call(codec):
     store.release(again)
     assert n_streams >= 2 * n
     assert store.stats().n_tensors == 0
+
+
+NOISE = np.random.default_rng(0).integers(1, 256, size=(20, 1, 7056), dtype=np.uint8)
+
+
+def full_store() -> tuple[FrameStore, list[np.ndarray]]:
+    """A store whose full block of sequence 0 has no room in the heap; and the ids of its frames."""
+    store = FrameStore(Layout((7056,), np.uint8), codec="delta-rle|lz4", max_bytes=60_000)
+    return store, [store.append(NOISE[i]) for i in range(16)]
+
+
+def test_a_block_without_room_does_not_keep_those_of_other_sequences_out():
+    store, _ = full_store()
+    frame = np.zeros((1, 7056), np.uint8)
+    ids = []
+    for k in range(100):
+        frame[0, k] = k + 1
+        ids.append(store.append(frame, 1))
+    np.testing.assert_array_equal(store.read(np.concatenate(ids))[-1], frame[0])
+    for _ in range(2):
+        with pytest.raises(HeapFull, match="max_bytes is 60000"):
+            store.append(NOISE[16])
+
+
+def test_a_block_without_room_is_not_compressed_again_for_known_frames(monkeypatch):
+    store, ids = full_store()
+    calls = []
+    seal = store.log.coder.seal
+    monkeypatch.setattr(store.log.coder, "seal", lambda blocks: calls.append(len(blocks)) or seal(blocks))
+    for _ in range(3):
+        assert store.append(NOISE[15]) == ids[15]
+    assert not calls
+    with pytest.raises(HeapFull):
+        store.append(NOISE[16])
+    assert calls
+
+
+def test_a_stored_block_is_not_stored_again_after_an_interrupt(monkeypatch):
+    """With another version by then, and no room, the table of versions would tell a version that nobody wrote."""
+    store = FrameStore(Layout((7056,), np.uint8), codec="delta-rle|lz4")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    for i in range(15):
+        store.append(NOISE[i] % 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.log.open, "mark_stored", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.append(NOISE[15] % 4)
+    assert store.log.heap.stats().n_streams == 1
+    calls = []
+    seal = store.log.coder.seal
+    monkeypatch.setattr(store.log.coder, "seal", lambda blocks: calls.append(len(blocks)) or seal(blocks))
+    store.append(NOISE[17])
+    assert sum(calls) == 0

@@ -172,8 +172,8 @@ class WriteBuffer:
 
     def _has(self, row: int, tensors: npt.NDArray[np.generic]) -> bool:
         """Whether a row of the memory equals ``tensors`` in every byte."""
-        if not tensors.flags.c_contiguous:
-            tensors = np.ascontiguousarray(tensors)
+        if not (tensors.flags.c_contiguous and tensors.flags.writeable):  # the kernel is compiled for such arrays
+            tensors = tensors.copy()
         return bool(_same(self._bytes[row], tensors.reshape(-1).view(np.uint8)))
 
     def _flush(self) -> None:

@@ -39,7 +39,8 @@ class Lz4Encoder(NamedTuple):
     Attributes:
         room: ``u8[dictionary_nbytes + nbytes + 8]``, which begins with the dictionary.
         dictionary_nbytes: the bytes of the dictionary.
-        heads: see ``codecs.lz4_kernel``, as the other two.
+        heads: see ``codecs.lz4_kernel``, as the next two.
+        recent: ``i32[N_HEADS]``.
         chain: ``u16[dictionary_nbytes + nbytes]``.
         n_attempts: how many earlier positions each position is compared with.
     """
@@ -47,6 +48,7 @@ class Lz4Encoder(NamedTuple):
     room: Bytes
     dictionary_nbytes: int
     heads: npt.NDArray[np.int32]
+    recent: npt.NDArray[np.int32]
     chain: npt.NDArray[np.uint16]
     n_attempts: int
 

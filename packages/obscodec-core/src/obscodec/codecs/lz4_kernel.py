@@ -136,7 +136,9 @@ def index_dictionary(dictionary: Bytes, heads: Heads, chain: Chain) -> None:
 
 
 @compiled
-def encode_lz4(begin: int, first: int, nbytes: int, heads: Heads, chain: Chain, n_attempts: int, out: int) -> int:
+def encode_lz4(
+    begin: int, first: int, nbytes: int, heads: Heads, recent: Heads, chain: Chain, n_attempts: int, out: int
+) -> int:
     """Write the LZ4 block of some bytes, which lie behind their dictionary.
 
     It takes the longest match it finds, unless a longer one begins at the next byte.
@@ -145,7 +147,8 @@ def encode_lz4(begin: int, first: int, nbytes: int, heads: Heads, chain: Chain, 
         begin: the address of the dictionary.
         first: the bytes of the dictionary.
         nbytes: the bytes behind it, which become the block; eight more can be read.
-        heads: of the dictionary; as before when this returns.
+        heads: of the dictionary.
+        recent: ``i32[N_HEADS]``, changed.
         chain: of the dictionary; changed behind it.
         n_attempts: how many earlier positions each position is compared with.
         out: an address with room for ``nbytes + nbytes // 255 + 16`` bytes.
@@ -153,16 +156,17 @@ def encode_lz4(begin: int, first: int, nbytes: int, heads: Heads, chain: Chain, 
     Returns:
         The bytes of the block.
     """
+    recent[:] = heads
     end, out_begin = first + nbytes, out
     last, at, noted, literals = end - _LEFT_OF_OUTPUT, first, first, first
     while at <= last:
-        noted = _note_up_to(begin, at, noted, heads, chain)
+        noted = _note_up_to(begin, at, noted, recent, chain)
         length, offset = _longest_match(begin, at, end, chain, n_attempts, _LEAST_MATCH - 1)
         if offset == 0:
             at += 1
             continue
         while at < last:
-            noted = _note_up_to(begin, at + 1, noted, heads, chain)
+            noted = _note_up_to(begin, at + 1, noted, recent, chain)
             longer, other = _longest_match(begin, at + 1, end, chain, n_attempts, length)
             if other == 0:
                 break
@@ -171,12 +175,7 @@ def encode_lz4(begin: int, first: int, nbytes: int, heads: Heads, chain: Chain, 
         store_u16(out, unsigned(offset))
         out = _put_rest(out + 2, length - _LEAST_MATCH)
         literals = at = at + length
-        noted = _note_up_to(begin, min(at - 1, last), noted, heads, chain)
-    while noted > first:
-        noted -= 1
-        head = _hash(begin + noted)
-        if heads[head] == noted + 1:
-            heads[head] = (noted + 1 - chain[noted]) * (chain[noted] != 0)
+        noted = _note_up_to(begin, min(at - 1, last), noted, recent, chain)
     return int(_put_literals(out, begin + literals, end - literals, 0) - out_begin)
 
 
@@ -189,12 +188,11 @@ def _hash(at: int) -> int:
 
 @inlined
 def _note(begin: int, position: int, heads: Heads, chain: Chain) -> None:
-    """Note the four bytes at a position, unless the last position with their hash is too far back to be found again."""
+    """Note the four bytes at a position; eight bytes are read."""
     head = _hash(begin + position)
-    known = signed(heads[head])
-    back, is_far = position + 1 - known, position + 1 - known > _FARTHEST
-    chain[position] = 0 if known == 0 or is_far else back
-    heads[head] = known if known and is_far else position + 1
+    back = position + 1 - heads[head]
+    chain[position] = back if heads[head] and back <= _FARTHEST else 0
+    heads[head] = position + 1
 
 
 @compiled

@@ -285,7 +285,7 @@ class FrameLog:
             self._prepare(int(sequences[done]))
         if self.open.n_full:
             with suppress(HeapFull):  # it is only a problem for the next frame
-                self._store_full()
+                self._store_full(self.open.full(self.tables.live))
 
     def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable) -> None:
         while not name_stacks(held, which, self.tables.arrays, stacks.tables, ids):
@@ -296,20 +296,26 @@ class FrameLog:
         if sequence < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequence}")
         self._sweep()
-        self._store_full()
+        full = self.open.full(self.tables.live)
+        try:
+            self._store_full(full)
+        except HeapFull:
+            self._store_full(full[full == sequence])
         self._make_room(1)
         self.open.add_sequences(sequence + 1)
 
-    def _store_full(self) -> None:
-        """Compress and store the open blocks that are full."""
-        which = self.open.full(self.tables.live)
-        if len(which):
-            numbers, blocks = self.open.blocks[which], self.open.copies(which)
-            versions, sealed = self.coder.seal(blocks)
-            self.tables.versions[numbers] = versions.astype(np.int32)  # numpy may crash if it has no memory to cast
-            self.heap.put(numbers, sealed)
-            self.open.mark_stored(which)
-            self.coder.learn(blocks, versions, sealed)
+    def _store_full(self, which: Ints) -> None:
+        """Compress and store the open blocks of the sequences ``which``, all or none."""
+        self.open.n_full = 0  # if there is no room, there is none in the next call
+        if len(which) == 0:
+            return
+        new = which[~self.heap.holds(self.open.blocks[which])]  # a call that was cut off may have stored some
+        numbers, blocks = self.open.blocks[new], self.open.copies(new)
+        versions, sealed = self.coder.seal(blocks)
+        self.tables.versions[numbers] = versions.astype(np.int32)  # numpy may crash if it has no memory to cast
+        self.heap.put(numbers, sealed)
+        self.open.mark_stored(which)
+        self.coder.learn(blocks, versions, sealed)
 
     def _make_room(self, n: int) -> None:
         """Make sure that there are numbers for ``n`` new blocks, and room in the tables."""

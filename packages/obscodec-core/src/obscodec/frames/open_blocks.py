@@ -48,6 +48,15 @@ class OpenBlocks:
         return int(self.tables[2][0])
 
     @property
+    def n_full(self) -> int:
+        """How many blocks became full since this was set to 0."""
+        return int(self.tables[2][column.N_FULL])
+
+    @n_full.setter
+    def n_full(self, n: int) -> None:
+        self.tables[2][column.N_FULL] = n
+
+    @property
     def reference_bytes(self) -> int:
         """Bytes of the reference frames, without the frame of zeros."""
         return (self.n_references - 1) * self.nbytes
@@ -86,11 +95,6 @@ class OpenBlocks:
         tables = (np.concatenate([self.rows, added]), *self.tables[1:])
         self._rooms, self.tables = rooms, tables
 
-    @property
-    def n_full(self) -> int:
-        """How many blocks became full since :meth:`mark_stored`; some may be stored already."""
-        return int(self.tables[2][column.N_FULL])
-
     def full(self, live: npt.NDArray[np.int32]) -> Ints:
         """The sequences whose open block is full, has frames that are counted in ``live``, and is not stored."""
         full = (self.rows[:, column.PLACE] == self.block_frames) & (self.rows[:, column.STORED] == 0)
@@ -107,7 +111,6 @@ class OpenBlocks:
     def mark_stored(self, which: Ints) -> None:
         """Note that the full blocks of the sequences ``which`` are stored."""
         self.rows[which, column.STORED] = 1
-        self.tables[2][column.N_FULL] = 0
 
     def block(self, number: int) -> Bytes:
         """A copy of an open block, of version 0.
@@ -133,7 +136,7 @@ class OpenBlocks:
         references, *recent = unpack(state.pop("frames"), max_bytes=sys.maxsize)
         vars(self).update(state)
         rows, rooms = state["tables"], self._rooms
-        self.tables = self._new_tables(rows[:0], len(references), int(rows[:, column.PLACE].size))
+        self.tables = self._new_tables(rows[:0], len(references))
         self.references[: len(references)] = references
         self._rooms = []
         self.add_sequences(len(rows))
@@ -143,8 +146,8 @@ class OpenBlocks:
                 memory[: len(content)] = content
             self._point(row, room)
 
-    def _new_tables(self, rows: npt.NDArray[np.int64], n_references: int, n_full: int = 0) -> OpenTables:
-        references, tallies = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references, n_full])
+    def _new_tables(self, rows: npt.NDArray[np.int64], n_references: int) -> OpenTables:
+        references, tallies = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references, 0])
         return rows, references, tallies, self.block_frames, self.stack
 
     @staticmethod

@@ -7,8 +7,10 @@ import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, Lz4Room, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import (
+    LARGE,
     MAX_VARINT_NBYTES,
     NO_VERSIONS,
+    OK,
     check,
     frame_room,
     read_blocks,
@@ -88,6 +90,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
     def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """Accept blocks of which half of the frames are wanted, or more."""
         blocks, n_frames = export.blocks, np.empty(len(export.blocks), np.int64)
+        self._check_lengths(blocks)
         addresses = blocks.addresses()
         check(count_frames(addresses, blocks.lengths, export.last, export.references, self._block_frames, n_frames))
         return 2 * export.n_wanted >= n_frames
@@ -101,11 +104,16 @@ class PatchCoder(BlockCoder[BytesCodec]):
         where = blocks.addresses(), blocks.lengths, export.references
         check(rebase_blocks(*where, references, n_references, frame_room(nbytes), *rooms, out, lengths))
         taken = Segments.packed(out, lengths)
+        self._check_lengths(taken)  # a run of no bytes makes a block longer, and means nothing
         if self.versions is None:
             return taken
         versions, sealed = self.seal(taken)
         self.learn(taken, versions, sealed)
         return sealed
+
+    def _check_lengths(self, blocks: Segments) -> None:
+        """Refuse blocks of version 0 that are larger than any that a store writes."""
+        check(LARGE if blocks.lengths.max(initial=0) > len(PLAIN) + self._bound else OK)
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:
         if len(block) == 0:

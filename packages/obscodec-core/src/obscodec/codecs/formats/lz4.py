@@ -70,9 +70,9 @@ class Lz4(BytesCodec):
         n = len(self.dictionary)
         room = new_table((n + nbytes + 8,), np.uint8)
         room[:n] = np.frombuffer(self.dictionary, np.uint8)
-        heads, chain = np.zeros(N_HEADS, np.int32), new_table((n + nbytes,), np.uint16)
+        (heads, recent), chain = np.zeros((2, N_HEADS), np.int32), new_table((n + nbytes,), np.uint16)
         index_dictionary(room[:n], heads, chain)
-        return Lz4Encoder(room, n, heads, chain, 1 << max(0, (self.level or 0) - 1))
+        return Lz4Encoder(room, n, heads, recent, chain, 1 << max(0, (self.level or 0) - 1))
 
     def max_compressed(self, nbytes: int) -> int:
         """LZ4's own bound, ``LZ4_compressBound``."""

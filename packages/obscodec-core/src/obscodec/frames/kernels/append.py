@@ -55,7 +55,7 @@ RECENT_IDS: Final = 14  # the ids of the recent frames, as many columns as the r
 
 # Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
 # ``u8[max_references, nbytes]``, the first one zeros; ``i64[2]``, how many these are, and how many blocks became full
-# since full ones were stored; how many frames a block has; how many frames come from one observation, so that a
+# since this was set to 0; how many frames a block has; how many frames come from one observation, so that a
 # repeated one is likely to be this far back.
 OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
 N_FULL: Final = 1
@@ -103,7 +103,7 @@ def _begin_block(sequence: Ints, tables: Tables) -> bool:
     """Begin an empty block; False if the full one is not stored yet, or there is no number for another one."""
     tallies, live = tables[TALLIES], tables[BLOCKS][LIVE]
     must_be_stored = sequence[BLOCK] != 0 and live[sequence[BLOCK]] > 1 and sequence[STORED] == 0
-    if must_be_stored or (tallies[N_FREE] == 0 and tallies[N_USED] == len(live)):
+    if must_be_stored or (tallies[N_FREE] == 0 and tallies[N_USED] >= len(live)):
         return False
     if sequence[BLOCK]:
         bury(sequence[BLOCK], tables)  # an open block counts one more

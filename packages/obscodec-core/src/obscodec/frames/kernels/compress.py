@@ -16,6 +16,7 @@ def compress_blocks(
     room: Bytes,
     dictionary_nbytes: int,
     heads: npt.NDArray[np.int32],
+    recent: npt.NDArray[np.int32],
     chain: npt.NDArray[np.uint16],
     n_attempts: int,
     out: Bytes,
@@ -28,9 +29,10 @@ def compress_blocks(
         addresses: ``i64[n]``, where each block begins, its version in one byte.
         lengths: ``i64[n]``, the bytes of each.
         version: of the compressed blocks.
-        room: ``u8[:]``, see ``Lz4Encoder``, as for the next four; has room for any of the blocks.
+        room: ``u8[:]``, see ``Lz4Encoder``, as for the next five; a block that has no room in it stays as it is.
         dictionary_nbytes: its bytes.
-        heads: changed, and restored.
+        heads: of the dictionary.
+        recent: changed.
         chain: changed behind the dictionary.
         n_attempts: how many earlier positions each position is compared with.
         out: filled; has room for ``nbytes + nbytes // 255 + 64`` bytes for each block.
@@ -40,10 +42,11 @@ def compress_blocks(
     at = address(out)
     for b in range(len(addresses)):
         nbytes = lengths[b] - 1
-        copy(address(room) + dictionary_nbytes, addresses[b] + 1, nbytes)
-        behind = write_varint(write_varint(at, version), nbytes)
-        behind += encode_lz4(address(room), dictionary_nbytes, nbytes, heads, chain, n_attempts, behind)
-        versions[b] = version
+        versions[b], behind = version, at + lengths[b]
+        if dictionary_nbytes + nbytes + 8 <= len(room):
+            copy(address(room) + dictionary_nbytes, addresses[b] + 1, nbytes)
+            behind = write_varint(write_varint(at, version), nbytes)
+            behind += encode_lz4(address(room), dictionary_nbytes, nbytes, heads, recent, chain, n_attempts, behind)
         if behind - at >= lengths[b]:
             copy(at, addresses[b], lengths[b])
             behind = at + lengths[b]

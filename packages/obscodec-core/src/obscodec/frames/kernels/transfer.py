@@ -87,7 +87,7 @@ def rebase_blocks(
         lengths: ``i64[n]``, the bytes of each block.
         source: ``u8[n_source, nbytes]``, the reference frames of these blocks.
         references: ``u8[max_references, nbytes]``, the others, changed; see ``encode_first``.
-        n_references: ``i64[1]``, how many the others are, changed.
+        n_references: the first one is how many the others are, changed.
         frame_room: ``frame_room(nbytes)``; this and the other rooms are scratch memory of this call alone.
         runs_room: ``u8[runs_bound(nbytes)]``.
         literals_room: ``u8[nbytes]``.

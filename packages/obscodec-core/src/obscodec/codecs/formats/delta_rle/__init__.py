@@ -11,12 +11,13 @@ from obscodec.codecs.formats.delta_rle.patch import (
 )
 from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, encode_first
 from obscodec.codecs.lz4_kernel import encode_lz4
-from obscodec.codecs.statuses import FEW_FRAMES, LEFT_OVER, NO_SUCH_REFERENCE, OK, OTHER_VERSION, check
+from obscodec.codecs.statuses import FEW_FRAMES, LARGE, LEFT_OVER, NO_SUCH_REFERENCE, OK, OTHER_VERSION, check
 from obscodec.codecs.varint import MAX_VARINT_NBYTES
 from obscodec.codecs.varint_kernels import write_varint
 
 __all__ = [
     "FEW_FRAMES",
+    "LARGE",
     "LEFT_OVER",
     "MAX_REFERENCES",
     "MAX_VARINT_NBYTES",
