@@ -14,7 +14,7 @@ from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.codecs.formats.delta_rle import first_difference
 from obscodec.kernels import address, compiled
-from obscodec.segments import Bytes
+from obscodec.layout import Rows
 from obscodec.stores import Place, Store
 
 _MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
@@ -104,16 +104,16 @@ class WriteBuffer:
             if new == self._n_rows or len(self.waiting) == self._n_places:
                 self.flush()
                 new = 0
+            self._rows[new] = tensors  # the row stays free until it is in ``waiting``
             before = self.waiting.get(place)
             if before is not None:  # one array has the observations and the next ones, each step is assigned twice
-                if self._has(before, tensors):
+                if _same(self._bytes, before, new):
                     return True
                 self.flush()
                 new = 0
-            if new and self._merges and self._has(new - 1, tensors):
+                self._rows[new] = tensors
+            if new and self._merges and _same(self._bytes, new - 1, new):
                 new -= 1
-            else:
-                self._rows[new] = tensors  # the row stays free until it is in ``waiting``
             self._arrays[id(ids)] = ids
             self.waiting[place] = new
         return True
@@ -170,12 +170,6 @@ class WriteBuffer:
         """How many rows of the memory are in use."""
         return next(reversed(self.waiting.values())) + 1
 
-    def _has(self, row: int, tensors: npt.NDArray[np.generic]) -> bool:
-        """Whether a row of the memory equals ``tensors`` in every byte."""
-        if not (tensors.flags.c_contiguous and tensors.flags.writeable):  # the kernel is compiled for such arrays
-            tensors = tensors.copy()
-        return bool(_same(self._bytes[row], tensors.reshape(-1).view(np.uint8)))
-
     def _flush(self) -> None:
         if not self.waiting:  # another thread was here first
             return
@@ -206,6 +200,8 @@ class WriteBuffer:
 
 
 @compiled
-def _same(a: Bytes, b: Bytes) -> bool:
-    """Whether two contiguous arrays ``u8[nbytes]`` are equal."""
-    return bool(first_difference(address(a), address(b), 0, len(a)) == len(a))
+def _same(rows: Rows, a: int, b: int) -> bool:
+    """Whether two rows of ``u8[n, nbytes]``, contiguous, are equal in every byte."""
+    nbytes = rows.shape[1]
+    begin = address(rows)
+    return bool(first_difference(begin + a * nbytes, begin + b * nbytes, 0, nbytes) == nbytes)
