@@ -11,6 +11,7 @@ import lz4.block
 import numpy as np
 import pytest
 from lz4_streams import LENGTHS, compressed, made_up
+from obscodec import Layout, codec
 from obscodec.codecs.lz4_kernel import N_HEADS, decode_lz4, encode_lz4, index_dictionary
 from obscodec.codecs.statuses import BAD_LZ4, OK
 
@@ -191,3 +192,12 @@ def test_more_attempts_find_longer_matches_and_come_close_to_liblz4() -> None:
     sizes = [len(encoded(plain, b"", n)) for n in (1, 8, 256)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 1.06 * len(lz4.block.compress(plain, store_size=False, mode="high_compression"))
+
+
+@pytest.mark.parametrize(("spec", "nbytes", "by_kernel"), [
+    ("lz4", 1000, True), ("lz4:-5", 1000, True), ("lz4:9", 1000, True), ("lz4:10", 1000, False),
+    ("lz4:9", 1 << 31, False),
+])  # fmt: skip
+def test_levels_and_sizes_that_the_kernel_does_not_encode_are_left_to_liblz4(spec, nbytes, by_kernel) -> None:
+    lz4_codec = codec(spec, Layout((0,), np.uint8))
+    assert (lz4_codec.lz4_encoder(nbytes) is not None) == by_kernel

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 
 import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
+from full_device import full_after
 from obscodec import FrameStore, HeapFull, TensorArray
 from obscodec.frames import trained_codecs
 from obscodec_cupy import BatchReader
@@ -90,21 +90,9 @@ def test_a_sync_that_failed_has_all_dictionaries_come_again(simulated, calls: in
     ids = store.append(FRAMES[:20])
     np.testing.assert_array_equal(read(store, ids), FRAMES[:20])
     ids = np.append(ids, store.append(FRAMES[20:]))
-    out, left = simulated.empty(FRAMES.shape, np.uint8), itertools.count(calls, -1)
-
-    def fails(method):
-        def called(*of):
-            if next(left) <= 0:
-                raise HeapFull("the device is full")
-            return method(*of)
-
-        return called
-
-    with monkeypatch.context() as patch:
-        for name in ("empty", "staging"):
-            patch.setattr(simulated, name, fails(getattr(simulated, name)))
-        with pytest.raises(HeapFull):
-            store.read_into(ids, out)
+    out = simulated.empty(FRAMES.shape, np.uint8)
+    with full_after(simulated, calls), pytest.raises(HeapFull):
+        store.read_into(ids, out)
     np.testing.assert_array_equal(read(store, ids), FRAMES)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import itertools
 
 import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
+from full_device import full_after
 from obscodec import FrameStack, FrameStore, HeapFull, Layout, ShapeError, SpecError, StackStore, TensorArray
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
@@ -37,21 +37,8 @@ def test_nothing_is_read_before_a_sync_has_succeeded(monkeypatch, calls):
     array = TensorArray.zeros((8,), FrameStore(LAYOUT, device="cuda"))
     array[:] = TENSORS[:8]
     reader, places, out = BatchReader([array]), device.upload(np.arange(8)), device.empty((8, *LAYOUT.shape), np.uint8)
-    left = itertools.count(calls, -1)
-
-    def fails(method):
-        def called(*of):
-            if next(left) <= 0:
-                raise HeapFull("the device is full")
-            return method(*of)
-
-        return called
-
-    with monkeypatch.context() as patch:
-        for name in ("empty", "staging"):
-            patch.setattr(device, name, fails(getattr(device, name)))
-        with pytest.raises(HeapFull):
-            reader.sync()
+    with full_after(device, calls), pytest.raises(HeapFull):
+        reader.sync()
     with pytest.raises(SpecError, match=r"^the device knows nothing of the arrays yet: call sync\(\) first$"):
         reader.read(places, [out])
     reader.sync()

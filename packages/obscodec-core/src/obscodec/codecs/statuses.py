@@ -23,8 +23,8 @@ NO_SUCH_REFERENCE: Final = _status(16, "it is a patch of a reference frame that 
 NO_SUCH_SECTION: Final = _status(17, "its runs reach beyond its end")
 LEFT_OVER: Final = _status(18, "it holds more than its frames need")
 OTHER_VERSION: Final = _status(19, "it is of a version that this store does not have")
-LARGE: Final = _status(21, "its patches have more bytes than is possible")
 FEW_FRAMES: Final = _status(20, "it has fewer frames than are wanted of it")
+LARGE: Final = _status(21, "its patches have more bytes than is possible")
 # of lz4
 BAD_LZ4: Final = _status(40, "it is no LZ4 block of as many bytes as it says")
 # of rle

@@ -56,7 +56,7 @@ class Lz4(BytesCodec):
 
     def lz4_encoder(self, nbytes: int) -> Lz4Encoder | None:
         """See ``BytesCodec.lz4_encoder``. Levels from 10 on are left to liblz4, which compares all ways."""
-        if self.level is not None and self.level >= _BEST_MATCHES:
+        if (self.level is not None and self.level >= _BEST_MATCHES) or nbytes > _MAX_NBYTES:
             return None
         return self.per_thread(f"encoder of {nbytes} bytes", lambda: self._new_encoder(nbytes))
 
