@@ -13,7 +13,7 @@ from numba import njit
 from obscodec import Layout
 from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, read_blocks
 from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
-from obscodec.codecs.formats.delta_rle.patch import encode_patch, first_difference, frame_room, runs_bound
+from obscodec.codecs.formats.delta_rle.patch import are_equal, encode_patch, frame_room, runs_bound
 from obscodec.frames.kernels.append import _fingerprint
 from obscodec.kernels.memory import address, copy
 from obscodec.layout.layout import Rows
@@ -37,7 +37,7 @@ def _compare_all(rows: Rows, distance: int) -> int:
     total = 0
     for i in range(len(rows) - distance):
         other = address(rows) + (i + distance) * rows.shape[1]
-        total += first_difference(address(rows) + i * rows.shape[1], other, 0, rows.shape[1])
+        total += are_equal(address(rows) + i * rows.shape[1], other, rows.shape[1])
     return total
 
 

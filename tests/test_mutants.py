@@ -21,6 +21,8 @@ def test_each_kind_has_a_mutant() -> None:
             "slots",
             "wrap-around",
             "write-buffer",
+            "steps",
+            "queues",
             "fingerprints",
             "crc",
             "dtypes",

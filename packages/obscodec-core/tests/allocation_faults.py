@@ -92,7 +92,7 @@ def decided() -> int:
         stores.append(array)
         return lambda: array.__setitem__(slice(28, 34), tensors[28:34])
 
-    for error in at_every_allocation(prepare, step=101):
+    for error in at_every_allocation(prepare, step=29):
         n_failed += bool(error)
         array = stores.pop()
         found = array[:]

@@ -80,3 +80,12 @@ class DeviceTables:
         word = int(self._failure[0])
         self._failure[:] = 0
         check_failure(word)
+
+
+def appended(store: FrameStore, rows: np.ndarray) -> np.ndarray:
+    """The ids of rows that are appended block by block; each block is stored before the next one comes."""
+    ids = []
+    for begin in range(0, len(rows), store.block_frames):
+        ids.append(store.append(rows[begin : begin + store.block_frames]))
+        store.stats()
+    return np.concatenate(ids)

@@ -57,7 +57,7 @@ class Pair:
         assert a.n == b.n
         np.testing.assert_array_equal(a.open.blocks, b.open.blocks)
         for number in a.open.blocks[a.open.blocks > 0].tolist():
-            assert a.open.block(number).tobytes() == b.open.block(number).tobytes()
+            assert a.open.contents(np.array([number]))[0].tobytes() == b.open.contents(np.array([number]))[0].tobytes()
         full = np.flatnonzero(a.heap.holds(np.arange(a.n)))
         assert [block.tobytes() for block in a.heap.get(full)] == [block.tobytes() for block in b.heap.get(full)]
         np.testing.assert_array_equal(a.open.references, b.open.references)

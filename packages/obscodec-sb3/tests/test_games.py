@@ -73,6 +73,7 @@ def test_a_played_buffer_equals_the_stock_one(monkeypatch, kind, n_envs, codec):
                 assert expected is got is None or (torch.equal(expected, got) and expected.dtype == got.dtype)
     np.testing.assert_array_equal(ours.observations[:], stock.observations)
     np.testing.assert_array_equal(ours.next_observations[:], stock.next_observations)
+    ours.stats()  # which gives replaced observations back
     stats = ours.observation_store.stats()
     assert isinstance(stats, StoreStats)
     assert stats.n_tensors <= 2 * capacity

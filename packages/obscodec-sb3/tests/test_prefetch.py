@@ -96,11 +96,11 @@ def test_a_forked_process_samples():
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_loaded_buffer_lets_steps_wait():
+def test_a_loaded_buffer_has_a_write_buffer():
     played = frames("Pong", 400, seed=3)
     buffer = CompressedReplayBuffer(300, *SPACES, device="cpu")
     fill(buffer, played, range(300))
     loaded = pickle.loads(pickle.dumps(buffer, protocol=pickle.HIGHEST_PROTOCOL))
     fill(loaded, played, range(300, 301))
-    assert len(loaded.observations._write_buffer.waiting) == 2
+    assert loaded.observations.write_buffer is loaded.next_observations.write_buffer is not None
     assert_right(loaded.sample(32), played)

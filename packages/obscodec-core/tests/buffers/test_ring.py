@@ -255,8 +255,8 @@ def test_statistics_are_the_sum_of_the_fields():
     assert 900 <= stats.fields["frame"].n_tensors <= 1000  # equal frames are stored once
     assert stats.fields["reward"] == 1000 * 4
     assert stats.raw_bytes == 1000 * (84 * 84 + 4)
-    ids_bytes, waiting = 1000 * 4, 2**18 // 84**2 * 84**2
-    assert stats.total_bytes == stats.fields["frame"].total_bytes + 1000 * 4 + ids_bytes + waiting
+    more = stats.total_bytes - stats.fields["frame"].total_bytes - 1000 * 4
+    assert 1000 * 4 < more < 1000 * 4 + 40_000  # ids, and those that were replaced
     assert stats.ratio == stats.raw_bytes / stats.total_bytes > 10
 
 

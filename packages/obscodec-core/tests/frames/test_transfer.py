@@ -347,6 +347,7 @@ def test_truncated_blocks_are_refused():
     source, target = frame_store(), frame_store()
     ids = source.append(frames("MsPacman", 320, 0)[:64])
     block = int(ids[20] // 16)
+    source.stats()  # which stores full blocks
     content = source.log.heap.get([block])[0]
     for n in (0, 1, 2, 3, len(content) // 2, len(content) - 1):
         source.log.heap.put([block], Segments.of([content[:n]]))
@@ -436,6 +437,7 @@ def test_blocks_with_empty_runs_are_refused_where_they_are_too_long(n_bytes: int
 
     source, ids = filled(0)
     number = int(ids[0]) // 2
+    source.stats()  # which stores full blocks
     length = n_bytes or len(source.log.heap.get([number])[0])
     head = b"\0" + encode_varint(source.log.open.n_references - 1)
     n_runs = length // 2 - 6

@@ -54,6 +54,7 @@ def a_gather(codec: str, dtype: str | None = None, harm: Harm = bytes) -> Scenar
         block_frames = 1 if codec == "rle" else 3
         store = FrameStore(layout, codec=codec, block_frames=block_frames)
         ids = device.upload(store.append(played).astype(np.int32))
+        store.stats()  # which stores full blocks
         mirror = DeviceTables(device, store)
         mirror = DeviceTables(device, store, [harm(stream) for stream in mirror.streams])
         gather = Gather(device, layout, block_frames, codec=codec, dtype=dtype)

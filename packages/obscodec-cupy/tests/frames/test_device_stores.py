@@ -289,6 +289,7 @@ def test_a_damaged_block_is_complained_of_at_the_next_call(cuda):
     tensors = small_steps(40)
     ids = store.append(tensors)
     block = int(ids[9]) // 4
+    store.stats()  # which stores full blocks
     stream = store.log.heap.get([block])[0].copy()
     stream[3:6] = 0xFF
     store.log.heap.put([block], Segments.of([stream]))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from full_device import full_after
+from mirrors import appended
 from obscodec import FrameStore, HeapFull, TensorArray
 from obscodec.frames import trained_codecs
 from obscodec_cupy import BatchReader
@@ -47,7 +48,7 @@ def read(store: FrameStore, ids: np.ndarray) -> np.ndarray:
 def test_a_dictionary_is_there_before_the_first_block_that_needs_it(cuda: str, heap: str) -> None:
     store, ids = new_store(heap), np.zeros(0, np.int64)
     for begin in range(0, len(FRAMES), 40):
-        ids = np.append(ids, store.append(FRAMES[begin : begin + 40]))
+        ids = np.append(ids, appended(store, FRAMES[begin : begin + 40]))
         np.testing.assert_array_equal(read(store, ids), FRAMES[: len(ids)])
     assert set(store.log.tables.versions[ids // 4].tolist()) == {0, 1, 2, 3}
     restored = pickle.loads(pickle.dumps(store))
@@ -56,7 +57,7 @@ def test_a_dictionary_is_there_before_the_first_block_that_needs_it(cuda: str, h
 
 def test_dictionaries_that_no_block_needs_are_given_back(simulated: SimulatedDevice) -> None:
     store = new_store()
-    ids = store.append(FRAMES)
+    ids = appended(store, FRAMES)
     np.testing.assert_array_equal(read(store, ids), FRAMES)
     mirror = store.device_reader().mirror
     assert mirror._versions == {1, 2, 3}

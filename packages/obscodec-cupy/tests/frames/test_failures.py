@@ -82,8 +82,8 @@ def test_a_stack_store_over_frames_that_were_read_is_right_after_a_failure(monke
 
 def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
     on_new_device(monkeypatch)
-    store = FrameStore(LAYOUT, block_frames=4, device="cuda")
-    ids = store.append(TENSORS[:3])
+    store = FrameStore(LAYOUT, block_frames=4, device="cuda", max_bytes=1 << 20)
+    ids = store.append(TENSORS[:4])
 
     def interrupted(*of):
         raise KeyboardInterrupt
@@ -91,9 +91,9 @@ def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(type(store.log.open), "mark_stored", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            store.append(TENSORS[3:4])
+            store.append(TENSORS[4:5])
     assert store.log.heap.holds(store.log.open.blocks).all()
-    np.testing.assert_array_equal(read(store, ids), TENSORS[:3])
+    np.testing.assert_array_equal(read(store, ids), TENSORS[:4])
 
 
 @pytest.mark.parametrize("shallow", [False, True])

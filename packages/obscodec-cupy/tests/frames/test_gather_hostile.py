@@ -239,6 +239,7 @@ def test_blocks_of_rle_that_are_altered(device: Device) -> None:
     first, _ = store.append(
         np.repeat(np.arange(20, dtype=np.uint16), [1, 3] * 10)[None] * np.array([[300], [77]], "u2")
     )
+    store.stats()  # which stores full blocks
     stream = DeviceTables(device, store).streams[1]
     assert stream[0] == 1
     gather = Gather(device, layout, 1, codec="rle")

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 from lz4_streams import compressed, long, made_up
-from mirrors import DeviceTables, launch
+from mirrors import DeviceTables, appended, launch
 from obscodec import CorruptStream, FrameStore, Layout, SlotError, codec
 from obscodec.codecs import encode_varint
 from obscodec.frames import trained_codecs
@@ -45,7 +45,7 @@ def test_blocks_of_all_versions_in_one_batch(device: Device, spec: str, monkeypa
     noise = np.random.default_rng(0).integers(256, size=(8, 24, 10), dtype=np.uint8)
     rows = np.concatenate([scenes(60, 1), noise, scenes(90, 90)])
     store = FrameStore(SCENE, block_frames=4, codec=spec)
-    ids = store.append(rows)
+    ids = appended(store, rows)
     versions = store.log.tables.versions[ids // 4]
     assert set(versions.tolist()) == {0, 1, 2, 3}
     assert [len(codec.dictionary) > 0 for codec in store.log.coder.versions.by_version.values()] == [
@@ -67,7 +67,7 @@ def large_steps(n: int) -> np.ndarray:
 def test_patches_that_do_not_fit_into_shared_memory(device: Device) -> None:
     rows = large_steps(40)
     store = FrameStore(Layout((10_000,), np.uint8), codec="delta-rle|lz4")
-    ids = store.append(rows)
+    ids = appended(store, rows)
     assert (store.log.tables.versions[ids[:32] // 16] == 1).all()
     np.testing.assert_array_equal(read_all(device, store, ids[::-1]), rows[::-1])
 

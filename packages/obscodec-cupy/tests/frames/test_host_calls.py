@@ -61,9 +61,13 @@ def test_a_step_calls_few_functions(device: SimulatedDevice) -> None:
     reader = BatchReader(arrays)
     reader.sync()
     assert len(calls(reader.sync)) <= 15
+    n_calls = []
     for t in range(300, 310):
         step(t)
-        assert len(calls(reader.sync)) <= 40
+        n_calls.append(len(calls(reader.sync)))
+    *most, for_a_full_block = sorted(n_calls)
+    assert max(most) <= 45
+    assert for_a_full_block <= 140
     places = device.upload(np.arange(4))
     outs = [device.empty((4, *LAYOUT.shape), np.uint8) for _ in range(2)]
     reader.read(places, outs)

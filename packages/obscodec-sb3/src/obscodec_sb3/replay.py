@@ -8,14 +8,17 @@ import numpy as np
 import obscodec
 import torch as th
 from obscodec.arguments import as_count, as_flag
-from obscodec.arrays import Prefetcher
-from obscodec.runtime import says_memory_error
+from obscodec.arrays import OPEN_READ, Prefetcher
+from obscodec.runtime import raise_memory_error, says_memory_error
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer
+from obscodec_sb3.direct_add import DirectAdd
+
+_PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 
 
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
@@ -65,6 +68,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     """
 
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once
+    _direct: DirectAdd | None = None
+    _samples_directly = False
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
@@ -78,7 +83,6 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
 
-    @says_memory_error
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
 
@@ -88,7 +92,25 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 is no array of numbers, or has a mask or a unit, which would be lost.
             FieldError: an observation lacks a key of the space.
         """
-        # SB3's own add stores one array after the other, so every check comes before it.
+        pos, full, direct = self.pos, self.full, self._direct
+        if direct is None or not direct.is_for(self):
+            direct = self._direct = self._new_direct()
+        if direct is not None:
+            try:
+                if direct.add(pos, obs, next_obs, action, reward, done, infos):
+                    self.pos = pos + 1
+                    if self.pos == self.buffer_size:
+                        self.full, self.pos = True, 0
+                    return
+            except BaseException as error:
+                self.pos, self.full = pos, full
+                direct.undo(pos)
+                raise_memory_error(error)
+        self._add(obs, next_obs, action, reward, done, infos)
+
+    @says_memory_error
+    def _add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
+        """SB3's own ``add``, which stores one array after the other: every check comes before it."""
         action = as_actions(action, (self.n_envs, self.action_dim))
         for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
             check_assignable(name, value, getattr(self, name))
@@ -131,11 +153,33 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             read = partial(self._draw, batch_size)
             return self._ahead.next((batch_size, stream), partial(self._deferred, read)).result()
 
+    def _get_samples(self, batch_inds: Any, env: VecNormalize | None = None, **kwargs: Any) -> Any:
+        direct = self._direct
+        if env is not None or kwargs or direct is None or not self._samples_directly or not direct.is_for(self):
+            return super()._get_samples(batch_inds, env=env, **kwargs)
+        if OPEN_READ.get() is not None:  # somebody decodes it later
+            return super()._get_samples(batch_inds)
+        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # as SB3 draws them
+        return direct.sample(batch_inds, envs)
+
     def _find_plain_names(self) -> tuple[str, ...]:
         """The names of the uncompressed arrays ``[buffer_size, n_envs, ...]``: actions, rewards and so on."""
         shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()
         self._plain_names = tuple(name for name, x in arrays if isinstance(x, np.ndarray) and x.shape[:2] == shape)
         return self._plain_names
+
+    def _new_direct(self) -> DirectAdd | None:
+        """What stores transitions without SB3's own ``add``; None if that does more than SB3's ReplayBuffer."""
+        stock: Any = super()
+        names = set(self._plain_names or self._find_plain_names())
+        if stock.add.__func__ is not ReplayBuffer.add or names != _PLAIN or self.buffer_size < 2:
+            return None
+        direct = DirectAdd.of(self)
+        if direct is not None:  # of SB3, with nothing of a user's in between, and on the CPU
+            after_ours: Any = super(CompressedBuffer, self)
+            is_stock = after_ours._get_samples.__func__ is ReplayBuffer._get_samples
+            self._samples_directly = is_stock and self._hands_on and self.device.type == "cpu" and direct.is_on_cpu
+        return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from functools import cache
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.runtime import says_memory_error
+from obscodec.runtime import Background, Job, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores import Store, new_batch
 
@@ -36,21 +33,7 @@ class Tensors(Protocol):
 OPEN_READ: ContextVar[DeferredRead | None] = ContextVar("OPEN_READ", default=None)
 
 
-@cache
-def _background() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="obscodec")
-
-
-_DECODING = threading.Lock()  # held while the background thread decodes: no fork while it holds locks of stores
-
-
-def _after_fork() -> None:
-    _DECODING.release()
-    _background.cache_clear()  # a forked process inherits the pool without its thread
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_DECODING.acquire, after_in_parent=_DECODING.release, after_in_child=_after_fork)
+_DECODER = Background()
 
 
 class DeferredRead:
@@ -90,7 +73,7 @@ class DeferredRead:
         self._convert = convert
         self._at_once = at_once
         self._ids: dict[Store, list[Ints]] = {}
-        self._future: Future[dict[Store, Tensors]] | None = None
+        self._job: Job[dict[Store, Tensors]] | None = None
         self._process = os.getpid()
         self._read = copy_context().run(self._call, read)  # in a copy: an interrupt leaves OPEN_READ as it is
 
@@ -113,16 +96,17 @@ class DeferredRead:
         the same stream.
         """
         if any(store.device != "cpu" for store in self._ids):
-            self._future = _done(self._decode)
+            self._job = Job(self._decode)
+            self._job.run()
             return
-        self._future = _background().submit(self._decode_alone)
+        self._job = _DECODER.submit(self._decode)
         for store in self._ids:
             store.note_reading(self)
 
     def wait(self) -> None:
         """Wait until the background thread has decoded."""
-        if (future := self._pending()) is not None:
-            future.exception()
+        if (job := self._pending()) is not None:
+            job.wait()
 
     @says_memory_error
     def result(self) -> Any:
@@ -130,24 +114,20 @@ class DeferredRead:
 
         The arrays of one store are views of one new array. Call this method once.
         """
-        future = self._pending()
-        decoded = self._decode() if future is None else future.result()
+        job = self._pending()
+        decoded = self._decode() if job is None else job.result()
         return _filled(self._read, {store: self._converted(array) for store, array in decoded.items()})
 
     def _converted(self, array: Tensors) -> Tensors:
         return array if self._convert is None or not isinstance(array, np.ndarray) else self._convert(array)
 
-    def _pending(self) -> Future[dict[Store, Tensors]] | None:
+    def _pending(self) -> Job[dict[Store, Tensors]] | None:
         """The decoding in the background; None in a forked process, where its thread does not exist."""
-        return self._future if self._process == os.getpid() else None
+        return self._job if self._process == os.getpid() else None
 
     def _call(self, read: Callable[[], Any]) -> Any:
         OPEN_READ.set(self)
         return read()
-
-    def _decode_alone(self) -> dict[Store, Tensors]:
-        with _DECODING:
-            return self._decode()
 
     def _decode(self) -> dict[Store, Tensors]:
         decoded: dict[Store, Any] = {}
@@ -156,16 +136,6 @@ class DeferredRead:
             decoded[store] = self._new_array(store, len(ids))
             store.read_into(ids, decoded[store])
         return decoded
-
-
-def _done(function: Callable[[], T]) -> Future[T]:
-    """A finished future of ``function``, called in this thread."""
-    future: Future[T] = Future()
-    try:
-        future.set_result(function())
-    except Exception as error:
-        future.set_exception(error)
-    return future
 
 
 class Prefetcher:

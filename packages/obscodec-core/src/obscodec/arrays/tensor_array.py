@@ -94,6 +94,11 @@ class TensorArray:
         return self._ids
 
     @property
+    def write_buffer(self) -> WriteBuffer | None:
+        """Where assigned steps go; None if each is stored by itself."""
+        return None if self._is_view else self._write_buffer
+
+    @property
     def layout(self) -> Layout:
         """Shape and dtype of one item."""
         return self.store.layout

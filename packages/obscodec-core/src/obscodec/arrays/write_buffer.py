@@ -1,8 +1,7 @@
-"""WriteBuffer: rows of compressed arrays that wait, so that some are stored together."""
+"""WriteBuffer: how rows of compressed arrays come into their store."""
 
 from __future__ import annotations
 
-import threading
 from itertools import groupby
 from operator import itemgetter
 from weakref import ref
@@ -12,7 +11,8 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
-from obscodec.codecs.formats.delta_rle import first_difference
+from obscodec.codecs.formats.delta_rle import are_equal
+from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows
 from obscodec.stores import Place, Store
@@ -28,10 +28,11 @@ _RowOfArray = tuple[int, int]  # the ``id()`` of an array of ids, and a row of i
 class WriteBuffer:
     """Rows of tensors on their way into a store.
 
-    Storing the observations of a step takes some 4 microseconds, and the calls that lead there take 10 more. So rows
-    wait here, copied but not encoded, until the write buffer is full or somebody reads an array. Arrays of one store
-    can share a write buffer, which keeps their rows in order. If few rows may wait, equal neighbours wait as one row:
-    the next observation of a step equals the observation of the step after it. Safe to use from several threads.
+    A store of frames takes each row at once, as it lies in the caller's memory; the ids that it replaces are given back
+    later, many together. For other stores, a row costs little more than nothing if several are stored together. So
+    rows wait here, copied but not encoded, until the write buffer is full or somebody reads an array. Arrays of one
+    store can share a write buffer, which keeps their rows in order. If few rows may wait, equal neighbours wait as one
+    row: the next observation of a step equals the observation of the step after it. Safe to use from several threads.
 
     A store with ``max_bytes`` should have no write buffer: when the store is full, nobody can read the arrays until
     the waiting rows have room.
@@ -75,13 +76,13 @@ class WriteBuffer:
         self._allocate(0)
         self._envs = np.arange(n_envs)
         self._sequences = np.tile(self._envs, self._n_rows)
-        self._lock = threading.RLock()
+        self._writer: StepWriter | None = None  # if the store has one
         self.waiting: dict[_RowOfArray, int] = {}  # the only state of a row, so that an interrupt finds all or nothing
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # arrays of ids by their ``id()``
         self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of these arrays
 
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
-        """Keep a copy of ``tensors`` until :meth:`flush` stores them and writes their ids to ``ids[row]``.
+        """Store ``tensors`` in ``ids[row]``, or keep a copy of them until :meth:`flush` does it.
 
         Args:
             ids: the ids of an array ``[n_steps, n_envs]`` of the store.
@@ -92,12 +93,19 @@ class WriteBuffer:
             False if the tensors have another shape or dtype; then they do not wait.
 
         Raises:
-            HeapFull: the rows that waited before do not fit into the store; they go on waiting.
+            HeapFull: the tensors do not fit into the store, or the rows that waited before, which go on waiting.
         """
         if tensors.shape != self.row_shape or tensors.dtype != self.dtype:
             return False
         place = id(ids), row
-        with self.store.changing, self._lock:
+        with self.store.changing:
+            writer = self._writer or self._new_writer()
+            if writer is not None:
+                self.store.settle()
+                self._note(row, ids)
+                while not writer.write(row, ids, tensors):
+                    self._let_go(writer)
+                return True
             if not len(self._rows):
                 self._allocate(self._n_rows)
             new = self._n_used if self.waiting else 0
@@ -118,20 +126,53 @@ class WriteBuffer:
             self.waiting[place] = new
         return True
 
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether steps are stored at once, and don't wait."""
+        with self.store.changing:
+            return (self._writer or self._new_writer()) is not None
+
+    def bind_columns(self, columns: list[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]]) -> None:
+        """See ``StepState.bind_columns``; for a write buffer that :attr:`writes_at_once`."""
+        with self.store.changing:
+            assert self._writer is not None
+            self._writer.state.bind_columns(columns)
+
+    def put_both(
+        self,
+        row: int,
+        ids: tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.signedinteger]],
+        tensors: npt.NDArray[np.generic],
+        more_tensors: npt.NDArray[np.generic],
+    ) -> None:
+        """:meth:`put` for two arrays together, if the write buffer :attr:`writes_at_once`: all is stored, or nothing.
+
+        The rows of columns that are bound to the writer change in the same step. :meth:`forget` undoes the last call.
+        """
+        with self.store.changing:
+            writer = self._writer
+            assert writer is not None
+            self.store.settle()
+            if self._watches:
+                self._note(row, *ids)
+            while not writer.write_both(row, ids, tensors, more_tensors):
+                self._let_go(writer)
+
     def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[DirtyRows]]) -> None:
         """Tell the watches in a list, which may change, when rows of ``ids`` are stored."""
-        with self._lock:
+        with self.store.changing:
             self._watches[id(ids)] = watches
 
     def flush(self) -> None:
-        """Store all rows that wait.
+        """Store all rows that wait, and give all replaced ids back.
 
         Raises:
             HeapFull: the rows do not fit into the store; they go on waiting.
         """
-        if self.waiting:
-            with self.store.changing, self._lock:
-                self._flush()
+        with self.store.changing:
+            self._flush()
+            if self._writer is not None and self._writer.state.has_replaced:
+                self._let_go(self._writer)
 
     def reserve(self, row: int, n: int) -> None:
         """Make room for a row of each of ``n`` arrays, so that the next :meth:`put` for each of them cannot fail.
@@ -143,21 +184,47 @@ class WriteBuffer:
         Raises:
             HeapFull: the rows that wait do not fit into the store; they go on waiting.
         """
-        if self.waiting:
-            with self.store.changing, self._lock:
+        if self._writer is not None:
+            with self.store.changing:
+                if not self._writer.state.begin(n):
+                    self._let_go(self._writer)
+                    self._writer.state.begin(n)
+        elif self.waiting:
+            with self.store.changing:
                 many = self._n_used + n > self._n_rows or len(self.waiting) + n > self._n_places
                 if many or any((array, row) in self.waiting for array in self._arrays):
                     self._flush()
 
     def forget(self, row: int) -> None:
-        """Drop the waiting row of this number of every array."""
-        with self._lock:
+        """Undo the last assignment to the row of this number of every array, since :meth:`reserve`."""
+        with self.store.changing:
+            if self._writer is not None:
+                self._writer.state.undo(row)
             self.waiting = {place: at for place, at in self.waiting.items() if place[1] != row}
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the memory for waiting rows; 0 until the first one waits."""
-        return self._bytes.nbytes
+        """Bytes of the memory for waiting rows, or for replaced ids; 0 until the first row comes."""
+        return self._bytes.nbytes + (self._writer.state.nbytes if self._writer else 0)
+
+    def _note(self, row: int, *arrays: npt.NDArray[np.signedinteger]) -> None:
+        """Tell the watches of arrays that a row changes."""
+        for ids in arrays:
+            if id(ids) in self._watches:
+                note(self._watches[id(ids)], (row,))
+
+    def _let_go(self, writer: StepWriter) -> None:
+        """Give the ids back that steps have replaced."""
+        self.store.let_go(writer.state.replaced())
+        writer.state.forget_replaced()
+
+    def _new_writer(self) -> StepWriter | None:
+        writer = self.store.step_writer(self.n_envs)
+        if writer is not None:
+            self._flush()
+            self._allocate(0)
+            self._writer = writer
+        return writer
 
     def _allocate(self, n_rows: int) -> None:
         layout = self.store.layout
@@ -204,4 +271,4 @@ def _same(rows: Rows, a: int, b: int) -> bool:
     """Whether two rows of ``u8[n, nbytes]``, contiguous, are equal in every byte."""
     nbytes = rows.shape[1]
     begin = address(rows)
-    return bool(first_difference(begin + a * nbytes, begin + b * nbytes, 0, nbytes) == nbytes)
+    return are_equal(begin + a * nbytes, begin + b * nbytes, nbytes)

@@ -7,6 +7,7 @@ from obscodec.frames.kernels.first_use import announce
 from obscodec.frames.kernels.stacks import interleave
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.stack_table import StackTable
+from obscodec.frames.step_writer import StepWriter
 from obscodec.frames.transfer import transfer_frames
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "BlockCoder",
     "FrameLog",
     "StackTable",
+    "StepWriter",
     "announce",
     "interleave",
     "new_coder",

@@ -57,16 +57,18 @@ class CodecCoder(BlockCoder[Codec]):
         return not mine.learning and mine.by_version[mine.newest] == others.by_version.get(version)
 
     def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """See ``BlockCoder.take``; the streams are the same, the version is the newest one here."""
-        return Segments.of([self._renumbered(block) for block in export.blocks])
+        """See ``BlockCoder.take``; the streams are the same, the versions are those of equal codecs here."""
+        return Segments.of([self._renumbered(block, export) for block in export.blocks])
 
-    def _renumbered(self, block: Bytes) -> Bytes:
+    def _renumbered(self, block: Bytes, export: BlockExport) -> Bytes:
         version, start = decode_varint(block)
         if version == 0:
             if len(block) != start + self.layout.nbytes:
                 raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {len(block) - start}")
             return block
-        return joined(encode_varint(self.versions.newest), block[start:].data)
+        assert export.versions is not None  # ``accepts`` has looked
+        number = self.versions.number_of(export.versions.by_version[version])
+        return joined(encode_varint(number), block[start:].data)
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
         addresses, first = blocks.addresses(), np.empty(len(blocks), np.uint8)

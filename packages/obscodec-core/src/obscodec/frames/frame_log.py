@@ -2,13 +2,15 @@
 
 import threading
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, Codec, decode_varint
-from obscodec.errors import HeapFull, ShapeError, SlotError
+from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
+from obscodec.frames.kernels import stacks as wrong_
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
     N_DEAD,
@@ -21,10 +23,27 @@ from obscodec.frames.kernels.counts import (
     retain_frames,
     take_frames,
 )
+from obscodec.frames.kernels.find import (
+    CHUNKS,
+    FEW_BYTES,
+    LENGTHS,
+    N_ROWS_FOUND,
+    NO_BLOCK,
+    NO_FRAME,
+    NO_STACK,
+    OFFSETS,
+    ORDER,
+    PLACES,
+    STARTS,
+    find_frames,
+)
 from obscodec.frames.kernels.grouping import group_by_block
-from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, NO_STACK, expand_stacks, name_stacks, release_stacks
+from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, expand_stacks, name_stacks, release_stacks
+from obscodec.frames.kernels.steps import DONE_AND_DUE, NO_ROOM, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.frames.sealer import Sealer
 from obscodec.frames.stack_table import StackTable
+from obscodec.frames.step_state import StepState
 from obscodec.frames.tables import FrameTables
 from obscodec.heap import Allocate, SlotHeap
 from obscodec.layout import Rows
@@ -73,10 +92,18 @@ class FrameLog:
         self.coder = coder
         self.block_frames = block_frames
         self._most_blocks = last_id // block_frames
-        self.open = OpenBlocks(nbytes, block_frames=block_frames, stack=stack, n_recent=n_recent, patches=coder.patches)
+        self.open = OpenBlocks(
+            nbytes,
+            block_frames=block_frames,
+            stack=stack,
+            n_recent=n_recent,
+            patches=coder.patches,
+            queues=max_bytes is None,  # what waits in a queue takes memory, too
+        )
         self.first = -(-first_id // block_frames)
         n_blocks = min(max(MIN_BLOCKS, 1 << self.first.bit_length()), self._most_blocks)
         self.heap = SlotHeap(n_blocks, max_bytes=max_bytes, allocate=allocate)
+        self._sealer = Sealer(coder, self.heap, self.open)
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = self.first
         self._singles = StackTable(depth=1)  # for ids of single frames
@@ -96,6 +123,7 @@ class FrameLog:
         """Bytes for each frame in full blocks, reference frames included; in open blocks while no block is full."""
         with self.lock:
             self._settle()
+            self.seal()
             heap = self.heap.stats()
             if not heap.n_streams:
                 return self.open.mean_frame_bytes
@@ -105,6 +133,8 @@ class FrameLog:
         """What the log holds now; reference frames count as dictionaries."""
         with self.lock:
             self._settle()
+            with suppress(HeapFull):
+                self.seal()
             heap, versions = self.heap.stats(), self.coder.versions
             n_frames = int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1))
             return StoreStats(
@@ -142,6 +172,55 @@ class FrameLog:
                 raise
             self._held = None
 
+    def write_step(
+        self,
+        state: StepState,
+        stacks: StackTable | None,
+        rows: Rows,
+        more_rows: Rows,
+        n_arrays: int,
+        n_columns: int,
+        step: int,
+    ) -> bool:
+        """Store a step of one array of stacks or two, and exchange its ids, in one step; see ``kernels.steps``.
+
+        Returns:
+            False if there is no room for replaced ids; nothing is done then.
+
+        Raises:
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        stacks, first = stacks or self._singles, 0
+        with self.lock:
+            self.n_changes += 1
+            if self._held is not None:
+                self._settle()
+            try:
+                self._held = state.held
+                while True:
+                    bound = state.tables
+                    if (
+                        bound is None
+                        or bound[0] is not self.open.tables
+                        or bound[1] is not self.tables.arrays
+                        or bound[2] is not stacks.tables
+                    ):
+                        state.bind_tables(self.open.tables, self.tables.arrays, stacks.tables)
+                    first = exchange_step(rows, more_rows, n_arrays, n_columns, step, first, state.words)
+                    if first < 0:
+                        break
+                    if first < n_arrays * len(rows) * stacks.depth:
+                        self._prepare(first // stacks.depth % len(rows))
+                    else:
+                        stacks.reserve(n_arrays * len(rows))
+            except BaseException:
+                self._settle()
+                raise
+            self._held = None
+            if first == DONE_AND_DUE:
+                self._sealer.soon(self.tables.versions)
+        return first != NO_ROOM
+
     def name(self, frames: Ints, ids: Ints, stacks: StackTable) -> None:
         """Fill ``ids``, ``i64[n]``, with ids of stacks of ``frames``, ``i64[n * depth]``, oldest first.
 
@@ -163,12 +242,12 @@ class FrameLog:
             self.n_changes += 1
             self._settle()
             wrong, at = release_stacks(ids, frames, self.block_frames, self.tables.arrays, stacks.tables)
-            if wrong == NO_STACK and stacks.depth > 1:
+            if wrong == wrong_.NO_STACK and stacks.depth > 1:
                 raise SlotError(f"id {ids[at]} is of no stack in this store")
             if wrong == LISTED_TWICE:
                 raise SlotError(f"id {ids[at]} is released twice, it stands for one stack")
             if wrong:
-                frame = ids[at] if wrong == NO_STACK else frames.reshape(-1)[at]
+                frame = ids[at] if wrong == wrong_.NO_STACK else frames.reshape(-1)[at]
                 what = "is of no frame in this store, or is released more often than it was given out"
                 raise SlotError(f"id {frame} {what}")
             if self.tables.tallies[N_DEAD]:
@@ -198,19 +277,46 @@ class FrameLog:
             self.check(ids)
             retain_frames(ids, self.tables.counts, retained)
 
-    def read(self, ids: Ints, rows: Rows, threads: int) -> None:
-        """Decode frames into ``u8[n, nbytes]``; each block is decoded once.
+    def read(self, ids: Ints, rows: Rows, threads: int, stacks: StackTable | None = None) -> None:
+        """Decode the frames of stacks into ``u8[n * depth, nbytes]``; each block is decoded once.
+
+        Args:
+            ids: ``i64[n]``.
+            rows: contiguous; filled.
+            threads: how many threads may share the work.
+            stacks: the listed stacks, None for single frames.
 
         Raises:
-            SlotError: an id is of no frame.
+            SlotError: an id is of no stack or frame.
             CorruptStream: a block is truncated or altered.
         """
+        stacks = stacks or self._singles
         with self.lock:
-            self.check(ids)
-            order, places, blocks, starts = group_by_block(ids, self.block_frames)
-            streams = self._snapshot(blocks)
+            found, streams = self._find(ids, stacks)
             references = self.open.references[: self.open.n_references]
-        self.coder.read(streams, Wanted(starts, places, order, rows), references, threads)
+        n, n_blocks = len(rows), len(streams)
+        wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
+        self.coder.read(streams, wanted, references, threads)
+
+    def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
+        """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
+        found, content = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64), np.empty(0, np.uint8)
+        entries, memories, bases = self.heap.snapshot()
+        while True:
+            tables = self.tables.arrays, stacks.tables, entries, self.open.rows, *self.open.queues
+            n, value = find_frames(ids, self.block_frames, *tables, len(memories), content, found)
+            if n != FEW_BYTES:
+                break
+            content = np.empty(value, np.uint8)
+        if n == NO_STACK and stacks.depth > 1:
+            raise SlotError(f"id {ids[value]} is of no stack in this store")
+        if n in (NO_STACK, NO_FRAME):
+            raise SlotError(f"id {ids[value] if n == NO_STACK else value} is of no frame in this store")
+        if n == NO_BLOCK:
+            raise CorruptStream(f"block {value} is neither stored nor open")
+        if value:
+            memories, bases = (*memories, content), np.append(bases[: len(memories)], content.ctypes.data)
+        return found, Segments.located(memories, found[CHUNKS, :n], found[OFFSETS, :n], found[LENGTHS, :n], bases)
 
     def check(self, ids: Ints) -> None:
         """Make sure that all ids are of frames; called with the lock held.
@@ -261,6 +367,7 @@ class FrameLog:
         with self.lock:
             self.n_changes += 1
             self._settle()
+            self.seal()  # the codecs learn in the background; here, they learn next
             try:
                 self._make_room(len(numbers))
                 tables = self.tables
@@ -279,13 +386,20 @@ class FrameLog:
             self.heap.note(ids // self.block_frames)
             self.tables.previous[ids] = before
 
+    def seal(self) -> None:
+        """Compress and store the blocks of the queue, all or none; called with the lock held.
+
+        Raises:
+            HeapFull: there is not enough room.
+        """
+        self._sealer.now(self.tables.versions)
+
     def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
         done = 0
         while (done := append_frames(rows, done, sequences, self.open.tables, self.tables.arrays, ids)) < len(rows):
             self._prepare(int(sequences[done]))
-        if self.open.n_full:
-            with suppress(HeapFull):  # it is only a problem for the next frame
-                self._store_full(self.open.full(self.tables.live))
+        if self.open.queue.is_due:
+            self._sealer.soon(self.tables.versions)
 
     def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable) -> None:
         while not name_stacks(held, which, self.tables.arrays, stacks.tables, ids):
@@ -296,26 +410,13 @@ class FrameLog:
         if sequence < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequence}")
         self._sweep()
-        full = self.open.full(self.tables.live)
-        try:
-            self._store_full(full)
-        except HeapFull:
-            self._store_full(full[full == sequence])
+        if self.open.is_full(sequence):
+            self.seal()
+            if not self.open.queue.is_open:
+                self._sealer.alone(int(self.open.blocks[sequence]), self.tables.versions)
+                self.open.mark_stored(sequence)
         self._make_room(1)
         self.open.add_sequences(sequence + 1)
-
-    def _store_full(self, which: Ints) -> None:
-        """Compress and store the open blocks of the sequences ``which``, all or none."""
-        self.open.n_full = 0  # if there is no room, there is none in the next call
-        if len(which) == 0:
-            return
-        new = which[~self.heap.holds(self.open.blocks[which])]  # a call that was cut off may have stored some
-        numbers, blocks = self.open.blocks[new], self.open.copies(new)
-        versions, sealed = self.coder.seal(blocks)
-        self.tables.versions[numbers] = versions.astype(np.int32)  # numpy may crash if it has no memory to cast
-        self.heap.put(numbers, sealed)
-        self.open.mark_stored(which)
-        self.coder.learn(blocks, versions, sealed)
 
     def _make_room(self, n: int) -> None:
         """Make sure that there are numbers for ``n`` new blocks, and room in the tables."""
@@ -344,9 +445,9 @@ class FrameLog:
             return
         dead = tables.dead[: tables.tallies[N_DEAD]].astype(np.int64)  # numpy may crash if it casts without memory
         self.heap.free(dead[tables.live[dead] == 0])
-        reclaim(tables.arrays)
+        reclaim(tables.arrays, *self.open.queues)
         versions = self.coder.versions
-        if versions is not None and versions.are_several:
+        if versions is not None and versions.are_several and not self._sealer.is_busy:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))
 
     def _snapshot(self, blocks: Ints) -> Segments:
@@ -357,18 +458,19 @@ class FrameLog:
         opened = np.flatnonzero((streams.lengths == 0) & (blocks != 0))
         if len(opened) == 0:
             return streams
-        contents = [self.open.block(number) for number in blocks[opened].tolist()]
-        return streams.replaced(opened, Segments.of(contents))
+        return streams.replaced(opened, self.open.contents(blocks[opened]))
 
     def __getstate__(self) -> dict[str, object]:
         """All parts as they are at one moment, whatever other threads do until they are pickled."""
         with self.lock:
             self._settle()
+            self.seal()
             parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables", "stacks")}
-            return {**vars(self), **parts, "lock": None, "watcher": None}
+            return {**vars(self), **parts, "lock": None, "watcher": None, "_sealer": None}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, lock=threading.Lock())
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        sealer = Sealer(state["coder"], state["heap"], state["open"])
+        vars(self).update(state, lock=threading.Lock(), _sealer=sealer)
 
 
 class _Frozen:

@@ -1,4 +1,4 @@
-"""OpenBlocks: for each sequence of frames, the block that is being filled, and the frames to compare new ones with."""
+"""OpenBlocks: the block that each sequence fills, the full ones in a queue, and the frames to compare new ones with."""
 
 import sys
 from typing import Any
@@ -9,8 +9,10 @@ import numpy.typing as npt
 from obscodec.codecs import pack, unpack
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, MAX_VARINT_NBYTES, runs_bound
 from obscodec.errors import CorruptStream
-from obscodec.frames.kernels import append as column
+from obscodec.frames.block_queue import BlockQueue
+from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels.append import OpenTables
+from obscodec.frames.kernels.queue import Queue, most_nbytes, write_contents
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
 from obscodec.segments import Bytes, Ints, Segments
@@ -19,16 +21,25 @@ from obscodec.segments import Bytes, Ints, Segments
 class OpenBlocks:
     """One open block for each sequence. Not safe to use from several threads: its FrameLog locks.
 
-    With ``patches``, a frame is kept as a patch of the one before it, else as it is. Kernels change ``tables``.
+    With ``patches``, a frame is kept as a patch of the one before it, else as it is. Kernels change ``tables``, and put
+    full blocks into the queue; with ``queues`` False, it has no room for any.
+
+    Attributes:
+        queue: the full blocks.
+        leaving: full blocks that are compressed; those that come go to the other queue.
     """
 
-    def __init__(self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool) -> None:
+    def __init__(
+        self, nbytes: int, *, block_frames: int, stack: int, n_recent: int, patches: bool, queues: bool
+    ) -> None:
         self.nbytes = nbytes
         self.block_frames = block_frames
         self.stack = stack
         self.n_recent = n_recent
         self.patches = patches
         rows = np.zeros((0, column.RECENT_IDS + 2 * n_recent), np.int64)
+        bound = 3 * MAX_VARINT_NBYTES + block_frames * (nbytes + patches * runs_bound(nbytes))
+        self.queue, self.leaving = BlockQueue(bound, queues), BlockQueue(bound, queues)
         self.tables = self._new_tables(rows, 1)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
 
@@ -48,23 +59,15 @@ class OpenBlocks:
         return int(self.tables[2][0])
 
     @property
-    def n_full(self) -> int:
-        """How many blocks became full since this was set to 0."""
-        return int(self.tables[2][column.N_FULL])
-
-    @n_full.setter
-    def n_full(self, n: int) -> None:
-        self.tables[2][column.N_FULL] = n
-
-    @property
     def reference_bytes(self) -> int:
         """Bytes of the reference frames, without the frame of zeros."""
         return (self.n_references - 1) * self.nbytes
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the open blocks and the recent frames."""
-        return int(self.rows[:, column.N_RECENT].sum()) * self.nbytes + self._content_nbytes + self.rows.nbytes
+        """Memory of the open blocks, the queue and the recent frames."""
+        recent_nbytes = int(self.rows[:, column.N_RECENT].sum()) * self.nbytes
+        return recent_nbytes + self._content_nbytes + self.rows.nbytes + self.queue.nbytes + self.leaving.nbytes
 
     @property
     def mean_frame_bytes(self) -> float:
@@ -95,33 +98,39 @@ class OpenBlocks:
         tables = (np.concatenate([self.rows, added]), *self.tables[1:])
         self._rooms, self.tables = rooms, tables
 
-    def full(self, live: npt.NDArray[np.int32]) -> Ints:
-        """The sequences whose open block is full, has frames that are counted in ``live``, and is not stored."""
-        full = (self.rows[:, column.PLACE] == self.block_frames) & (self.rows[:, column.STORED] == 0)
-        return np.flatnonzero(full & (live[self.blocks] > 1))
+    def exchange_queues(self) -> None:
+        """Fill the queue that was leaving, and is empty."""
+        rows, references, tally, _, *rest = self.tables
+        tables = (rows, references, tally, self.leaving.table, *rest)
+        vars(self).update(queue=self.leaving, leaving=self.queue, tables=tables)
 
-    def copies(self, which: Ints) -> Segments:
-        """Copies of the open blocks of the sequences ``which``, each of version 0."""
-        lengths = np.empty(len(which), np.int64)
-        nbytes = self.rows[which][:, [column.RUNS_NBYTES, column.LITERALS_NBYTES]].sum()
-        out = np.empty(int(nbytes) + 3 * MAX_VARINT_NBYTES * len(which), np.uint8)
-        column.write_blocks(which, self.rows, out, lengths)
-        return Segments.packed(out, lengths)
+    @property
+    def queues(self) -> tuple[Queue, Queue]:
+        """Both queues, as kernels take them."""
+        return self.queue.table, self.leaving.table
 
-    def mark_stored(self, which: Ints) -> None:
-        """Note that the full blocks of the sequences ``which`` are stored."""
-        self.rows[which, column.STORED] = 1
+    def is_full(self, sequence: int) -> bool:
+        """Whether the block of a sequence is full, and neither in the queue nor stored."""
+        if sequence >= len(self.rows):
+            return False
+        return bool(self.rows[sequence, column.PLACE] == self.block_frames and not self.rows[sequence, column.QUEUED])
 
-    def block(self, number: int) -> Bytes:
-        """A copy of an open block, of version 0.
+    def mark_stored(self, sequence: int) -> None:
+        """Note that the full block of a sequence is stored."""
+        self.rows[sequence, column.QUEUED] = 1
+
+    def contents(self, numbers: Ints) -> Segments:
+        """Copies of blocks that are open or in a queue, of version 0.
 
         Raises:
-            CorruptStream: the block is not open.
+            CorruptStream: a block is neither.
         """
-        found = np.flatnonzero(self.blocks == number)
-        if len(found) == 0 or number == 0:
-            raise CorruptStream(f"block {number} is neither stored nor open")
-        return self.copies(found)[0]
+        nbytes = most_nbytes(numbers, self.rows, *self.queues)
+        if nbytes < 0:
+            raise CorruptStream("a block is neither stored nor open")
+        out, lengths = np.empty(nbytes, np.uint8), np.empty(len(numbers), np.int64)
+        write_contents(numbers, self.rows, *self.queues, out, lengths)
+        return Segments.packed(out, lengths)
 
     def __getstate__(self) -> dict[str, object]:
         """Copies of what is used."""
@@ -147,8 +156,8 @@ class OpenBlocks:
             self._point(row, room)
 
     def _new_tables(self, rows: npt.NDArray[np.int64], n_references: int) -> OpenTables:
-        references, tallies = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references, 0])
-        return rows, references, tallies, self.block_frames, self.stack
+        references, tally = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references])
+        return rows, references, tally, self.queue.table, self.block_frames, self.stack
 
     @staticmethod
     def _point(row: npt.NDArray[np.int64], room: tuple[Bytes, Bytes, Bytes]) -> None:

@@ -23,6 +23,7 @@ from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
+from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
 
 PATCHES = "delta-rle"
@@ -53,7 +54,8 @@ class PatchCoder(BlockCoder[BytesCodec]):
         if encoder is None:
             return super().seal(blocks)
         versions, lengths = np.empty((2, len(blocks)), np.int64)
-        out = np.empty(int((blocks.lengths + blocks.lengths // 255 + 64).sum()), np.uint8)
+        # ``malloc`` would keep the memory for the thread in the background.
+        out = new_chunk(int((blocks.lengths + blocks.lengths // 255 + 64).sum()))
         compress_blocks(blocks.addresses(), blocks.lengths, newest, *encoder, out, versions, lengths)
         return versions, Segments.packed(out, lengths)
 

@@ -23,7 +23,7 @@ from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
 from obscodec.runtime import new_chunk
-from obscodec.segments import Ints, Segments
+from obscodec.segments import Bytes, Ints, Segments
 
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
@@ -146,6 +146,16 @@ class SlotHeap:
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
             return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
+
+    def snapshot(self) -> tuple[npt.NDArray[np.uint32], tuple[Bytes, ...], Ints]:
+        """For kernels that find many streams.
+
+        Returns:
+            ``u32[n_slots, 3]``: the chunk of each stream, its offset there, its bytes; 0 for a slot without one. It
+            changes with the next call. The memory of each chunk by number, and its address, ``i64[:]``, which stay.
+        """
+        with self.lock:
+            return self._table.entries, self._log.memories, self._log.addresses
 
     def watch(self) -> None:
         """Note from now on which slots change; all slots that hold a stream count as changed."""
@@ -304,10 +314,8 @@ def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:
 
 def _last_of_each(slots: Ints, streams: Segments) -> tuple[Ints, Segments]:
     """Leave out each stream that a later one with the same slot overwrites."""
-    if len(slots) == 1:
+    if len(set(slots.tolist())) == len(slots):  # nearly always; numpy takes longer to find out
         return slots, streams
     _, from_end = np.unique(slots[::-1], return_index=True)
-    if len(from_end) == len(slots):
-        return slots, streams
     last = np.sort(len(slots) - 1 - from_end)
     return slots[last], streams.take(last)

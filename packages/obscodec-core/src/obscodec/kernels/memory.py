@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import types
+from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -65,10 +65,47 @@ def _storer(bits):
 
 load_u8 = _loader(8)
 load_u16 = _loader(16)
+load_u32 = _loader(32)
 load_u64 = _loader(64)
 store_u8 = _storer(8)
 store_u16 = _storer(16)
+store_u32 = _storer(32)
 store_u64 = _storer(64)
+
+
+@_emits(types.voidptr(types.int64))
+def _pointer_to(builder, address):
+    return _pointer(builder, address)
+
+
+@inlined
+def load_i32(address: int) -> int:
+    """Four bytes as a signed integer."""
+    return np.int64(np.int32(load_u32(address)))
+
+
+@inlined
+def bytes_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    """The array ``u8[*shape]`` at an address, which has no owner; so are those of the next functions."""
+    return carray(_pointer_to(address), shape, np.uint8)
+
+
+@inlined
+def int32s_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.int32]:
+    """``i32[*shape]``."""
+    return carray(_pointer_to(address), shape, np.int32)
+
+
+@inlined
+def int64s_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """``i64[*shape]``."""
+    return carray(_pointer_to(address), shape, np.int64)
+
+
+@inlined
+def bools_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """``bool[*shape]``."""
+    return carray(_pointer_to(address), shape, np.bool_)
 
 
 @inlined

@@ -1,18 +1,23 @@
 """Pages of memory, threads and locks, from the operating system and from Python."""
 
+from obscodec.runtime.background import Background, Job
 from obscodec.runtime.lock import PicklableLock
-from obscodec.runtime.out_of_memory import says_memory_error
+from obscodec.runtime.out_of_memory import raise_memory_error, says_memory_error
 from obscodec.runtime.pages import doubled, give_back_free_memory, new_chunk, new_huge_chunk, new_table
-from obscodec.runtime.threads import as_threads, over_ranges
+from obscodec.runtime.threads import as_threads, n_processors, over_ranges
 
 __all__ = [
+    "Background",
+    "Job",
     "PicklableLock",
     "as_threads",
     "doubled",
     "give_back_free_memory",
+    "n_processors",
     "new_chunk",
     "new_huge_chunk",
     "new_table",
     "over_ranges",
+    "raise_memory_error",
     "says_memory_error",
 ]

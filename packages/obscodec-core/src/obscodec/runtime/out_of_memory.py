@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., object])
 _SAID = (
@@ -31,8 +31,16 @@ def says_memory_error(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, MemoryError) or not any(text in str(error) for text in _SAID):
-                raise
-            raise MemoryError(f"there is not enough memory: {error}") from error
+            raise_memory_error(error)
 
     return cast("F", called)
+
+
+def raise_memory_error(error: BaseException) -> NoReturn:
+    """Raise ``MemoryError`` for an error that a library raises after a failed allocation, any other error again.
+
+    For an ``except`` clause, where :func:`says_memory_error` would take too long.
+    """
+    if isinstance(error, MemoryError) or not isinstance(error, Exception) or not any(x in str(error) for x in _SAID):
+        raise error
+    raise MemoryError(f"there is not enough memory: {error}") from error

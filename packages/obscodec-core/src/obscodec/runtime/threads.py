@@ -18,8 +18,12 @@ def as_threads(threads: int | None) -> int:
     given = as_option("threads", threads)
     if given is not None:
         return given
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(1, usable // 2), MAX_THREADS)
+    return min(max(1, n_processors() // 2), MAX_THREADS)
+
+
+def n_processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -179,6 +179,19 @@ class IdExchange:
             finally:
                 self._settle_exchange()
 
+    def settle(self) -> None:
+        """Finish an exchange that was interrupted; called with :attr:`changing` held, before ids change otherwise."""
+        if self._exchange is not None:
+            self._settle_exchange()
+
+    @says_memory_error
+    def let_go(self, ids: Ints) -> None:
+        """:meth:`give_back`, when no read in the background needs the tensors."""
+        with self.changing:
+            self._settle_exchange()
+            self.wait_for_readings()
+            self.give_back(ids)
+
     def _begin_exchange(self, places: Sequence[Place], new: Ints) -> _Exchange:
         self._settle_exchange()
         self.wait_for_readings()

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
-from obscodec.frames import FrameLog, announce, new_coder, transfer_frames
+from obscodec.frames import FrameLog, StepWriter, announce, new_coder, transfer_frames
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
@@ -121,6 +121,10 @@ class FrameStore(Store):
         self.log.take_in(
             self.layout.rows(tensors if type(tensors) is np.ndarray else self.to_host(tensors)), sequences, which, ids
         )
+
+    def step_writer(self, n: int) -> StepWriter:
+        """See ``Store.step_writer``."""
+        return StepWriter(self.log, self.layout, None, n, channels_last=False)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
         """See ``Store.transfer``: takes frames of a store with the same codec over."""

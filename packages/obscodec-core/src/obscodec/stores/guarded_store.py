@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import check_kind
 from obscodec.errors import SlotError
+from obscodec.frames import StepWriter
 from obscodec.segments import Ints
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import hand_over
@@ -90,6 +91,10 @@ class GuardedStore(Store):
         """See ``Store.take_in``."""
         self._catch_up()
         self.store.take_in(tensors, which, sequences, ids)
+
+    def step_writer(self, n: int) -> StepWriter | None:
+        """See ``Store.step_writer``."""
+        return self.store.step_writer(n)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
         """See ``Store.transfer``."""

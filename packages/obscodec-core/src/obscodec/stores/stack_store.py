@@ -14,7 +14,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind
 from obscodec.devices import FrameReader
 from obscodec.errors import ShapeError
-from obscodec.frames import StackTable, interleave
+from obscodec.frames import StackTable, StepWriter, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
 from obscodec.stats import StoreStats
@@ -66,6 +66,11 @@ class StackStore(Store):
         rows, log = rows.reshape(len(tensors) * self.frame_stack.depth, self.frames.layout.nbytes), self.frames.log
         log.take_in(rows, sequences.repeat(self.frame_stack.depth), which, ids, log.stacks)
 
+    def step_writer(self, n: int) -> StepWriter:
+        """See ``Store.step_writer``."""
+        log = self.frames.log
+        return StepWriter(log, self.layout, log.stacks, n, channels_last=self.frame_stack.axis != 0)
+
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
         """See ``Store.transfer``: takes frames over from a store of stacks that are made alike."""
         if not isinstance(other, StackStore) or (other.layout, other.frame_stack) != (self.layout, self.frame_stack):
@@ -87,14 +92,18 @@ class StackStore(Store):
         if not (isinstance(out, np.ndarray) or self._reader):
             self.read_via_host(ids, out)
             return
-        frames = self.frames.log.expand(ids, self.listed).reshape(-1)
+        log, frames = self.frames.log, self.frames.layout
         if self._reader and not isinstance(out, np.ndarray):
-            self._reader.read(ids, out, frames=frames, stack=self.frame_stack)
-        elif self.frame_stack.axis == 0:
-            rows = self.layout.rows(out).reshape(len(frames), self.frames.layout.nbytes)
-            self.frames.log.read(frames, rows, self.frames.threads)
+            self._reader.read(ids, out, frames=log.expand(ids, self.listed).reshape(-1), stack=self.frame_stack)
+            return
+        n_frames = len(ids) * self.frame_stack.depth
+        if self.frame_stack.axis == 0:
+            rows = self.layout.rows(out).reshape(n_frames, frames.nbytes)
+            log.read(ids, rows, self.frames.threads, self.listed)
         else:
-            self._join(self.frames.read(frames, BATCH_MEMORY.array(len(frames), self.frames.layout)), out)
+            read = BATCH_MEMORY.array(n_frames, frames)
+            log.read(ids, frames.rows(read), self.frames.threads, self.listed)
+            self._join(read, out)
 
     def device_reader(self) -> FrameReader:
         """See ``Store.device_reader``."""

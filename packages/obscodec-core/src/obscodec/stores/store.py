@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from obscodec.devices import FrameReader, backend
 from obscodec.errors import DTypeError, ShapeError, SpecError
+from obscodec.frames import StepWriter
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
@@ -159,6 +160,15 @@ class Store(IdExchange, ABC):
         except BaseException:
             self.give_back(out)
             raise
+
+    def step_writer(self, n: int) -> StepWriter | None:
+        """What stores steps of ``n`` tensors, one of each sequence ``0..n-1``, with a compiled call for each step.
+
+        None if this store takes several steps better at once. Whoever writes with it holds :attr:`changing`, and calls
+        :meth:`settle` before.
+        """
+        del n
+        return None
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
         """Copy the streams of tensors from a store that encodes alike; False if it does not.

@@ -101,9 +101,10 @@ class Mirror:
             n_items: of the largest array of ids in the store, for which tables get room at once.
 
         Raises:
-            HeapFull: the device has not enough free memory.
+            HeapFull: the device has not enough free memory, or the host.
         """
         log, stacks = self._log, self._log.stacks
+        log.seal()  # the queue of full blocks has no copy
         if log.watcher is not self._token:
             self._begin()
         _, references, n_references, *_ = log.open.tables

@@ -1,23 +1,15 @@
 """Appending frames: a frame that is known is found among the recent ones, a new frame joins the open block.
 
-A full block is still open until it is stored and a new frame begins the next one.
+A full block joins the queue, and stays open until a new frame begins the next one.
 
 ``sequence`` is a row of the table of sequences everywhere, changed, and ``tables`` are those of ``kernels.counts``,
 changed.
 """
 
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle import (
-    MAX_VARINT_NBYTES,
-    encode_first,
-    encode_patch,
-    first_difference,
-    write_varint,
-)
+from obscodec.codecs.formats.delta_rle import are_equal, encode_first, encode_patch
 from obscodec.frames.kernels.counts import (
     BLOCKS,
     COUNTS,
@@ -32,40 +24,38 @@ from obscodec.frames.kernels.counts import (
     bury,
     take_number,
 )
+from obscodec.frames.kernels.queue import Queue, set_aside
+from obscodec.frames.kernels.sequences import (
+    BEGIN,
+    BLOCK,
+    LITERALS,
+    LITERALS_NBYTES,
+    MATCHED,
+    N_BEGUN,
+    N_RECENT,
+    NEWEST,
+    PLACE,
+    QUEUED,
+    RECENT,
+    RECENT_IDS,
+    REFERENCE,
+    RUNS,
+    RUNS_NBYTES,
+)
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, load_u64, signed, unsigned
 from obscodec.layout import Rows
-from obscodec.segments import Bytes, Ints
+from obscodec.segments import Ints
 
-# The columns of the table of sequences. Addresses point into arrays that OpenBlocks holds.
-BLOCK: Final = 0  # number of the open block, 0 for none
-PLACE: Final = 1  # frames in the open block
-REFERENCE: Final = 2  # what the first frame of the open block is a patch of, 0 for zeros
-RUNS: Final = 3  # address of the runs of the open block; 0 if its frames are kept as they are
-RUNS_NBYTES: Final = 4
-LITERALS: Final = 5  # address of the literals of the open block, or of its frames
-LITERALS_NBYTES: Final = 6
-RECENT: Final = 7  # address of the ring of recent frames
-NEWEST: Final = 8  # place of the newest frame in the ring
-N_RECENT: Final = 9  # frames in the ring
-MATCHED: Final = 10  # place of the frame that was found or added last
-BEGIN: Final = 11  # place of the frame that the last observation began with
-N_BEGUN: Final = 12  # how many blocks the sequence began: the number of a block may come again
-STORED: Final = 13  # 1 if the open block is full and stored
-RECENT_IDS: Final = 14  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
-
-# Where new frames go: the table of sequences, ``i64[n_sequences, n_columns]``; the reference frames,
-# ``u8[max_references, nbytes]``, the first one zeros; ``i64[2]``, how many these are, and how many blocks became full
-# since this was set to 0; how many frames a block has; how many frames come from one observation, so that a
-# repeated one is likely to be this far back.
-OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, int, int]
-N_FULL: Final = 1
+# Where new frames go: the table of sequences; the reference frames, ``u8[max_references, nbytes]``, the first one
+# zeros; ``i64[1]``, how many these are; the queue of full blocks; how many frames a block has, and an observation.
+OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, Queue, int, int]
 
 
 @compiled
 def append_frames(
     frames: Rows, first: int, of_sequences: Ints, open_blocks: OpenTables, tables: Tables, ids: Ints
 ) -> int:
-    """Store frames, from ``first`` on, until one needs a sequence or block that is not there; returns that, or ``n``.
+    """Store frames, from ``first`` on, until one needs what :func:`append_frame` needs; returns that, or ``n``.
 
     Args:
         frames: ``u8[n, nbytes]``, contiguous.
@@ -75,70 +65,71 @@ def append_frames(
         tables: see ``kernels.counts``, changed.
         ids: ``i64[n]``, zeros from ``first`` on, filled: each id has one reference.
     """
-    sequences, references, n_references, block_frames, stack = open_blocks
-    nbytes = frames.shape[1]
+    stack = open_blocks[5]
     for i in range(first, len(of_sequences)):
-        if not 0 <= of_sequences[i] < len(sequences):
-            return i
-        sequence = sequences[of_sequences[i]]
-        frame = address(frames) + i * nbytes
-        if first_difference(frame, address(references), 0, nbytes) == nbytes:
-            continue  # the frame of zeros, whose id is 0
         begins = i % stack == 0
-        place, fingerprint = _find(frame, nbytes, sequence, begins)
-        if place < 0:
-            is_full = sequence[BLOCK] == 0 or sequence[PLACE] == block_frames
-            if is_full and not _begin_block(sequence, tables):
-                return i
-            _encode(frame, nbytes, sequence, references, n_references)
-            before = 0 if begins else ids[i - 1]
-            place = _add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
-            n_references[N_FULL] += sequence[PLACE] == block_frames
-        ids[i] = _give_id(sequence, place, begins, tables[FRAMES][COUNTS])
+        before = 0 if begins else ids[i - 1]
+        frame_id = append_frame(
+            address(frames) + i * frames.shape[1], begins, before, of_sequences[i], open_blocks, tables
+        )
+        if frame_id < 0:
+            return i
+        ids[i] = frame_id
     return len(of_sequences)
 
 
 @compiled
-def _begin_block(sequence: Ints, tables: Tables) -> bool:
-    """Begin an empty block; False if the full one is not stored yet, or there is no number for another one."""
+def append_frame(
+    frame: int, begins: bool, before: int, of_sequence: int, open_blocks: OpenTables, tables: Tables
+) -> int:
+    """Store the frame at an address; its id, which has one reference more.
+
+    Args:
+        frame: its address.
+        begins: whether an observation begins with it.
+        before: the id of the frame before it in its observation, 0 for none.
+        of_sequence: its row in the table of sequences.
+        open_blocks: changed.
+        tables: changed.
+
+    Returns:
+        -1 if there is no such sequence, or it needs a block and there is no number, or no room in the queue.
+    """
+    sequences, references, n_references, queue, block_frames, _ = open_blocks
+    nbytes = references.shape[1]
+    if not 0 <= of_sequence < len(sequences):
+        return -1
+    sequence = sequences[of_sequence]
+    if are_equal(frame, address(references), nbytes):
+        return 0  # the frame of zeros
+    place, fingerprint = _find(frame, nbytes, sequence, begins)
+    if place < 0:
+        is_full = sequence[BLOCK] == 0 or sequence[PLACE] == block_frames
+        if is_full and not _begin_block(sequence, queue, tables):
+            return -1
+        _encode(frame, nbytes, sequence, references, n_references)
+        place = _add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
+        if sequence[PLACE] == block_frames:
+            set_aside(sequence, queue)
+    return _give_id(sequence, place, begins, tables[FRAMES][COUNTS])
+
+
+@compiled
+def _begin_block(sequence: Ints, queue: Queue, tables: Tables) -> bool:
+    """Begin an empty block; False if the queue has no room for the full one, or there is no number for another one."""
     tallies, live = tables[TALLIES], tables[BLOCKS][LIVE]
-    must_be_stored = sequence[BLOCK] != 0 and live[sequence[BLOCK]] > 1 and sequence[STORED] == 0
-    if must_be_stored or (tallies[N_FREE] == 0 and tallies[N_USED] >= len(live)):
+    if tallies[N_FREE] == 0 and tallies[N_USED] >= len(live):
+        return False
+    is_wanted = sequence[BLOCK] != 0 and live[sequence[BLOCK]] > 1 and sequence[QUEUED] == 0
+    if is_wanted and not set_aside(sequence, queue):
         return False
     if sequence[BLOCK]:
         bury(sequence[BLOCK], tables)  # an open block counts one more
     sequence[BLOCK] = take_number(tables)
-    sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = sequence[STORED] = 0
+    sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = sequence[QUEUED] = 0
     live[sequence[BLOCK]] = 1
     sequence[N_BEGUN] += 1
     return True
-
-
-@compiled
-def write_blocks(which: Ints, sequences: npt.NDArray[np.int64], out: Bytes, lengths: Ints) -> None:
-    """Write the open blocks of the sequences ``which``, one behind the other, and fill in the bytes of each."""
-    at = address(out)
-    for i in range(len(which)):
-        lengths[i] = write_block(sequences[which[i]], at)
-        at += lengths[i]
-
-
-@inlined
-def block_bound(sequence: Ints) -> int:
-    """The most bytes that :func:`write_block` writes."""
-    return int(3 * MAX_VARINT_NBYTES + sequence[RUNS_NBYTES] + sequence[LITERALS_NBYTES])
-
-
-@compiled
-def write_block(sequence: Ints, at: int) -> int:
-    """Write the open block of a sequence to an address, as a block of version 0; how many bytes that takes."""
-    behind = write_varint(at, 0)
-    if sequence[RUNS]:
-        behind = write_varint(write_varint(behind, sequence[REFERENCE]), sequence[RUNS_NBYTES])
-        copy(behind, sequence[RUNS], sequence[RUNS_NBYTES])
-        behind += sequence[RUNS_NBYTES]
-    copy(behind, sequence[LITERALS], sequence[LITERALS_NBYTES])
-    return int(behind + sequence[LITERALS_NBYTES] - at)
 
 
 @inlined
@@ -150,7 +141,7 @@ def _ring_size(sequence: Ints) -> int:
 @compiled
 def _is_at(place: int, frame: int, nbytes: int, sequence: Ints) -> bool:
     """Whether the recent frame at ``place`` is equal in every byte."""
-    return bool(first_difference(frame, sequence[RECENT] + place * nbytes, 0, nbytes) == nbytes)
+    return are_equal(frame, sequence[RECENT] + place * nbytes, nbytes)
 
 
 @compiled

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.frames.kernels.queue import Queue, drop
 from obscodec.kernels import compiled, inlined
 from obscodec.segments import Ints
 
@@ -130,12 +131,14 @@ def reserve_numbers(numbers: Ints, tables: Tables) -> None:
 
 
 @compiled
-def reclaim(tables: Tables) -> None:
-    """Let the numbers of dead blocks be used again."""
+def reclaim(tables: Tables, queue: Queue, other_queue: Queue) -> None:
+    """Let the numbers of dead blocks be used again; queues drop these blocks."""
     _, blocks, dead, tallies = tables
     for k in range(tallies[N_DEAD]):
         block = dead[k]
         if blocks[LIVE, block] == 0:
+            drop(block, queue)
+            drop(block, other_queue)
             blocks[LIVE, block] = -1
             blocks[VERSIONS, block] = 0
             blocks[FREE, tallies[N_FREE]] = block

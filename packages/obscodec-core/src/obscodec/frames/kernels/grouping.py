@@ -20,12 +20,12 @@ def group_by_block(ids: Ints, block_frames: int) -> tuple[Ints, Ints, Ints, Ints
         ``i64[n_blocks + 1]``, where the frames of each block begin in this order, and ``n``.
     """
     order, places, blocks, starts = np.empty((4, len(ids) + 1), np.int64)
-    n_blocks = _group_by_block(ids, block_frames, order[:-1], places, blocks, starts)
+    n_blocks = group(ids, block_frames, order[:-1], places, blocks, starts)
     return order[:-1], places[:-1], blocks[:n_blocks], starts[: n_blocks + 1]
 
 
 @compiled
-def _group_by_block(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints, starts: Ints) -> int:
+def group(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints, starts: Ints) -> int:
     """:func:`group_by_block` into arrays that have room; how many blocks there are."""
     greatest = 0
     for i in range(len(ids)):

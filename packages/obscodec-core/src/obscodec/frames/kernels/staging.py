@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.append import BLOCK, N_BEGUN, PLACE, block_bound, write_block
 from obscodec.frames.kernels.counts import Table
+from obscodec.frames.kernels.sequences import BLOCK, N_BEGUN, PLACE, block_bound, write_block
 from obscodec.kernels import address, compiled, copy, inlined, store_u64, unsigned
 from obscodec.segments import Bytes, Ints
 

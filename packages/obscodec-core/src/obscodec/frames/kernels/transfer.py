@@ -14,9 +14,9 @@ from obscodec.codecs.formats.delta_rle import (
     OK,
     OTHER_VERSION,
     apply_patch,
+    are_equal,
     check_patch,
     encode_first,
-    first_difference,
     sections,
     write_varint,
 )
@@ -125,7 +125,7 @@ def _find(frame: int, references: Rows, n_references: int) -> int:
     """The number of the reference that is equal in every byte, -1 for none."""
     nbytes = references.shape[1]
     for k in range(n_references):
-        if first_difference(frame, address(references) + k * nbytes, 0, nbytes) == nbytes:
+        if are_equal(frame, address(references) + k * nbytes, nbytes):
             return k
     return _NOT_FOUND
 

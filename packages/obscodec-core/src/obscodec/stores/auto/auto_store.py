@@ -12,6 +12,7 @@ from obscodec.arguments import check_kind
 from obscodec.codecs import check_spec, new_codec, pack, unpack
 from obscodec.devices import decoding_device
 from obscodec.errors import ShapeError, SlotError, SpecError
+from obscodec.frames import StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
@@ -136,6 +137,10 @@ class AutoStore(Store):
         elif self._store is not None and n < len(ids):
             rest, number = np.unique(which[n:], return_inverse=True)
             self._store.take_in(tensors[rest], number, sequences[rest], ids[n:])
+
+    def step_writer(self, n: int) -> StepWriter | None:
+        """See ``Store.step_writer``; None before the store has decided."""
+        return None if self._store is None else self._store.step_writer(n)
 
     def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
         """See ``Store.transfer``. An undecided store with the options of the other one decides as the other did."""

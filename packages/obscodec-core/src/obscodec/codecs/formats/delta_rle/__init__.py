@@ -3,9 +3,9 @@
 from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, copy_frames, first_bytes, read_blocks, sections
 from obscodec.codecs.formats.delta_rle.patch import (
     apply_patch,
+    are_equal,
     check_patch,
     encode_patch,
-    first_difference,
     frame_room,
     runs_bound,
 )
@@ -26,6 +26,7 @@ __all__ = [
     "OK",
     "OTHER_VERSION",
     "apply_patch",
+    "are_equal",
     "check",
     "check_patch",
     "copy_frames",
@@ -33,7 +34,6 @@ __all__ = [
     "encode_lz4",
     "encode_patch",
     "first_bytes",
-    "first_difference",
     "frame_room",
     "read_blocks",
     "runs_bound",

@@ -1,0 +1,91 @@
+"""Finding what a read needs: the frames of stacks, sorted by their blocks, and where each block lies."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Tables, count_known
+from obscodec.frames.kernels.grouping import group
+from obscodec.frames.kernels.queue import Queue, nbytes_of, write_content
+from obscodec.frames.kernels.stacks import LISTED, N_ROWS, STACK_TALLIES, StackTables, expand_stacks
+from obscodec.kernels import address, compiled
+from obscodec.segments import Bytes, Ints
+
+# What :func:`find_frames` finds wrong.
+NO_STACK: Final = -1
+NO_FRAME: Final = -2
+NO_BLOCK: Final = -3
+FEW_BYTES: Final = -4
+
+# The rows of what it fills in, ``i64[8, n_frames + 1]``.
+FOUND: Final = 0  # the frames
+ORDER: Final = 1  # see ``kernels.grouping``; so are the next three
+PLACES: Final = 2
+BLOCKS: Final = 3
+STARTS: Final = 4
+CHUNKS: Final = 5  # of each block: the number of its chunk, 0 for no stream
+OFFSETS: Final = 6
+LENGTHS: Final = 7
+N_ROWS_FOUND: Final = 8
+
+
+@compiled
+def find_frames(
+    ids: Ints,
+    block_frames: int,
+    tables: Tables,
+    stacks: StackTables,
+    entries: npt.NDArray[np.uint32],
+    sequences: npt.NDArray[np.int64],
+    queue: Queue,
+    other_queue: Queue,
+    chunk: int,
+    content: Bytes,
+    found: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Find the frames of stacks, and their blocks.
+
+    Args:
+        ids: ``i64[n]``, of stacks.
+        block_frames: how many frames a block has.
+        tables: see ``kernels.counts``.
+        stacks: the listed ones.
+        entries: ``u32[n_blocks, 3]``, the chunk of each block, 0 for none, its offset there, and its bytes.
+        sequences: with the open blocks.
+        queue: with full blocks that are not stored.
+        other_queue: with others.
+        chunk: the number to give to ``content``.
+        content: filled with the blocks that have no chunk, one behind the other.
+        found: ``i64[8, n * depth + 1]``, filled.
+
+    Returns:
+        How many blocks there are, and how many bytes of ``content`` were written; or what is wrong, and the place in
+        ``ids``, or for ``NO_FRAME`` the frame, or for ``FEW_BYTES`` how many bytes of ``content`` are needed.
+    """
+    depth, n_frames = stacks[LISTED].shape[1], len(ids) * stacks[LISTED].shape[1]
+    frames = found[FOUND, :n_frames]
+    n_rows = stacks[STACK_TALLIES][N_ROWS]
+    known = expand_stacks(ids, tables[FRAMES][PREVIOUS], stacks[LISTED], n_rows, frames.reshape((len(ids), depth)))
+    if known < len(ids):
+        return NO_STACK, known
+    known = count_known(frames, tables[FRAMES][COUNTS])
+    if known < n_frames:
+        return NO_FRAME, frames[known]
+    order = found[ORDER, :n_frames]
+    n_blocks = group(frames, block_frames, order, found[PLACES], found[BLOCKS], found[STARTS])
+    end, queues = 0, (queue, other_queue)
+    for b in range(n_blocks):
+        block = found[BLOCKS, b]
+        for k in range(3):
+            found[CHUNKS + k, b] = entries[block, k]
+        if block == 0 or entries[block, 0]:
+            continue
+        nbytes = nbytes_of(block, sequences, queues)
+        if nbytes < 0:
+            return NO_BLOCK, block
+        if end + nbytes <= len(content):
+            nbytes = write_content(block, sequences, queues, address(content) + end)
+            found[CHUNKS, b], found[OFFSETS, b], found[LENGTHS, b] = chunk, end, nbytes
+        end += nbytes
+    return (n_blocks, end) if end <= len(content) else (FEW_BYTES, end)

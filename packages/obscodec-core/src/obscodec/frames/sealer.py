@@ -1,0 +1,131 @@
+"""Sealer: compresses the full blocks of a FrameLog, and stores them."""
+
+import os
+from functools import partial
+
+import numpy as np
+
+from obscodec.codecs import BytesCodec, Codec
+from obscodec.errors import HeapFull
+from obscodec.frames.block_coder import BlockCoder
+from obscodec.frames.block_queue import BlockQueue
+from obscodec.frames.kernels.counts import Table
+from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.heap import SlotHeap
+from obscodec.runtime import Background, Job, n_processors
+from obscodec.segments import Ints, Segments
+
+_ENCODER = Background()
+
+Sealed = tuple[Ints, Segments]  # what ``BlockCoder.seal`` returns
+
+
+class Sealer:
+    """Moves blocks from the queue into the heap. Not safe to use from several threads: its FrameLog locks.
+
+    In the background, where there is a second processor and the queue is open: one queue is compressed while kernels
+    fill the other one. The thread in the background only compresses, and learns; it takes no lock of a store. Its
+    blocks stay in their queue, where readers find them, until a call of this object has stored them.
+
+    Args:
+        coder: compresses blocks.
+        heap: gets the blocks, with their numbers as slots.
+        open_blocks: has the queues.
+    """
+
+    def __init__(
+        self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], heap: SlotHeap, open_blocks: OpenBlocks
+    ) -> None:
+        self._coder, self._heap, self._open = coder, heap, open_blocks
+        self._job: Job[Sealed] | None = None  # which compresses the queue that leaves
+        self._process = 0  # of the job
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether blocks are compressed in the background, or were and are not stored."""
+        return self._job is not None
+
+    def soon(self, versions: Table) -> None:
+        """Begin to compress the blocks of the queue; store the blocks that were compressed in the background.
+
+        Without enough memory, all blocks go on waiting.
+
+        Args:
+            versions: ``i32[n_blocks]``, gets the versions of stored blocks.
+        """
+        try:
+            if self._job is None or self._is_done:
+                self._finish(versions)
+                self._begin(versions)
+        except (HeapFull, MemoryError):  # it is only a problem when the queue is full
+            self._open.queue.postpone()
+
+    def now(self, versions: Table) -> None:
+        """Compress and store all blocks of the queues.
+
+        Raises:
+            HeapFull: there is not enough room; the blocks go on waiting.
+        """
+        self._finish(versions)
+        while len(self._open.leaving) or len(self._open.queue):
+            self._begin(versions)
+            self._finish(versions)
+
+    def alone(self, number: int, versions: Table) -> None:
+        """Compress and store an open block that is full, here and now.
+
+        Raises:
+            HeapFull: there is not enough room; nothing was done.
+        """
+        numbers = np.array([number])
+        if not self._heap.holds(numbers)[0]:
+            self._put(numbers, self._sealed(self._open.contents(numbers)), versions)
+
+    def _begin(self, versions: Table) -> None:
+        """Compress the blocks of a queue in the background, or here if there is no second processor."""
+        if not len(self._open.leaving):
+            self._open.exchange_queues()
+        leaving = self._open.leaving
+        if leaving.is_open and n_processors() > 1:
+            try:
+                self._process, self._job = os.getpid(), _ENCODER.submit(partial(self._sealed, leaving.blocks()))
+                return
+            except RuntimeError:  # there can be no other thread
+                pass
+        self._store(leaving, self._sealed(leaving.blocks()), versions)
+
+    def _finish(self, versions: Table) -> None:
+        """Wait for the background, and store what it has compressed."""
+        job = self._job
+        if job is None:
+            return
+        if self._process == os.getpid():
+            try:
+                sealed = job.result()
+            except BaseException:
+                if job.is_done:  # else it still reads the queue
+                    self._job = None
+                raise
+            self._store(self._open.leaving, sealed, versions)
+        self._job = None  # a forked process does not have it
+
+    def _sealed(self, blocks: Segments) -> Sealed:
+        sealed = self._coder.seal(blocks)
+        self._coder.learn(blocks, *sealed)
+        return sealed
+
+    def _store(self, queue: BlockQueue, sealed: Sealed, versions: Table) -> None:
+        numbers, (of_blocks, blocks) = queue.numbers(), sealed
+        new = np.flatnonzero((numbers != 0) & ~self._heap.holds(numbers))  # it may be here for the second time
+        if len(new):
+            self._put(numbers[new], (of_blocks[new], blocks.take(new)), versions)
+        queue.clear(len(self._open.rows))
+
+    def _put(self, numbers: Ints, sealed: Sealed, versions: Table) -> None:
+        of_blocks, blocks = sealed
+        versions[numbers] = of_blocks.astype(np.int32)  # numpy may crash if it has no memory to cast
+        self._heap.put(numbers, blocks)
+
+    @property
+    def _is_done(self) -> bool:
+        return self._job is not None and (self._job.is_done or self._process != os.getpid())

@@ -1,0 +1,93 @@
+"""StepWriter: stores steps of arrays of stacks in a FrameLog, with one compiled call for each."""
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.frames.frame_log import FrameLog
+from obscodec.frames.stack_table import StackTable
+from obscodec.frames.step_state import Ids, StepState
+from obscodec.layout import Layout, Rows
+
+_BYTE = np.dtype(np.uint8)
+
+Tensors = npt.NDArray[np.generic]
+
+
+class StepWriter:
+    """Stores steps ``[n, *shape]``, a stack of each of the sequences ``0..n-1``, as they lie in memory.
+
+    Not safe to use from several threads: whoever writes to an array of ids locks.
+
+    Args:
+        log: where the frames go.
+        layout: shape and dtype of a stack.
+        stacks: the listed stacks of the log, None for single frames.
+        n: how many sequences there are.
+        channels_last: whether the last axis has the frames, one behind the other, instead of the first.
+
+    Attributes:
+        state: has the ids that steps have replaced, until somebody gives them back.
+    """
+
+    def __init__(
+        self, log: FrameLog, layout: Layout, stacks: StackTable | None, n: int, *, channels_last: bool
+    ) -> None:
+        self.state = StepState(n, layout.nbytes, stacks.depth if stacks else 1)
+        self._log, self._stacks = log, stacks
+        self._shape = n, layout.nbytes
+        self._channels_last = channels_last
+        self._are_bytes = layout.dtype == _BYTE and not channels_last  # as they lie in most arrays
+        self._n_channels = (layout.shape[-1] if channels_last else layout.shape[0]) if layout.shape else 1
+        n_axes = 1 + len(layout.shape)
+        self._to_pixels = (0, *range(2, n_axes), 1) if n_axes > 1 else (0,)
+
+    def write(self, step: int, ids: Ids, tensors: Tensors) -> bool:
+        """Store tensors, and put their ids into a step of an array of ids; or change nothing.
+
+        Args:
+            step: the number of the step.
+            ids: ``[n_steps, n]``, contiguous.
+            tensors: ``[n, *shape]`` of the dtype.
+
+        Returns:
+            False if there is no room for replaced ids; nothing is done then.
+
+        Raises:
+            HeapFull: there is not enough room.
+        """
+        self.state.bind_ids((ids, ids))
+        rows = self._as_it_lies(0, tensors)
+        return self._log.write_step(self.state, self._stacks, rows, rows, 1, 0, step)
+
+    def write_both(self, step: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> bool:
+        """:meth:`write` for two arrays, all or none; the rows of bound columns change in the same step.
+
+        ``StepState.undo`` undoes the last call.
+        """
+        state = self.state
+        if ids is not state.pair:
+            state.bind_ids(ids)
+        if self._are_bytes and tensors.flags.carray and more_tensors.flags.carray:
+            rows: Rows = tensors.reshape(self._shape)  # type: ignore[assignment]  # it has bytes
+            more_rows: Rows = more_tensors.reshape(self._shape)  # type: ignore[assignment]
+            if state.parts_channels:
+                state.set_channels(0, 0)
+                state.set_channels(1, 0)
+        else:
+            rows, more_rows = self._as_it_lies(0, tensors), self._as_it_lies(1, more_tensors)
+        return self._log.write_step(state, self._stacks, rows, more_rows, 2, state.n_columns, step)
+
+    def _as_it_lies(self, which: int, tensors: Tensors) -> Rows:
+        """The bytes of the tensors, ``u8[n, nbytes]``; notes how many channels take turns in them."""
+        n_channels = 0
+        if self._channels_last:
+            tensors = np.moveaxis(tensors, -1, 1)
+        if not tensors.flags.c_contiguous:
+            pixels = tensors.transpose(self._to_pixels)
+            if tensors.itemsize == 1 and pixels.flags.c_contiguous:
+                tensors, n_channels = pixels, self._n_channels
+            else:
+                tensors = np.ascontiguousarray(tensors)
+        self.state.set_channels(which, n_channels)
+        rows = tensors.view(_BYTE).reshape(self._shape)
+        return rows if rows.flags.writeable else rows.copy()  # numba compiles another kernel for read-only arrays

@@ -1,0 +1,95 @@
+"""Background: a thread that works for all stores of a process."""
+
+import _thread
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+_CHECK_S = 0.05
+
+
+class Job(Generic[T]):
+    """A call in the background.
+
+    Attributes:
+        is_done: whether the call has ended.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.is_done = False
+        self._work: Callable[[], T] | None = work
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._running = _thread.allocate_lock()
+        self._running.acquire()
+
+    def run(self) -> None:
+        """Make the call, once."""
+        work = self._work
+        assert work is not None
+        try:
+            self._result = work()
+        except BaseException as error:
+            self._error = error
+        self._work = None
+        self.is_done = True
+        self._running.release()
+
+    def wait(self) -> None:
+        """Wait until the call has ended. An exception from a signal handler ends the waiting alone."""
+        while not self.is_done:
+            if self._running.acquire(timeout=_CHECK_S):
+                self._running.release()
+
+    def result(self) -> T:
+        """What the call returned, as soon as it has ended; or the exception that it raised."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._result)
+
+
+class Background:
+    """A thread that makes one call after the other. The process is not forked in the middle of a call.
+
+    A forked process has a thread of its own; a job of the process before it will never be done there.
+
+    Not by ``concurrent.futures``: an exception from a signal handler while a ``ThreadPoolExecutor`` takes a call can
+    leave one of its locks taken, and the next call would wait for ever. This class has no lock in Python.
+    """
+
+    def __init__(self) -> None:
+        self._working = threading.Lock()
+        self._jobs: SimpleQueue[Job[object]] | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._working.acquire, after_in_parent=self._working.release, after_in_child=self._after_fork
+            )
+
+    def submit(self, work: Callable[[], T]) -> Job[T]:
+        """Call ``work`` soon.
+
+        Raises:
+            RuntimeError: the system has no thread left, or Python is about to exit.
+        """
+        job = Job(work)
+        if self._jobs is None:
+            jobs: SimpleQueue[Job[object]] = SimpleQueue()
+            _thread.start_new_thread(self._run, (jobs,))
+            self._jobs = jobs
+        self._jobs.put(cast("Job[object]", job))
+        return job
+
+    def _run(self, jobs: SimpleQueue[Job[object]]) -> None:
+        while True:
+            job = jobs.get()
+            with self._working:
+                job.run()
+            del job  # which may hold much memory
+
+    def _after_fork(self) -> None:
+        self._working.release()
+        self._jobs = None

@@ -1,0 +1,245 @@
+"""Steps that are stored at once: read as they lie, all or nothing, and undone."""
+
+import threading
+
+import numpy as np
+import pytest
+from faults import at_every_line
+from obscodec import AutoStore, FrameStack, FrameStore, HeapFull, Layout, StackStore, TensorArray
+from obscodec.arrays import WriteBuffer
+from obscodec.frames.frame_log import FrameLog
+from obscodec.frames.kernels.steps import exchange_step
+from obscodec.stores import GuardedStore, guarded
+
+N_STEPS = 7
+KINDS = {
+    "frames": (Layout((3, 5, 4), np.uint8), 1, 0),
+    "stacks": (Layout((4, 6, 5), np.uint8), 4, 0),
+    "stacks of colours": (Layout((6, 6, 5), np.uint8), 2, 0),
+    "frames last": (Layout((6, 5, 4), np.uint8), 4, -1),
+    "colours last": (Layout((6, 5, 9), np.uint8), 3, -1),
+    "floats": (Layout((3, 4, 4), np.float32), 3, 0),
+    "floats last": (Layout((4, 4, 3), np.float32), 3, -1),
+    "shorts": (Layout((4, 9), np.uint16), 4, 0),
+    "vectors": (Layout((12,), np.uint8), 3, 0),
+}
+
+
+def store_of(kind: str, codec: str = "delta-rle|lz4:6") -> FrameStore | StackStore:
+    layout, depth, axis = KINDS[kind]
+    if depth == 1:
+        return FrameStore(layout, codec=codec, block_frames=4)
+    stack = FrameStack(depth, axis)
+    frames = FrameStore(stack.frame_layout(layout), codec=codec, block_frames=4, stack=depth)
+    return StackStore(frames, layout, stack)
+
+
+class Player:
+    """Observations of environments, stacks of frames that come back, repeat or begin anew."""
+
+    def __init__(self, kind: str, n_envs: int) -> None:
+        self.layout, self.depth, self.axis = KINDS[kind]
+        self.n_envs, self.rng = n_envs, np.random.default_rng(len(kind))
+        self.now = np.zeros((n_envs, *self.layout.shape), self.layout.dtype)
+
+    def step(self) -> np.ndarray:
+        frames = np.moveaxis(self.now, -1, 1) if self.axis else self.now
+        frames = frames.reshape(self.n_envs, self.depth, -1).copy()
+        chance = self.rng.random()
+        if chance < 0.1:
+            frames = self.rng.integers(200, size=frames.shape).astype(frames.dtype)
+        elif chance < 0.9:
+            frames[:, :-1] = frames[:, 1:]
+            frames[np.arange(self.n_envs), -1, self.rng.integers(frames.shape[2], size=self.n_envs)] += 1
+        shape = self.layout.shape
+        if self.axis:
+            self.now = np.moveaxis(frames.reshape(self.n_envs, shape[-1], *shape[:-1]), 1, -1).copy()
+        else:
+            self.now = frames.reshape(self.n_envs, *shape)
+        return self.as_it_may_lie(self.now)
+
+    def as_it_may_lie(self, x: np.ndarray) -> np.ndarray:
+        """The same numbers in memory of another order."""
+        way = self.rng.integers(6)
+        if way == 0:
+            return np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)  # channels last, as VecTransposeImage has them
+        if way == 1:
+            return np.moveaxis(np.moveaxis(x, -1, 1).copy(), 1, -1)
+        if way == 2:
+            return np.asfortranarray(x)
+        if way == 3:
+            return x.repeat(2, axis=0)[::2]
+        if way == 4:
+            return np.frombuffer(x.tobytes(), x.dtype).reshape(x.shape)  # read-only
+        return x.copy()
+
+
+def arrays_of(store, n_envs, dtype=np.int32):
+    write_buffer = WriteBuffer(store, n_envs)
+    return [TensorArray(np.zeros((N_STEPS, n_envs), dtype), store, write_buffer) for _ in range(2)]
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_equal_plain_ones(kind, n_envs):
+    store, player = store_of(kind), Player(kind, n_envs)
+    arrays, rng = arrays_of(store, n_envs, np.int32 if n_envs == 1 else np.int64), player.rng
+    plain = [np.zeros(array.shape, array.dtype) for array in arrays]
+    rewards, codes = np.zeros((N_STEPS, n_envs), np.float32), np.zeros((N_STEPS, n_envs, 2), np.int16)
+    rows, expected = (rewards[0].copy(), codes[0].copy()), (rewards.copy(), codes.copy())
+    write_buffer = arrays[0].write_buffer
+    assert write_buffer.writes_at_once
+    write_buffer.bind_columns([(rewards, rows[0]), (codes, rows[1])])
+    obs = player.step()
+    for i in range(400):
+        at, next_obs, way = int(rng.integers(N_STEPS)), player.step(), rng.integers(6)
+        given = obs, next_obs
+        if way == 0:  # one array alone
+            which = int(rng.integers(2))
+            arrays[which][at] = given[which]
+            plain[which][at] = given[which]
+        elif way == 1:  # a step that is undone
+            write_buffer.reserve(at, 2)
+            for array, value in zip(arrays, given, strict=True):
+                array[at] = value
+            write_buffer.forget(at)
+            write_buffer.forget(at)
+        else:
+            rows[0][:], rows[1][:] = rng.random(n_envs), rng.integers(99, size=(n_envs, 2))
+            changed = rows[0].copy(), rows[1].copy()
+            write_buffer.put_both(at, (arrays[0].ids, arrays[1].ids), *given)
+            if way == 2:
+                write_buffer.forget(at)
+                write_buffer.forget(at)
+            else:
+                plain[0][at], plain[1][at] = given
+                expected[0][at], expected[1][at] = changed
+        obs = next_obs
+        if i % 23 == 0:
+            for array, other in zip((*arrays, rewards, codes), (*plain, *expected), strict=True):
+                np.testing.assert_array_equal(array[:], other)
+    for array, other in zip(arrays, plain, strict=True):
+        np.testing.assert_array_equal(array[:], other)
+    write_buffer.flush()
+    for array in arrays:
+        store.release(array.ids.reshape(-1))
+    assert store.stats().n_tensors == 0
+    assert len(exchange_step.signatures) == 1  # of all these forms
+
+
+def test_replaced_tensors_go_at_the_next_flush():
+    kind = "stacks"
+    store, player = store_of(kind), Player(kind, 1)
+    array, _ = arrays_of(store, 1)
+    player.rng = np.random.default_rng(3)
+    for _ in range(20):
+        array[2] = player.rng.integers(1, 200, size=(1, 4, 6, 5)).astype(np.uint8)
+    assert store.stats().n_tensors == 20
+    array.write_buffer.flush()
+    assert store.stats().n_tensors == 1
+
+
+def test_a_step_that_finds_no_room_changes_nothing(monkeypatch):
+    store, player = store_of("stacks"), Player("stacks", 2)
+    arrays = arrays_of(store, 2)
+    for at in range(N_STEPS):
+        arrays[0][at] = player.step()
+    before = arrays[0][:]
+
+    def full(*_):
+        raise HeapFull("full")
+
+    ids = arrays[0].ids, arrays[1].ids
+    with monkeypatch.context() as patch:
+        patch.setattr(FrameLog, "_prepare", full)
+        failed = 0
+        for _ in range(30):
+            try:
+                arrays[0].write_buffer.put_both(3, ids, player.step(), player.step())
+            except HeapFull:
+                failed += 1
+            else:
+                arrays[0].write_buffer.forget(3)
+        store.frames.log.open.queue.table[0, 1] = 0  # no room for full blocks
+        for _ in range(30):
+            noise = player.rng.integers(1, 99, size=(2, 4, 6, 5)).astype(np.uint8)
+            with pytest.raises(HeapFull):  # eight new frames of each sequence are two blocks
+                arrays[0].write_buffer.put_both(3, ids, noise, noise + 100)
+    np.testing.assert_array_equal(arrays[0][:], before)
+    assert not arrays[1].ids.any()
+
+
+def test_a_step_that_is_interrupted_is_done_or_not():
+    store, player = store_of("stacks"), Player("stacks", 2)
+    arrays = arrays_of(store, 2)
+    ids, write_buffer = (arrays[0].ids, arrays[1].ids), arrays[0].write_buffer
+    assert write_buffer.writes_at_once
+    models = [np.zeros(array.shape, np.uint8) for array in arrays]
+    given, at, n_interrupts = [models[0][0]] * 2, 0, 0
+
+    def prepare():
+        nonlocal at
+        at, given[:] = int(player.rng.integers(N_STEPS)), (player.step(), player.step())
+        return lambda: write_buffer.put_both(at, ids, *given)
+
+    for _ in range(60):
+        for where in at_every_line(prepare):
+            n_interrupts += 1
+            if all((array[at] == value).all() for array, value in zip(arrays, given, strict=True)):
+                for model, value in zip(models, given, strict=True):
+                    model[at] = value
+            for array, model in zip(arrays, models, strict=True):
+                np.testing.assert_array_equal(array[:], model, err_msg=where)
+    assert n_interrupts > 500
+    write_buffer.flush()
+    for array in arrays:
+        store.release(array.ids.reshape(-1))
+    assert store.stats().n_tensors == 0
+
+
+def test_watches_see_the_rows():
+    store = store_of("frames")
+    array, other = arrays_of(store, 1)
+    watches = [array.watch(), other.watch()]
+    for watch in watches:
+        watch.take()
+    array[2] = np.ones((1, 3, 5, 4), np.uint8)
+    assert [watch.take().tolist() for watch in watches] == [[2], []]
+    array.write_buffer.put_both(4, (array.ids, other.ids), *np.ones((2, 1, 3, 5, 4), np.uint8))
+    assert [watch.take().tolist() for watch in watches] == [[4], [4]]
+
+
+def test_threads_read_while_another_writes():
+    store = GuardedStore(store_of("stacks"))
+    array, _ = arrays_of(store, 1)
+    stop, wrong = threading.Event(), []
+
+    def read():
+        while not stop.is_set():
+            with guarded(store):
+                found = array[:]
+            if not (found == found[:, :, :, :1, :1]).all():
+                wrong.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for i in range(3000):
+        array[i % N_STEPS] = np.full((1, 4, 6, 5), (np.arange(4) + i)[:, None, None] % 251, np.uint8)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+
+
+def test_a_store_that_decides_writes_at_once_from_then_on():
+    store = AutoStore(Layout((4, 20, 20), np.uint8), codec="delta-rle", frame_stack=4, decide_after=8)
+    array, _ = arrays_of(store, 1)
+    write_buffer, played = array.write_buffer, np.random.default_rng(0).integers(99, size=(40, 1, 4, 20, 20))
+    assert not write_buffer.writes_at_once
+    for i, row in enumerate(played.astype(np.uint8)):
+        array[i % N_STEPS] = row
+        if i == 20:
+            array[:]  # which stores what waits
+    assert write_buffer.writes_at_once
+    np.testing.assert_array_equal(array[:], [played[i] for i in (35, 36, 37, 38, 39, 33, 34)])

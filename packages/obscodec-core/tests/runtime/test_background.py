@@ -1,0 +1,77 @@
+"""Work in the background ends, whatever happens to those who wait for it."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from faults import at_every_line
+from obscodec.runtime import Background
+
+
+def test_calls_are_made_one_after_the_other_in_another_thread():
+    background, made = Background(), []
+
+    def work(i):
+        made.append((i, threading.get_ident()))
+        return i
+
+    jobs = [background.submit(lambda i=i: work(i)) for i in range(20)]
+    assert [job.result() for job in jobs] == list(range(20))
+    assert [i for i, _ in made] == list(range(20))
+    assert len({ident for _, ident in made} - {threading.get_ident()}) == 1
+    assert jobs[0].result() == 0  # as often as somebody asks
+    assert all(job.is_done for job in jobs)
+
+
+def test_an_error_comes_with_the_result():
+    job = Background().submit(lambda: 1 // 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            job.result()
+    job.wait()
+
+
+def test_an_interrupt_at_any_line_keeps_no_later_call_from_its_end():
+    background, n_interrupts = Background(), 0
+    for _ in at_every_line(lambda: lambda: background.submit(lambda: 7).result()):
+        n_interrupts += 1
+        assert background.submit(lambda: 8).result() == 8
+    assert n_interrupts > 5
+
+
+def test_signals_at_any_time_keep_no_later_call_from_its_end():
+    class Signal(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Signal
+
+    background, n_interrupts, before = Background(), 0, signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 + i * 1e-6)
+                for _ in range(100):
+                    background.submit(lambda: 7).result()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Signal:
+                n_interrupts += 1
+            assert background.submit(lambda: 8).result() == 8
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert n_interrupts > 250
+
+
+def test_a_forked_process_has_a_thread_of_its_own():
+    background = Background()
+    assert background.submit(lambda: 7).result() == 7
+    running = background.submit(lambda: time.sleep(0.2))
+    time.sleep(0.05)
+    child = os.fork()  # waits for what runs
+    if child == 0:
+        os._exit(background.submit(lambda: 9).result())
+    assert running.is_done
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

@@ -1,0 +1,135 @@
+"""DirectAdd: stores a transition of SB3's ReplayBuffer with one compiled call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch as th
+from obscodec import TensorArray
+from obscodec.stores import BATCH_MEMORY
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+_NUMBERS = "biuf"  # kinds of dtypes
+
+
+class DirectAdd:
+    """Does what SB3's own ``add`` does, if its arguments are what an environment gives.
+
+    Args:
+        buffer: where transitions go, as long as it has the arrays that it has now. Its observations are compressed, and
+            have a write buffer that stores them at once; its other arrays are contiguous.
+    """
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        obs, next_obs, *plain = self._of(buffer)
+        self._obs, self._next_obs, self._actions, self._rewards, self._dones, self._timeouts = obs, next_obs, *plain
+        self._keeps_timeouts = buffer.handle_timeout_termination
+        self._write_buffer = obs.write_buffer
+        self._shape, self._dtype = self._write_buffer.row_shape, self._write_buffer.dtype
+        self._ids = obs.ids, next_obs.ids
+        rows = [np.zeros(array.shape[1:], array.dtype) for array in plain]
+        self._action, self._reward, self._done, self._timeout = rows
+        self._flat_action = self._action.reshape(-1)
+        self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
+        self._columns = [*zip(plain, rows, strict=True)][: len(plain) if self._keeps_timeouts else -1]
+        self._write_buffer.bind_columns(self._columns)
+
+    @classmethod
+    def of(cls, buffer: ReplayBuffer) -> DirectAdd | None:
+        """For a buffer; None as long as it has not the arrays for it."""
+        obs, next_obs, *plain = cls._of(buffer)
+        if not (isinstance(obs, TensorArray) and isinstance(next_obs, TensorArray)):
+            return None
+        if obs.write_buffer is None or obs.write_buffer is not next_obs.write_buffer:
+            return None
+        if not all(type(array) is np.ndarray and array.flags.carray for array in plain):
+            return None
+        return cls(buffer) if obs.write_buffer.writes_at_once else None
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether observations are decoded on the CPU."""
+        return bool(self._obs.store.device == "cpu")
+
+    def is_for(self, buffer: ReplayBuffer) -> bool:
+        """Whether a buffer still has the arrays that it had."""
+        return (
+            buffer.observations is self._obs
+            and buffer.next_observations is self._next_obs
+            and buffer.actions is self._actions
+            and buffer.rewards is self._rewards
+            and buffer.dones is self._dones
+            and buffer.timeouts is self._timeouts
+            and buffer.handle_timeout_termination is self._keeps_timeouts
+        )
+
+    def add(self, step: int, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> bool:
+        """Store a transition of each environment in row ``step``; False if SB3's ``add`` must look at the arguments.
+
+        Raises:
+            HeapFull: there is not enough room; nothing was stored.
+        """
+        try:
+            given = (
+                *(type(obs), type(next_obs), type(action), type(reward), type(done)),
+                *(obs.shape, next_obs.shape, action.shape, reward.shape, done.shape),
+                *(obs.dtype, next_obs.dtype, action.dtype, reward.dtype, done.dtype),
+            )
+            if given != self._given and not self._takes(given):
+                return False
+            if self._keeps_timeouts:
+                truncated = [info.get("TimeLimit.truncated", False) for info in infos]
+                if len(truncated) != len(self._timeout):
+                    return False
+                if any(truncated):
+                    self._timeout[:] = truncated
+                else:
+                    self._timeout.fill(0)
+        except (AttributeError, TypeError, ValueError):
+            return False
+        if len(given[7]) == 1:
+            self._flat_action[:] = action
+        else:
+            self._action[:] = action
+        self._reward[:] = reward
+        self._done[:] = done
+        self._write_buffer.put_both(step, self._ids, obs, next_obs)
+        return True
+
+    def _takes(self, given: tuple[Any, ...]) -> bool:
+        """Whether arguments of these types, shapes and dtypes need no other look."""
+        types, (*of_obs, of_action, of_reward, of_done), dtypes = given[:5], given[5:10], given[10:]
+        takes = all(one is np.ndarray for one in types) and of_obs == [self._shape] * 2
+        takes &= of_reward == of_done == self._reward.shape
+        takes &= of_action in (self._action.shape, self._flat_action.shape)
+        takes &= all(dtype == self._dtype for dtype in dtypes[:2]) and all(x.kind in _NUMBERS for x in dtypes[2:])
+        if takes:
+            self._given = given
+        return bool(takes)
+
+    def sample(self, steps: Any, envs: Any) -> ReplayBufferSamples:
+        """What SB3's ``_get_samples`` returns for transitions, ``i64[n]`` their steps and their environments."""
+        n, (ids, next_ids) = len(steps), self._ids
+        layout, wanted = self._obs.layout, np.empty(2 * n, np.int64)
+        wanted[:n], wanted[n:] = ids[steps, envs], next_ids[steps, envs]
+        tensors = BATCH_MEMORY.array(2 * n, layout)
+        self._obs.store.read_into(wanted, tensors)
+        both = th.from_numpy(tensors)
+        dones = (self._dones[steps, envs] * (1 - self._timeouts[steps, envs])).reshape(-1, 1)
+        rewards, actions = self._rewards[steps, envs].reshape(-1, 1), self._actions[steps, envs, :]
+        plain = th.from_numpy(dones), th.from_numpy(rewards)
+        return ReplayBufferSamples(both[:n], th.from_numpy(actions), both[n:], *plain)
+
+    def undo(self, step: int) -> None:
+        """Undo the last :meth:`add`, if it was to this row."""
+        self._write_buffer.forget(step)
+
+    @staticmethod
+    def _of(buffer: ReplayBuffer) -> tuple[Any, ...]:
+        pair = buffer.observations, buffer.next_observations
+        return *pair, buffer.actions, buffer.rewards, buffer.dones, buffer.timeouts
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # a copy of a buffer makes its own
