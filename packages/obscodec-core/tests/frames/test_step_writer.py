@@ -197,6 +197,17 @@ def test_a_step_that_is_interrupted_is_done_or_not():
     assert store.stats().n_tensors == 0
 
 
+def test_an_interrupted_view_leaves_the_next_step_as_it_lies():
+    arrays, rng = arrays_of(store_of("stacks"), 2), np.random.default_rng(0)
+    as_it_is = rng.integers(99, size=(2, 4, 6, 5)).astype(np.uint8)
+    view = np.moveaxis(np.moveaxis(as_it_is, 1, -1).copy(), -1, 1)
+    ids, write_buffer = (arrays[0].ids, arrays[1].ids), arrays[0].write_buffer
+    assert write_buffer.writes_at_once
+    for where in at_every_line(lambda: lambda: write_buffer.put_both(1, ids, as_it_is, view)):
+        write_buffer.put_both(2, ids, as_it_is, as_it_is)
+        np.testing.assert_array_equal(arrays[1][2], as_it_is, err_msg=where)
+
+
 def test_watches_see_the_rows():
     store = store_of("frames")
     array, other = arrays_of(store, 1)

@@ -30,7 +30,7 @@ class StepState:
         tables: those that are bound, None for none.
         n_columns: how many plain arrays are bound.
         pair: the arrays of ids that are bound.
-        parts_channels: whether stacks of an array are parted into channels.
+        parts_channels: False if no stacks are parted into channels.
     """
 
     def __init__(self, n: int, nbytes: int, depth: int) -> None:
@@ -82,6 +82,7 @@ class StepState:
 
     def set_channels(self, which: int, n_channels: int) -> None:
         """Have stacks of the first or the second array be parted into so many channels; 0 for none."""
+        self.parts_channels = True  # first: an interrupt may leave nothing else
         self.words[word.CHANNELS + which] = n_channels
         self.parts_channels = bool(self.words[word.CHANNELS : word.CHANNELS + 2].any())
 
