@@ -1,18 +1,22 @@
 """Counts what stores are given, encode and decode, in suites of others that run with our classes.
 
-It looks on: what it wraps does what it did. What a store tries while it decides is not counted.
+It looks on: what it wraps does what it did, except that full blocks don't wait for others, and that no thread in the
+background compresses them. What a store tries while it decides is not counted.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from obscodec.frames import BlockCoder, FrameLog
+from obscodec import SlotError
+from obscodec.frames import BlockCoder, FrameLog, StackTable, StepWriter, block_queue, sealer
+from obscodec.segments import Segments
 from obscodec.stores import AutoStore
 from obscodec.stores.auto import auto_store
 
@@ -39,9 +43,15 @@ class CodingCounts:
         self._n_given: WeakKeyDictionary[AutoStore, int] = WeakKeyDictionary()
         self._different: WeakKeyDictionary[AutoStore, dict[int, set[int]]] = WeakKeyDictionary()
         self._callers = threading.local()
+        self._stores: WeakKeyDictionary[StepWriter, AutoStore] = WeakKeyDictionary()
+        block_queue._MANY_BLOCKS = 1, 1
+        sealer.n_processors = lambda: 1  # none in the background
         self._watch(
             AutoStore, "take_in", lambda store, tensors, which, streams, ids: self._give(store, tensors, streams)
         )
+        self._watch(AutoStore, "step_writer", lambda *_: None, self._note_writer)
+        self._watch(StepWriter, "write", lambda *_: None, self._give_step)
+        self._watch(StepWriter, "write_both", lambda *_: None, self._give_step)
         self._watch(auto_store, "find_plan", lambda *_, **__: None)
         self._watch(BlockCoder, "seal", self._encode)
         self._watch(FrameLog, "read", self._decode)
@@ -52,8 +62,13 @@ class CodingCounts:
         vars(self).update(dict.fromkeys(taken, 0))
         return taken
 
-    def _watch(self, owner: Any, name: str, note: Callable[..., None]) -> None:
-        """Note each call of a function, unless another one of its owner makes it, or one that finds a plan."""
+    def _watch(
+        self, owner: Any, name: str, note: Callable[..., None], note_done: Callable[..., None] | None = None
+    ) -> None:
+        """Note each call of a function, unless another one of its owner makes it, or one that finds a plan.
+
+        ``note`` gets the arguments before the call, ``note_done`` the result and the arguments after it.
+        """
         function = getattr(owner, name)
 
         @wraps(function)
@@ -63,9 +78,12 @@ class CodingCounts:
                 note(*args, **kwargs)
             callers.append(owner)
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
             finally:
                 callers.pop()
+            if note_done is not None and owner not in callers:
+                note_done(result, *args)
+            return result
 
         setattr(owner, name, watched)
 
@@ -81,12 +99,23 @@ class CodingCounts:
         if self._n_given[store] >= self._decide_after:
             self.enough += n * any(len(of) > self._block_frames for of in different.values())
 
-    def _encode(self, coder: object, content: object) -> None:
-        self.encoded += 1
+    def _note_writer(self, writer: StepWriter | None, store: AutoStore, n: int) -> None:
+        if writer is not None:
+            self._stores[writer] = store
 
-    def _decode(self, log: FrameLog, ids: Any, *_: object) -> None:
+    def _give_step(self, done: bool, writer: StepWriter, step: int, ids: object, *tensors: Any) -> None:
+        if done and writer in self._stores:
+            for of_array in tensors:
+                self._give(self._stores[writer], of_array, np.arange(len(of_array)))
+
+    def _encode(self, coder: object, blocks: Segments) -> None:
+        self.encoded += len(blocks)
+
+    def _decode(self, log: FrameLog, ids: Any, rows: object, threads: int, stacks: StackTable | None = None) -> None:
+        with suppress(SlotError):  # ``read`` will raise it
+            ids = ids if stacks is None else log.expand(ids, stacks)
         numbers = np.unique(ids // log.block_frames)
-        numbers = numbers[(numbers >= 0) & (numbers < log.n)]  # others are refused
+        numbers = numbers[(numbers >= 0) & (numbers < log.n)]
         streams = log.heap.locate(numbers)
         self.decoded += int(np.count_nonzero(streams.lengths))
         self.compressed += sum(bool(len(block) and (log.coder.patches or block[0])) for block in streams)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from obscodec.frames.frame_log import FrameLog
-from obscodec_sb3 import CompressedNStepReplayBuffer, CompressedReplayBuffer
+from obscodec_sb3 import CompressedNStepReplayBuffer, CompressedReplayBuffer, compressed
 from obscodec_sb3.direct_add import DirectAdd
 from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -192,6 +192,23 @@ def test_a_class_of_a_user_is_asked(taken):
     ours.sample(4)
     assert (ours.n_added, ours.n_read) == (20, 2)
     assert taken["sample"] == 0
+
+
+def test_actions_rewards_and_flags_take_a_byte_each():
+    class Mine(ReplayBuffer):
+        def add(self, *args):
+            super().add(*args)
+            self.rewards[self.pos - 1][0] += 1  # only numpy's own arrays let a part be assigned to in this way
+
+    ours, mine = (x(N_STEPS, IMAGES, ACTIONS["discrete"]) for x in (CompressedReplayBuffer, compressed(Mine)))
+    player = Player()
+    for _ in range(5):
+        step = player.step()
+        step[3] = np.ones(1)
+        ours.add(*step)
+        mine.add(*step)
+    assert [getattr(ours, name).memory_bytes for name in ARRAYS[2:]] == [N_STEPS] * 4
+    np.testing.assert_array_equal(mine.rewards, ours.rewards + (ours.rewards > 0))
 
 
 def test_steps_in_a_row_are_sampled_by_sb3(taken):

@@ -6,6 +6,8 @@ import ctypes
 import mmap
 import os
 import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import lz4.block
 import numpy as np
@@ -201,3 +203,22 @@ def test_more_attempts_find_longer_matches_and_come_close_to_liblz4() -> None:
 def test_levels_and_sizes_that_the_kernel_does_not_encode_are_left_to_liblz4(spec, nbytes, by_kernel) -> None:
     lz4_codec = codec(spec, Layout((0,), np.uint8))
     assert (lz4_codec.lz4_encoder(nbytes) is not None) == by_kernel
+
+
+def test_a_thread_keeps_one_encoder() -> None:
+    plain = codec("lz4:6", Layout((0,), np.uint8))
+    trained = plain.with_dictionary(bytes(range(99)))
+    encoder = trained.lz4_encoder(1000)
+    assert encoder is not None
+    assert trained.lz4_encoder(1000) is encoder
+    room = weakref.ref(encoder.room)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(trained.lz4_encoder, 1000).result() is not encoder
+    del encoder
+    assert room() is not None
+    for other in (plain.lz4_encoder(1000), trained.lz4_encoder(999), trained.lz4_encoder(1000)):
+        assert other is not None
+        assert room() is None
+        assert other.dictionary_nbytes in (0, 99)
+        assert other.room[: other.dictionary_nbytes].tobytes() == bytes(range(other.dictionary_nbytes))
+    assert len(other.chain) == 1099

@@ -9,6 +9,7 @@ from obscodec import AutoStore, FrameStack, FrameStore, HeapFull, Layout, StackS
 from obscodec.arrays import WriteBuffer
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.steps import exchange_step
+from obscodec.palette import PaletteArray
 from obscodec.stores import GuardedStore, guarded
 
 N_STEPS = 7
@@ -85,11 +86,11 @@ def test_arrays_equal_plain_ones(kind, n_envs):
     store, player = store_of(kind), Player(kind, n_envs)
     arrays, rng = arrays_of(store, n_envs, np.int32 if n_envs == 1 else np.int64), player.rng
     plain = [np.zeros(array.shape, array.dtype) for array in arrays]
-    rewards, codes = np.zeros((N_STEPS, n_envs), np.float32), np.zeros((N_STEPS, n_envs, 2), np.int16)
-    rows, expected = (rewards[0].copy(), codes[0].copy()), (rewards.copy(), codes.copy())
+    columns = PaletteArray.zeros((N_STEPS, n_envs), np.float32), PaletteArray.zeros((N_STEPS, n_envs, 2), np.int16)
+    rows, expected = [column[0].copy() for column in columns], [column.copy() for column in columns]
     write_buffer = arrays[0].write_buffer
     assert write_buffer.writes_at_once
-    write_buffer.bind_columns([(rewards, rows[0]), (codes, rows[1])])
+    write_buffer.bind_columns([*zip(columns, rows, strict=True)])
     obs = player.step()
     for i in range(400):
         at, next_obs, way = int(rng.integers(N_STEPS)), player.step(), rng.integers(6)
@@ -116,7 +117,7 @@ def test_arrays_equal_plain_ones(kind, n_envs):
                 expected[0][at], expected[1][at] = changed
         obs = next_obs
         if i % 23 == 0:
-            for array, other in zip((*arrays, rewards, codes), (*plain, *expected), strict=True):
+            for array, other in zip((*arrays, *columns), (*plain, *expected), strict=True):
                 np.testing.assert_array_equal(array[:], other)
     for array, other in zip(arrays, plain, strict=True):
         np.testing.assert_array_equal(array[:], other)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch as th
 from obscodec import TensorArray
+from obscodec.palette import PaletteArray
 from obscodec.stores import BATCH_MEMORY
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -29,12 +30,13 @@ class DirectAdd:
         self._write_buffer = obs.write_buffer
         self._shape, self._dtype = self._write_buffer.row_shape, self._write_buffer.dtype
         self._ids = obs.ids, next_obs.ids
+        columns = [array if isinstance(array, PaletteArray) else PaletteArray(array) for array in plain]
         rows = [np.zeros(array.shape[1:], array.dtype) for array in plain]
         self._action, self._reward, self._done, self._timeout = rows
         self._flat_action = self._action.reshape(-1)
         self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
-        self._columns = [*zip(plain, rows, strict=True)][: len(plain) if self._keeps_timeouts else -1]
-        self._write_buffer.bind_columns(self._columns)
+        self._columns = columns
+        self._write_buffer.bind_columns([*zip(columns, rows, strict=True)][: 4 if self._keeps_timeouts else 3])
 
     @classmethod
     def of(cls, buffer: ReplayBuffer) -> DirectAdd | None:
@@ -44,8 +46,9 @@ class DirectAdd:
             return None
         if obs.write_buffer is None or obs.write_buffer is not next_obs.write_buffer:
             return None
-        if not all(type(array) is np.ndarray and array.flags.carray for array in plain):
-            return None
+        for array in plain:
+            if not (isinstance(array, PaletteArray) or (type(array) is np.ndarray and array.flags.carray)):
+                return None
         return cls(buffer) if obs.write_buffer.writes_at_once else None
 
     @property
@@ -117,10 +120,10 @@ class DirectAdd:
         tensors = BATCH_MEMORY.array(2 * n, layout)
         self._obs.store.read_into(wanted, tensors)
         both = th.from_numpy(tensors)
-        dones = (self._dones[steps, envs] * (1 - self._timeouts[steps, envs])).reshape(-1, 1)
-        rewards, actions = self._rewards[steps, envs].reshape(-1, 1), self._actions[steps, envs, :]
-        plain = th.from_numpy(dones), th.from_numpy(rewards)
-        return ReplayBufferSamples(both[:n], th.from_numpy(actions), both[n:], *plain)
+        places = steps * ids.shape[1] + envs
+        actions, rewards, dones, timeouts = (x.take_rows(places) for x in self._columns)
+        plain = (dones * (1 - timeouts)).reshape(-1, 1), rewards.reshape(-1, 1)
+        return ReplayBufferSamples(both[:n], th.from_numpy(actions), both[n:], *map(th.from_numpy, plain))
 
     def undo(self, step: int) -> None:
         """Undo the last :meth:`add`, if it was to this row."""

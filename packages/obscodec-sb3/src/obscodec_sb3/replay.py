@@ -9,6 +9,7 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count, as_flag
 from obscodec.arrays import OPEN_READ, Prefetcher
+from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
@@ -19,6 +20,7 @@ from obscodec_sb3.base import CompressedBuffer
 from obscodec_sb3.direct_add import DirectAdd
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
+_ARRAYS = np.ndarray, PaletteArray
 
 
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
@@ -76,6 +78,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         at = _place(type(self), "optimize_memory_usage")
         optimized = args[at] if at < len(args) else kwargs.pop("optimize_memory_usage", False)
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
+        if self._add_copies:  # an ``add`` of a user may do more with arrays than assign and read
+            for name in _PLAIN & vars(self).keys():
+                array = vars(self)[name]
+                vars(self)[name] = PaletteArray.zeros(array.shape, array.dtype)
         stock: Any = super()
         self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
         self._prefetch, self._ahead = as_flag("prefetch", prefetch), Prefetcher()
@@ -165,7 +171,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def _find_plain_names(self) -> tuple[str, ...]:
         """The names of the uncompressed arrays ``[buffer_size, n_envs, ...]``: actions, rewards and so on."""
         shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()
-        self._plain_names = tuple(name for name, x in arrays if isinstance(x, np.ndarray) and x.shape[:2] == shape)
+        self._plain_names = tuple(name for name, x in arrays if isinstance(x, _ARRAYS) and x.shape[:2] == shape)
         return self._plain_names
 
     def _new_direct(self) -> DirectAdd | None:

@@ -15,6 +15,7 @@ from obscodec.codecs.formats.delta_rle import are_equal
 from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows
+from obscodec.palette import PaletteArray
 from obscodec.stores import Place, Store
 
 _MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
@@ -132,7 +133,7 @@ class WriteBuffer:
         with self.store.changing:
             return (self._writer or self._new_writer()) is not None
 
-    def bind_columns(self, columns: list[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]]) -> None:
+    def bind_columns(self, columns: list[tuple[PaletteArray, npt.NDArray[np.generic]]]) -> None:
         """See ``StepState.bind_columns``; for a write buffer that :attr:`writes_at_once`."""
         with self.store.changing:
             assert self._writer is not None

@@ -39,7 +39,7 @@ from obscodec.frames.kernels.find import (
 )
 from obscodec.frames.kernels.grouping import group_by_block
 from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, expand_stacks, name_stacks, release_stacks
-from obscodec.frames.kernels.steps import DONE_AND_DUE, NO_ROOM, exchange_step
+from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.sealer import Sealer
 from obscodec.frames.stack_table import StackTable
@@ -207,9 +207,12 @@ class FrameLog:
                     ):
                         state.bind_tables(self.open.tables, self.tables.arrays, stacks.tables)
                     first = exchange_step(rows, more_rows, n_arrays, n_columns, step, first, state.words)
-                    if first < 0:
+                    if first == NEW_NUMBERS:
+                        state.learn()
+                        first = 0
+                    elif first < 0:
                         break
-                    if first < n_arrays * len(rows) * stacks.depth:
+                    elif first < n_arrays * len(rows) * stacks.depth:
                         self._prepare(first // stacks.depth % len(rows))
                     else:
                         stacks.reserve(n_arrays * len(rows))

@@ -7,13 +7,15 @@ from obscodec.frames.kernels import steps as word
 from obscodec.frames.kernels.append import OpenTables
 from obscodec.frames.kernels.counts import Tables
 from obscodec.frames.kernels.stacks import StackTables
+from obscodec.palette import PaletteArray
 from obscodec.runtime import new_table
-from obscodec.segments import Ints
+from obscodec.segments import Bytes, Ints
 
 _MANY_IDS = 512  # replaced; giving them back together takes little longer than giving back a few
 _MIN_REPLACED = 64
 
 Ids = npt.NDArray[np.signedinteger]
+Numbers = npt.NDArray[np.generic]
 
 
 class StepState:
@@ -28,7 +30,7 @@ class StepState:
         words: see ``kernels.steps``.
         held: ``i64[2 * n * depth]``, frames with a reference each; zeros between calls.
         tables: those that are bound, None for none.
-        n_columns: how many plain arrays are bound.
+        n_columns: how many columns are bound.
         pair: the arrays of ids that are bound.
         parts_channels: False if no stacks are parted into channels.
     """
@@ -44,7 +46,7 @@ class StepState:
         self.parts_channels = False
         self._known: dict[int, tuple[Ids, int]] = {}  # arrays of ids by their ``id()``, and their addresses
         self.n_columns = 0
-        self._columns: list[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]] = []
+        self._columns: list[tuple[PaletteArray, Numbers, Bytes]] = []
         self.tables: tuple[OpenTables, Tables, StackTables] | None = None
         words = self.words
         words[word.N], words[word.NBYTES], words[word.MOST_REPLACED] = n, nbytes, most
@@ -86,18 +88,23 @@ class StepState:
         self.words[word.CHANNELS + which] = n_channels
         self.parts_channels = bool(self.words[word.CHANNELS : word.CHANNELS + 2].any())
 
-    def bind_columns(self, columns: list[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]]) -> None:
-        """Have rows be exchanged with those of plain arrays, if a call asks for it, in the same step as ids.
+    def bind_columns(self, columns: list[tuple[PaletteArray, Numbers]]) -> None:
+        """Have rows be exchanged with those of columns, if a call asks for it, in the same step as ids.
 
         Args:
-            columns: of each array, at most 8, contiguous, the array and its new row.
+            columns: of each column, at most 8, contiguous, the array and its new row.
         """
         self.n_columns = 0
-        self._columns = columns
-        for c, (array, row) in enumerate(columns):
+        self._columns = [(array, row, np.zeros(row.nbytes, np.uint8)) for array, row in columns]
+        for c, (array, row, items) in enumerate(self._columns):
             at = word.COLUMNS + 3 * c
-            self.words[at : at + 3] = array.ctypes.data, row.nbytes, row.ctypes.data
+            self.words[at : at + 3] = array.words.ctypes.data, row.ctypes.data, items.ctypes.data
         self.n_columns = len(columns)
+
+    def learn(self) -> None:
+        """Have the columns learn the numbers of their new rows."""
+        for array, row, _ in self._columns:
+            array.learn(row)
 
     @property
     def nbytes(self) -> int:

@@ -20,21 +20,22 @@ from obscodec.kernels import (
     int32s_at,
     int64s_at,
     load_i32,
-    load_u8,
     load_u64,
     signed,
-    store_u8,
     store_u32,
     store_u64,
     unsigned,
 )
 from obscodec.layout import Rows
+from obscodec.palette import N_WORDS as N_PALETTE_WORDS
+from obscodec.palette import find_items, swap_row
 from obscodec.segments import Bytes, Ints
 
 # What :func:`exchange_step` returns when all is done.
 DONE: Final = -1
 DONE_AND_DUE: Final = -2  # blocks in the queue should be compressed
 NO_ROOM: Final = -3  # nothing is done: there is no room for replaced ids
+NEW_NUMBERS: Final = -4  # nothing is done: a column must learn numbers of its row
 
 # The words of ``state``.
 N: Final = 0  # how many sequences there are
@@ -62,8 +63,8 @@ LISTED_ROWS: Final = 32
 FREE_ROWS: Final = 35
 CHANGED_ROWS: Final = 36
 STACK_TALLIES: Final = 37
-N_CHANGED: Final = 38  # of how many plain arrays the last step changed a row
-COLUMNS: Final = 39  # of each plain array: its address, the bytes of a row, the address of the new row
+N_CHANGED: Final = 38  # of how many columns the last step changed a row
+COLUMNS: Final = 39  # of each column: the addresses of its words, of the new row, and of room for its items
 MAX_COLUMNS: Final = 8
 N_WORDS: Final = COLUMNS + 3 * MAX_COLUMNS
 
@@ -78,17 +79,21 @@ def exchange_step(
         first_rows: ``u8[n, nbytes]``, contiguous, the row of the one array.
         second_rows: the row of the other one.
         n_arrays: 1; or 2, which are a whole step, so that :func:`undo_step` undoes this call alone.
-        n_columns: how many plain arrays get a row, too.
+        n_columns: how many columns, which are PaletteArrays, get a row, too.
         step: the number of the row.
         first: the frame to begin with, of all frames; those before it are in the scratch.
         state: changed, as is what it has addresses of.
 
     Returns:
-        DONE, DONE_AND_DUE or NO_ROOM; or the frame that needs what ``append_frame`` needs; or the number of all frames
-        if there must be room to list as many stacks more.
+        DONE, DONE_AND_DUE, NO_ROOM or NEW_NUMBERS; or the frame that needs what ``append_frame`` needs; or the number
+        of all frames if there must be room to list as many stacks more.
     """
     if state[N_REPLACED] + n_arrays > state[MOST_REPLACED]:
         return NO_ROOM
+    if not first:
+        for c in range(COLUMNS, COLUMNS + 3 * n_columns, 3):
+            if not find_items(int64s_at(state[c], N_PALETTE_WORDS), state[c + 1], state[c + 2]):
+                return NEW_NUMBERS
     if n_arrays == 2:
         state[N_BEGUN] = state[N_REPLACED]
     n_blocks, n_rows, depth = state[BLOCKS + 1], state[LISTED_ROWS + 1], state[LISTED_ROWS + 2]
@@ -177,13 +182,9 @@ def undo_step(step: int, state: Ints) -> None:
 
 @compiled
 def _swap_columns(step: int, n_columns: int, state: Ints) -> None:
-    """Exchange rows of plain arrays with their new rows."""
-    for c in range(n_columns):
-        array, nbytes, row = state[COLUMNS + 3 * c : COLUMNS + 3 * c + 3]
-        for b in range(nbytes):
-            before = load_u8(array + step * nbytes + b)
-            store_u8(array + step * nbytes + b, load_u8(row + b))
-            store_u8(row + b, before)
+    """Exchange rows of columns with their new rows."""
+    for c in range(COLUMNS, COLUMNS + 3 * n_columns, 3):
+        swap_row(int64s_at(state[c], N_PALETTE_WORDS), step, state[c + 2])
     state[N_CHANGED] = n_columns
 
 

@@ -1,0 +1,264 @@
+"""PaletteArray: an array of few distinct numbers, with a byte for each item.
+
+Rewards, actions and flags of an environment are mostly such arrays.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from math import prod
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from obscodec.kernels import compiled, copy, load_u8, load_u16, load_u32, load_u64, signed, store_u8, unsigned
+from obscodec.segments import Ints
+
+_MOST = 256  # values that a byte can name
+_CHUNK = 1 << 13  # items
+
+# The words by which kernels find a PaletteArray.
+_ITEMS: Final = 0  # address of the items: codes, or numbers
+_IN_ROW: Final = 1  # how many of them
+_NBYTES: Final = 2  # of a number
+_ITEM_NBYTES: Final = 3  # of an item
+_VALUES: Final = 4  # address of the numbers that codes stand for; 0 if the items are numbers
+_N_VALUES: Final = 5
+N_WORDS: Final = 6
+
+Numbers = npt.NDArray[Any]
+
+
+class PaletteArray(NDArrayOperatorsMixin):
+    """An array that keeps a code of one byte for each item, as long as it has at most 256 distinct numbers.
+
+    Numbers that differ in a bit are distinct, such as 0.0 and -0.0. With more of them, the array keeps the numbers:
+    integers in as few bytes as all of them need. It behaves like a plain array, except that a part of it is a copy:
+    ``array[2:4]`` can only be read, and ``array[2:4] = 1`` assigns.
+
+    Args:
+        items: the array that it has inside, without codes.
+
+    Attributes:
+        dtype: the dtype of the numbers.
+        words: ``i64[N_WORDS]``, by which kernels find the items.
+
+    Example:
+        >>> rewards = PaletteArray.zeros((1000, 2), np.float32)
+        >>> rewards[3] = [1, -0.5]
+        >>> rewards[2:4].tolist(), rewards.memory_bytes
+        ([[0.0, 0.0], [1.0, -0.5]], 2000)
+    """
+
+    def __init__(self, items: Numbers) -> None:
+        self.dtype = items.dtype
+        self._kept: tuple[Numbers, Numbers | None] = items, None  # one step sets both: items, and numbers by their code
+        self._codes: dict[int, int] = {}  # by the bits of a value
+        self.words = np.zeros(N_WORDS, np.int64)
+        self._bind()
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Self:
+        """An array of zeros, which takes no memory until it is written."""
+        dtype = np.dtype(dtype)
+        if dtype.kind not in "iuf" or dtype.itemsize not in (2, 4, 8):
+            return cls(np.zeros(shape, dtype))
+        array = cls(np.zeros(shape, np.uint8))
+        array.dtype, array._kept, array._codes = dtype, (array._kept[0], np.zeros(_MOST, dtype)), {0: 0}
+        array._bind()
+        return array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self._kept[0].shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of its axes."""
+        return self._kept[0].ndim
+
+    @property
+    def size(self) -> int:
+        """The number of its items."""
+        return self._kept[0].size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the plain array."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of its memory, once all of it is written."""
+        return self._kept[0].nbytes
+
+    def take_rows(self, places: Ints) -> Numbers:
+        """The items ``[n, *shape[2:]]`` at ``places``, ``i64[n]``, which count along the first two axes."""
+        items, values = self._kept
+        taken: Numbers = self._decoded(items.reshape(-1, *items.shape[2:]).take(places, axis=0), values)
+        return taken
+
+    def learn(self, row: Numbers) -> None:
+        """Prepare to hold the numbers of a row."""
+        self._encoded(row)
+        self._bind()
+
+    def __len__(self) -> int:
+        return len(self._kept[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        items, values = self._kept
+        found = items[index]
+        is_view = isinstance(found, np.ndarray) and found.base is not None and np.may_share_memory(found, items)
+        found = self._decoded(found, values)
+        if is_view:
+            found.flags.writeable = False
+        return found
+
+    def __setitem__(self, index: Any, value: npt.ArrayLike) -> None:
+        new = np.empty(np.shape(self._kept[0][index]), self.dtype)
+        new[...] = value
+        encoded = self._encoded(new)
+        self._kept[0][index] = encoded
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Numbers:
+        if copy is False:
+            raise ValueError("a PaletteArray can't be read without a copy")
+        numbers: Numbers = self[...]
+        return np.array(numbers, dtype) if copy else np.asarray(numbers, dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out", ())
+        inputs = tuple(x[...] if isinstance(x, PaletteArray) else x for x in inputs)
+        if out:
+            kwargs["out"] = tuple(np.array(x) if isinstance(x, PaletteArray) else x for x in out)
+        result = getattr(ufunc, method)(*inputs, **kwargs)
+        for array, changed in zip(out, kwargs.get("out", ()), strict=True):
+            if isinstance(array, PaletteArray):
+                array[...] = changed
+        return out[0] if len(out) == 1 else result
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self[...], name)  # of an array that can only be read
+
+    def __repr__(self) -> str:
+        return f"PaletteArray(shape={self.shape}, dtype={self.dtype})"
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "words"}  # which are addresses
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, words=np.zeros(N_WORDS, np.int64))
+        self._bind()
+
+    def __copy__(self) -> PaletteArray:
+        return deepcopy(self)  # two palettes for one array of codes would disagree
+
+    def _decoded(self, items: Any, values: Numbers | None) -> Any:
+        return items.astype(self.dtype, copy=False) if values is None else values.take(items)
+
+    def _encoded(self, numbers: Numbers) -> Numbers:
+        """Numbers as items, which can hold them from now on."""
+        values = self._kept[1]
+        if values is not None:
+            bits = np.dtype(f"u{self.dtype.itemsize}")
+            distinct, which = np.unique(numbers.reshape(-1).view(bits), return_inverse=True)
+            for number in distinct.tolist():
+                if number not in self._codes:
+                    if len(self._codes) == _MOST:
+                        self._keep_as(np.dtype("i2") if self.dtype.kind == "i" else self.dtype)
+                        break
+                    values.view(bits)[len(self._codes)] = number
+                    self._codes[number] = len(self._codes)
+            else:
+                codes = np.array([self._codes[number] for number in distinct.tolist()], np.uint8)
+                return codes[which].reshape(numbers.shape)
+        while True:
+            kept = self._kept[0].dtype
+            items = numbers.astype(kept)
+            if kept == self.dtype or (items == numbers).all():
+                return items
+            self._keep_as(np.dtype(f"i{2 * kept.itemsize}"))
+
+    def _keep_as(self, dtype: np.dtype[Any]) -> None:
+        """Keep numbers of a dtype, or of a wider one if they need it, no codes any more."""
+        items, values = self._kept
+        if values is not None and dtype != self.dtype:
+            known = values[: len(self._codes)]
+            while (known.astype(dtype) != known).any():
+                dtype = np.dtype(f"i{2 * dtype.itemsize}")
+        new = np.zeros(items.shape, dtype)
+        for begin in range(0, items.size, _CHUNK):
+            chunk = items.reshape(-1)[begin : begin + _CHUNK]
+            if chunk.any():  # else it is zeros, maybe without memory
+                new.reshape(-1)[begin : begin + _CHUNK] = self._decoded(chunk, values).astype(dtype)
+        self.words[_VALUES:] = -1, 0  # kernels know no number until the words are new
+        self._kept = new, None
+        self._bind()
+
+    def _bind(self) -> None:
+        items, values = self._kept
+        of_items = items.ctypes.data, prod(items.shape[1:]), self.dtype.itemsize, items.itemsize
+        self.words[:] = *of_items, 0 if values is None else values.ctypes.data, len(self._codes)
+
+
+@compiled
+def find_items(words: Ints, row: int, items: int) -> bool:
+    """Find the items for the numbers of a row.
+
+    Args:
+        words: of the array.
+        row: the address of the numbers.
+        items: the address of room for as many numbers; the items are written there.
+
+    Returns:
+        Whether the array can hold the row; if not, see ``PaletteArray.learn``.
+    """
+    nbytes, item_nbytes, values = words[_NBYTES], words[_ITEM_NBYTES], words[_VALUES]
+    if not values and item_nbytes == nbytes:
+        copy(items, row, words[_IN_ROW] * nbytes)
+        return True
+    for i in range(words[_IN_ROW]):
+        bits = _load(row + i * nbytes, nbytes)
+        if values:
+            item = 0
+            while item < words[_N_VALUES] and _load(values + item * nbytes, nbytes) != bits:
+                item += 1
+            is_known = item < words[_N_VALUES]
+        else:
+            item = _extended(bits, item_nbytes)
+            is_known = item == _extended(bits, nbytes)
+        if not is_known:
+            return False
+        for b in range(item_nbytes):
+            store_u8(items + i * item_nbytes + b, unsigned(item >> (8 * b)))
+    return True
+
+
+@compiled
+def swap_row(words: Ints, step: int, items: int) -> None:
+    """Exchange a row of an array with the items of another row."""
+    nbytes = words[_IN_ROW] * words[_ITEM_NBYTES]
+    at = words[_ITEMS] + step * nbytes
+    for i in range(nbytes):
+        before = load_u8(at + i)
+        store_u8(at + i, load_u8(items + i))
+        store_u8(items + i, before)
+
+
+@compiled
+def _load(at: int, nbytes: int) -> int:
+    bits: int = load_u32(at) if nbytes == 4 else load_u64(at) if nbytes == 8 else load_u16(at)
+    return bits
+
+
+@compiled
+def _extended(bits: int, nbytes: int) -> int:
+    """The signed integer of the lowest bytes."""
+    unused = 64 - 8 * nbytes
+    return (signed(bits) << unused) >> unused
