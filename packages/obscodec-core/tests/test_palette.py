@@ -9,7 +9,7 @@ import pytest
 from faults import at_every_line
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec.palette import PaletteArray, find_items, swap_row
+from obscodec.palette import PaletteArray, PaletteColumns, find_items, swap_row
 
 SHAPE = 40, 2, 3
 DTYPES = "float32", "float64", "int64", "int16", "uint8", "bool"
@@ -41,8 +41,6 @@ def test_it_equals_a_plain_array(dtype, n_distinct):
         found = array[index]
         np.testing.assert_array_equal(bits(found), bits(plain[index]))
         assert type(found) is type(plain[index])
-    rows = rng.integers(SHAPE[0] * SHAPE[1], size=50)
-    np.testing.assert_array_equal(bits(array.take_rows(rows)), bits(plain.reshape(-1, 3)[rows]))
     assert array.memory_bytes == array.size * (1 if n_distinct < 256 else plain.itemsize)
     assert (array.shape, array.dtype, array.ndim, array.nbytes) == (plain.shape, plain.dtype, plain.ndim, plain.nbytes)
 
@@ -202,3 +200,48 @@ def test_becoming_plain_takes_no_memory_for_zeros():
     array[:300, 0] = np.arange(300)
     assert array.memory_bytes == 1 << 30
     assert resident() - before < 1 << 28
+
+
+@pytest.mark.parametrize("n_distinct", [2, 600])
+def test_columns_are_read_together(n_distinct):
+    rng = np.random.default_rng(0)
+    arrays, plain = [], []
+    for dtype, shape in (*((dtype, ()) for dtype in DTYPES), ("int64", (1,)), ("float32", (3,)), ("int64", (2, 2))):
+        numbers = numbers_of(dtype, n_distinct, rng) if dtype != "int64" else rng.integers(-9, n_distinct, n_distinct)
+        plain.append(rng.choice(numbers, size=(50, 3, *shape)).astype(dtype))
+        arrays.append(PaletteArray.zeros((50, 3, *shape), dtype))
+        arrays[-1][:] = plain[-1]
+    arrays.append(PaletteArray(plain[0]))
+    plain.append(plain[0])
+    columns = PaletteColumns(*([array] for array in arrays), arrays[:1] * 3)
+    plain.append(plain[0])
+    for n in (0, 1, 7, 64):
+        steps, envs = rng.integers(50, size=n), rng.integers(3, size=n)
+        for array, group in zip(plain, columns.take(steps, envs), strict=True):
+            assert group.dtype == array.dtype
+            assert group.ctypes.data % 8 == 0 or n == 0
+            for found in group:
+                np.testing.assert_array_equal(bits(found), bits(array[steps, envs]))
+    assert len(group) == 3
+    for steps, envs in (([-1, 2], [0, -3]), (np.array([3, 4], np.int32), [1, 1])):  # as numpy counts them
+        for array, found in zip(plain, columns.take(np.asarray(steps), np.asarray(envs)), strict=True):
+            np.testing.assert_array_equal(bits(found[-1]), bits(array[steps, envs]))
+    for steps, envs in (([50], [0]), ([0], [3]), ([1 << 40], [1])):
+        with pytest.raises(IndexError):
+            columns.take(np.array(steps), np.array(envs))
+
+
+def test_columns_are_read_while_an_array_takes_another_form():
+    array = PaletteArray.zeros((10, 1), np.int64)
+    array[:] = np.arange(10)[:, None]
+    columns, taken, places = PaletteColumns([array]), [], (np.arange(10), np.zeros(10, np.int64))
+
+    def change():
+        for number in np.linspace(0, 1 << 40, 300).astype(np.int64):
+            array[9] = number
+
+    for _ in at_every_line(lambda: change, step=13):
+        taken.append(columns.take(*places)[0][0])
+        array[9] = 9
+    assert len(taken) > 100
+    np.testing.assert_array_equal([numbers[:9] for numbers in taken], [np.arange(9)] * len(taken))

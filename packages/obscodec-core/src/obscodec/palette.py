@@ -5,6 +5,7 @@ Rewards, actions and flags of an environment are mostly such arrays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from math import prod
 from typing import Any, Final, Self
@@ -13,8 +14,21 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from obscodec.kernels import compiled, copy, load_u8, load_u16, load_u32, load_u64, signed, store_u8, unsigned
-from obscodec.segments import Ints
+from obscodec.kernels import (
+    address,
+    compiled,
+    compiled_with_gil,
+    copy,
+    int64s_at,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    signed,
+    store_u8,
+    unsigned,
+)
+from obscodec.segments import Bytes, Ints
 
 _MOST = 256  # values that a byte can name
 _CHUNK = 1 << 13  # items
@@ -28,6 +42,10 @@ _VALUES: Final = 4  # address of the numbers that codes stand for; 0 if the item
 _N_VALUES: Final = 5
 N_WORDS: Final = 6
 
+_UNKNOWN: Final = -1  # no address
+_ALIGNMENT: Final = 8
+_PLACE = np.dtype(np.int64)
+
 Numbers = npt.NDArray[Any]
 
 
@@ -40,6 +58,7 @@ class PaletteArray(NDArrayOperatorsMixin):
 
     Args:
         items: the array that it has inside, without codes.
+        dtype: the dtype of its numbers; None for that of ``items``, which has as many bytes or fewer.
 
     Attributes:
         dtype: the dtype of the numbers.
@@ -52,8 +71,8 @@ class PaletteArray(NDArrayOperatorsMixin):
         ([[0.0, 0.0], [1.0, -0.5]], 2000)
     """
 
-    def __init__(self, items: Numbers) -> None:
-        self.dtype = items.dtype
+    def __init__(self, items: Numbers, dtype: np.dtype[Any] | None = None) -> None:
+        self.dtype = dtype or items.dtype
         self._kept: tuple[Numbers, Numbers | None] = items, None  # one step sets both: items, and numbers by their code
         self._codes: dict[int, int] = {}  # by the bits of a value
         self.words = np.zeros(N_WORDS, np.int64)
@@ -94,12 +113,6 @@ class PaletteArray(NDArrayOperatorsMixin):
     def memory_bytes(self) -> int:
         """Bytes of its memory, once all of it is written."""
         return self._kept[0].nbytes
-
-    def take_rows(self, places: Ints) -> Numbers:
-        """The items ``[n, *shape[2:]]`` at ``places``, ``i64[n]``, which count along the first two axes."""
-        items, values = self._kept
-        taken: Numbers = self._decoded(items.reshape(-1, *items.shape[2:]).take(places, axis=0), values)
-        return taken
 
     def learn(self, row: Numbers) -> None:
         """Prepare to hold the numbers of a row."""
@@ -197,7 +210,7 @@ class PaletteArray(NDArrayOperatorsMixin):
             chunk = items.reshape(-1)[begin : begin + _CHUNK]
             if chunk.any():  # else it is zeros, maybe without memory
                 new.reshape(-1)[begin : begin + _CHUNK] = self._decoded(chunk, values).astype(dtype)
-        self.words[_VALUES:] = -1, 0  # kernels know no number until the words are new
+        self.words[_VALUES:] = _UNKNOWN, 0  # kernels know no number until the words are new
         self._kept = new, None
         self._bind()
 
@@ -205,6 +218,89 @@ class PaletteArray(NDArrayOperatorsMixin):
         items, values = self._kept
         of_items = items.ctypes.data, prod(items.shape[1:]), self.dtype.itemsize, items.itemsize
         self.words[:] = *of_items, 0 if values is None else values.ctypes.data, len(self._codes)
+
+
+class PaletteColumns:
+    """Arrays ``[n_steps, n_envs, ...]`` of which the same items are read together, with one compiled call.
+
+    Args:
+        groups: contiguous arrays; those of a group have one dtype and one shape.
+
+    Example:
+        >>> rewards, dones = (PaletteArray.zeros((9, 2), np.float32) for _ in range(2))
+        >>> rewards[3] = [1, -0.5]
+        >>> PaletteColumns([rewards, dones]).take(np.array([3, 3]), np.array([1, 0]))
+        [array([[-0.5,  1. ],
+               [ 0. ,  0. ]], dtype=float32)]
+    """
+
+    def __init__(self, *groups: Sequence[PaletteArray]) -> None:
+        self._groups = groups
+        self._words = np.array([array.words.ctypes.data for group in groups for array in group], np.int64)
+        self._sizes = np.array([len(group) for group in groups], np.int64)
+        self._n_steps, self._n_envs = groups[0][0].shape[:2]
+        of = [(group[0].dtype, len(group), group[0].shape[2:]) for group in groups]
+        self._parts = [
+            (dtype, n_arrays, shape, n_arrays * prod(shape) * dtype.itemsize) for dtype, n_arrays, shape in of
+        ]
+
+    def take(self, steps: Ints, envs: Ints) -> list[Numbers]:
+        """``[n_arrays, n, ...]`` for each group: ``array[steps, envs]`` of its arrays; ``i64[n]`` both."""
+        n, end, parts = len(steps), 0, []
+        for dtype, n_arrays, shape, nbytes in self._parts:
+            parts.append(((n_arrays, n, *shape), dtype, end))
+            end += -(-n * nbytes // _ALIGNMENT) * _ALIGNMENT
+        out = np.empty(end, np.uint8)
+        of_all = self._words, self._sizes, self._n_steps, self._n_envs
+        if steps.dtype == envs.dtype == _PLACE and take_items(*of_all, steps, envs, out):
+            return [np.ndarray(shape, dtype, out, at) for shape, dtype, at in parts]
+        return [np.stack([array[steps, envs] for array in group]) for group in self._groups]
+
+
+@compiled_with_gil
+def take_items(arrays: Ints, sizes: Ints, n_steps: int, n_envs: int, steps: Ints, envs: Ints, out: Bytes) -> bool:
+    """Copy numbers out of arrays, those of each array behind those of the one before it.
+
+    Args:
+        arrays: ``i64[n_arrays]``, the addresses of their words.
+        sizes: ``i64[n_groups]``, how many arrays belong together.
+        n_steps: how many steps each has.
+        n_envs: how many environments.
+        steps: ``i64[n]``.
+        envs: ``i64[n]``.
+        out: filled; the numbers of each group begin at a multiple of 8.
+
+    Returns:
+        Whether it could; not if a step is out of range, or an array is just about to keep its numbers in another form.
+    """
+    for i in range(len(steps)):
+        if not (0 <= steps[i] < n_steps and 0 <= envs[i] < n_envs):
+            return False
+    at, group, left = address(out), 0, sizes[0]
+    for a in range(len(arrays)):
+        if left == 0:
+            group += 1
+            left = sizes[group]
+            at += -(at - address(out)) % _ALIGNMENT
+        left -= 1
+        words = int64s_at(arrays[a], N_WORDS)
+        nbytes, item_nbytes, values = words[_NBYTES], words[_ITEM_NBYTES], words[_VALUES]
+        if values == _UNKNOWN:
+            return False
+        each = words[_IN_ROW] // n_envs
+        for i in range(len(steps)):
+            item = words[_ITEMS] + (steps[i] * n_envs + envs[i]) * each * item_nbytes
+            if values == 0 and item_nbytes == nbytes:
+                copy(at, item, each * nbytes)
+                at += each * nbytes
+                continue
+            for _ in range(each):
+                if values:
+                    copy(at, values + signed(load_u8(item)) * nbytes, nbytes)
+                else:
+                    _store(at, _extended(_load(item, item_nbytes), item_nbytes), nbytes)
+                at, item = at + nbytes, item + item_nbytes
+    return True
 
 
 @compiled
@@ -235,8 +331,7 @@ def find_items(words: Ints, row: int, items: int) -> bool:
             is_known = item == _extended(bits, nbytes)
         if not is_known:
             return False
-        for b in range(item_nbytes):
-            store_u8(items + i * item_nbytes + b, unsigned(item >> (8 * b)))
+        _store(items + i * item_nbytes, item, item_nbytes)
     return True
 
 
@@ -255,6 +350,12 @@ def swap_row(words: Ints, step: int, items: int) -> None:
 def _load(at: int, nbytes: int) -> int:
     bits: int = load_u32(at) if nbytes == 4 else load_u64(at) if nbytes == 8 else load_u16(at)
     return bits
+
+
+@compiled
+def _store(at: int, number: int, nbytes: int) -> None:
+    for b in range(nbytes):
+        store_u8(at + b, unsigned(number >> (8 * b)))
 
 
 @compiled

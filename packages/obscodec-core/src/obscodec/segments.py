@@ -36,15 +36,15 @@ class Segments:
     which: Ints
     offsets: Ints
     lengths: Ints
-    _bases: Ints | None = field(default=None, init=False, repr=False, compare=False)  # not copied with other buffers
+    _addresses: Ints | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def located(
-        cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, bases: Ints | None
+        cls, buffers: tuple[Bytes, ...], which: Ints, offsets: Ints, lengths: Ints, addresses: Ints | None
     ) -> Segments:
-        """Streams in buffers with known addresses, ``i64[n_buffers]``: numpy takes over a microsecond to find one."""
+        """Streams with known addresses, ``i64[n]``: numpy takes over a microsecond to find that of a buffer."""
         segments = cls(buffers, which, offsets, lengths)
-        object.__setattr__(segments, "_bases", bases)
+        object.__setattr__(segments, "_addresses", addresses)
         return segments
 
     @classmethod
@@ -76,12 +76,13 @@ class Segments:
             np.concatenate([p.which + first for p, first in zip(parts, firsts, strict=False)]),
             np.concatenate([p.offsets for p in parts]),
             np.concatenate([p.lengths for p in parts]),
-            np.concatenate([p._known_bases() for p in parts]),
+            np.concatenate([p.addresses() for p in parts]),
         )
 
     def take(self, which: slice | npt.NDArray[np.generic]) -> Segments:
         """The streams in a slice, or at the positions in an index array."""
-        return self.located(self.buffers, self.which[which], self.offsets[which], self.lengths[which], self._bases)
+        addresses = None if self._addresses is None else self._addresses[which]
+        return self.located(self.buffers, self.which[which], self.offsets[which], self.lengths[which], addresses)
 
     def replaced(self, at: npt.NDArray[np.int64], streams: Segments) -> Segments:
         """These streams with others at the positions ``at``, without a copy of their bytes."""
@@ -103,7 +104,10 @@ class Segments:
 
     def addresses(self) -> Ints:
         """``i64[n]``: the address of each stream, for compiled kernels; valid while this object lives."""
-        addresses: Ints = self._known_bases()[self.which] + self.offsets
+        if self._addresses is not None:
+            return self._addresses
+        bases = np.array([buffer.ctypes.data for buffer in self.buffers], np.int64)
+        addresses: Ints = bases[self.which] + self.offsets
         return addresses
 
     def inside(self) -> npt.NDArray[np.bool_]:
@@ -112,11 +116,6 @@ class Segments:
         inside: npt.NDArray[np.bool_] = (self.offsets >= 0) & (self.lengths >= 0)
         inside &= self.offsets <= nbytes - self.lengths
         return inside
-
-    def _known_bases(self) -> Ints:
-        if self._bases is not None:
-            return self._bases
-        return np.array([buffer.ctypes.data for buffer in self.buffers], np.int64)
 
     def pack(self, out: Bytes) -> None:
         """Copy all streams into ``out``, each behind the one before it."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch as th
 from obscodec import TensorArray
-from obscodec.palette import PaletteArray
+from obscodec.palette import PaletteArray, PaletteColumns
 from obscodec.stores import BATCH_MEMORY
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -35,7 +35,8 @@ class DirectAdd:
         self._action, self._reward, self._done, self._timeout = rows
         self._flat_action = self._action.reshape(-1)
         self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
-        self._columns = columns
+        ids, (actions, *others) = [PaletteArray(ids, np.dtype(np.int64)) for ids in self._ids], columns
+        self._columns = PaletteColumns(ids, others, [actions])
         self._write_buffer.bind_columns([*zip(columns, rows, strict=True)][: 4 if self._keeps_timeouts else 3])
 
     @classmethod
@@ -114,16 +115,16 @@ class DirectAdd:
 
     def sample(self, steps: Any, envs: Any) -> ReplayBufferSamples:
         """What SB3's ``_get_samples`` returns for transitions, ``i64[n]`` their steps and their environments."""
-        n, (ids, next_ids) = len(steps), self._ids
-        layout, wanted = self._obs.layout, np.empty(2 * n, np.int64)
-        wanted[:n], wanted[n:] = ids[steps, envs], next_ids[steps, envs]
-        tensors = BATCH_MEMORY.array(2 * n, layout)
-        self._obs.store.read_into(wanted, tensors)
+        n = len(steps)
+        ids, plain, actions = self._columns.take(steps, envs)
+        tensors = BATCH_MEMORY.array(2 * n, self._obs.layout)
+        self._obs.store.read_into(ids.reshape(-1), tensors)
         both = th.from_numpy(tensors)
-        places = steps * ids.shape[1] + envs
-        actions, rewards, dones, timeouts = (x.take_rows(places) for x in self._columns)
-        plain = (dones * (1 - timeouts)).reshape(-1, 1), rewards.reshape(-1, 1)
-        return ReplayBufferSamples(both[:n], th.from_numpy(actions), both[n:], *map(th.from_numpy, plain))
+        rewards, dones, timeouts = plain.reshape(3, n, 1)
+        dones *= 1 - timeouts
+        return ReplayBufferSamples(
+            both[:n], th.from_numpy(actions[0]), both[n:], th.from_numpy(dones), th.from_numpy(rewards)
+        )
 
     def undo(self, step: int) -> None:
         """Undo the last :meth:`add`, if it was to this row."""

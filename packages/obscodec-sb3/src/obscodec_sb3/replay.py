@@ -2,6 +2,7 @@
 
 import inspect
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -152,12 +153,15 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         batch_size = as_count("batch_size", batch_size, 0)
         if env is not None and not hasattr(env, "normalize_obs"):
             raise obscodec.DTypeError(f"env must be a VecNormalize or None, got {type(env).__name__}")
-        with self._arrays.sampling():
-            if not self._prefetch or env is not None:
-                return self._draw(batch_size, env)
+        began = perf_counter()
+        if not self._prefetch or env is not None:
+            sampled = self._draw(batch_size, env)
+        else:
             stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # a GPU decodes on it
             read = partial(self._draw, batch_size)
-            return self._ahead.next((batch_size, stream), partial(self._deferred, read)).result()
+            sampled = self._ahead.next((batch_size, stream), partial(self._deferred, read)).result()
+        self._arrays.note_sample(began)
+        return sampled
 
     def _get_samples(self, batch_inds: Any, env: VecNormalize | None = None, **kwargs: Any) -> Any:
         direct = self._direct
@@ -165,7 +169,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             return super()._get_samples(batch_inds, env=env, **kwargs)
         if OPEN_READ.get() is not None:  # somebody decodes it later
             return super()._get_samples(batch_inds)
-        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # as SB3 draws them
+        n, n_envs = len(batch_inds), self.n_envs  # SB3 draws from one environment, too, which takes no random number
+        envs = np.random.randint(0, high=n_envs, size=(n,)) if n_envs > 1 else np.zeros(n, np.int64)
         return direct.sample(batch_inds, envs)
 
     def _find_plain_names(self) -> tuple[str, ...]:

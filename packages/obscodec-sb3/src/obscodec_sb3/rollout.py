@@ -1,6 +1,7 @@
 """The compressed rollout buffers."""
 
 import inspect
+from time import perf_counter
 from typing import Any, Self
 
 from obscodec.arguments import check_kind
@@ -51,8 +52,10 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         super().add(obs, *args, **kwargs)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
-        with self._arrays.sampling():
-            return super()._get_samples(*args, **kwargs)
+        began = perf_counter()
+        sampled = super()._get_samples(*args, **kwargs)
+        self._arrays.note_sample(began)
+        return sampled
 
 
 class CompressedDictRolloutBuffer(CompressedRolloutBuffer, DictRolloutBuffer):

@@ -1,8 +1,7 @@
 """ArraySet: the arrays of a buffer, which share stores."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from time import perf_counter
 
 import numpy as np
@@ -140,11 +139,8 @@ class ArraySet:
             if isinstance(array, TensorArray) and self.owners[field] not in self._write_buffers:
                 array.assign_ids(row, np.zeros(self.n_envs, np.int64))
 
-    @contextmanager
-    def sampling(self) -> Iterator[None]:
-        """Count the code in the ``with`` block as one sample."""
-        began = perf_counter()
-        yield
+    def note_sample(self, began: float) -> None:
+        """Count a sample, which began at this ``perf_counter()``."""
         self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
 
     def stats(self, n_tensors: int) -> BufferStats:

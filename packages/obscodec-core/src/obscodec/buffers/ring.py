@@ -4,6 +4,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import TypeVar, overload
 
 import numpy as np
@@ -154,9 +155,11 @@ class RingBuffer:
             raise DTypeError(
                 f"rng must be a numpy.random.Generator, a seed of 0 or more, or None, got {found}"
             ) from None
-        with self._set.sampling():
-            arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
-            return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+        began = perf_counter()
+        arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
+        sampled = arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+        self._set.note_sample(began)
+        return sampled
 
     @says_memory_error
     def __getitem__(self, index: Index) -> dict[str, Array]:

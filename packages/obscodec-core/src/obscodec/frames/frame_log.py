@@ -24,6 +24,7 @@ from obscodec.frames.kernels.counts import (
     take_frames,
 )
 from obscodec.frames.kernels.find import (
+    ADDRESSES,
     CHUNKS,
     FEW_BYTES,
     LENGTHS,
@@ -51,6 +52,7 @@ from obscodec.segments import Ints, Segments
 from obscodec.stats import StoreStats
 
 MIN_BLOCKS = 1 << 10
+_ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
 
 
 class FrameLog:
@@ -303,10 +305,10 @@ class FrameLog:
 
     def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
-        found, content = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64), np.empty(0, np.uint8)
+        found, content = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64), np.empty(_ROOM, np.uint8)
         entries, memories, bases = self.heap.snapshot()
         while True:
-            tables = self.tables.arrays, stacks.tables, entries, self.open.rows, *self.open.queues
+            tables = self.tables.arrays, stacks.tables, entries, bases, self.open.rows, *self.open.queues
             n, value = find_frames(ids, self.block_frames, *tables, len(memories), content, found)
             if n != FEW_BYTES:
                 break
@@ -318,8 +320,9 @@ class FrameLog:
         if n == NO_BLOCK:
             raise CorruptStream(f"block {value} is neither stored nor open")
         if value:
-            memories, bases = (*memories, content), np.append(bases[: len(memories)], content.ctypes.data)
-        return found, Segments.located(memories, found[CHUNKS, :n], found[OFFSETS, :n], found[LENGTHS, :n], bases)
+            memories = *memories, content
+        of_blocks = found[CHUNKS, :n], found[OFFSETS, :n], found[LENGTHS, :n], found[ADDRESSES, :n]
+        return found, Segments.located(memories, *of_blocks)
 
     def check(self, ids: Ints) -> None:
         """Make sure that all ids are of frames; called with the lock held.

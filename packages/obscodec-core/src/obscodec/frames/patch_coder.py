@@ -1,11 +1,12 @@
 """PatchCoder: blocks of frames that are patches of each other."""
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, Lz4Room, decode_varint, encode_varint
+from obscodec.codecs import BytesCodec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import (
     LARGE,
     MAX_VARINT_NBYTES,
@@ -27,6 +28,7 @@ from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
 
 PATCHES = "delta-rle"
+_NO_CODECS: dict[int, BytesCodec] = {}
 
 
 class PatchCoder(BlockCoder[BytesCodec]):
@@ -42,6 +44,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         self._bound = bound
         self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
         self.versions = None if tail is None else TrainedCodecs(tail, _train)
+        self._local = threading.local()  # what a thread decodes with
 
     def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
         """``varint`` bytes of the stream, then the compressed stream."""
@@ -61,27 +64,33 @@ class PatchCoder(BlockCoder[BytesCodec]):
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Walk each block up to its last frame that is wanted."""
-        rooms = self._lz4_rooms()
-        if rooms is None:
-            streams, table = Segments.of([self._decompress(block) for block in blocks]), NO_VERSIONS
-        else:
-            streams, table = blocks, np.zeros((1 + max(rooms, default=0), 3), np.int64)
-            for version, room in rooms.items():
-                table[version] = room[1:]
+        table, streams = self._lz4_table(), blocks
+        if table is None:
+            table, streams = NO_VERSIONS, Segments.of([self._decompress(block) for block in blocks])
         addresses = streams.addresses()
-        addresses[streams.lengths == 0] = 0
+        if not streams.lengths.all():
+            addresses = np.where(streams.lengths, addresses, 0)
         frame = frame_room(wanted.rows.shape[1])
         check(read_blocks(*wanted, addresses, streams.lengths, references, -1, table, frame))
 
-    def _lz4_rooms(self) -> dict[int, Lz4Room] | None:
-        """Where the kernel decodes the blocks of each version but 0; None if it can't."""
-        rooms = {}
-        for version, compressor in self.versions.by_version.items() if self.versions else ():
-            room = compressor.lz4_room(self._bound)
-            if room is None:
-                return None
-            rooms[version] = room
-        return rooms
+    def _lz4_table(self) -> Ints | None:
+        """Where the kernel decodes blocks of each version in this thread, see ``read_blocks``; None if it can't."""
+        codecs = self.versions.by_version if self.versions else _NO_CODECS
+        if getattr(self._local, "codecs", None) is not codecs:
+            rooms = {version: codec.lz4_room(self._bound) for version, codec in codecs.items()}
+            table = np.zeros((1 + max(rooms, default=0), 3), np.int64)
+            for version, room in rooms.items():
+                table[version] = room[1:] if room else 0
+            self._local.rooms, self._local.table = rooms, None if None in rooms.values() else table
+            self._local.codecs = codecs
+        table_or_none: Ints | None = self._local.table
+        return table_or_none
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_local"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _local=threading.local())
 
     def export_blocks(self, blocks: Segments) -> Segments:
         """Blocks of version 0."""

@@ -67,7 +67,9 @@ class TrainedCodecs(Generic[C]):
 
     def keep(self, needed: Collection[int]) -> None:
         """Forget all versions but the newest one and those that are ``needed``."""
-        self.by_version = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}
+        kept = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}
+        if len(kept) < len(self.by_version):
+            self.by_version = kept
 
     @property
     def are_several(self) -> bool:

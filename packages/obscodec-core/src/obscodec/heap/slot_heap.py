@@ -139,13 +139,15 @@ class SlotHeap:
             chunks, offsets, lengths = self._table.find(checked)
             if not chunks.all():
                 raise SlotError(f"slot {int(checked[chunks == 0][0])} holds nothing")
-            return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
+            addresses = self._log.addresses[chunks] + offsets
+            return Segments.located(self._log.memories, chunks, offsets, lengths, addresses)
 
     def locate(self, slots: Ints) -> Segments:
         """As :meth:`get`, but an empty stream for a slot that holds nothing; nobody checks that slots are in range."""
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
-            return Segments.located(self._log.memories, chunks, offsets, lengths, self._log.addresses)
+            addresses = self._log.addresses[chunks] + offsets
+            return Segments.located(self._log.memories, chunks, offsets, lengths, addresses)
 
     def snapshot(self) -> tuple[npt.NDArray[np.uint32], tuple[Bytes, ...], Ints]:
         """For kernels that find many streams.

@@ -1,6 +1,6 @@
 """The building blocks of compiled kernels: the compiler, and memory by its address."""
 
-from obscodec.kernels.compiler import compiled, inlined
+from obscodec.kernels.compiler import compiled, compiled_with_gil, inlined
 from obscodec.kernels.memory import (
     LINE_NBYTES,
     address,
@@ -34,6 +34,7 @@ __all__ = [
     "bools_at",
     "bytes_at",
     "compiled",
+    "compiled_with_gil",
     "copy",
     "copy_line_past_caches",
     "fence",

@@ -18,7 +18,7 @@ NO_FRAME: Final = -2
 NO_BLOCK: Final = -3
 FEW_BYTES: Final = -4
 
-# The rows of what it fills in, ``i64[8, n_frames + 1]``.
+# The rows of what it fills in, ``i64[9, n_frames + 1]``.
 FOUND: Final = 0  # the frames
 ORDER: Final = 1  # see ``kernels.grouping``; so are the next three
 PLACES: Final = 2
@@ -27,7 +27,8 @@ STARTS: Final = 4
 CHUNKS: Final = 5  # of each block: the number of its chunk, 0 for no stream
 OFFSETS: Final = 6
 LENGTHS: Final = 7
-N_ROWS_FOUND: Final = 8
+ADDRESSES: Final = 8  # 0 for no stream
+N_ROWS_FOUND: Final = 9
 
 
 @compiled
@@ -37,6 +38,7 @@ def find_frames(
     tables: Tables,
     stacks: StackTables,
     entries: npt.NDArray[np.uint32],
+    bases: Ints,
     sequences: npt.NDArray[np.int64],
     queue: Queue,
     other_queue: Queue,
@@ -52,12 +54,13 @@ def find_frames(
         tables: see ``kernels.counts``.
         stacks: the listed ones.
         entries: ``u32[n_blocks, 3]``, the chunk of each block, 0 for none, its offset there, and its bytes.
+        bases: ``i64[:]``, the address of each chunk.
         sequences: with the open blocks.
         queue: with full blocks that are not stored.
         other_queue: with others.
         chunk: the number to give to ``content``.
         content: filled with the blocks that have no chunk, one behind the other.
-        found: ``i64[8, n * depth + 1]``, filled.
+        found: ``i64[9, n * depth + 1]``, filled.
 
     Returns:
         How many blocks there are, and how many bytes of ``content`` were written; or what is wrong, and the place in
@@ -79,13 +82,15 @@ def find_frames(
         block = found[BLOCKS, b]
         for k in range(3):
             found[CHUNKS + k, b] = entries[block, k]
+        found[ADDRESSES, b] = bases[found[CHUNKS, b]] + found[OFFSETS, b]
         if block == 0 or entries[block, 0]:
             continue
         nbytes = nbytes_of(block, sequences, queues)
         if nbytes < 0:
             return NO_BLOCK, block
         if end + nbytes <= len(content):
-            nbytes = write_content(block, sequences, queues, address(content) + end)
+            found[ADDRESSES, b] = address(content) + end
+            nbytes = write_content(block, sequences, queues, found[ADDRESSES, b])
             found[CHUNKS, b], found[OFFSETS, b], found[LENGTHS, b] = chunk, end, nbytes
         end += nbytes
     return (n_blocks, end) if end <= len(content) else (FEW_BYTES, end)
