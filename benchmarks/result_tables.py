@@ -27,6 +27,7 @@ _COLUMNS = {
     "`add` median, µs": ("add_median_us", ".0f", "add_median_x"),
     "mean from views, µs": ("views_mean_us", ".0f", "views_mean_x"),
     "`add` p99, µs": ("add_p99_us", ".0f", ""),
+    "`add` for each transition, µs": ("add_us", ".2f", "add_x"),
     "`sample(32)`, ms": ("sample32_ms", ".2f", "sample32_x"),
     "`sample(256)`, ms": ("sample256_ms", ".2f", "sample256_x"),
     "CPU ms": ("sample256_cpu_ms", ".2f", ""),
