@@ -145,7 +145,7 @@ def _rows(
         medians |= {name: medians[name] | {batch: 1e3 * float(np.median(of))} for name, of in seconds.items()}
     for name in reversed(buffers):
         row: Row = {"table": table, "buffer": name}
-        if name == _OURS:
+        if len(buffers) == 1:  # else SB3's batches come and go in the same memory
             row["transition_bytes"] = transition_bytes
         row |= {"add_us": float(add_us[name]), "sample32_ms": medians[name][32], "sample256_ms": medians[name][256]}
         if _PEER in buffers:
