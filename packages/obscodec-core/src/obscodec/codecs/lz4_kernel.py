@@ -156,7 +156,7 @@ def encode_lz4(
     Returns:
         The bytes of the block.
     """
-    recent[:] = heads
+    copy(address(recent), address(heads), recent.nbytes)  # numba compiles ``recent[:] = heads`` for two seconds
     end, out_begin = first + nbytes, out
     last, at, noted, literals = end - _LEFT_OF_OUTPUT, first, first, first
     while at <= last:

@@ -58,7 +58,8 @@ def _sort(keys: Ints, greatest: int, order: Ints) -> None:
         begin = 0
         for digit in range(len(begins)):
             begin, begins[digit] = begin + begins[digit], begin
-        before[:] = order
+        for i in range(len(order)):
+            before[i] = order[i]
         for i in before:
             digit = keys[i] >> shift & mask
             order[begins[digit]] = i

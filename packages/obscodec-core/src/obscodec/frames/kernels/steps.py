@@ -161,7 +161,8 @@ def _exchange(
         id_nbytes, where = state[ID_NBYTES + at], int64s_at(state[WHERE] + 24 * state[N_REPLACED], 3)
         where[0], where[1], where[2] = state[IDS + at] + step * n * id_nbytes, id_nbytes, step
         old = int64s_at(state[REPLACED] + 8 * n * state[N_REPLACED], n)
-        old[:] = ids[at * n : at * n + n]
+        for i in range(n):
+            old[i] = ids[at * n + i]
         _swap(where, old)
         state[N_REPLACED] += 1
     _swap_columns(step, n_columns, state)
