@@ -3,12 +3,11 @@
 import contextlib
 import gc
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
 from obscodec import AutoStore, FrameStore, Layout, SlotError
-from obscodec.stores import Guard, GuardedStore
+from obscodec.stores import GuardedStore
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -67,7 +66,7 @@ def test_a_guard_that_is_gone_is_closed(store: GuardedStore) -> None:
 
 def test_garbage_may_be_collected_in_the_midst_of_a_call(store: GuardedStore) -> None:
     ids = store.append(frames(1, 2))
-    new = Guard(partial(store.drop, ids[1:]))
+    new = store.own(ids[1:])
     guard = store.guard()
     store.release(ids[:1])
     with store._lock, store.store.log.lock:  # of which neither could be taken again
@@ -94,6 +93,6 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
 
 def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: GuardedStore) -> None:
     """So a write that guards the store gets the room of one that was given up."""
-    store.drop(store.append(frames(1, 2)))
+    store.own(store.append(frames(1, 2))).close()
     with contextlib.closing(store.guard()):
         assert store.stats().n_tensors == 0

@@ -1,10 +1,8 @@
 """GuardedStore: readers can finish reading tensors that are released meanwhile."""
 
 import threading
-from collections import deque
-from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import partial
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -21,24 +19,22 @@ from obscodec.stores.store import Store
 class Guard:
     """Keeps tensors of a store until :meth:`close`, or until it is deleted.
 
-    Args:
-        let_go: called once, to let the tensors go. It takes no lock, since the garbage collector may call it in the
-            middle of a call of the store.
+    The store looks at its guards when it is called next. So a guard calls nobody: it can't fail, and may be closed by
+    the garbage collector in the middle of a call of the store.
     """
 
-    def __init__(self, let_go: Callable[[], None]) -> None:
-        self._let_go = [let_go]
+    def __init__(self) -> None:
+        self._is_closed = False
 
     def close(self) -> None:
         """Let the tensors go; a second call does nothing."""
-        try:
-            let_go = self._let_go.pop()  # only one of several threads gets it
-        except (IndexError, AttributeError):  # closed before, or the constructor failed
-            return
-        let_go()
+        self._is_closed = True
 
-    def __del__(self) -> None:
-        self.close()
+    @staticmethod
+    def is_open(guard: "ref[Guard]") -> bool:
+        """Whether a guard is there, and not closed."""
+        found = guard()
+        return found is not None and not found._is_closed
 
 
 class GuardedStore(Store):
@@ -69,23 +65,26 @@ class GuardedStore(Store):
         self.store = store
         self.layout, self.device = store.layout, store.device
         self._n_guards = 0  # made so far
-        self._guards: set[int] = set()  # numbers of guards that are not closed
+        self._guards: list[tuple[int, ref[Guard]]] = []  # those that were open at the last call, and their numbers
+        self._owners: list[tuple[ref[Guard], Ints]] = []  # what :meth:`own` was given
         self._waiting: list[tuple[int, Ints]] = []  # released ids, and the number of the last guard at that time
-        self._closed: deque[int] = deque()  # guards closed since the last call
-        self._dropped: deque[tuple[int, Ints]] = deque()  # by :meth:`drop` since the last call, as in _waiting
         self._lock = threading.Lock()
 
     def guard(self) -> Guard:
         """Keep all tensors of this moment until the guard is closed."""
+        guard = Guard()
         with self._lock:
+            self._release_owned()
+            self._guards.append((self._n_guards + 1, ref(guard)))
             self._n_guards += 1
-            guard = Guard(partial(self._closed.append, self._n_guards))
-            self._guards.add(self._n_guards)
-            return guard
+        return guard
 
-    def drop(self, ids: Ints) -> None:
-        """Give ids back at the next call of this store. Takes no lock, so that finalizers can use it."""
-        self._dropped.append((self._n_guards, ids))
+    def own(self, ids: Ints) -> Guard:
+        """Have ``ids``, as the array is then, given back at the first call of this store after the guard is closed."""
+        guard = Guard()
+        with self._lock:
+            self._owners.append((ref(guard), ids))
+        return guard
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -124,13 +123,9 @@ class GuardedStore(Store):
     def _catch_up(self) -> None:
         """Give back the released ids whose guards are closed."""
         with self._lock:
-            while self._dropped:
-                self._waiting.append(self._dropped[0])
-                self._dropped.popleft()
-            while self._closed:
-                self._guards.discard(self._closed[0])
-                self._closed.popleft()
-            oldest = min(self._guards, default=self._n_guards + 1)
+            self._release_owned()
+            self._guards = [(number, guard) for number, guard in self._guards if Guard.is_open(guard)]
+            oldest = self._guards[0][0] if self._guards else self._n_guards + 1
             while self._waiting and self._waiting[0][0] < oldest:
                 try:
                     self.store.give_back(self._waiting[0][1])  # sets ids to 0, so it can be repeated
@@ -138,6 +133,14 @@ class GuardedStore(Store):
                     del self._waiting[0]
                     raise
                 del self._waiting[0]
+
+    def _release_owned(self) -> None:
+        """Have the ids wait whose owners are closed."""
+        for at in reversed(range(len(self._owners))):
+            guard, ids = self._owners[at]
+            if not Guard.is_open(guard):
+                self._waiting.append((self._n_guards, ids))
+                del self._owners[at]
 
     def __getstate__(self) -> dict[str, object]:
         super().__getstate__()  # stores the rows that wait

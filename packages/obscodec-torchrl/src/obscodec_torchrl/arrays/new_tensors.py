@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import TypeVar, cast
 
@@ -14,7 +13,7 @@ from obscodec import TensorArray
 from obscodec.arrays import Index, assign_together
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
-from obscodec.stores import Guard, GuardedStore, guarded
+from obscodec.stores import GuardedStore, guarded
 
 from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
 from obscodec_torchrl.arrays.part_array import PartArray
@@ -77,7 +76,7 @@ class NewTensors:
         self._store = cast("GuardedStore", arrays[0].store)
         batch = given[0].shape[: len(given[0].shape) - len(self._store.layout.shape)]
         self._ids = np.zeros((len(given), *batch), np.int64)
-        self._guard, self._owner = self._store.guard(), Guard(partial(_drop, self._store, self._ids.reshape(-1)))
+        self._guard, self._owner = self._store.guard(), self._store.own(self._ids.reshape(-1))
         try:
             if not self._take_over(given):
                 self._encode([array[...] for array in given])
@@ -127,12 +126,6 @@ class NewTensors:
             except BaseException:
                 self._store.give_back(taken)
                 raise
-
-
-def _drop(store: GuardedStore, ids: Ints) -> None:
-    """Release the tensors that were not put."""
-    if ids.any():
-        store.drop(ids)
 
 
 @compiled
