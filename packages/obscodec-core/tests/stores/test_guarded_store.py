@@ -96,3 +96,19 @@ def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: GuardedStor
     store.own(store.append(frames(1, 2))).close()
     with contextlib.closing(store.guard()):
         assert store.stats().n_tensors == 0
+
+
+def test_what_is_owned_stays_until_its_owner_is_closed(store: GuardedStore) -> None:
+    owner = store.own(store.append(frames(1, 2)))
+    assert store.stats().n_tensors == 2
+    owner.close()
+    assert store.stats().n_tensors == 0
+
+
+def test_what_has_found_a_place_is_not_given_back(store: GuardedStore) -> None:
+    ids = store.append(frames(1, 2))
+    owner, place = store.own(ids), ids.copy()
+    ids[:] = 0
+    owner.close()
+    assert np.array_equal(store.read(place), frames(1, 2))
+    assert store.stats().n_tensors == 2

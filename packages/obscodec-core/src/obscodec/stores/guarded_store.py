@@ -139,7 +139,8 @@ class GuardedStore(Store):
         for at in reversed(range(len(self._owners))):
             guard, ids = self._owners[at]
             if not Guard.is_open(guard):
-                self._waiting.append((self._n_guards, ids))
+                if ids.any():  # else all have found a place
+                    self._waiting.append((self._n_guards, ids))
                 del self._owners[at]
 
     def __getstate__(self) -> dict[str, object]:
