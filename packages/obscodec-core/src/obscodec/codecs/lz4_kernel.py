@@ -156,7 +156,7 @@ def encode_lz4(
     Returns:
         The bytes of the block.
     """
-    copy(address(recent), address(heads), recent.nbytes)  # numba compiles ``recent[:] = heads`` for two seconds
+    copy(address(recent), address(heads), recent.nbytes)  # ``recent[:] = heads`` takes numba long to compile
     end, out_begin = first + nbytes, out
     last, at, noted, literals = end - _LEFT_OF_OUTPUT, first, first, first
     while at <= last:
