@@ -19,6 +19,7 @@ from obscodec.kernels import (
     compiled,
     compiled_with_gil,
     copy,
+    inlined,
     int64s_at,
     load_u8,
     load_u16,
@@ -303,7 +304,7 @@ def take_items(arrays: Ints, sizes: Ints, n_steps: int, n_envs: int, steps: Ints
     return True
 
 
-@compiled
+@inlined
 def find_items(words: Ints, row: int, items: int) -> bool:
     """Find the items for the numbers of a row.
 
@@ -335,7 +336,7 @@ def find_items(words: Ints, row: int, items: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def swap_row(words: Ints, step: int, items: int) -> None:
     """Exchange a row of an array with the items of another row."""
     nbytes = words[_IN_ROW] * words[_ITEM_NBYTES]

@@ -44,7 +44,7 @@ Heads = npt.NDArray[np.int32]  # by hash, the last position of such four bytes, 
 Chain = npt.NDArray[np.uint16]  # by position, how far back the last position with this hash is; 0 for none in reach
 
 
-@compiled
+@inlined
 def decode_lz4(at: int, end: int, out: int, nbytes: int, dictionary_nbytes: int) -> int:
     """Decode the block from ``at`` to ``end`` into the ``nbytes`` bytes at ``out``, behind those of the dictionary.
 
@@ -135,7 +135,7 @@ def index_dictionary(dictionary: Bytes, heads: Heads, chain: Chain) -> None:
         _note(address(dictionary), position, heads, chain)
 
 
-@compiled
+@inlined
 def encode_lz4(
     begin: int, first: int, nbytes: int, heads: Heads, recent: Heads, chain: Chain, n_attempts: int, out: int
 ) -> int:

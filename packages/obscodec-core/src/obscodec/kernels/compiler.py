@@ -30,5 +30,8 @@ def compiled_with_gil(function: F) -> Dispatcher[F]:
 
 
 def inlined(function: F) -> Dispatcher[F]:
-    """:func:`compiled` for a few instructions, which become part of each caller."""
+    """:func:`compiled` for a few instructions, or for one caller: they become part of each caller.
+
+    LLVM optimizes any other kernel once for itself, and again for each kernel that calls it.
+    """
     return compiled(function, inline="always")

@@ -114,7 +114,7 @@ def append_frame(
     return _give_id(sequence, place, begins, tables[FRAMES][COUNTS])
 
 
-@compiled
+@inlined
 def _begin_block(sequence: Ints, queue: Queue, tables: Tables) -> bool:
     """Begin an empty block; False if the queue has no room for the full one, or there is no number for another one."""
     tallies, live = tables[TALLIES], tables[BLOCKS][LIVE]
@@ -162,7 +162,7 @@ def _find(frame: int, nbytes: int, sequence: Ints, is_first: bool) -> tuple[int,
     return -1, fingerprint
 
 
-@compiled
+@inlined
 def _fingerprint(frame: int, nbytes: int) -> int:
     """A number that tells most frames apart: its words, rotated and xored in four lanes for the processor."""
     left, right, step = unsigned(7), unsigned(57), 32
@@ -180,7 +180,7 @@ def _fingerprint(frame: int, nbytes: int) -> int:
     return signed(a + unsigned(3) * b + unsigned(5) * c + unsigned(7) * d)
 
 
-@compiled
+@inlined
 def _encode(frame: int, nbytes: int, sequence: npt.NDArray[np.int64], references: Rows, n_references: Ints) -> None:
     """Add a frame to the open block."""
     if sequence[RUNS] == 0:
@@ -199,7 +199,7 @@ def _encode(frame: int, nbytes: int, sequence: npt.NDArray[np.int64], references
     sequence[LITERALS_NBYTES] += n_literals
 
 
-@compiled
+@inlined
 def _add_new(
     sequence: Ints, frame: int, nbytes: int, fingerprint: int, block_frames: int, before: int, tables: Tables
 ) -> int:
@@ -228,7 +228,7 @@ def _add_new(
     return place
 
 
-@compiled
+@inlined
 def _give_id(sequence: Ints, place: int, begins: bool, counts: Table) -> int:
     """Count a reference to the recent frame at ``place``; its id. ``begins``: an observation begins with it."""
     sequence[MATCHED] = place

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.kernels import compiled
+from obscodec.kernels import address, compiled, fill_zeros, inlined, signed
 from obscodec.segments import Ints
 
 _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
@@ -27,7 +27,7 @@ def group_by_block(ids: Ints, block_frames: int) -> tuple[Ints, Ints, Ints, Ints
 @compiled
 def group(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints, starts: Ints) -> int:
     """:func:`group_by_block` into arrays that have room; how many blocks there are."""
-    greatest = 0
+    greatest = signed(0)  # for a constant 0, numba would compile _sort once more
     for i in range(len(ids)):
         greatest = max(greatest, ids[i])
         order[i] = i
@@ -45,14 +45,14 @@ def group(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints,
     return n_blocks
 
 
-@compiled
+@inlined
 def _sort(keys: Ints, greatest: int, order: Ints) -> None:
     """Rearrange ``order`` so that ``keys[order]`` rises: a radix sort of numbers from 0 to ``greatest``."""
     begins = np.empty(1 << _DIGIT, np.int64)
     before = np.empty_like(order)
     mask, shift = (1 << _DIGIT) - 1, 0
     while greatest >> shift:
-        begins[:] = 0
+        fill_zeros(address(begins), begins.nbytes)
         for key in keys:
             begins[key >> shift & mask] += 1
         begin = 0

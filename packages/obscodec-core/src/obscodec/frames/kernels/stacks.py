@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Table, Tables, release_frames
-from obscodec.kernels import compiled
+from obscodec.kernels import address, compiled, fill_zeros, inlined
 from obscodec.segments import Ints
 
 # What is counted of the stacks of a store, ``i64[3]``.
@@ -65,11 +65,11 @@ def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, id
     if len(which) * depth > len(held):  # each id has counted references of its own
         for frame in held:
             counts[frame] -= 2 * (frame != 0)
-    held[:] = 0
+    fill_zeros(address(held), held.nbytes)
     return True
 
 
-@compiled
+@inlined
 def _name(stack: Ints, previous: Table) -> int:
     """The id of a stack; -1 if it must be listed."""
     depth = len(stack)
@@ -83,7 +83,7 @@ def _name(stack: Ints, previous: Table) -> int:
     return int(newest * depth + again) if follows else -1
 
 
-@compiled
+@inlined
 def _list(stack: Ints, stacks: StackTables) -> int:
     """List a stack in a row of its own; the row."""
     listed, free_rows, changed, tallies = stacks

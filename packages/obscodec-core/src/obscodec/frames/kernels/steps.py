@@ -17,6 +17,7 @@ from obscodec.kernels import (
     bools_at,
     bytes_at,
     compiled,
+    inlined,
     int32s_at,
     int64s_at,
     load_i32,
@@ -121,7 +122,7 @@ def exchange_step(
     return done
 
 
-@compiled
+@inlined
 def _exchange(
     first_rows: Rows,
     second_rows: Rows,
@@ -203,7 +204,7 @@ def _swap(where: Ints, ids: Ints) -> None:
         at += nbytes
 
 
-@compiled
+@inlined
 def _part_channels(pixels: Bytes, n_channels: int, channels: Bytes) -> None:
     """Put the bytes of each channel side by side."""
     n_pixels = len(pixels) // n_channels

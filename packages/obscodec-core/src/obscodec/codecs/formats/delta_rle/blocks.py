@@ -24,6 +24,7 @@ from obscodec.kernels import (
     copy_line_past_caches,
     fence,
     fill_zeros,
+    inlined,
     load_u8,
     prefetch,
 )
@@ -104,7 +105,7 @@ def read_blocks(
     return OK
 
 
-@compiled
+@inlined
 def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
     """Where the patches of a stored block begin and end, decoded if need be; minus a status first if it is bad."""
     version, at = read_varint(at, end)
@@ -112,7 +113,7 @@ def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
         return at, end
     if version >= len(lz4_rooms) or lz4_rooms[version, 0] == 0:
         return -OTHER_VERSION, 0
-    room, dictionary_nbytes, room_nbytes = lz4_rooms[version]
+    room, dictionary_nbytes, room_nbytes = lz4_rooms[version, 0], lz4_rooms[version, 1], lz4_rooms[version, 2]
     nbytes, at = read_varint(at, end)
     if at < 0:
         return at, 0
@@ -136,7 +137,7 @@ def _put(target: int, frame: int, nbytes: int, past_caches: bool) -> None:
     copy(target + at, frame + at, nbytes - at)
 
 
-@compiled
+@inlined
 def _prefetch_stream(stream: int, nbytes: int) -> None:
     """Have the processor load a stream while it works on another one."""
     for at in range(stream, stream + min(nbytes, _AHEAD), LINE_NBYTES):

@@ -68,7 +68,7 @@ def are_equal(a: int, b: int, nbytes: int) -> bool:
     return bool(first_difference(a, b, at, nbytes) == nbytes)
 
 
-@compiled
+@inlined
 def run_end(a: int, b: int, at: int, nbytes: int) -> int:
     """The end of the run of differences that begins at ``at``, including short gaps of equal bytes."""
     end = at + 1
@@ -91,7 +91,7 @@ def encode_patch(old: int, new: int, nbytes: int, runs: int, literals: int) -> t
     """
     begin, count, position, literals_begin = runs + MAX_VARINT_NBYTES, 0, 0, literals
     runs_begin, runs = runs, begin
-    start = first_difference(old, new, 0, nbytes)
+    start = first_difference(old, new, signed(0), nbytes)
     while start < nbytes:
         end = run_end(old, new, start, nbytes)
         runs = write_varint(write_varint(runs, start - position), end - start)
