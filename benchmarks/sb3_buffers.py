@@ -116,14 +116,14 @@ def million(game: str, paths: list[Path]) -> dict[str, float]:
     fill(buffer, _MILLION)
     grown = psutil.Process().memory_info().rss - before
     store = buffer.observation_store.stats()
-    small_arrays = sum(array.nbytes for array in (buffer.actions, buffer.rewards, buffer.dones, buffer.timeouts))
+    stats = buffer.stats()
     parts = {
         "resident_mb": grown,
         "streams_mb": store.live_bytes,
         "free_mb": store.reserved_bytes - store.live_bytes,
         "tables_mb": store.table_bytes + store.dictionary_bytes,
-        "ids_mb": buffer.stats().total_bytes - store.total_bytes,
-        "rest_mb": small_arrays,
+        "ids_mb": stats.id_bytes + stats.waiting_bytes,
+        "rest_mb": stats.other_bytes,
     }
     return {name: nbytes / 1e6 for name, nbytes in parts.items()}
 

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch as th
 from gymnasium import spaces
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
@@ -31,9 +32,12 @@ def test_stats_count_the_observations_of_each_key():
     stats = buffer.stats()
     assert stats.fields["vector"] == 300 * 2 * 2 * 12
     assert stats.fields["image"].n_tensors == 300 * 2 * 2
-    assert stats.raw_bytes == 300 * 2 * 2 * (28_224 + 12)
-    ids = stats.total_bytes - stats.fields["image"].total_bytes - stats.fields["vector"]
-    assert 300 * 2 * 2 * 4 < ids < 300 * 2 * 2 * 4 + 80_000  # and those that were replaced
+    assert stats.raw_bytes == 300 * 2 * (2 * (28_224 + 12) + 20)
+    assert stats.id_bytes == 300 * 2 * 2 * 4
+    assert 0 < stats.waiting_bytes < 80_000
+    assert stats.other_bytes == 300 * 2 * 4  # action, reward, done and timeout in a byte each, of 20
+    parts = stats.fields["image"].total_bytes, stats.fields["vector"], stats.id_bytes, stats.waiting_bytes
+    assert stats.total_bytes == sum(parts) + stats.other_bytes
     assert stats.ratio == stats.raw_bytes / stats.total_bytes
     assert buffer.observation_store["vector"] is None
     assert buffer.observation_store["image"].stats() == stats.fields["image"]
@@ -43,6 +47,18 @@ def test_stats_count_the_observations_of_each_key():
         f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes} bytes in "
         f"{stats.total_bytes}, {stats.ratio:.1f} times smaller)"
     )
+
+
+def test_stats_count_no_observation_twice():
+    buffer = CompressedRolloutBuffer(8, spaces.Box(-1, 1, (3,)), spaces.Discrete(2), "cpu", n_envs=2)
+    for _ in range(8):
+        buffer.add(np.zeros((2, 3)), np.zeros(2), np.zeros(2), np.zeros(2), th.zeros(2), th.zeros(2))
+    others = 8 * 2 * (8 + 6 * 4)  # actions; rewards, returns, episode starts, values, log probabilities, advantages
+    for _ in range(2):
+        stats = buffer.stats()
+        assert (stats.fields, stats.other_bytes, stats.id_bytes) == ({"": 8 * 2 * 12}, others, 0)
+        assert stats.raw_bytes == stats.total_bytes == 8 * 2 * 12 + others
+        [*buffer.get(4)]  # SB3 replaces its arrays by flat ones
 
 
 class Written(KVWriter):

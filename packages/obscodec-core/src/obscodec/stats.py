@@ -81,17 +81,28 @@ class BufferStats:
 
     Attributes:
         fields: by name, the stats of a field's store, or the bytes of its arrays if they are not compressed.
-        raw_bytes: the size of all fields without compression.
-        total_bytes: their memory, including the ids of compressed fields and the write buffers.
+        id_bytes: the ids of compressed fields.
+        waiting_bytes: steps that wait to be stored, and ids that were replaced.
+        other_bytes: arrays that are no fields, such as the actions and rewards of SB3's buffers.
+        raw_bytes: the size of all of them without compression.
         n_samples: the number of batches sampled; 0 for a storage, from which a buffer reads.
         sample_s: seconds that these took together.
     """
 
     fields: Mapping[str, StoreStats | int]
+    id_bytes: int
+    waiting_bytes: int
+    other_bytes: int
     raw_bytes: int
-    total_bytes: int
     n_samples: int = 0
     sample_s: float = 0.0
+
+    @property
+    def total_bytes(self) -> int:
+        """The memory of all of them; a store that fields share counts once."""
+        plain = sum(of for of in self.fields.values() if isinstance(of, int))
+        stores = {id(of): of.total_bytes for of in self.fields.values() if isinstance(of, StoreStats)}
+        return plain + sum(stores.values()) + self.id_bytes + self.waiting_bytes + self.other_bytes
 
     @property
     def ratio(self) -> float:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import obscodec
 import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import ArraySet, BufferOptions, BufferStats
+from obscodec.palette import PaletteArray
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
@@ -114,8 +117,19 @@ class CompressedBuffer(buffers.BaseBuffer):
         return th.as_tensor(array).pin_memory().to(self.device, non_blocking=True)
 
     def stats(self) -> BufferStats:
-        """What the buffer holds now, and how long sampling took; the field of a plain observation is ``""``."""
-        return self._arrays.stats(self.size() * self.n_envs)
+        """What the buffer holds now, and how long sampling took.
+
+        Fields are observations by key, ``""`` for an observation without one; other arrays are actions, rewards etc.
+        """
+        others = [array for name, array in vars(self).items() if name not in self._arrays.names]
+        plain_nbytes = sum(array.nbytes for array in others if isinstance(array, np.ndarray))
+        coded = [array for array in others if isinstance(array, PaletteArray)]
+        other_bytes = plain_nbytes + sum(array.memory_bytes for array in coded)
+        raw_bytes = plain_nbytes + sum(array.nbytes for array in coded)
+        stats, used = self._arrays.stats(self.size() * self.n_envs), self.size() / self.buffer_size
+        return replace(
+            stats, other_bytes=round(used * other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {self.stats()})"

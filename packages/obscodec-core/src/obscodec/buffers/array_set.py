@@ -59,6 +59,11 @@ class ArraySet:
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
         self._n_samples, self._sample_s = 0, 0.0
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the arrays."""
+        return {array for array, _ in self._arrays}
+
     def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0) -> Array | TensorArray:
         """An array ``[n_steps, n_envs, *field_shape]``, which takes no memory until it is written.
 
@@ -152,10 +157,15 @@ class ArraySet:
             plain[field] += n_tensors * self.fields[field].layout.nbytes
         stored = {store: store.stats() for store in self.stores.values() if store is not None}
         fields = {name: plain[name] if store is None else stored[store] for name, store in self.stores.items()}
-        total = sum(of for of in fields.values() if isinstance(of, int)) + sum(s.total_bytes for s in stored.values())
-        total += sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray))
-        total += sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values())
-        return BufferStats(fields, sum(plain.values()), total, self._n_samples, self._sample_s)
+        return BufferStats(
+            fields,
+            id_bytes=sum(n_tensors * a.id_nbytes for a in self._arrays.values() if isinstance(a, TensorArray)),
+            waiting_bytes=sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values()),
+            other_bytes=0,
+            raw_bytes=sum(plain.values()),
+            n_samples=self._n_samples,
+            sample_s=self._sample_s,
+        )
 
 
 def listed(names: Iterable[object]) -> str:

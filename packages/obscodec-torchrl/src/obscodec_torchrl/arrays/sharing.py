@@ -45,6 +45,10 @@ def stats_of(arrays: Mapping[str, TensorArray | int]) -> BufferStats:
     stored = {store: store.stats() for store in {array.store for array in compressed}}
     plain = sum(array for array in arrays.values() if isinstance(array, int))
     fields = {name: array if isinstance(array, int) else stored[array.store] for name, array in arrays.items()}
-    ids = sum(array.ids.nbytes for array in compressed)
-    total = plain + ids + sum(stats.total_bytes for stats in stored.values())
-    return BufferStats(fields, plain + sum(array.nbytes for array in compressed), total)
+    return BufferStats(
+        fields,
+        id_bytes=sum(array.ids.nbytes for array in compressed),
+        waiting_bytes=0,
+        other_bytes=0,
+        raw_bytes=plain + sum(array.nbytes for array in compressed),
+    )
