@@ -1,8 +1,16 @@
+import _thread
+import gc
+import os
+import signal
 import threading
+import time
 
 import pytest
+from faults import at_every_line
 from hypothesis import given
 from hypothesis import strategies as st
+from obscodec.runtime import threads as threads_module
+from obscodec.runtime.background import Background
 from obscodec.runtime.threads import MAX_THREADS, as_threads, over_ranges
 
 
@@ -48,6 +56,89 @@ def test_several_threads_can_enter_at_once():
     for caller in callers:
         caller.join()
     assert totals == [5000] * 8
+
+
+def sums_to_its_length():
+    seen = []
+    over_ranges(lambda start, stop: seen.extend(range(start, stop)), 100, 4)
+    return len(seen) == 100
+
+
+class Running:
+    """Counts calls that run; some of them take long."""
+
+    def __init__(self):
+        self.n = 0
+        self._lock = threading.Lock()
+
+    def work(self, start, stop):
+        with self._lock:
+            self.n += 1
+        if start:
+            time.sleep(0.002)
+        with self._lock:
+            self.n -= 1
+
+
+def test_an_interrupt_at_any_line_leaves_no_call_running():
+    n_interrupts, running = 0, Running()
+
+    def work(start, stop):
+        if threading.get_ident() != main:  # the main thread is interrupted inside of it
+            running.work(start, stop)
+
+    main = threading.get_ident()
+    for _ in at_every_line(lambda: lambda: over_ranges(work, 4, 4)):
+        n_interrupts += 1
+        assert running.n == 0
+        assert sums_to_its_length()
+    assert n_interrupts > 10
+
+
+def test_signals_at_any_time_keep_no_later_call_from_its_end():
+    class Signal(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Signal
+
+    n_interrupts, before = 0, signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # hypothesis is called when it runs, and says that it was interrupted
+    try:
+        for i in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 + i * 1e-6)
+                for _ in range(100):
+                    over_ranges(lambda start, stop: None, 100, 4)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Signal:
+                n_interrupts += 1
+            assert sums_to_its_length()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()
+    assert n_interrupts > 250
+
+
+def test_the_caller_does_what_no_thread_begins(monkeypatch):
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads_module, "_helpers", lambda: [Background()])
+        patch.setattr(_thread, "start_new_thread", no_thread)
+        assert sums_to_its_length()
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    assert sums_to_its_length()
+    child = os.fork()
+    if child == 0:
+        idents = set()
+        over_ranges(lambda start, stop: (idents.add(threading.get_ident()), time.sleep(0.05)), 4, 4)
+        os._exit(len(idents))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) > 1
 
 
 @pytest.mark.parametrize(("usable", "expected"), [(1, 1), (2, 1), (4, 2), (7, 3), (64, MAX_THREADS)])

@@ -15,10 +15,12 @@ class Job(Generic[T]):
     """A call in the background.
 
     Attributes:
+        has_begun: whether the call has begun.
         is_done: whether the call has ended.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
+        self.has_begun = False
         self.is_done = False
         self._work: Callable[[], T] | None = work
         self._result: T | None = None
@@ -28,6 +30,7 @@ class Job(Generic[T]):
 
     def run(self) -> None:
         """Make the call, once."""
+        self.has_begun = True
         work = self._work
         assert work is not None
         try:
@@ -76,12 +79,16 @@ class Background:
             RuntimeError: the system has no thread left, or Python is about to exit.
         """
         job = Job(work)
+        self.put(job)
+        return job
+
+    def put(self, job: Job[T]) -> None:
+        """Run a job soon, as :meth:`submit`."""
         if self._jobs is None:
             jobs: SimpleQueue[Job[object]] = SimpleQueue()
             _thread.start_new_thread(self._run, (jobs,))
             self._jobs = jobs
         self._jobs.put(cast("Job[object]", job))
-        return job
 
     def _run(self, jobs: SimpleQueue[Job[object]]) -> None:
         while True:

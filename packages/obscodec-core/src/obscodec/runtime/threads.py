@@ -1,11 +1,13 @@
-"""Threads: one function over disjoint ranges, in a pool that all stores share."""
+"""Threads: one function over disjoint ranges, in threads that all stores share."""
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
+from itertools import pairwise
 
 from obscodec.arguments import as_option
+from obscodec.runtime.background import Background, Job
 
 MAX_THREADS = 8
 
@@ -27,31 +29,52 @@ def n_processors() -> int:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="obscodec")
-
-
-if hasattr(os, "register_at_fork"):  # a forked process inherits the pool without its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+def _helpers() -> list[Background]:
+    return [Background() for _ in range(MAX_THREADS)]
 
 
 def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
     """Call ``work(start, stop)`` for ranges that cover ``0..n``, one for each thread, the calling thread included.
 
-    All calls have ended when this returns or raises.
+    The caller takes the ranges that no thread has begun when it is done with its own. All calls have ended when this
+    returns or raises. An exception from a signal handler leaves out the ranges that nobody has begun.
     """
     threads = max(1, min(threads, n))
     bounds = [n * i // threads for i in range(threads + 1)]
-    futures: list[Future[None]] = []
+    ranges = [*pairwise(bounds)]
+    errors: list[Exception] = []
+    jobs = [Job(partial(_take, work, ranges, errors)) for _ in range(threads - 1)]
     try:
-        for i in range(1, threads):
-            futures.append(_pool().submit(work, bounds[i], bounds[i + 1]))
-        work(bounds[0], bounds[1])
+        with suppress(RuntimeError):  # the system has no thread left
+            for helper, job in zip(_helpers(), jobs, strict=False):
+                helper.put(job)
+        _take(work, ranges, errors)
     finally:
+        ranges.clear()
         try:
-            wait(futures)
+            _wait(jobs)
         except BaseException:  # from a signal handler, while calls still run
-            wait(futures)
+            _wait(jobs)
             raise
-    for future in futures:
-        future.result()
+    if errors:
+        raise errors[0]
+
+
+def _take(work: Callable[[int, int], None], ranges: list[tuple[int, int]], errors: list[Exception]) -> None:
+    """Work on one range after the other, until there is none."""
+    while True:
+        try:
+            start, stop = ranges.pop()
+        except IndexError:
+            return
+        try:
+            work(start, stop)
+        except Exception as error:
+            errors.append(error)
+
+
+def _wait(jobs: list[Job[None]]) -> None:
+    """Wait until no thread works on a range; a job that begins later finds none."""
+    for job in jobs:
+        if job.has_begun:
+            job.wait()
