@@ -20,6 +20,9 @@ def frame(k):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interrupts are sent by a timer")
+@pytest.mark.filterwarnings(  # an interrupt inside a weak set's own callback is lost, and nothing else
+    r"ignore:Exception ignored in. <function WeakSet\.:pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize(("codec", "n_envs"), [("delta-rle", 1), ("delta-rle", 3), ("zstd:1", 1)])
 def test_an_interrupt_loses_one_step_at_most(codec, n_envs):
     frames = np.stack([frame(k) for k in range(700)])
@@ -38,8 +41,8 @@ def test_an_interrupt_loses_one_step_at_most(codec, n_envs):
             for k in range(400):
                 at = buffer.pos
                 try:
-                    if k > 200 and rng.random() < 0.05:
-                        signal.setitimer(signal.ITIMER_REAL, 2e-5 + 4e-4 * rng.random())
+                    if k > 200 and rng.random() < 0.2:
+                        signal.setitimer(signal.ITIMER_REAL, 1e-6 + 1e-4 * rng.random())
                     zeros = np.zeros(n_envs)
                     buffer.add(observations(k), observations(k + 1), zeros, zeros, zeros, [{}] * n_envs)
                     expected[at] = k
