@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import DTypeError
+from obscodec.errors import CorruptStream, DTypeError
+from obscodec.state import State, array_of, check_range, part_of
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -136,8 +137,27 @@ class Segments:
         breaks = np.flatnonzero(~(follows & (self.which[1:] == self.which[:-1]))) + 1
         return list(zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(self) - 1], strict=True))
 
-    def __reduce__(self) -> tuple[type[Segments], tuple[object, ...]]:
-        return Segments, (self.buffers, self.which, self.offsets, self.lengths)  # a copy has other addresses
+    def state(self) -> State:
+        """The streams, copied: see ``obscodec.state``."""
+        packed = np.empty(self.nbytes, np.uint8)
+        self.pack(packed)
+        return {"bytes": packed, "lengths": self.lengths}
+
+    @classmethod
+    def from_state(cls, state: State) -> Segments:
+        """Streams with this :meth:`state`.
+
+        Raises:
+            CorruptStream: no streams have it.
+        """
+        packed, lengths = array_of(state, "bytes", np.uint8, (None,)), array_of(state, "lengths", np.int64, (None,))
+        check_range("lengths", lengths, 0, packed.size)
+        if lengths.astype(np.float64).sum() != packed.size:
+            raise CorruptStream(f"streams have {lengths.astype(object).sum()} bytes, there are {packed.size}")
+        return cls.packed(packed, lengths)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Segments.from_state, (self.state(),)  # without other bytes of the buffers
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -166,3 +186,12 @@ def put_streams(streams: Iterable[bytes | Bytes], out: Bytes) -> list[int]:
         lengths.append(len(stream))
         end += len(stream)
     return lengths
+
+
+def segments_of(state: State, name: str) -> Segments:
+    """Streams among the values of a state, which has them as their own state.
+
+    Raises:
+        CorruptStream: there are none.
+    """
+    return Segments.from_state(part_of(state, name, dict))

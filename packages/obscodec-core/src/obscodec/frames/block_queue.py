@@ -64,6 +64,3 @@ class BlockQueue:
         """Forget all blocks; so many sequences fill the queue next."""
         many = min(max(2 * n_sequences, _MANY_BLOCKS[0]), _MANY_BLOCKS[1])
         self.table[0, column.USED_NBYTES :] = 0, 0, many, many * _MEAN_NBYTES
-
-    def __reduce__(self) -> tuple[type["BlockQueue"], tuple[int, bool]]:
-        return BlockQueue, (self._bound, self.is_open)  # empty: a FrameLog stores the blocks before it is pickled

@@ -2,14 +2,15 @@
 
 import threading
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, Codec, decode_varint
+from obscodec.codecs.formats.delta_rle import first_bytes
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
+from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels import stacks as wrong_
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
@@ -49,9 +50,11 @@ from obscodec.frames.tables import FrameTables
 from obscodec.heap import Allocate, SlotHeap
 from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
+from obscodec.state import State, array_of, check_range, part_of
 from obscodec.stats import StoreStats
 
 MIN_BLOCKS = 1 << 10
+_LONG = 0x80  # the first byte of a varint of several bytes, or a higher one
 _ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
 
 
@@ -466,24 +469,61 @@ class FrameLog:
             return streams
         return streams.replaced(opened, self.open.contents(blocks[opened]))
 
-    def __getstate__(self) -> dict[str, object]:
-        """All parts as they are at one moment, whatever other threads do until they are pickled."""
+    def state(self) -> State:
+        """All frames as they are at one moment, whatever other threads do later: see ``obscodec.state``."""
         with self.lock:
             self._settle()
             self.seal()
-            parts = {name: _Frozen(vars(self)[name]) for name in ("coder", "heap", "open", "tables", "stacks")}
-            return {**vars(self), **parts, "lock": None, "watcher": None, "_sealer": None}
+            n_ids, versions = self.n * self.block_frames, self.coder.versions
+            return {
+                "references": self.tables.counts[:n_ids] >> 1,
+                "previous": self.tables.previous[:n_ids].copy(),
+                "blocks": self.heap.state(),
+                "open": self.open.state(),
+                "stacks": self.stacks.state() if self.stacks.depth > 1 else None,
+                "codecs": versions.state() if versions else None,
+            }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        sealer = Sealer(state["coder"], state["heap"], state["open"])
-        vars(self).update(state, lock=threading.Lock(), _sealer=sealer)
+    def restore(self, state: State) -> None:
+        """Fill this log, which is empty, with the :meth:`state` of a log that was made with equal arguments.
 
+        Raises:
+            CorruptStream: no log has such a state.
+            HeapFull: there is not enough room.
+        """
+        references = array_of(state, "references", np.int32, (None,))
+        n_ids, (n_blocks, rest) = len(references), divmod(len(references), self.block_frames)
+        if rest or not self.first <= n_blocks <= self._most_blocks:
+            raise CorruptStream(f"{n_ids} frames are not the blocks {self.first}..{self._most_blocks}")
+        previous = array_of(state, "previous", np.int32, (n_ids,))
+        with self.lock:
+            self._make_room(n_blocks - self.n)
+            if self.coder.versions is not None:
+                self.coder.versions.restore(part_of(state, "codecs", dict))
+            self.heap.restore(part_of(state, "blocks", dict))
+            self.open.restore(part_of(state, "open", dict))
+            if self.stacks.depth > 1:
+                self.stacks.restore(part_of(state, "stacks", dict), n_ids)
+            recent = [row[column.RECENT_IDS :][: row[column.N_RECENT]] for row in self.open.rows]
+            opened = self.open.blocks[self.open.blocks != 0]
+            recent_ids = np.concatenate([np.empty(0, np.int64), *recent])
+            self.tables.restore(references, previous, recent_ids, opened, n_blocks)
+            self._check_blocks()
 
-class _Frozen:
-    """Is pickled and copied as ``part`` is now."""
-
-    def __init__(self, part: object) -> None:
-        self._type, self._state = type(part), part.__getstate__()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return object.__new__, (self._type,), self._state
+    def _check_blocks(self) -> None:
+        """Refuse blocks that are nowhere; note the versions of those that are stored."""
+        live, stored = self.tables.live[: self.n], np.zeros(self.n, np.bool_)
+        slots, streams = self.heap.state().values()
+        if len(slots) and slots[-1] >= self.n:
+            raise CorruptStream(f"a block has the number {slots[-1]}, there are {self.n}")
+        stored[slots] = True
+        if (live[stored] <= 0).any() or ((live > 0) & ~stored & ~np.isin(np.arange(self.n), self.open.blocks)).any():
+            raise CorruptStream("a block with frames is neither stored nor open, or one without frames is stored")
+        if self.coder.versions is not None:
+            versions = np.empty(len(slots), np.uint8)
+            first_bytes(streams.addresses(), streams.lengths, versions)
+            self.tables.versions[slots] = versions
+            for at in np.flatnonzero(versions >= _LONG).tolist():
+                version, _ = decode_varint(streams[at])
+                check_range("version", np.array([version]), 0, np.iinfo(np.int32).max)
+                self.tables.versions[slots[at]] = version

@@ -1,7 +1,6 @@
 """OpenBlocks: the block that each sequence fills, the full ones in a queue, and the frames to compare new ones with."""
 
-import sys
-from typing import Any
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,10 @@ from obscodec.frames.kernels.append import OpenTables
 from obscodec.frames.kernels.queue import Queue, most_nbytes, write_contents
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
-from obscodec.segments import Bytes, Ints, Segments
+from obscodec.segments import Bytes, Ints, Segments, segments_of
+from obscodec.state import State, array_of, check_range
+
+_MOST_RECENT = 1 << 16
 
 
 class OpenBlocks:
@@ -132,28 +134,69 @@ class OpenBlocks:
         write_contents(numbers, self.rows, *self.queues, out, lengths)
         return Segments.packed(out, lengths)
 
-    def __getstate__(self) -> dict[str, object]:
-        """Copies of what is used."""
-        rooms: list[tuple[Bytes, ...]] = []
-        frames = [self.references[: self.n_references]]
-        for row, (runs, literals, recent) in zip(self.rows, self._rooms, strict=True):
-            rooms.append((runs[: row[column.RUNS_NBYTES]].copy(), literals[: row[column.LITERALS_NBYTES]].copy()))
+    def state(self) -> State:
+        """The open blocks, recent frames and references, not the queues: see ``obscodec.state``."""
+        runs, literals, frames = [], [], [self.references[: self.n_references]]
+        for row, (of_runs, of_literals, recent) in zip(self.rows, self._rooms, strict=True):
+            runs.append(of_runs[: row[column.RUNS_NBYTES]])
+            literals.append(of_literals[: row[column.LITERALS_NBYTES]])
             frames.append(recent[: row[column.N_RECENT] * self.nbytes].reshape(-1, self.nbytes))
-        return {**vars(self), "tables": self.rows.copy(), "_rooms": rooms, "frames": pack(frames)}
+        sequences = self.rows.copy()
+        sequences[:, [column.RUNS, column.LITERALS, column.RECENT]] = 0  # addresses
+        return {
+            "sequences": sequences,
+            "runs": Segments.of(runs).state(),
+            "literals": Segments.of(literals).state(),
+            "frames": np.frombuffer(pack(frames), np.uint8),
+        }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        references, *recent = unpack(state.pop("frames"), max_bytes=sys.maxsize)
-        vars(self).update(state)
-        rows, rooms = state["tables"], self._rooms
-        self.tables = self._new_tables(rows[:0], len(references))
+    def restore(self, state: State) -> None:
+        """Fill these open blocks, which are empty.
+
+        Raises:
+            CorruptStream: none have such a state.
+        """
+        rows, n_before = array_of(state, "sequences", np.int64, (None, None)), column.RECENT_IDS
+        runs, literals = segments_of(state, "runs"), segments_of(state, "literals")
+        n_recent = (rows.shape[1] - n_before) // 2
+        if rows.shape[1] != n_before + 2 * n_recent or not 1 <= n_recent <= _MOST_RECENT:
+            raise CorruptStream(f"a sequence has {n_before} numbers and two for each recent frame, got {rows.shape[1]}")
+        if not len(rows) == len(runs) == len(literals):
+            raise CorruptStream("open blocks are not as many as sequences")
+        self._check_rows(rows, n_recent, runs.lengths, literals.lengths)
+        most = max(MAX_REFERENCES, n_recent) * self.nbytes
+        frames = [*unpack(array_of(state, "frames", np.uint8, (None,)).data, max_bytes=most)]
+        n_frames = [self.n_references, *rows[:, column.N_RECENT].tolist()]
+        n_frames[0] = min(max(len(frames[0]) if frames else 0, 1), MAX_REFERENCES)
+        fits = [x.shape for x in frames] == [(n, self.nbytes) for n in n_frames] and not frames[0][0].any()
+        if not fits or any(x.dtype != np.uint8 for x in frames):
+            raise CorruptStream("recent frames and references are not as many as announced")
+        check_range("reference", rows[:, column.REFERENCE], 0, n_frames[0] - 1)
+        self.n_recent, references = n_recent, cast("Rows", frames[0])
+        self.tables = self._new_tables(np.zeros((0, rows.shape[1]), np.int64), len(references))
         self.references[: len(references)] = references
-        self._rooms = []
         self.add_sequences(len(rows))
+        addresses = [column.RUNS, column.LITERALS, column.RECENT]
+        rows[:, addresses] = self.rows[:, addresses]
         self.rows[:] = rows
-        for row, room, filled, frames in zip(self.rows, self._rooms, rooms, recent, strict=True):
-            for memory, content in zip(room, (*filled, frames.reshape(-1)), strict=True):
-                memory[: len(content)] = content
-            self._point(row, room)
+        for room, *contents in zip(self._rooms, runs, literals, frames[1:], strict=True):
+            for memory, content in zip(room, contents, strict=True):
+                memory[: content.size] = content.reshape(-1)
+
+    def _check_rows(self, rows: npt.NDArray[np.int64], n_recent: int, runs: Ints, literals: Ints) -> None:
+        """Refuse a table of sequences by which a kernel would leave its memory."""
+        places = rows[:, column.PLACE]
+        check_range("place", places, 0, self.block_frames)
+        for name, numbers in (("newest", column.NEWEST), ("matched", column.MATCHED), ("begin", column.BEGIN)):
+            check_range(name, rows[:, numbers], 0, n_recent - 1)
+        check_range("n_recent", rows[:, column.N_RECENT], 0, n_recent)
+        check_range("queued", rows[:, column.QUEUED], 0, 1)
+        most_runs, most_literals = places * runs_bound(self.nbytes) * self.patches, places * self.nbytes
+        fits = (runs == rows[:, column.RUNS_NBYTES]) & (literals == rows[:, column.LITERALS_NBYTES])
+        fits &= (runs <= most_runs) & (literals <= most_literals)
+        fits &= (rows[:, column.BLOCK] != 0) | (places == 0)
+        if not fits.all():
+            raise CorruptStream("an open block has more bytes than its frames can have")
 
     def _new_tables(self, rows: npt.NDArray[np.int64], n_references: int) -> OpenTables:
         references, tally = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references])

@@ -86,12 +86,6 @@ class PatchCoder(BlockCoder[BytesCodec]):
         table_or_none: Ints | None = self._local.table
         return table_or_none
 
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_local"}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, _local=threading.local())
-
     def export_blocks(self, blocks: Segments) -> Segments:
         """Blocks of version 0."""
         if self.versions is None:

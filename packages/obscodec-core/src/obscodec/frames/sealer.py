@@ -99,7 +99,7 @@ class Sealer:
         job = self._job
         if job is None:
             return
-        if self._process == os.getpid():
+        if self._process == os.getpid():  # a forked process does not have the job
             try:
                 sealed = job.result()
             except BaseException:
@@ -107,7 +107,7 @@ class Sealer:
                     self._job = None
                 raise
             self._store(self._open.leaving, sealed, versions)
-        self._job = None  # a forked process does not have it
+        self._job = None
 
     def _sealed(self, blocks: Segments) -> Sealed:
         sealed = self._coder.seal(blocks)

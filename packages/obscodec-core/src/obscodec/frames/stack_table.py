@@ -1,13 +1,12 @@
 """StackTable: the frames of each stack that does not follow from its newest frame."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.stacks import N_FREE_ROWS, N_ROWS, N_STACKS, STACK_TALLIES, StackTables
+from obscodec.frames.kernels.stacks import N_ROWS, N_STACKS, STACK_TALLIES, StackTables
 from obscodec.runtime import doubled, new_table
 from obscodec.segments import Ints
+from obscodec.state import State, array_of, check_range, number_of
 
 _MIN_ROWS = 1 << 8
 
@@ -57,18 +56,23 @@ class StackTable:
         changed[rows] = False
         return rows
 
-    def __getstate__(self) -> dict[str, object]:
-        """Copies of what is used."""
-        _, free, _, tallies = self.tables
-        frames, free = self.frames.copy(), free[: tallies[N_FREE_ROWS]].copy()
-        return {"depth": self.depth, "tallies": tallies.copy(), "frames": frames, "free": free}
+    def state(self) -> State:
+        """The stacks: see ``obscodec.state``."""
+        return {"frames": self.frames.copy(), "n_stacks": self.n_stacks}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.depth = state["depth"]
-        frames, free = state["frames"], state["free"]
+    def restore(self, state: State, n_ids: int) -> None:
+        """Fill this table, which is empty; ``n_ids`` is more than the id of any frame.
+
+        Raises:
+            CorruptStream: no table has such a state.
+        """
+        frames = array_of(state, "frames", np.int32, (None, self.depth))
+        unused = np.flatnonzero(frames[:, 0] == -1)
+        check_range("frames", np.delete(frames, unused, axis=0), 0, n_ids - 1)
         n_rows = max(_MIN_ROWS, 1 << (len(frames) - 1).bit_length())
-        self.tables = _new_tables(n_rows, self.depth, state["tallies"])
-        self.tables[0][: len(frames)], self.tables[1][: len(free)] = frames, free
+        tallies = np.array([len(frames), len(unused), number_of(state, "n_stacks")])
+        self.tables = _new_tables(n_rows, self.depth, tallies)
+        self.tables[0][: len(frames)], self.tables[1][: len(unused)] = frames, unused[::-1]
 
 
 def _new_tables(n_rows: int, depth: int, tallies: Ints) -> StackTables:

@@ -1,12 +1,14 @@
 """FrameTables: the tables of frames and blocks that a FrameLog and its kernels share."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from obscodec.errors import CorruptStream
-from obscodec.frames.kernels.counts import PREVIOUS, Table, Tables
+from obscodec.frames.kernels.counts import BLOCKS, N_USED, Table, Tables
 from obscodec.runtime import new_table
+from obscodec.segments import Ints
+from obscodec.state import check_range
 
 
 class FrameTables:
@@ -44,25 +46,37 @@ class FrameTables:
         grown._set((*tables, tallies))
         return grown
 
-    def __getstate__(self) -> dict[str, object]:
-        """Copies without the zeros around what is used, which would be most of a pickle of a store with few frames."""
-        tables = []
-        for table in self.arrays[:-1]:
-            used = np.flatnonzero(table.reshape(-1, table.shape[-1]).any(axis=0))
-            begin, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
-            tables.append((table.shape, begin, table[..., begin:end].copy()))
-        return {"tallies": self.tallies.copy(), "tables": tables}
+    def restore(self, references: Table, previous: Table, recent: Ints, opened: Ints, n_blocks: int) -> None:
+        """Fill these tables, which are empty; what follows from the arguments is counted anew.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        tables = []
-        for shape, begin, used in state["tables"]:
-            tables.append(new_table(shape, np.int32))
-            tables[-1][..., begin : begin + used.shape[-1]] = used
-        frames, blocks, dead = tables
-        before, n = frames[PREVIOUS], frames.shape[1]
-        if before.min() < 0 or before.max() >= n:  # kernels go from frame to frame by it
-            raise CorruptStream(f"frames follow those of ids 0..{n - 1}, got {before.min()}..{before.max()}")
-        self._set((frames, blocks, dead, state["tallies"]))
+        Args:
+            references: ``i32[n]``, how many references each frame has, by id.
+            previous: ``i32[n]``, the frame before it.
+            recent: the ids of all recent frames.
+            opened: the numbers of all open blocks.
+            n_blocks: how many numbers of blocks were used, ``n // block_frames``.
+
+        Raises:
+            CorruptStream: no log has such tables.
+        """
+        n = len(references)
+        check_range("references", references, 0, (1 << 30) - 1)
+        check_range("previous", previous, 0, max(n - 1, 0))
+        check_range("recent", recent, 1, max(n - 1, 0))
+        check_range("opened", opened, 1, n_blocks - 1)
+        first, block_frames = int(self.tallies[N_USED]), n // n_blocks
+        counts, (live, _, free) = 2 * references, self.arrays[BLOCKS]
+        counts[recent] += 1
+        of_blocks = np.count_nonzero(counts.reshape(n_blocks, block_frames), axis=1)
+        of_blocks[opened] += 1
+        if n_blocks < first or of_blocks[:first].any():
+            raise CorruptStream(f"blocks have the numbers {first} and more, got {np.flatnonzero(of_blocks)[:1]}")
+        if len(np.unique(recent)) < len(recent) or len(np.unique(opened)) < len(opened):
+            raise CorruptStream("a frame is recent in two sequences, or a block is open in two")
+        unused = first + np.flatnonzero(of_blocks[first:] == 0)
+        self.counts[:n], self.previous[:n] = counts, previous
+        live[:n_blocks], live[unused], free[: len(unused)] = of_blocks, -1, unused[::-1]
+        self.tallies[:] = n_blocks, len(unused), 0
 
 
 def _grown(table: Table, n: int) -> Table:

@@ -3,18 +3,23 @@
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from types import NoneType
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from obscodec.codecs import Codec
-from obscodec.errors import ShapeError
+from obscodec.errors import CorruptStream, ShapeError
 from obscodec.runtime import give_back_free_memory, new_chunk
-from obscodec.segments import Bytes
+from obscodec.segments import Bytes, Segments, segments_of
+from obscodec.state import State, array_of, check_range, number_of, part_of
 
 C = TypeVar("C", bound=Codec)
 
 _N_SAMPLES = 256
 _MAX_SAMPLES_NBYTES = 1 << 22  # training takes some 50 ms for each MB
 _DRIFT = 1.25
+_MOST_VERSIONS = (1 << 31) - 1
 
 
 class TrainedCodecs(Generic[C]):
@@ -76,9 +81,43 @@ class TrainedCodecs(Generic[C]):
         """Whether there is a version that :meth:`keep` could forget."""
         return len(self.by_version) > 1
 
-    def __getstate__(self) -> dict[str, object]:
-        samples = [sample.copy() for sample in self._samples]
-        return {**vars(self), "_room": None, "_samples": samples, "_ratios": self._ratios.copy()}
+    def state(self) -> State:
+        """The dictionaries, and what was learned for the next one: see ``obscodec.state``."""
+        codecs, samples = self.by_version, self._samples
+        return {
+            "newest": self.newest,
+            "learning": self.learning,
+            "versions": np.array([*codecs]),
+            "dictionaries": Segments.of([codec.dictionary for codec in codecs.values()]).state(),
+            "samples": Segments.of(samples).state(),
+            "ratios": np.array(self._ratios, np.float64),
+            "first_ratio": self._first_ratio,
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from the :meth:`state` of others, which began with an equal codec.
+
+        Raises:
+            CorruptStream: none have such a state.
+            SpecError: the codec has no such dictionaries.
+        """
+        dictionaries, samples = segments_of(state, "dictionaries"), segments_of(state, "samples")
+        versions = array_of(state, "versions", np.int64, (len(dictionaries),))
+        ratios, first_ratio = array_of(state, "ratios", np.float64, (None,)), state.get("first_ratio")
+        newest = number_of(state, "newest", 1)
+        check_range("versions", versions, 1, _MOST_VERSIONS)
+        if newest not in versions or not isinstance(first_ratio, (float, NoneType)):
+            raise CorruptStream("codecs that learn have other dictionaries, samples or ratios")
+        codec = self.by_version[self.newest].with_dictionary(b"")
+        self.by_version = {
+            version: codec.with_dictionary(dictionary.tobytes())
+            for version, dictionary in zip(versions.tolist(), dictionaries, strict=True)
+        }
+        self.newest, self.learning = newest, part_of(state, "learning", bool)
+        self._ratios.extend(ratios.tolist())
+        self._first_ratio = first_ratio
+        for sample in samples:
+            self._keep(sample)
 
     @property
     def _has_enough(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull
+from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
 MIN_CHUNK_NBYTES = 1 << 16
@@ -120,6 +121,22 @@ class ChunkLog:
             chunk.end = int(ends[-1])
             chunk.n_streams += len(lengths)
         return entries
+
+    def adopt(self, streams: Segments) -> npt.NDArray[np.uint32] | None:
+        """Make each buffer of some streams a chunk, without a copy; for an empty log, before :meth:`recount`.
+
+        Returns:
+            What :meth:`write` returns; None if there is a limit of memory, or a buffer is no chunk of this log.
+        """
+        most = 2 * _MAX_CHUNK_NBYTES
+        if self.max_bytes is not None or self.allocate is not new_chunk or max(map(len, streams.buffers)) > most:
+            return None
+        n_streams = np.bincount(streams.which, minlength=len(streams.buffers)).tolist()
+        for number, (memory, n) in enumerate(zip(streams.buffers, n_streams, strict=True), 1):
+            self.chunks[number] = Chunk(memory, len(memory), end=len(memory), n_streams=n)
+        self.memories = (_NO_CHUNK, *streams.buffers)
+        self.addresses = np.array([0, *(memory.ctypes.data for memory in streams.buffers)], np.int64)
+        return np.stack([1 + streams.which, streams.offsets, streams.lengths], axis=1).astype(np.uint32)
 
     def count(self, entries: npt.NDArray[np.uint32], before: npt.NDArray[np.int64]) -> set[int]:
         """Count written streams as live, and the streams that they replace as dead; return the chunks of these.

@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_nbytes, kind_of
-from obscodec.errors import DTypeError, HeapFull, ShapeError, SlotError
+from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
 from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments
+from obscodec.state import State, array_of, check_range, part_of
 
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
@@ -229,16 +230,39 @@ class SlotHeap:
     def __repr__(self) -> str:
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {self.stats()})"
 
-    def __getstate__(self) -> dict[str, object]:
-        """What the heap holds now, whatever happens to it until it is pickled."""
+    def state(self) -> State:
+        """What the heap holds now, whatever happens to it later: see ``obscodec.state``."""
         with self.lock:
-            options = {"n_slots": self.n_slots, "max_bytes": self.max_bytes, "allocate": self._log.allocate}
             slots = self._table.held()
-            return {"options": options, "slots": slots, "streams": _Packed(self.get(slots))}
+            return {"slots": slots, "streams": self.get(slots)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["options"])  # type: ignore[misc]
-        self.put(state["slots"], state["streams"])
+    def restore(self, state: State) -> None:
+        """Fill this heap, which is empty, with another one's :meth:`state`.
+
+        Streams in buffers of a few MB stay there: do not change these any more.
+
+        Raises:
+            CorruptStream: a slot occurs twice or is out of range, or a stream does not lie in its buffer.
+            HeapFull: there is not enough room.
+        """
+        streams = part_of(state, "streams", Segments)
+        slots = array_of(state, "slots", np.int64, (len(streams),))
+        check_range("slots", slots, 0, self.n_slots - 1)
+        if len(np.unique(slots)) < len(slots) or not streams.inside().all():
+            raise CorruptStream("two streams of a heap have one slot, or one is outside of its buffer")
+        with self.lock:
+            entries = self._log.adopt(streams) if len(slots) else None
+            if entries is None:
+                self.put(slots, streams)
+                return
+            self._is_counted = False
+            self._table.set(slots, entries)
+            self._count()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        options = {"max_bytes": self.max_bytes, "allocate": self._log.allocate}
+        with self.lock:
+            return _restored, (self.n_slots, options, self.state())
 
     def _count(self) -> None:
         """Have the log count what the table says, if a call ended in the middle."""
@@ -287,15 +311,10 @@ class SlotHeap:
         log.drop(number)
 
 
-class _Packed(NamedTuple):
-    """Streams that are packed into one array when they are pickled or copied."""
-
-    streams: Segments
-
-    def __reduce__(self) -> tuple[object, ...]:
-        buffer = np.empty(self.streams.nbytes, np.uint8)
-        self.streams.pack(buffer)
-        return Segments.packed, (buffer, self.streams.lengths)
+def _restored(n_slots: int, options: dict[str, Any], state: State) -> SlotHeap:
+    heap = SlotHeap(n_slots, **options)
+    heap.restore(state)
+    return heap
 
 
 def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:

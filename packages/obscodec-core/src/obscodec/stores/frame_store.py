@@ -10,6 +10,7 @@ from obscodec.frames import FrameLog, StepWriter, announce, new_coder, transfer_
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
+from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import as_ids, last_frame_id
 from obscodec.stores.store import Store
@@ -173,12 +174,27 @@ class FrameStore(Store):
     def _new_reader(self) -> FrameReader:
         return backend(self.device).frame_reader(self.device, self._heap, self.layout, self.log)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "reader": self.reader is not None}
+    def arguments(self) -> State:
+        """See ``Store.arguments``."""
+        return {
+            "layout": self.layout,
+            "codec": self.codec,
+            "block_frames": self.block_frames,
+            "stack": self.log.open.stack,
+            "recent": self.log.open.n_recent,
+            "first_id": self.log.first * self.block_frames,
+            "max_bytes": self.log.heap.max_bytes,
+            "threads": self.threads,
+            "device": self.device,
+            "heap": self._heap,
+        }
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self.reader = self._new_reader() if state["reader"] else None
+    def _state(self) -> State:
+        return self.log.state()
+
+    def restore(self, state: State) -> None:
+        """See ``Store.restore``."""
+        self.log.restore(state)
 
     @property
     def _form(self) -> tuple[Layout, str, int]:

@@ -58,6 +58,11 @@ class FreeSlots:
         self._given[self._n_given : self._n_given + n] = slots[:n]
         self._n_given += n
 
+    def begin(self, held: Ints) -> None:
+        """Begin with a store that holds something in these slots, rising."""
+        self._fresh = int(held[-1]) + 1 if len(held) else 1
+        self.given_back(np.setdiff1d(np.arange(1, self._fresh), held))
+
     def _search(self, n: int) -> Ints:
         """Look at all slots: a call may have found slots that it did not fill."""
         free = 1 + np.flatnonzero(~self._holds(np.arange(1, self._n_slots + 1)))

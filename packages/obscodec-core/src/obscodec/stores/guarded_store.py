@@ -11,6 +11,7 @@ from obscodec.arguments import check_kind
 from obscodec.errors import SlotError
 from obscodec.frames import StepWriter
 from obscodec.segments import Ints
+from obscodec.state import State, array_of, part_of
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import hand_over
 from obscodec.stores.store import Store
@@ -143,17 +144,20 @@ class GuardedStore(Store):
                     self._waiting.append((self._n_guards, ids))
                 del self._owners[at]
 
-    def __getstate__(self) -> dict[str, object]:
-        super().__getstate__()  # stores the rows that wait
+    def arguments(self) -> State:
+        """See ``Store.arguments``."""
+        return {"store": self.store.description()}
+
+    def _state(self) -> State:
         self._catch_up()
         with self._lock:
-            return {"store": self.store, "_waiting": list(self._waiting), "changing": self.changing}
+            waiting = [ids for _, ids in (*self._waiting, *self._owners)]
+            return {"store": self.store.state(), "waiting": np.concatenate([np.empty(0, np.int64), *waiting])}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__(state["store"])  # type: ignore[misc]
-        self.changing = state["changing"]  # type: ignore[assignment]  # other stores may share it
-        for _, released in state["_waiting"]:  # type: ignore[attr-defined]
-            self.store.give_back(released)
+    def restore(self, state: State) -> None:
+        """See ``Store.restore``. What waited for guards, or was theirs, goes."""
+        self.store.restore(part_of(state, "store", dict))
+        self.store.give_back(array_of(state, "waiting", np.int64, (None,)))
 
     def __repr__(self) -> str:
         return f"GuardedStore({self.store!r})"

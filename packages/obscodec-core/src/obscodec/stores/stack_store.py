@@ -17,6 +17,7 @@ from obscodec.errors import ShapeError
 from obscodec.frames import StackTable, StepWriter, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
+from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.frame_store import FrameStore
@@ -122,6 +123,17 @@ class StackStore(Store):
             raw_bytes=self.listed.n_stacks * self.layout.nbytes,
             table_bytes=frames.table_bytes + self.listed.nbytes,
         )
+
+    def arguments(self) -> State:
+        """See ``Store.arguments``."""
+        return {"frames": self.frames.description(), "layout": self.layout, "frame_stack": self.frame_stack}
+
+    def _state(self) -> State:
+        return self.frames.state()
+
+    def restore(self, state: State) -> None:
+        """See ``Store.restore``."""
+        self.frames.restore(state)
 
     @property
     def listed(self) -> StackTable:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.devices import FrameReader, backend
-from obscodec.errors import DTypeError, ShapeError, SpecError
+from obscodec.errors import CorruptStream, DTypeError, ShapeError, SpecError
 from obscodec.frames import StepWriter
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
+from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
@@ -26,10 +27,16 @@ class Store(IdExchange, ABC):
     Attributes:
         layout: shape and dtype of one tensor.
         device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` also fills.
+        kinds: all classes of stores, by name.
     """
 
     layout: Layout
     device: str = "cpu"
+    kinds: ClassVar[dict[str, type[Store]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Store.kinds[cls.__name__] = cls
 
     @abstractmethod
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
@@ -267,15 +274,73 @@ class Store(IdExchange, ABC):
             raise DTypeError(f"out has dtype {self.layout.dtype}, got {target.dtype}")
         return target
 
-    def __getstate__(self) -> dict[str, object]:
-        """The state without locks; rows that wait are stored first, and an interrupted exchange is completed."""
+    @abstractmethod
+    def arguments(self) -> State:
+        """What the constructor takes for an equal, empty store, by name; for a store, what :meth:`description` gives.
+
+        See ``obscodec.state``.
+        """
+
+    def description(self) -> State:
+        """What :func:`store_of` takes: ``kind`` and ``arguments``."""
+        return {"kind": type(self).__name__, "arguments": self.arguments()}
+
+    def state(self) -> State:
+        """All tensors and references, as they are now; :meth:`restore` fills an equal, empty store with them.
+
+        Rows that wait are stored first, and an interrupted exchange is completed.
+        """
         for write_buffer in list(self.write_buffers):
             write_buffer.flush()
         with self.changing:
             self._settle_exchange()
-        left_out = ("_lock", "_exchange", "write_buffers", "readings")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        return self._state()
+
+    @abstractmethod
+    def _state(self) -> State:
+        """See :meth:`state`."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """Fill this store, which is empty, with the :meth:`state` of a store that was made with equal arguments.
+
+        Raises:
+            CorruptStream: no store has such a state; this store must not be used any more.
+            HeapFull: there is not enough room.
+        """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.arguments(), self.state()), {"changing": self.changing}
 
     @abstractmethod
     def stats(self) -> StoreStats:
         """What the store holds now."""
+
+
+def store_of(kind: str, arguments: State) -> Store:
+    """An empty store.
+
+    Args:
+        kind: the name of its class.
+        arguments: see ``Store.arguments``.
+
+    Raises:
+        CorruptStream: there is no such kind of store.
+    """
+    if kind not in Store.kinds:
+        raise CorruptStream(f"no store is a {kind!r}, there are {', '.join(Store.kinds)}")
+    return _made(Store.kinds[kind], arguments)
+
+
+def _made(kind: type[Store], arguments: State) -> Store:
+    made = {}
+    for name, value in arguments.items():
+        is_store = isinstance(value, dict) and "kind" in value
+        made[name] = store_of(**value) if is_store else value
+    return kind(**made)
+
+
+def _restored(kind: type[Store], arguments: State, state: State) -> Store:
+    store = _made(kind, arguments)
+    store.restore(state)
+    return store

@@ -7,11 +7,12 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.codecs import Codec
-from obscodec.errors import ShapeError, SlotError
+from obscodec.errors import CorruptStream, ShapeError, SlotError
 from obscodec.heap import SlotHeap
 from obscodec.layout import Layout, Rows
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
+from obscodec.state import State, array_of
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import Place
 from obscodec.stores.free_slots import FreeSlots
@@ -171,6 +172,23 @@ class TensorStore(Store):
             table_bytes=heap.table_bytes,
             dictionary_bytes=len(self.codec.dictionary),
         )
+
+    def arguments(self) -> State:
+        """See ``Store.arguments``."""
+        limit = self._heap.max_bytes
+        return {"codec": self.codec, "n_slots": self.n_slots, "max_bytes": limit, "threads": self.threads}
+
+    def _state(self) -> State:
+        with self._heap.lock:
+            self._settle()
+            return self._heap.state()
+
+    def restore(self, state: State) -> None:
+        """See ``Store.restore``."""
+        self._heap.restore(state)
+        if self._heap.holds([NO_TENSOR])[0]:
+            raise CorruptStream(f"slot {NO_TENSOR} is the zero tensor, and has a stream")
+        self._free.begin(np.sort(array_of(state, "slots", np.int64, (None,))))
 
     def _fill(self, ids: Ints, streams: Segments) -> None:
         """Put streams into free slots, and fill ``ids`` with the slots; as ``Store.take_in``, if it is interrupted."""

@@ -167,7 +167,11 @@ class StoreContract:
 
     def test_a_rebuilt_store_holds_the_same(self) -> None:
         """A pickled or copied store holds the same tensors and references, and shares nothing with the first."""
-        for how in ("pickling", "deepcopy"):
+        for how, rebuild in (
+            ("pickling", _pickled),
+            ("pickling into memory that is read-only", _pickled_out_of_band),
+            ("deepcopy", copy.deepcopy),
+        ):
             store, tensors = self.make(), self.tensors(_N_TENSORS)
             ids = store.append(tensors[:18])
             twice = store.append(tensors[17:18])
@@ -175,7 +179,7 @@ class StoreContract:
             ids = ids[5:]
             before, n = store.read(ids), store.stats().n_tensors
             with accepted(store, f"rebuilding it by {how}"):
-                rebuilt: Store = pickle.loads(pickle.dumps(store)) if how == "pickling" else copy.deepcopy(store)
+                rebuilt = rebuild(store)
                 check(rebuilt.stats().n_tensors == n, store, f"after {how} it counts other tensors")
                 check(equal(rebuilt.read(ids), before), store, f"{how} changes the tensors")
                 rebuilt.release(twice)
@@ -276,6 +280,18 @@ class _Model:
         gone = set(which.tolist())
         self._ids = np.delete(self._ids, which)
         self._tensors = [tensor for i, tensor in enumerate(self._tensors) if i not in gone]
+
+
+def _pickled(store: Store) -> Store:
+    rebuilt: Store = pickle.loads(pickle.dumps(store))
+    return rebuilt
+
+
+def _pickled_out_of_band(store: Store) -> Store:
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(store, 5, buffer_callback=buffers.append)
+    rebuilt: Store = pickle.loads(pickled, buffers=[bytes(buffer) for buffer in buffers])
+    return rebuilt
 
 
 def _there_and_back(store: Store, tensors: Tensors, sequence: int, expected: Tensors) -> bool:

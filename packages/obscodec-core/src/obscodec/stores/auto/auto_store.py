@@ -1,9 +1,7 @@
 """AutoStore: looks at the first tensors, then decides how to store them."""
 
-import sys
 import threading
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +9,12 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind
 from obscodec.codecs import check_spec, new_codec, pack, unpack
 from obscodec.devices import decoding_device
-from obscodec.errors import ShapeError, SlotError, SpecError
+from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.frames import StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
+from obscodec.state import State, array_of, number_of, part_of
 from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
@@ -25,6 +24,7 @@ from obscodec.stores.store import Store
 _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
+_MOST_FIRST = 1 << 24
 
 
 class AutoStore(Store):
@@ -274,20 +274,45 @@ class AutoStore(Store):
         if not known.all():
             raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
 
-    def __getstate__(self) -> dict[str, object]:
-        names = super().__getstate__()  # stores the rows that wait
-        with self._lock:  # as all of it is at one moment: another thread may decide
-            state = {name: vars(self)[name] for name in names}
-            copies = {name: vars(self)[name].copy() for name in ("_sequences", "_gone", "_moved")}
-            first = self._first[: self._n_taken if self._store is None else 0]
-            return {**state, **copies, "_first": pack([first])}
+    def arguments(self) -> State:
+        """See ``Store.arguments``."""
+        return {"layout": self.layout, **vars(self.options)}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        (first,) = unpack(cast("bytes", state["_first"]), max_bytes=sys.maxsize)
-        vars(self).update(state, _lock=threading.RLock(), _first=first)
-        if self._store is None:
-            self._first = self._room(self._n_first)
-            self._first[: len(first)] = first
+    def _state(self) -> State:
+        with self._lock:  # as all of it is at one moment: another thread may decide
+            first = self._first[: self._n_taken if self._store is None else 0]
+            return {
+                "n_first": self._n_first,
+                "n_taken": self._n_taken,
+                "first": np.frombuffer(pack([first]), np.uint8),
+                "sequences": self._sequences[: len(first)].copy(),
+                "gone": self._gone.copy(),
+                "moved": self._moved.copy(),
+                "plan": self._plan.config() if self._plan else None,
+                "store": self._store.state() if self._store else None,
+            }
+
+    def restore(self, state: State) -> None:
+        """See ``Store.restore``."""
+        n_first = number_of(state, "n_first", 1, _MOST_FIRST)
+        n_taken = number_of(state, "n_taken", 0, n_first)
+        self._n_first, self._n_taken = n_first, n_taken
+        self._gone = array_of(state, "gone", np.bool_, (n_first,))
+        self._moved = array_of(state, "moved", np.int64, (n_first,))
+        if state.get("plan") is not None:
+            self._plan = StoragePlan.from_config(part_of(state, "plan", dict))
+            self._store = self._plan.new_store(self.layout, self._kept, first_id=FIRST_ID + n_first)
+            self._store.restore(part_of(state, "store", dict))
+            self._n_early = n_first - int(np.count_nonzero(self._gone))
+            self._first, self._sequences = self._first[:0].copy(), self._sequences[:0]
+            return
+        (first,) = unpack(array_of(state, "first", np.uint8, (None,)).data, max_bytes=n_taken * self.layout.nbytes)
+        self.layout.check(first)
+        if len(first) != n_taken or not self._gone[n_taken:].all():
+            raise CorruptStream(f"{n_taken} first tensors have come, there are {len(first)}")
+        self._first, self._sequences = self._room(n_first), np.zeros(n_first, np.int64)
+        self._first[:n_taken] = first
+        self._sequences[:n_taken] = array_of(state, "sequences", np.int64, (n_taken,))
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)

@@ -1,15 +1,19 @@
 """StoragePlan: how an AutoStore keeps its tensors."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from types import NoneType
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import parse
+from obscodec.errors import CorruptStream
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
-from obscodec.stats import Choice
+from obscodec.state import State, number_of, part_of
+from obscodec.stats import Choice, Trial
 from obscodec.stores.auto.choice import choose
 from obscodec.stores.auto.find_stack import find_frame_stack
 from obscodec.stores.auto.options import StoreOptions
@@ -39,6 +43,37 @@ class StoragePlan:
     spec: str
     block_frames: int
     choice: Choice | None
+
+    def config(self) -> State:
+        """Plain values that :meth:`from_config` takes."""
+        choice = None
+        if self.choice is not None:
+            trials = [asdict(trial) for trial in self.choice.trials]
+            choice = {"chosen": asdict(self.choice.chosen), "trials": trials, "reason": self.choice.reason}
+        return {
+            "narrow": self.narrow,
+            "frame_stack": self.frame_stack,
+            "spec": self.spec,
+            "block_frames": self.block_frames,
+            "choice": choice,
+        }
+
+    @classmethod
+    def from_config(cls, config: State) -> Self:
+        """The plan that :meth:`config` described.
+
+        Raises:
+            CorruptStream: it is no plan.
+        """
+        narrow, stack, choice = (config.get(name) for name in ("narrow", "frame_stack", "choice"))
+        if not isinstance(narrow, (Narrow, NoneType)) or not isinstance(stack, (FrameStack, NoneType)):
+            raise CorruptStream(f"a plan has numbers and a frame stack, got {narrow!r} and {stack!r}")
+        if choice is not None:
+            of_choice = part_of(config, "choice", dict)
+            trials = tuple(Trial(**trial) for trial in part_of(of_choice, "trials", list))
+            chosen = Trial(**part_of(of_choice, "chosen", dict))
+            choice = Choice(chosen, trials, part_of(of_choice, "reason", str))
+        return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice)
 
     def new_store(self, layout: Layout, options: StoreOptions, *, first_id: int) -> Store:
         """An empty store for tensors of ``layout``, whose least id is ``first_id``.

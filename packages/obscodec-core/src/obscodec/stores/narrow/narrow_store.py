@@ -10,6 +10,7 @@ from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
+from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
@@ -148,6 +149,21 @@ class NarrowStore(Store):
                 part_narrow(ids, self._code_0_is_zero, codes, wide)
             finally:
                 self._settle()
+
+    def arguments(self) -> State:
+        """See ``Store.arguments``."""
+        stores = {"codes": self.codes.description(), "wide": self.wide.description()}
+        return {"narrow": self.narrow, **stores, "threads": self.threads}
+
+    def _state(self) -> State:
+        with self._parting:
+            self._settle()
+            return {"codes": self.codes.state(), "wide": self.wide.state()}
+
+    def restore(self, state: State) -> None:
+        """See ``Store.restore``."""
+        self.codes.restore(part_of(state, "codes", dict))
+        self.wide.restore(part_of(state, "wide", dict))
 
     def _settle(self) -> None:
         """Finish a call that was giving ids back."""
