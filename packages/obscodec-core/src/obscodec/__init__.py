@@ -22,6 +22,7 @@ from obscodec.errors import (
     ObscodecError,
     ShapeError,
     SlotError,
+    SnapshotError,
     SpecError,
 )
 from obscodec.layout import FrameStack, Layout
@@ -29,6 +30,7 @@ from obscodec.layout import FrameStack, Layout
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
     from obscodec.buffers import Field, RingBuffer
+    from obscodec.snapshots import load, save
     from obscodec.stores import AutoStore, FrameStore, StackStore, TensorStore
 
 # Loaded at first use: these rooms need numba, which takes half a second to import.
@@ -40,6 +42,8 @@ _LAZY = {
     "StackStore": "obscodec.stores",
     "TensorArray": "obscodec.arrays",
     "TensorStore": "obscodec.stores",
+    "load": "obscodec.snapshots",
+    "save": "obscodec.snapshots",
 }
 
 __all__ = [
@@ -62,6 +66,7 @@ __all__ = [
     "RingBuffer",
     "ShapeError",
     "SlotError",
+    "SnapshotError",
     "SpecError",
     "StackStore",
     "TensorArray",
@@ -70,7 +75,9 @@ __all__ = [
     "codec",
     "decode",
     "encode",
+    "load",
     "pack",
+    "save",
     "unpack",
 ]
 

@@ -12,7 +12,8 @@
     ├── BackendUnavailable (RuntimeError) install something, or use another device
     ├── DictionaryMissing (LookupError)   decode with the fitted codec
     ├── HeapFull          (MemoryError)   allow more memory, or free some
-    └── CorruptStream     (ValueError)    discard the bytes
+    ├── CorruptStream     (ValueError)    discard the bytes
+    └── SnapshotError     (ValueError)    load another generation, or with another version
 
 Each also derives from the builtin that people already catch. A refused call changes nothing.
 """
@@ -68,3 +69,7 @@ class HeapFull(ObscodecError, MemoryError):
 
 class CorruptStream(ObscodecError, ValueError):
     """A stream is truncated, altered, or has another format than its decoder."""
+
+
+class SnapshotError(ObscodecError, ValueError):
+    """A snapshot is damaged or incomplete, of something else, or of a newer version; or its folder can't be used."""

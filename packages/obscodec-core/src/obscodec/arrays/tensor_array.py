@@ -18,7 +18,8 @@ from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout import Layout, as_dtype, as_numbers
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores import Place, Store
+from obscodec.state import State, array_of, number_of, part_of
+from obscodec.stores import Place, Store, store_of
 
 MAX_DECODED_NBYTES = 1 << 26  # of np.asarray(array): a rollout of 8 environments and 256 steps of Atari fits
 
@@ -262,6 +263,40 @@ class TensorArray:
             raise ValueError("a TensorArray can't be read without a copy: it is decoded")
         decoded = self.store.read(self.ids.reshape(-1)).reshape(self.shape)
         return decoded if dtype is None else decoded.astype(dtype, copy=False)
+
+    def arguments(self) -> State:
+        """What :meth:`from_arguments` takes for an equal array of zeros; a view's are those of an array."""
+        buffer = self.write_buffer
+        waiting = None if buffer is None else {"n_envs": buffer.n_envs, "min_rows": buffer.min_rows}
+        ids = {"shape": [*self._ids.shape], "bits": 8 * self._ids.itemsize}
+        return {"store": self.store.description(), "ids": ids, "write_buffer": waiting}
+
+    @classmethod
+    def from_arguments(cls, arguments: State) -> Self:
+        """An array of zeros, with a store of its own.
+
+        Raises:
+            CorruptStream: there is no such array.
+        """
+        store, of_ids = store_of(**part_of(arguments, "store", dict)), part_of(arguments, "ids", dict)
+        ids = np.zeros(part_of(of_ids, "shape", list), {32: np.int32, 64: np.int64}[number_of(of_ids, "bits", 32, 64)])
+        waiting = arguments.get("write_buffer")
+        return cls(ids, store, None if waiting is None else WriteBuffer(store, **waiting))
+
+    def state(self) -> State:
+        """The ids, and the tensors of the whole store: see ``obscodec.state``."""
+        store = self.store.state()
+        return {"ids": self.ids.copy(), "store": store}
+
+    def restore(self, state: State) -> None:
+        """Fill this array, which is made of zeros.
+
+        Raises:
+            CorruptStream: no array of this shape has such a state.
+        """
+        ids = array_of(state, "ids", self._ids.dtype.type, self._ids.shape)
+        self.store.restore(part_of(state, "store", dict))
+        self._ids[...] = ids
 
     def __getstate__(self) -> dict[str, object]:
         return {"_ids": self.ids, "store": self.store, "_write_buffer": self._write_buffer, "_is_view": self._is_view}

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers.field import Array, Field
-from obscodec.errors import FieldError, LayoutError, ShapeError
+from obscodec.errors import CorruptStream, FieldError, LayoutError, ShapeError
 from obscodec.layout import ArrayLike
+from obscodec.state import State, array_of, number_of, part_of
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
@@ -147,6 +148,34 @@ class ArraySet:
     def note_sample(self, began: float) -> None:
         """Count a sample, which began at this ``perf_counter()``."""
         self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
+
+    def state(self, n_steps: int) -> State:
+        """The first ``n_steps`` of all arrays, all stores, and the count of samples: see ``obscodec.state``."""
+        stores = {owner: self.stores[owner] for owner in dict.fromkeys(self.owners.values())}
+        of_stores = {owner: store.state() for owner, store in stores.items() if store is not None}
+        arrays: list[State] = []
+        for (name, field), array in self._arrays.items():
+            items = array.ids if isinstance(array, TensorArray) else array
+            arrays.append({"name": name, "field": field, "items": items[:n_steps].copy()})
+        return {"stores": of_stores, "arrays": arrays, "n_samples": self._n_samples, "sample_s": self._sample_s}
+
+    def restore(self, state: State, n_steps: int) -> None:
+        """Fill the arrays, which are new.
+
+        Raises:
+            CorruptStream: no equal arrays have such a state.
+        """
+        of_stores, arrays = part_of(state, "stores", dict), part_of(state, "arrays", list)
+        own = {owner for owner in self.owners.values() if self.stores[owner] is not None}
+        if {*of_stores} != own or [(of["name"], of["field"]) for of in arrays] != [*self._arrays]:
+            raise CorruptStream(f"the arrays are {[*self._arrays]}, with stores of {own}, got others")
+        for owner, store in self.stores.items():
+            if store is not None and self.owners[owner] == owner:
+                store.restore(part_of(of_stores, owner, dict))
+        for of, array in zip(arrays, self._arrays.values(), strict=True):
+            items = array.ids if isinstance(array, TensorArray) else array
+            items[:n_steps] = array_of(of, "items", items.dtype.type, (n_steps, *items.shape[1:]))
+        self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
     def stats(self, n_tensors: int) -> BufferStats:
         """What the arrays hold, if ``n_tensors`` items of each were written. Steps that wait are stored first."""

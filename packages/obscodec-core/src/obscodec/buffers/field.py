@@ -4,6 +4,7 @@ import math
 import warnings
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_option
 from obscodec.errors import FieldError, ShapeError
 from obscodec.layout import ArrayLike, FrameStack, Layout, as_dtype, as_numbers, is_common
+from obscodec.state import State, part_of
 from obscodec.stores import AutoStore, Store, StoreOptions
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
@@ -85,6 +87,17 @@ class Field:
     def options(self) -> StoreOptions:
         """The options of its store, checked."""
         return StoreOptions(**{name: getattr(self, name) for name in _STORE_OPTIONS})
+
+    def config(self) -> State:
+        """Plain values that :meth:`from_config` takes."""
+        options = {of.name: getattr(self, of.name) for of in fields(self) if of.name not in ("shape", "dtype")}
+        return {"layout": self.layout, **options}
+
+    @classmethod
+    def from_config(cls, config: State) -> Self:
+        """The field that :meth:`config` described."""
+        layout = part_of(config, "layout", Layout)
+        return cls(layout.shape, layout.dtype, **{name: value for name, value in config.items() if name != "layout"})
 
     def new_store(self, threads: int | None = None) -> Store | None:
         """A store for its tensors, None if they are not compressed.

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import TypeVar, overload
+from typing import Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
+from obscodec.state import State, number_of, part_of
 from obscodec.stats import BufferStats
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class RingBuffer:
         threads: int | None = None,
     ) -> None:
         self._set = ArraySet(fields, n_envs, threads)
-        self.fields, self.n_envs = self._set.fields, self._set.n_envs
+        self.fields, self.n_envs, self._threads = self._set.fields, self._set.n_envs, threads
         self.capacity = as_count("capacity", capacity)
         if stack is not None:
             check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
@@ -177,6 +178,37 @@ class RingBuffer:
 
     def __len__(self) -> int:
         return min(self._n_appended, self.capacity)
+
+    def arguments(self) -> State:
+        """What :meth:`from_arguments` takes for an equal, empty buffer."""
+        return {
+            "capacity": self.capacity,
+            "fields": {name: field.config() for name, field in self.fields.items()},
+            "n_envs": self.n_envs,
+            "stack": self.stack,
+            "episode_end": self.episode_end,
+            "threads": self._threads,
+        }
+
+    @classmethod
+    def from_arguments(cls, arguments: State) -> Self:
+        """An empty buffer."""
+        fields = part_of(arguments, "fields", dict)
+        return cls(**{**arguments, "fields": {name: Field.from_config(field) for name, field in fields.items()}})
+
+    def state(self) -> State:
+        """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
+        return {"n_appended": self._n_appended, "arrays": self._set.state(min(self._n_appended, self._n_rows))}
+
+    def restore(self, state: State) -> None:
+        """Fill this buffer, which is empty, with the :meth:`state` of one that was made with equal arguments.
+
+        Raises:
+            CorruptStream: no buffer has such a state.
+        """
+        n_appended = number_of(state, "n_appended")
+        self._set.restore(part_of(state, "arrays", dict), min(n_appended, self._n_rows))
+        self._n_appended = n_appended
 
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""

@@ -1,7 +1,7 @@
 """The shape, dtype and bytes of an item, in an array of any library."""
 
 from obscodec.layout.arrays import ArrayLike, as_array, as_dtype, as_numbers, as_writable
-from obscodec.layout.dtypes import is_common, storable
+from obscodec.layout.dtypes import dtype_name, is_common, storable, written_dtype
 from obscodec.layout.frame_stack import FrameStack
 from obscodec.layout.layout import Layout, Rows
 
@@ -14,6 +14,8 @@ __all__ = [
     "as_dtype",
     "as_numbers",
     "as_writable",
+    "dtype_name",
     "is_common",
     "storable",
+    "written_dtype",
 ]

@@ -35,6 +35,10 @@ class FrameStack:
             raise ShapeError(f"axis must be 0 or -1, got {axis!r}")
         object.__setattr__(self, "axis", int(axis))
 
+    def config(self) -> dict[str, int]:
+        """Plain JSON values, the arguments of an equal one."""
+        return {"depth": self.depth, "axis": self.axis}
+
     @classmethod
     def of(cls, frame_stack: FrameStack | int | None) -> FrameStack | None:
         """A FrameStack or None as it is; a number as that many frames along axis 0.

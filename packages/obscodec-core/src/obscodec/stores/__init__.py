@@ -10,7 +10,7 @@ from obscodec.stores.guarded_store import Guard, GuardedStore, guarded
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
-from obscodec.stores.store import Store
+from obscodec.stores.store import Store, store_of
 from obscodec.stores.tensor_store import TensorStore
 
 __all__ = [
@@ -33,4 +33,5 @@ __all__ = [
     "find_narrow",
     "guarded",
     "new_batch",
+    "store_of",
 ]

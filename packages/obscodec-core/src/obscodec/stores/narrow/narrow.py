@@ -1,14 +1,16 @@
 """Narrow: numbers with few values, such as ``k / 255`` in float32, as codes of 8 or 16 bits and back."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.errors import DTypeError, ShapeError, SpecError
-from obscodec.layout import Layout, as_writable, storable
+from obscodec.layout import Layout, as_writable, dtype_name, storable, written_dtype
 from obscodec.segments import Ints
 from obscodec.stores.narrow.code_table import (
     CODE_DTYPES,
@@ -61,6 +63,23 @@ class Narrow:
         if not _narrowable(self.dtype) or self.bits >= 8 * self.dtype.itemsize:
             raise DTypeError(f"{self.dtype.name} can't be narrowed to {self.bits} bits, use a wider float or integer")
         self._table()  # refuses a bad formula
+
+    def config(self) -> dict[str, object]:
+        """Plain JSON values that :meth:`from_config` takes."""
+        formula = {"steps": [*map(list, self.formula.steps)], "arithmetic": dtype_name(self.formula.arithmetic)}
+        return {"dtype": dtype_name(self.dtype), "bits": self.bits, **formula}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """What :meth:`config` described.
+
+        Raises:
+            SpecError: the formula is malformed.
+            DTypeError: a dtype is not as :meth:`config` writes it.
+        """
+        steps = tuple((operation, number) for operation, number in config["steps"])
+        formula = Formula(steps, written_dtype(config["arithmetic"]))
+        return cls(written_dtype(config["dtype"]), config["bits"], formula)
 
     @property
     def code_dtype(self) -> np.dtype[np.unsignedinteger]:
