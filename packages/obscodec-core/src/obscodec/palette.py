@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from obscodec.errors import CorruptStream
 from obscodec.kernels import (
     address,
     compiled,
@@ -30,6 +31,7 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.segments import Bytes, Ints
+from obscodec.state import State, array_of, check_range, part_of
 
 _MOST = 256  # values that a byte can name
 _CHUNK = 1 << 13  # items
@@ -162,6 +164,28 @@ class PaletteArray(NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"PaletteArray(shape={self.shape}, dtype={self.dtype})"
+
+    def state(self, n_rows: int) -> State:
+        """The first rows: see ``obscodec.state``."""
+        items, values = self._kept
+        return {"items": items[:n_rows].copy(), "values": None if values is None else values[: len(self._codes)].copy()}
+
+    def restore(self, state: State) -> None:
+        """Fill this array, which is made of zeros, from its first row on.
+
+        Raises:
+            CorruptStream: no array of this shape and dtype has such a state.
+        """
+        items, values = part_of(state, "items", np.ndarray), state.get("values")
+        if items.shape[1:] != self.shape[1:] or len(items) > len(self) or items.dtype.kind not in "iuf":
+            raise CorruptStream(f"rows of {self.shape}, {self.dtype} are not {items.shape}, {items.dtype}")
+        if values is not None:
+            values = array_of(state, "values", self.dtype, (None,))
+            check_range("items", items, 0, len(values) - 1)
+            items = values[items]
+        for begin in range(0, len(items), _CHUNK):
+            chunk = items[begin : begin + _CHUNK]
+            self[begin : begin + len(chunk)] = chunk
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "words"}  # which are addresses

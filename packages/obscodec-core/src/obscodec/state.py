@@ -47,7 +47,9 @@ def number_of(state: Mapping[str, Any], name: str, least: int = 0, most: int = _
     return value
 
 
-def array_of(state: Mapping[str, Any], name: str, dtype: type[T], shape: tuple[int | None, ...]) -> npt.NDArray[T]:
+def array_of(
+    state: Mapping[str, Any], name: str, dtype: type[T] | np.dtype[T], shape: tuple[int | None, ...]
+) -> npt.NDArray[T]:
     """A copy of an array of a state.
 
     Args:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import obscodec
@@ -16,6 +19,8 @@ from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import ArraySet, BufferOptions, BufferStats
 from obscodec.palette import PaletteArray
+from obscodec.snapshots import named, read_snapshot, restored, write_snapshot
+from obscodec.state import State, number_of, part_of
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
@@ -23,6 +28,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from obscodec_sb3.migration import refuse_former
 from obscodec_sb3.no_copy_array import NoCopyArray
 from obscodec_sb3.placeholders import placeholder_layouts
+from obscodec_sb3.spaces import space_of, space_state
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # the compressed class of each class of buffers
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whose ``add`` copies what it then assigns
@@ -81,7 +87,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     @property
     def obs_shape(self) -> Any:
         """The shape of an observation; a dictionary of shapes for a dictionary of observations."""
-        return _each(lambda _, shape: (0,) * self._allocates_placeholders + shape, self._obs_shape)
+        return each(lambda _, shape: (0,) * self._allocates_placeholders + shape, self._obs_shape)
 
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
@@ -101,7 +107,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     @property
     def observation_store(self) -> Any:
         """The store of the observations, None if they are not compressed; a dictionary of stores for a dictionary."""
-        return _each(lambda key, _: self._arrays.stores[key], self._obs_shape)
+        return each(lambda key, _: self._arrays.stores[key], self._obs_shape)
 
     def reset(self) -> None:
         """Forget all steps."""
@@ -130,6 +136,98 @@ class CompressedBuffer(buffers.BaseBuffer):
         return replace(
             stats, other_bytes=round(used * other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the buffer in a folder, from which :meth:`load` makes it again, in any later version.
+
+        Observations are written as they are stored, and not decoded. A snapshot that the folder has already is replaced
+        as soon as the new one is complete: a failed or killed save leaves it as it was.
+
+        Args:
+            path: the folder, such as ``"buffer_100000_steps"`` beside the file of ``model.save``.
+
+        Raises:
+            DTypeError: an array has Python objects, such as the infos of HerReplayBuffer with ``copy_info_dict``.
+            SnapshotError: the folder has other files, or another process saves to it.
+            OSError: the disk is full, or refuses.
+        """
+        write_snapshot(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
+        """The buffer that :meth:`save` has saved, equal in all that it holds; assign it to ``model.replay_buffer``.
+
+        Args:
+            path: the folder.
+            **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
+                ``buffer_device``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``.
+
+        Raises:
+            SnapshotError: the folder has no snapshot, or of another class; or a file of it is damaged or missing.
+
+        Example:
+            >>> import tempfile
+            >>> from gymnasium import spaces
+            >>> from obscodec_sb3 import CompressedReplayBuffer
+            >>> buffer = CompressedReplayBuffer(1000, spaces.Box(0, 255, (4, 84, 84), "uint8"), spaces.Discrete(6))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     buffer.save(folder)
+            ...     CompressedReplayBuffer.load(folder, device="cpu").buffer_size
+            1000
+        """
+        kind, saved, state = read_snapshot(path)
+        if kind != cls.__name__:
+            raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {kind}.load")
+
+        with named(path):
+            of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
+        return restored(cls(**{**saved, **of_spaces, **arguments}), state, path)
+
+    def arguments(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        names = {name for of in type(self).__mro__ for name in inspect.signature(of).parameters} & vars(self).keys()
+        plain = {name: _plain(getattr(self, name)) for name in sorted(names - {"device", "env"})}
+        spaces = {name: space_state(getattr(self, name)) for name in ("observation_space", "action_space")}
+        is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
+        size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
+        options = {name: getattr(self._options, name) for name in _OPTIONS}
+        return {**plain, **spaces, **options, "buffer_size": size, "threads": self._threads}
+
+    def state(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        n_steps, arrays, numbers = self.size(), {}, {}
+        for name, value in vars(self).items():
+            if isinstance(value, PaletteArray):
+                arrays[name] = value.state(n_steps)
+            elif isinstance(value, np.ndarray) and name not in self._arrays.names:
+                if value.dtype.hasobject and any(value.flat):
+                    raise obscodec.DTypeError(f"{name} has Python objects, which a snapshot can't have")
+                if not value.dtype.hasobject:
+                    used = value[:n_steps] if len(value) == self.buffer_size else value
+                    arrays[name] = {"items": used.copy()}
+            elif isinstance(value, (bool, int, float)) and not name.startswith("_"):
+                numbers[name] = value
+        return {"arrays": arrays, "numbers": numbers, "observations": self._arrays.state(n_steps), "n_steps": n_steps}
+
+    def restore(self, state: State) -> None:
+        """See ``obscodec.snapshots.Saved``."""
+        self._arrays.restore(part_of(state, "observations", dict), number_of(state, "n_steps", 0, self.buffer_size))
+        for name, of in part_of(state, "arrays", dict).items():
+            array, items = vars(self)[name], part_of(of, "items", np.ndarray)
+            if isinstance(array, PaletteArray):
+                array.restore(of)
+            elif items.dtype == array.dtype and items.shape[1:] == array.shape[1:] and len(items) <= len(array):
+                array[: len(items)] = items
+            elif items.dtype == array.dtype and items.size == array.size:  # flattened by a rollout buffer
+                vars(self)[name] = items.copy()
+            else:
+                raise obscodec.CorruptStream(f"{name} is {array.dtype} {array.shape}, got {items.dtype} {items.shape}")
+        for name, number in part_of(state, "numbers", dict).items():
+            if type(vars(self)[name]) is not type(number):
+                raise obscodec.CorruptStream(f"{name} is {vars(self)[name]!r}, got {number!r}")
+            vars(self)[name] = number
+        if not 0 <= self.pos <= self.buffer_size:
+            raise obscodec.CorruptStream(f"pos is in 0..{self.buffer_size}, got {self.pos}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {self.stats()})"
@@ -195,7 +293,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             if layouts := placeholder_layouts(value if isinstance(value, dict) else {"": value}, shapes):
                 if self._arrays is None:
                     self._make_arrays(layouts)
-                vars(self)[name] = _each(partial(self._in_place_of, name), value)
+                vars(self)[name] = each(partial(self._in_place_of, name), value)
 
     def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
         self._options.check(partial(th.empty, 1, device=self.device))
@@ -213,6 +311,11 @@ class CompressedBuffer(buffers.BaseBuffer):
         return self._arrays.zeros(name, key, len(placeholder), waiting=self._waiting)
 
 
-def _each(function: Callable[[str, Any], Any], of: Any) -> Any:
+def each(function: Callable[[str, Any], Any], of: Any) -> Any:
     """``function`` of each key and value of a dictionary; of ``""`` and ``of`` if that is no dictionary."""
     return {key: function(key, value) for key, value in of.items()} if isinstance(of, dict) else function("", of)
+
+
+def _plain(value: Any) -> Any:
+    """An argument of SB3 as a snapshot has it."""
+    return value.name.lower() if isinstance(value, Enum) else value

@@ -173,6 +173,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         envs = np.random.randint(0, high=n_envs, size=(n,)) if n_envs > 1 else np.zeros(n, np.int64)
         return direct.sample(batch_inds, envs)
 
+    def arguments(self) -> dict[str, Any]:
+        """See ``obscodec.snapshots.Saved``."""
+        own = {"optimize_memory_usage": self._leaves_oldest_out, "prefetch": self._prefetch}
+        return {**super().arguments(), **own}
+
     def _find_plain_names(self) -> tuple[str, ...]:
         """The names of the uncompressed arrays ``[buffer_size, n_envs, ...]``: actions, rewards and so on."""
         shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()

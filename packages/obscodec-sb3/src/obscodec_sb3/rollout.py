@@ -5,9 +5,10 @@ from time import perf_counter
 from typing import Any, Self
 
 from obscodec.arguments import check_kind
+from obscodec.state import State
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
-from obscodec_sb3.base import CompressedBuffer
+from obscodec_sb3.base import CompressedBuffer, each
 
 
 class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
@@ -50,6 +51,12 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         """
         (obs,) = self._steps(obs)
         super().add(obs, *args, **kwargs)
+
+    def restore(self, state: State) -> None:
+        """See ``obscodec.snapshots.Saved``."""
+        super().restore(state)
+        if self.generator_ready:  # SB3 flattens its arrays when a rollout is read first
+            self.observations = each(lambda _, array: self.swap_and_flatten(array), self.observations)
 
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         began = perf_counter()

@@ -294,7 +294,7 @@ class TensorArray:
         Raises:
             CorruptStream: no array of this shape has such a state.
         """
-        ids = array_of(state, "ids", self._ids.dtype.type, self._ids.shape)
+        ids = array_of(state, "ids", self._ids.dtype, self._ids.shape)
         self.store.restore(part_of(state, "store", dict))
         self._ids[...] = ids
 

@@ -174,7 +174,7 @@ class ArraySet:
                 store.restore(part_of(of_stores, owner, dict))
         for of, array in zip(arrays, self._arrays.values(), strict=True):
             items = array.ids if isinstance(array, TensorArray) else array
-            items[:n_steps] = array_of(of, "items", items.dtype.type, (n_steps, *items.shape[1:]))
+            items[:n_steps] = array_of(of, "items", items.dtype, (n_steps, *items.shape[1:]))
         self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
     def stats(self, n_tensors: int) -> BufferStats:

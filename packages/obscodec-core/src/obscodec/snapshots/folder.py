@@ -222,9 +222,9 @@ class Folder:
                 needed |= {manifest["arrays"]["file"], *(segment["file"] for segment in manifest["segments"])}
         except (SnapshotError, LookupError, TypeError):
             return  # nobody knows what a damaged one needs
-        for name in self._names():
+        for name in sorted(self._names(), key=lambda name: not _MANIFEST.fullmatch(name)):  # manifests first
             if _is_ours(name) and name not in needed:
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # the next writer tries again
                     (self.path / name).unlink()
 
     def _read_manifest(self, name: str) -> dict[str, Any]:

@@ -91,31 +91,32 @@ def load(path: str | os.PathLike[str], *, generation: int | None = None) -> Any:
     kind, arguments, state = read_snapshot(path, generation)
     if kind not in _MADE and kind not in Store.kinds:
         raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({os.fspath(path)!r})")
-    return made_again(_MADE.get(kind) or (lambda given: store_of(kind, given)), arguments, state, path)
+    with named(path):
+        made = _MADE[kind](arguments) if kind in _MADE else store_of(kind, arguments)
+    return restored(made, state, path)
 
 
 def read_snapshot(path: str | os.PathLike[str], generation: int | None = None) -> tuple[str, State, State]:
     """The kind, the arguments and the state in a snapshot; see :func:`load`."""
     manifest, tree = Folder(path).read(generation)
-    with _named(path):
+    with named(path):
         both, kind = unflatten(tree), part_of(manifest, "kind", str)
         return kind, part_of(both, "arguments", dict), part_of(both, "state", dict)
 
 
-def made_again(make: Callable[[State], S], arguments: State, state: State, path: str | os.PathLike[str]) -> S:
-    """An object that ``make`` makes of its arguments, with a state.
+def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
+    """An empty object with a state that :func:`read_snapshot` read.
 
     Raises:
-        SnapshotError: there can be no such object.
+        SnapshotError: no such object has this state.
     """
-    with _named(path):
-        made = make(arguments)
+    with named(path):
         made.restore(state)
-        return made
+    return made
 
 
 @contextmanager
-def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+def named(path: str | os.PathLike[str]) -> Iterator[None]:
     """A context that raises what is wrong with the content of a snapshot as SnapshotError."""
     try:
         yield

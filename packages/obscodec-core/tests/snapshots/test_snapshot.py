@@ -1,0 +1,222 @@
+"""What is loaded equals what was saved, and goes on as that would have gone on."""
+
+import json
+import os
+
+import numpy as np
+import obscodec
+import pytest
+import xxhash
+from obscodec import CorruptStream, DTypeError, SnapshotError
+from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.snapshot import read_snapshot
+from obscodec.snapshots.tree import flatten
+from saved import GOLDEN, append, array, check_equal_rings, frames, ring, stores, tensors
+
+
+def files(folder, end):
+    return sorted(file for file in folder.iterdir() if file.name.endswith(end))
+
+
+@pytest.mark.parametrize("n", [0, 5, 290])
+@pytest.mark.parametrize("name", stores())
+def test_a_loaded_store_has_the_tensors_under_their_ids(name, n, tmp_path):
+    store = stores()[name]
+    played = tensors(store.layout)
+    ids = store.append(played[:n], np.arange(n) % 2)
+    store.release(ids[: n // 3])
+    ids, expected = ids[n // 3 :], played[n // 3 : n]
+    obscodec.save(store, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    assert type(loaded) is type(store)
+    before, after = store.stats(), loaded.stats()
+    assert (after.n_tensors, after.live_bytes, after.choice) == (before.n_tensors, before.live_bytes, before.choice)
+    for one in (store, loaded):
+        np.testing.assert_array_equal(one.read(ids), expected)
+        more = tensors(store.layout, seed=1)
+        added = one.append(more, np.arange(len(more)) % 3)
+        np.testing.assert_array_equal(one.read(added), more)
+        np.testing.assert_array_equal(one.read(ids), expected)
+        one.release(ids)
+        one.release(added)
+        assert one.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("n_steps", [0, 7, 90, 250])
+def test_a_loaded_ring_goes_on_as_the_saved_one(n_steps, tmp_path):
+    buffer = ring(n_steps)
+    obscodec.save(buffer, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    if n_steps:
+        check_equal_rings(buffer, loaded)
+    for one in (buffer, loaded):
+        append(one, n_steps, n_steps + 130)
+    check_equal_rings(buffer, loaded)
+    assert loaded.stats().raw_bytes == buffer.stats().raw_bytes
+
+
+def test_a_loaded_array_has_a_store_of_its_own(tmp_path):
+    saved = array(30)
+    obscodec.save(saved, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    saved[:] = 0
+    expected = frames(60).reshape(30, 2, *frames(1).shape[1:])
+    np.testing.assert_array_equal(loaded[:30], expected)
+    loaded[3] = 7
+    assert loaded[3].min() == 7
+    assert loaded[29].any()
+
+
+def test_nothing_is_decoded(tmp_path, monkeypatch):
+    buffer = ring(90)
+
+    def decode(*_):
+        raise AssertionError
+
+    for name in ("read", "read_range"):
+        monkeypatch.setattr(f"obscodec.frames.patch_coder.PatchCoder.{name}", decode)
+    obscodec.save(buffer, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    monkeypatch.undo()
+    check_equal_rings(buffer, loaded)
+
+
+def test_a_snapshot_is_replaced(tmp_path):
+    obscodec.save(ring(20), tmp_path)
+    before = {file.name for file in tmp_path.iterdir()}
+    obscodec.save(array(3), tmp_path)
+    assert isinstance(obscodec.load(tmp_path), obscodec.TensorArray)
+    assert not before & {file.name for file in tmp_path.iterdir()}
+
+
+def test_generations_are_kept(tmp_path):
+    folder = Folder(tmp_path)
+    for k in range(1, 6):
+        saved = array(k)
+        tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
+        assert folder.write(tree, {"kind": "TensorArray"}, keep=3) == k
+    assert [*folder.generations()] == [3, 4, 5]
+    assert [(obscodec.load(tmp_path, generation=k).ids != 0).sum() for k in (3, 4, 5)] == [5, 7, 9]
+    assert len(obscodec.load(tmp_path)[:]) == 50
+    assert len(list(tmp_path.iterdir())) == 3 * 2
+    with pytest.raises(SnapshotError, match=r"has no generation 2, only generations \[3, 4, 5\]"):
+        obscodec.load(tmp_path, generation=2)
+
+
+def test_other_things_and_folders_are_refused(tmp_path):
+    with pytest.raises(DTypeError, match="save takes a RingBuffer, a TensorArray or a store, got list"):
+        obscodec.save([], tmp_path)
+    with pytest.raises(SnapshotError, match="is no folder with a snapshot: No such file"):
+        obscodec.load(tmp_path / "nowhere")
+    with pytest.raises(SnapshotError, match="has no snapshot"):
+        obscodec.load(tmp_path)
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(SnapshotError, match=r"has other files, such as 'thesis\.tex'"):
+        obscodec.save(array(1), tmp_path)
+    with pytest.raises(SnapshotError, match="is no folder with a snapshot: Not a directory"):
+        obscodec.save(array(1), tmp_path / "thesis.tex")
+
+
+@pytest.mark.parametrize("end", [".segment", ".safetensors", ".json"])
+def test_each_flipped_byte_is_found(end, tmp_path):
+    obscodec.save(array(40), tmp_path)
+    for file in files(tmp_path, end):
+        content = bytearray(file.read_bytes())
+        for at in {*range(0, len(content), 1 + len(content) // 60), len(content) - 1}:
+            content[at] ^= 0x40
+            file.write_bytes(content)
+            with pytest.raises(SnapshotError, match=file.name.split("-")[0]):
+                obscodec.load(tmp_path)
+            content[at] ^= 0x40
+        for length in (0, 10, len(content) - 1):
+            file.write_bytes(content[:length])
+            with pytest.raises(SnapshotError, match=file.name.split("-")[0]):
+                obscodec.load(tmp_path)
+        file.unlink()
+        with pytest.raises(
+            SnapshotError, match="can't be opened: No such file" if end != ".json" else "has no snapshot"
+        ):
+            obscodec.load(tmp_path)
+        file.write_bytes(content)
+    obscodec.load(tmp_path)
+
+
+def test_damage_is_reported_with_its_place(tmp_path):
+    obscodec.save(array(40), tmp_path)
+    (file,) = files(tmp_path, ".segment")
+    content = bytearray(file.read_bytes())
+    content[44] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(SnapshotError, match=r"blocks-00000001-0000\.segment, record 0 at 24: "):
+        obscodec.load(tmp_path)
+
+
+def rewrite(folder, **changes):
+    (file,) = files(folder, ".json")
+    content = json.dumps({**json.loads(file.read_text()), **changes}).encode()
+    file.unlink()
+    (folder / f"generation-00000001-{xxhash.xxh3_64_hexdigest(content)}.json").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": 2}, "has version 2 of the format, this obscodec reads up to 1: update obscodec"),
+        ({"format": "tar"}, "is no manifest of a snapshot: its format is 'tar'"),
+        ({"kind": "CompressedReplayBuffer"}, r"has a CompressedReplayBuffer: load it by CompressedReplayBuffer\.load"),
+        ({"segments": [{"file": "../other", "nbytes": 3}]}, "names '../other' as a file of segment"),
+        ({"segments": []}, "lie outside of the files"),
+        ({"values": None}, "has a content that no obscodec writes"),
+        ({"arrays": 3}, "is no manifest"),
+    ],
+)
+def test_what_no_version_writes_is_refused(changes, message, tmp_path):
+    obscodec.save(array(40), tmp_path)
+    rewrite(tmp_path, **changes)
+    with pytest.raises(SnapshotError, match=message):
+        obscodec.load(tmp_path)
+
+
+def test_no_link_is_followed(tmp_path):
+    obscodec.save(array(40), tmp_path / "there")
+    (file,) = files(tmp_path / "there", ".segment")
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SnapshotError, match="can't be opened"):
+        obscodec.load(tmp_path / "there")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such locks")
+def test_two_do_not_write_to_one_folder(tmp_path):
+    folder = Folder(tmp_path)
+    with folder._locked(), pytest.raises(SnapshotError, match="is being written by somebody else"):
+        obscodec.save(array(1), tmp_path)
+    obscodec.save(array(1), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ring", "stacks", "auto-floats"])
+def test_the_snapshots_of_the_first_release_load_for_ever(name):
+    kind, _, _ = read_snapshot(GOLDEN / name)
+    loaded = obscodec.load(GOLDEN / name)
+    if kind == "RingBuffer":
+        check_equal_rings(ring(130, capacity=60), loaded)
+        return
+    store, ids = stores()[name.replace("-", " ")], np.load(GOLDEN / f"{name}-ids.npy")
+    np.testing.assert_array_equal(loaded.read(ids), tensors(store.layout)[50:])
+
+
+def test_a_state_is_checked():
+    store = stores()["stacks"]
+    store.append(tensors(store.layout))
+    for change in (
+        lambda state: state.update(references=state["references"][:-1]),
+        lambda state: state["previous"].fill(1 << 30),
+        lambda state: state["open"]["sequences"].fill(1 << 40),
+        lambda state: state["blocks"].update(slots=state["blocks"]["slots"] * 0),
+        lambda state: state["stacks"].update(frames=state["stacks"]["frames"][:, :2]),
+        lambda state: state.pop("open"),
+    ):
+        state = store.state()
+        change(state)
+        with pytest.raises(CorruptStream):
+            stores()["stacks"].restore(state)

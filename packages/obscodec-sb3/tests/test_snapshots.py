@@ -1,0 +1,191 @@
+"""A buffer that is saved and loaded is equal in all that it holds, and goes on as the one that was saved."""
+
+import gymnasium
+import numpy as np
+import obscodec_sb3
+import pytest
+from gymnasium import spaces
+from obscodec import DTypeError, SnapshotError
+from obscodec_sb3 import (
+    CompressedDictReplayBuffer,
+    CompressedDictRolloutBuffer,
+    CompressedHerReplayBuffer,
+    CompressedNStepReplayBuffer,
+    CompressedReplayBuffer,
+    CompressedRolloutBuffer,
+    compressed,
+)
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import ReplayBuffer
+
+IMAGE, VECTOR = spaces.Box(0, 255, (4, 42, 42), np.uint8), spaces.Box(-1, 1, (3,))
+BOTH = spaces.Dict(image=IMAGE, vector=VECTOR)
+N_ENVS = 2
+
+
+class Counted(ReplayBuffer):
+    """A buffer of a user, with an array and a number of its own."""
+
+    def __init__(self, *args, scale=2.0, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scale = scale
+        self.n_adds, self.ages = 0, np.zeros((self.buffer_size, self.n_envs), np.int64)
+
+    def add(self, *args):
+        self.ages[self.pos] = self.n_adds
+        self.n_adds += 1
+        super().add(*args)
+
+
+def observations(step, space=IMAGE):
+    if isinstance(space, spaces.Dict):
+        return {key: observations(step, of) for key, of in space.items()}
+    if space == VECTOR:
+        return np.random.default_rng(step).random((N_ENVS, 3), np.float32)
+    frames = np.zeros((N_ENVS, 4, 42, 42), np.uint8)
+    for env in range(N_ENVS):
+        for k in range(4):
+            frames[env, k, (step + k) % 42] = (step + k + env) % 250 + 1
+    return frames
+
+
+def fill(buffer, begin, end, rng):
+    for step in range(begin, end):
+        obs, after = (observations(k, buffer.observation_space) for k in (step, step + 1))
+        action, reward, done = rng.integers(4, size=(N_ENVS, 1)), rng.normal(size=N_ENVS), rng.random(N_ENVS) < 0.1
+        buffer.add(obs, after, action, reward, done, [{"TimeLimit.truncated": bool(step % 7 == 0)}] * N_ENVS)
+
+
+def fields(sampled):
+    for name, value in sampled._asdict().items():
+        for key, tensor in value.items() if isinstance(value, dict) else [("", value)]:
+            if tensor is not None:
+                yield f"{name} {key}", tensor.numpy()
+
+
+def check_equal(buffer, loaded):
+    for seed in range(3):
+        np.random.seed(seed)
+        expected = dict(fields(buffer.sample(50)))
+        np.random.seed(seed)
+        for name, tensor in fields(loaded.sample(50)):
+            np.testing.assert_array_equal(tensor, expected[name], name)
+    assert (loaded.pos, loaded.full, loaded.device) == (buffer.pos, buffer.full, buffer.device)
+
+
+@pytest.mark.parametrize("n_steps", [0, 30, 250])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (CompressedReplayBuffer, {}),
+        (CompressedReplayBuffer, {"codec": "zstd:1", "prefetch": True, "optimize_memory_usage": True}),
+        (CompressedReplayBuffer, {"codec": None, "handle_timeout_termination": False}),
+        (CompressedDictReplayBuffer, {"codec": {"image": "delta-rle"}, "frame_stack": {"image": 4}}),
+        (CompressedNStepReplayBuffer, {"n_steps": 5, "gamma": 0.5}),
+        (compressed(Counted), {"scale": 3.0}),
+    ],
+)
+def test_a_loaded_buffer_goes_on_as_the_saved_one(kind, options, n_steps, tmp_path):
+    space = BOTH if kind is CompressedDictReplayBuffer else IMAGE
+    buffer = kind(100 * N_ENVS, space, spaces.Discrete(4), "cpu", n_envs=N_ENVS, **options)
+    fill(buffer, 0, n_steps, np.random.default_rng(0))
+    buffer.save(tmp_path / "buffer")
+    loaded = kind.load(tmp_path / "buffer", device="cpu")
+    assert (loaded.buffer_size, loaded.n_envs, loaded.observation_space) == (100, N_ENVS, space)
+    assert loaded._options == buffer._options
+    if n_steps:
+        before = buffer.stats()
+        assert loaded.stats().fields.keys() == before.fields.keys()
+        assert (loaded.stats().raw_bytes, loaded.stats().n_samples) == (before.raw_bytes, before.n_samples)
+        check_equal(buffer, loaded)
+    for one in (buffer, loaded):
+        fill(one, n_steps, n_steps + 130, np.random.default_rng(1))
+    check_equal(buffer, loaded)
+    if hasattr(buffer, "ages"):
+        assert (loaded.scale, loaded.n_adds) == (3.0, n_steps + 130)
+        np.testing.assert_array_equal(loaded.ages, buffer.ages)
+
+
+@pytest.mark.parametrize("n_got", [0, 1])
+@pytest.mark.parametrize("kind", [CompressedRolloutBuffer, CompressedDictRolloutBuffer])
+def test_a_rollout_is_saved_before_and_after_it_is_read(kind, n_got, tmp_path):
+    import torch as th
+
+    space = BOTH if kind is CompressedDictRolloutBuffer else IMAGE
+    buffer = kind(20, space, spaces.Discrete(4), "cpu", n_envs=N_ENVS)
+    for step in range(20):
+        numbers = th.full((N_ENVS,), float(step))
+        buffer.add(observations(step, space), np.full((N_ENVS, 1), step % 4), *[np.ones(N_ENVS)] * 2, numbers, numbers)
+    for _ in range(n_got):
+        list(buffer.get(10))
+    buffer.save(tmp_path)
+    loaded = kind.load(tmp_path, device="cpu")
+    for one in (buffer, loaded):
+        np.random.seed(0)
+        one.batches = [dict(fields(batch)) for batch in one.get(8)]
+    for expected, batch in zip(buffer.batches, loaded.batches, strict=True):
+        for name, tensor in batch.items():
+            np.testing.assert_array_equal(tensor, expected[name], name)
+    loaded.reset()
+    assert loaded.observations is not buffer.observations
+
+
+def test_a_buffer_of_goals_gets_its_environment_when_it_is_loaded(tmp_path):
+    from stable_baselines3.common.envs import BitFlippingEnv
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    env = DummyVecEnv([lambda: BitFlippingEnv(n_bits=4)])
+    options = {"codec": "zstd:1", "n_sampled_goal": 2, "goal_selection_strategy": "final"}
+    buffer = CompressedHerReplayBuffer(200, env.observation_space, env.action_space, env, "cpu", **options)
+    obs = env.reset()
+    for _ in range(50):
+        action = np.array([env.action_space.sample()])
+        after, reward, done, infos = env.step(action)
+        buffer.add(obs, after, action, reward, done, infos)
+        obs = after
+    buffer.save(tmp_path)
+    loaded = CompressedHerReplayBuffer.load(tmp_path, env=env, device="cpu")
+    assert (loaded.n_sampled_goal, loaded.goal_selection_strategy) == (2, buffer.goal_selection_strategy)
+    check_equal(buffer, loaded)
+    buffer.infos[0, 0] = {"something": 1}
+    with pytest.raises(DTypeError, match="infos has Python objects"):
+        buffer.save(tmp_path)
+
+
+def test_another_class_is_refused_by_name(tmp_path):
+    CompressedReplayBuffer(100, IMAGE, spaces.Discrete(4), "cpu").save(tmp_path)
+    with pytest.raises(SnapshotError, match=r"has a CompressedReplayBuffer, load it by CompressedReplayBuffer\.load"):
+        CompressedNStepReplayBuffer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(3, start=-1),
+        spaces.MultiDiscrete([2, 5]),
+        spaces.MultiBinary(3),
+        spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32)),
+    ],
+)
+def test_a_space_comes_back(space, tmp_path):
+    CompressedReplayBuffer(100, IMAGE, space, "cpu").save(tmp_path)
+    assert CompressedReplayBuffer.load(tmp_path).action_space == space
+
+
+def test_training_goes_on_with_a_loaded_buffer(tmp_path):
+    options = {"learning_starts": 50, "buffer_size": 300, "device": "cpu", "seed": 0}
+    kind = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
+    model = DQN("MlpPolicy", "CartPole-v1", **options, **kind).learn(200)
+    model.save(tmp_path / "model")
+    model.replay_buffer.save(tmp_path / "buffer")
+    resumed = DQN.load(tmp_path / "model", env=gymnasium.make("CartPole-v1"), device="cpu")
+    resumed.replay_buffer = CompressedReplayBuffer.load(tmp_path / "buffer", device="cpu")
+    resumed.learn(100, reset_num_timesteps=False)
+    assert resumed.replay_buffer.size() == 300
+
+
+def test_buffers_of_contrib_are_saved(tmp_path):
+    pytest.importorskip("sb3_contrib")
+    kind = obscodec_sb3.CompressedMaskableRolloutBuffer
+    kind(20, IMAGE, spaces.Discrete(4), "cpu", n_envs=N_ENVS).save(tmp_path)
+    assert kind.load(tmp_path).buffer_size == 20
