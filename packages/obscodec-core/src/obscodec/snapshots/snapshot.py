@@ -55,7 +55,8 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
         OSError: the disk is full, or refuses.
 
     Example:
-        >>> import tempfile, obscodec
+        >>> import tempfile
+        >>> import numpy as np, obscodec
         >>> store = obscodec.FrameStore(obscodec.Layout((84, 84), "uint8"))
         >>> ids = store.append(np.ones((1, 84, 84), np.uint8))
         >>> with tempfile.TemporaryDirectory() as folder:
