@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from obscodec.arguments import kind_of
 from obscodec.arrays import TensorArray
 from obscodec.buffers import RingBuffer
-from obscodec.errors import DTypeError, HeapFull, SnapshotError
+from obscodec.errors import DTypeError, HeapFull, ObscodecError, SnapshotError
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.tree import flatten, unflatten
 from obscodec.state import State, part_of
@@ -123,5 +123,13 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except (SnapshotError, HeapFull):
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (
+        ObscodecError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise SnapshotError(f"{path} has a content that no obscodec writes: {error}") from error
