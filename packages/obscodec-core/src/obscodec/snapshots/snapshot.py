@@ -33,6 +33,9 @@ class Saved(Protocol):
 
 S = TypeVar("S", bound=Saved)
 
+# What impossible values lead to; memory that is short, or a key that is pressed, is none of them.
+_OF_CONTENT: Final = ObscodecError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError
+
 _MADE: Final[dict[str, Callable[[State], Saved]]] = {
     "RingBuffer": RingBuffer.from_arguments,
     "TensorArray": TensorArray.from_arguments,
