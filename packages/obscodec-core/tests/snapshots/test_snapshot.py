@@ -194,6 +194,10 @@ def test_no_link_is_followed(tmp_path):
     file.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SnapshotError, match="can't be opened"):
         obscodec.load(tmp_path / "there")
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(SnapshotError, match=r"\.segment is no file"):
+        obscodec.load(tmp_path / "there")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such locks")

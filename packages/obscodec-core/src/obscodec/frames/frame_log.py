@@ -478,6 +478,7 @@ class FrameLog:
             return {
                 "references": self.tables.counts[:n_ids] >> 1,
                 "previous": self.tables.previous[:n_ids].copy(),
+                "free": self.tables.free.copy(),
                 "blocks": self.heap.state(),
                 "open": self.open.state(),
                 "stacks": self.stacks.state() if self.stacks.depth > 1 else None,
@@ -507,7 +508,8 @@ class FrameLog:
             recent = [row[column.RECENT_IDS :][: row[column.N_RECENT]] for row in self.open.rows]
             opened = self.open.blocks[self.open.blocks != 0]
             recent_ids = np.concatenate([np.empty(0, np.int64), *recent])
-            self.tables.restore(references, previous, recent_ids, opened, n_blocks)
+            free = array_of(state, "free", np.int32, (None,))
+            self.tables.restore(references, previous, free, recent_ids, opened)
             self._check_blocks()
 
     def _check_blocks(self) -> None:

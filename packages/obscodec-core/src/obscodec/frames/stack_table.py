@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.stacks import N_ROWS, N_STACKS, STACK_TALLIES, StackTables
+from obscodec.errors import CorruptStream
+from obscodec.frames.kernels.stacks import N_FREE_ROWS, N_ROWS, N_STACKS, STACK_TALLIES, StackTables
 from obscodec.runtime import doubled, new_table
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
@@ -58,7 +59,9 @@ class StackTable:
 
     def state(self) -> State:
         """The stacks: see ``obscodec.state``."""
-        return {"frames": self.frames.copy(), "n_stacks": self.n_stacks}
+        _, free, _, tallies = self.tables
+        free = free[: tallies[N_FREE_ROWS]].copy()
+        return {"frames": self.frames.copy(), "free": free, "n_stacks": self.n_stacks}
 
     def restore(self, state: State, n_ids: int) -> None:
         """Fill this table, which is empty; ``n_ids`` is more than the id of any frame.
@@ -67,12 +70,14 @@ class StackTable:
             CorruptStream: no table has such a state.
         """
         frames = array_of(state, "frames", np.int32, (None, self.depth))
-        unused = np.flatnonzero(frames[:, 0] == -1)
+        free, unused = array_of(state, "free", np.int32, (None,)), np.flatnonzero(frames[:, 0] == -1)
+        if not np.array_equal(np.sort(free), unused):
+            raise CorruptStream("the free rows of listed stacks are not those without a stack")
         check_range("frames", np.delete(frames, unused, axis=0), 0, n_ids - 1)
         n_rows = max(_MIN_ROWS, 1 << (len(frames) - 1).bit_length())
         tallies = np.array([len(frames), len(unused), number_of(state, "n_stacks")])
         self.tables = _new_tables(n_rows, self.depth, tallies)
-        self.tables[0][: len(frames)], self.tables[1][: len(unused)] = frames, unused[::-1]
+        self.tables[0][: len(frames)], self.tables[1][: len(free)] = frames, free
 
 
 def _new_tables(n_rows: int, depth: int, tallies: Ints) -> StackTables:

@@ -5,7 +5,7 @@ from typing import Self
 import numpy as np
 
 from obscodec.errors import CorruptStream
-from obscodec.frames.kernels.counts import BLOCKS, N_USED, Table, Tables
+from obscodec.frames.kernels.counts import BLOCKS, FREE, N_FREE, N_USED, Table, Tables
 from obscodec.runtime import new_table
 from obscodec.segments import Ints
 from obscodec.state import check_range
@@ -37,6 +37,11 @@ class FrameTables:
         self.arrays = arrays
         (self.counts, self.previous), (self.live, self.versions, _), self.dead, self.tallies = arrays
 
+    @property
+    def free(self) -> Table:
+        """The numbers of blocks that are used next, the last one first."""
+        return self.arrays[BLOCKS][FREE, : self.tallies[N_FREE]]
+
     def grown(self, n_blocks: int) -> Self:
         """A copy with room for ``n_blocks``, to use in place of this one: they have the same ``tallies``."""
         grown = type(self).__new__(type(self))
@@ -46,26 +51,26 @@ class FrameTables:
         grown._set((*tables, tallies))
         return grown
 
-    def restore(self, references: Table, previous: Table, recent: Ints, opened: Ints, n_blocks: int) -> None:
+    def restore(self, references: Table, previous: Table, free: Table, recent: Ints, opened: Ints) -> None:
         """Fill these tables, which are empty; what follows from the arguments is counted anew.
 
         Args:
             references: ``i32[n]``, how many references each frame has, by id.
             previous: ``i32[n]``, the frame before it.
+            free: the numbers of blocks that are used next, the last one first.
             recent: the ids of all recent frames.
             opened: the numbers of all open blocks.
-            n_blocks: how many numbers of blocks were used, ``n // block_frames``.
 
         Raises:
             CorruptStream: no log has such tables.
         """
-        n = len(references)
+        n, block_frames = len(references), len(self.counts) // len(self.live)
+        n_blocks = n // block_frames
         check_range("references", references, 0, (1 << 30) - 1)
         check_range("previous", previous, 0, max(n - 1, 0))
         check_range("recent", recent, 1, max(n - 1, 0))
         check_range("opened", opened, 1, n_blocks - 1)
-        first, block_frames = int(self.tallies[N_USED]), n // n_blocks
-        counts, (live, _, free) = 2 * references, self.arrays[BLOCKS]
+        first, counts = int(self.tallies[N_USED]), 2 * references
         counts[recent] += 1
         of_blocks = np.count_nonzero(counts.reshape(n_blocks, block_frames), axis=1)
         of_blocks[opened] += 1
@@ -73,10 +78,11 @@ class FrameTables:
             raise CorruptStream(f"blocks have the numbers {first} and more, got {np.flatnonzero(of_blocks)[:1]}")
         if len(np.unique(recent)) < len(recent) or len(np.unique(opened)) < len(opened):
             raise CorruptStream("a frame is recent in two sequences, or a block is open in two")
-        unused = first + np.flatnonzero(of_blocks[first:] == 0)
+        if not np.array_equal(np.sort(free), first + np.flatnonzero(of_blocks[first:] == 0)):
+            raise CorruptStream("the free blocks are not those without frames")
         self.counts[:n], self.previous[:n] = counts, previous
-        live[:n_blocks], live[unused], free[: len(unused)] = of_blocks, -1, unused[::-1]
-        self.tallies[:] = n_blocks, len(unused), 0
+        self.live[:n_blocks], self.live[free], self.arrays[BLOCKS][FREE, : len(free)] = of_blocks, -1, free
+        self.tallies[:] = n_blocks, len(free), 0
 
 
 def _grown(table: Table, n: int) -> Table:

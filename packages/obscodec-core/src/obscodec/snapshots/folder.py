@@ -270,9 +270,10 @@ class Folder:
             descriptor = os.open(self.path / name, os.O_RDONLY | _PLAIN)
         except OSError as error:
             raise SnapshotError(f"{self.path / name} can't be opened: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise SnapshotError(f"{self.path / name} is no file")
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SnapshotError(f"{self.path / name} is no file")
             yield file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -341,6 +342,8 @@ def _made(kind: type[Store], arguments: State) -> Store:
 
 
 def _restored(kind: type[Store], arguments: State, state: State) -> Store:
-    store = _made(kind, arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the store that was pickled has warned
+        store = _made(kind, arguments)
     store.restore(state)
     return store

@@ -14,7 +14,7 @@ from obscodec.frames import StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import give_back_free_memory, new_chunk
 from obscodec.segments import Ints
-from obscodec.state import State, array_of, number_of, part_of
+from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
@@ -313,6 +313,7 @@ class AutoStore(Store):
         self._first, self._sequences = self._room(n_first), np.zeros(n_first, np.int64)
         self._first[:n_taken] = first
         self._sequences[:n_taken] = array_of(state, "sequences", np.int64, (n_taken,))
+        check_range("sequences", self._sequences, 0, _MOST_FIRST)
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)
