@@ -482,7 +482,8 @@ def test_a_deep_copy_is_compressed() -> None:
     storage.set(range(20), steps(20))
     copied = copy.deepcopy({"storage": storage, "again": storage})["again"]
     assert copied.compressed().keys() == storage.compressed().keys() != set()
-    assert copied.stats() == storage.stats()
+    assert copied.stats().raw_bytes == storage.stats().raw_bytes
+    assert copied.stats().total_bytes <= storage.stats().total_bytes  # without room for more in its heap
     before = storage[torch.arange(20)]
     assert (copied[torch.arange(20)] == before).all()
     copied.set(range(20), steps(20, seed=1))

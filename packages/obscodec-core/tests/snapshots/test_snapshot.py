@@ -55,6 +55,13 @@ def test_a_loaded_ring_goes_on_as_the_saved_one(n_steps, tmp_path):
     assert loaded.stats().raw_bytes == buffer.stats().raw_bytes
 
 
+def test_numbers_of_numpy_are_saved(tmp_path):
+    buffer = obscodec.RingBuffer(9, {"x": obscodec.Field((), "timedelta64[ms]")}, threads=np.int64(2))
+    buffer.append(x=np.timedelta64(7, "ms"))
+    obscodec.save(buffer, tmp_path)
+    check_equal_rings(buffer, obscodec.load(tmp_path))
+
+
 def test_a_loaded_array_has_a_store_of_its_own(tmp_path):
     saved = array(30)
     obscodec.save(saved, tmp_path)
@@ -168,6 +175,8 @@ def rewrite(folder, **changes):
         ({"segments": []}, "lie outside of the files"),
         ({"values": None}, "has a content that no obscodec writes"),
         ({"arrays": 3}, "is no manifest"),
+        ({"segments": 2 * [{"file": "blocks-00000001-0000.segment", "nbytes": 24}]}, "names a file twice"),
+        ({"more": float("nan")}, "NaN is no number of JSON"),
     ],
 )
 def test_what_no_version_writes_is_refused(changes, message, tmp_path):
@@ -229,6 +238,8 @@ def test_a_state_is_checked():
         lambda state: state["blocks"].update(slots=state["blocks"]["slots"] * 0),
         lambda state: state["stacks"].update(frames=state["stacks"]["frames"][:, :2]),
         lambda state: state.pop("open"),
+        lambda state: state["blocks"]["streams"].offsets.fill(0),
+        lambda state: state["free"].fill(3),
     ):
         state = store.state()
         change(state)

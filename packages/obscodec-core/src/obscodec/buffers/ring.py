@@ -10,7 +10,7 @@ from typing import Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, check_kind, kind_of
+from obscodec.arguments import as_count, as_option, check_kind, kind_of
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.field import Array, Field
@@ -70,7 +70,8 @@ class RingBuffer:
         threads: int | None = None,
     ) -> None:
         self._set = ArraySet(fields, n_envs, threads)
-        self.fields, self.n_envs, self._threads = self._set.fields, self._set.n_envs, threads
+        self.fields, self.n_envs = self._set.fields, self._set.n_envs
+        self._threads = as_option("threads", threads)
         self.capacity = as_count("capacity", capacity)
         if stack is not None:
             check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")

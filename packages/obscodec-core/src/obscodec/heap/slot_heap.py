@@ -250,6 +250,11 @@ class SlotHeap:
         check_range("slots", slots, 0, self.n_slots - 1)
         if len(np.unique(slots)) < len(slots) or not streams.inside().all():
             raise CorruptStream("two streams of a heap have one slot, or one is outside of its buffer")
+        order = np.lexsort((streams.offsets, streams.which))
+        which, offsets = streams.which[order], streams.offsets[order]
+        follows = (which[1:] == which[:-1]) & (streams.lengths[order][1:] > 0)
+        if (follows & (offsets[1:] < (offsets + streams.lengths[order])[:-1])).any():
+            raise CorruptStream("two streams of a heap overlap")
         with self.lock:
             entries = self._log.adopt(streams) if len(slots) else None
             if entries is None:

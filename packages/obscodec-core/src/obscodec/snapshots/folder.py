@@ -118,6 +118,8 @@ class Folder:
         manifest = self._read_manifest(name)
         try:
             arrays = self._read_arrays(manifest["arrays"])
+            if len({segment["file"] for segment in manifest["segments"]}) < len(manifest["segments"]):
+                raise SnapshotError(f"{self.path / name} names a file twice")
             pieces = [self._read_segment(segment) for segment in manifest["segments"]]
             streams = {of: _found(of, arrays, pieces) for of in manifest["streams"]}
             return Generation(manifest, Tree(manifest["values"], arrays, streams))
@@ -235,7 +237,7 @@ class Folder:
         if xxhash.xxh3_64_hexdigest(content) != match[2]:
             raise SnapshotError(f"{self.path / name} is damaged: load another generation, {[*self.generations()]}")
         try:
-            manifest = json.loads(content)
+            manifest = json.loads(content, parse_constant=_no_number)
             if manifest["format"] != FORMAT or type(manifest["version"]) is not int:
                 raise ValueError(f"its format is {manifest['format']!r}")
         except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -301,6 +303,10 @@ def _found(name: str, arrays: Arrays, files: list[list[Piece]]) -> Segments:
 
 def _is_ours(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in (_MANIFEST, *_NAMES.values()))
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _number(name: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from obscodec.arguments import kind_of
 from obscodec.arrays import TensorArray
 from obscodec.buffers import RingBuffer
-from obscodec.errors import DTypeError, HeapFull, ObscodecError, SnapshotError
+from obscodec.errors import BackendUnavailable, DTypeError, HeapFull, MissingPackage, ObscodecError, SnapshotError
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.tree import flatten, unflatten
 from obscodec.state import State, part_of
@@ -90,6 +90,8 @@ def load(path: str | os.PathLike[str], *, generation: int | None = None) -> Any:
 
     Raises:
         SnapshotError: the folder has no snapshot; or a file of it is damaged, missing, or of a newer version.
+        BackendUnavailable: it was on a device that can't be used here.
+        MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
     kind, arguments, state = read_snapshot(path, generation)
@@ -124,7 +126,7 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
     """A context that raises what is wrong with the content of a snapshot as SnapshotError."""
     try:
         yield
-    except (SnapshotError, HeapFull):
+    except (SnapshotError, HeapFull, BackendUnavailable, MissingPackage):
         raise
     except (
         ObscodecError,

@@ -25,6 +25,7 @@ _MAX_FIRST = 256
 _MAX_FIRST_NBYTES = 1 << 23
 _MIN_FIRST = 16
 _MOST_FIRST = 1 << 24
+_MOST_SEQUENCES = 1 << 16
 
 
 class AutoStore(Store):
@@ -313,7 +314,7 @@ class AutoStore(Store):
         self._first, self._sequences = self._room(n_first), np.zeros(n_first, np.int64)
         self._first[:n_taken] = first
         self._sequences[:n_taken] = array_of(state, "sequences", np.int64, (n_taken,))
-        check_range("sequences", self._sequences, 0, _MOST_FIRST)
+        check_range("sequences", self._sequences, 0, _MOST_SEQUENCES)
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)
