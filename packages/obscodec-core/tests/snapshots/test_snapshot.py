@@ -230,7 +230,7 @@ def test_the_snapshots_of_the_first_release_load_for_ever(name):
 
 def test_a_state_is_checked():
     store = stores()["stacks"]
-    store.append(tensors(store.layout))
+    store.release(store.append(tensors(store.layout))[:150])  # some blocks go
     for change in (
         lambda state: state.update(references=state["references"][:-1]),
         lambda state: state["previous"].fill(1 << 30),
