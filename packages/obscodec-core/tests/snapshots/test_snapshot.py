@@ -62,6 +62,18 @@ def test_numbers_of_numpy_are_saved(tmp_path):
     check_equal_rings(buffer, obscodec.load(tmp_path))
 
 
+def test_a_subclass_comes_back_as_a_plain_buffer(tmp_path):
+    class Mine(obscodec.RingBuffer):
+        pass
+
+    buffer = Mine(9, {"x": obscodec.Field((), "int64")})
+    buffer.append(x=7)
+    obscodec.save(buffer, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    assert type(loaded) is obscodec.RingBuffer
+    check_equal_rings(buffer, loaded)
+
+
 def test_a_loaded_array_has_a_store_of_its_own(tmp_path):
     saved = array(30)
     obscodec.save(saved, tmp_path)

@@ -49,7 +49,8 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     as the new one is complete: a failed or killed save leaves it as it was. Nobody may write to the buffer meanwhile.
 
     Args:
-        saved: a RingBuffer, a TensorArray, with its whole store, or a store.
+        saved: a RingBuffer, a TensorArray, with its whole store, or a store. A subclass of the first two comes back as
+            a plain one.
         path: the folder; it is made if it is not there.
 
     Raises:
@@ -70,13 +71,14 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     if not isinstance(saved, (RingBuffer, TensorArray, Store)):
         what = "save takes a RingBuffer, a TensorArray or a store"
         raise DTypeError(f"{what}, got {kind_of(saved)}: buffers of adapters have a method save")
-    write_snapshot(saved, path)
+    known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
+    write_snapshot(saved, path, next(known))
 
 
-def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
-    """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
+def write_snapshot(saved: Saved, path: str | os.PathLike[str], kind: str | None = None) -> None:
+    """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load; ``kind`` is its name."""
     tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
-    Folder(path).write(tree, {"kind": type(saved).__name__, "written_by": f"obscodec {version('obscodec')}"})
+    Folder(path).write(tree, {"kind": kind or type(saved).__name__, "written_by": f"obscodec {version('obscodec')}"})
 
 
 def load(path: str | os.PathLike[str], *, generation: int | None = None) -> Any:
