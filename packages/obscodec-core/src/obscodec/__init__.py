@@ -30,7 +30,7 @@ from obscodec.layout import FrameStack, Layout
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
     from obscodec.buffers import Field, RingBuffer
-    from obscodec.snapshots import load, save
+    from obscodec.snapshots import Snapshot, load, save
     from obscodec.stores import AutoStore, FrameStore, StackStore, TensorStore
 
 # Loaded at first use: these rooms need numba, which takes half a second to import.
@@ -39,6 +39,7 @@ _LAZY = {
     "Field": "obscodec.buffers",
     "FrameStore": "obscodec.stores",
     "RingBuffer": "obscodec.buffers",
+    "Snapshot": "obscodec.snapshots",
     "StackStore": "obscodec.stores",
     "TensorArray": "obscodec.arrays",
     "TensorStore": "obscodec.stores",
@@ -66,6 +67,7 @@ __all__ = [
     "RingBuffer",
     "ShapeError",
     "SlotError",
+    "Snapshot",
     "SnapshotError",
     "SpecError",
     "StackStore",

@@ -1,8 +1,10 @@
 """Kills processes that save, at random moments: ``uv run python .../kill_saves.py [KILLS] [SEED]``.
 
-After each kill, the last generation that was finished loads, with every step.
+The processes write generation after generation of a buffer that grows, and go on in the folder that the last process
+left. After each kill, all generations that were finished load, with every step.
 """
 
+import copy
 import os
 import random
 import signal
@@ -12,35 +14,51 @@ import time
 from pathlib import Path
 
 import obscodec
-from obscodec.snapshots.folder import Folder
-from saved import check_equal_rings, ring
+from obscodec import Snapshot
+from saved import append, check_equal_rings, ring
 
-N_STEPS = (5, 40, 90, 130)
+STEP, MOST = 10, 200
+
+
+def play(path: Path, keep: int) -> None:
+    """Write to a folder for ever, from its last generation on; now and then everything anew."""
+    loaded = obscodec.load(path)
+    snapshot = Snapshot(path, keep=keep)
+    while True:
+        for n in range(loaded._n_appended, MOST, STEP):
+            append(loaded, n, n + STEP)
+            snapshot.write(loaded)
+        snapshot.wait()
+        loaded = ring(STEP)
+        obscodec.save(loaded, path)
 
 
 def kill_saves(n_kills: int, seed: int, path: Path) -> int:
     """Kill so many processes; how many generations were finished meanwhile.
 
     Raises:
-        AssertionError: the last generation was another one than a save had finished, or had other steps.
+        AssertionError: a generation was lost, or had other steps.
     """
     rng = random.Random(seed)
-    rings = {n: ring(n) for n in N_STEPS}
-    obscodec.save(rings[N_STEPS[0]], path)
-    begin = last = [*Folder(path).generations()][-1]
+    rings = {STEP: ring(STEP)}
+    for n in range(STEP, MOST, STEP):
+        rings[n + STEP] = copy.deepcopy(rings[n])
+        append(rings[n + STEP], n, n + STEP)
+    obscodec.save(rings[STEP], path)
+    begin = last = Snapshot(path).generations[-1]
     for _ in range(n_kills):
         child = os.fork()
         if child == 0:
-            while True:
-                for buffer in rings.values():
-                    obscodec.save(buffer, path)
-        time.sleep(0.03 * rng.random())
+            play(path, keep=rng.randint(1, 3))
+        time.sleep(0.2 * rng.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        loaded, generation = obscodec.load(path), [*Folder(path).generations()][-1]
-        assert generation >= last
-        check_equal_rings(next(buffer for buffer in rings.values() if len(buffer) == len(loaded)), loaded)
-        last = generation
+        generations = Snapshot(path).generations
+        assert generations[-1] >= last
+        for generation in generations:
+            loaded = obscodec.load(path, generation=generation, mmap=rng.random() < 0.3)
+            check_equal_rings(rings[loaded._n_appended], loaded)
+        last = generations[-1]
     return last - begin
 
 
@@ -49,4 +67,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         n_finished = kill_saves(n_kills, seed, Path(folder))
     of_all = f"{n_kills} kills, {n_finished} generations finished"
-    sys.stdout.write(f"{of_all}: each time, the last one loaded with all of its steps\n")
+    sys.stdout.write(f"{of_all}: each time, all generations loaded with all of their steps\n")

@@ -10,7 +10,6 @@ import xxhash
 from obscodec import CorruptStream, DTypeError, SnapshotError
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.snapshot import read_snapshot
-from obscodec.snapshots.tree import flatten
 from saved import GOLDEN, append, array, check_equal_rings, frames, ring, stores, tensors
 
 
@@ -106,20 +105,6 @@ def test_a_snapshot_is_replaced(tmp_path):
     obscodec.save(array(3), tmp_path)
     assert isinstance(obscodec.load(tmp_path), obscodec.TensorArray)
     assert not before & {file.name for file in tmp_path.iterdir()}
-
-
-def test_generations_are_kept(tmp_path):
-    folder = Folder(tmp_path)
-    for k in range(1, 6):
-        saved = array(k)
-        tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
-        assert folder.write(tree, {"kind": "TensorArray"}, keep=3) == k
-    assert [*folder.generations()] == [3, 4, 5]
-    assert [(obscodec.load(tmp_path, generation=k).ids != 0).sum() for k in (3, 4, 5)] == [5, 7, 9]
-    assert len(obscodec.load(tmp_path)[:]) == 50
-    assert len(list(tmp_path.iterdir())) == 3 * 2
-    with pytest.raises(SnapshotError, match=r"has no generation 2, only generations \[3, 4, 5\]"):
-        obscodec.load(tmp_path, generation=2)
 
 
 def test_other_things_and_folders_are_refused(tmp_path):
@@ -224,7 +209,7 @@ def test_no_link_is_followed(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="no such locks")
 def test_two_do_not_write_to_one_folder(tmp_path):
     folder = Folder(tmp_path)
-    with folder._locked(), pytest.raises(SnapshotError, match="is being written by somebody else"):
+    with folder.locked(), pytest.raises(SnapshotError, match="is being written by somebody else"):
         obscodec.save(array(1), tmp_path)
     obscodec.save(array(1), tmp_path)
 

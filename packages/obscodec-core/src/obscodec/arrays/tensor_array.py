@@ -14,7 +14,7 @@ from obscodec.arrays.deferred_read import OPEN_READ
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.arrays.write_buffer import WriteBuffer
-from obscodec.errors import DTypeError, ShapeError
+from obscodec.errors import CorruptStream, DTypeError, ShapeError
 from obscodec.layout import Layout, as_dtype, as_numbers
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
@@ -297,6 +297,28 @@ class TensorArray:
         ids = array_of(state, "ids", self._ids.dtype, self._ids.shape)
         self.store.restore(part_of(state, "store", dict))
         self._ids[...] = ids
+
+    def forget_damaged(self) -> Ints:
+        """Set the items that can't be decoded to zero: those whose streams were lost, or are damaged.
+
+        Returns:
+            ``i64[n, ids.ndim]``, the indices of these items.
+        """
+        ids = np.unique(self.ids)
+        damaged = np.concatenate([ids[:0], *(self._damaged(ids[k : k + 256]) for k in range(0, len(ids), 256))])
+        lost = np.argwhere(np.isin(self.ids, damaged))
+        if len(lost):
+            self.assign_ids(tuple(lost.T), np.zeros(len(lost), np.int64))
+        return lost
+
+    def _damaged(self, ids: Ints) -> Ints:
+        """Those of some ids whose tensors can't be decoded."""
+        try:
+            self.store.read(ids)
+        except CorruptStream:
+            half = len(ids) // 2
+            return np.concatenate([self._damaged(ids[:half]), self._damaged(ids[half:])]) if half else ids
+        return ids[:0]
 
     def __getstate__(self) -> dict[str, object]:
         return {"_ids": self.ids, "store": self.store, "_write_buffer": self._write_buffer, "_is_view": self._is_view}

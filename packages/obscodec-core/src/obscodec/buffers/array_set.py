@@ -12,6 +12,7 @@ from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import CorruptStream, FieldError, LayoutError, ShapeError
 from obscodec.layout import ArrayLike
+from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
@@ -176,6 +177,14 @@ class ArraySet:
             items = array.ids if isinstance(array, TensorArray) else array
             items[:n_steps] = array_of(of, "items", items.dtype, (n_steps, *items.shape[1:]))
         self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
+
+    def forget_damaged(self) -> Ints:
+        """Set the rows of all arrays whose tensors can't be decoded to zero; ``i64[n, 2]``, their steps and envs."""
+        arrays = [array for array in self._arrays.values() if isinstance(array, TensorArray)]
+        lost: Ints = np.unique(
+            np.concatenate([np.empty((0, 2), np.int64), *(a.forget_damaged() for a in arrays)]), axis=0
+        )
+        return lost
 
     def stats(self, n_tensors: int) -> BufferStats:
         """What the arrays hold, if ``n_tensors`` items of each were written. Steps that wait are stored first."""

@@ -211,6 +211,16 @@ class RingBuffer:
         self._set.restore(part_of(state, "arrays", dict), min(n_appended, self._n_rows))
         self._n_appended = n_appended
 
+    def forget_damaged(self) -> Ints:
+        """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
+
+        Returns:
+            ``i64[n, 2]``: the steps, counted from the oldest, and the environments where something is lost.
+        """
+        lost = self._set.forget_damaged()
+        lost[:, 0] = (lost[:, 0] - self._positions(np.zeros(1, np.int64))) % self._n_rows
+        return lost[np.lexsort((lost[:, 1], lost[:, 0]))]
+
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
         return self._set.stats(len(self) * self.n_envs)

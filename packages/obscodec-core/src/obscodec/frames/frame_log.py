@@ -55,6 +55,7 @@ from obscodec.stats import StoreStats
 
 MIN_BLOCKS = 1 << 10
 _LONG = 0x80  # the first byte of a varint of several bytes, or a higher one
+_UNREADABLE = b"\xff" * 11  # in place of a block that was lost: no version has so many bytes
 _ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
 
 
@@ -479,6 +480,7 @@ class FrameLog:
                 "references": self.tables.counts[:n_ids] >> 1,
                 "previous": self.tables.previous[:n_ids].copy(),
                 "free": self.tables.free.copy(),
+                "versions": self.tables.versions[: self.n].copy(),
                 "blocks": self.heap.state(),
                 "open": self.open.state(),
                 "stacks": self.stacks.state() if self.stacks.depth > 1 else None,
@@ -501,7 +503,7 @@ class FrameLog:
             self._make_room(n_blocks - self.n)
             if self.coder.versions is not None:
                 self.coder.versions.restore(part_of(state, "codecs", dict))
-            self.heap.restore(part_of(state, "blocks", dict))
+            self.heap.restore(part_of(state, "blocks", dict), _UNREADABLE)
             self.open.restore(part_of(state, "open", dict))
             if self.stacks.depth > 1:
                 self.stacks.restore(part_of(state, "stacks", dict), n_ids)
@@ -511,21 +513,30 @@ class FrameLog:
             free = array_of(state, "free", np.int32, (None,))
             self.tables.restore(references, previous, free, recent_ids, opened)
             self._check_blocks()
+            if "versions" in state:
+                versions = array_of(state, "versions", np.int32, (n_blocks,))
+                check_range("versions", versions, 0, np.iinfo(np.int32).max)
+                self.tables.versions[:n_blocks] = versions
+            elif self.coder.versions is not None:  # of an earlier obscodec
+                self._find_versions()
 
     def _check_blocks(self) -> None:
-        """Refuse blocks that are nowhere; note the versions of those that are stored."""
+        """Refuse blocks that are nowhere."""
         live, stored = self.tables.live[: self.n], np.zeros(self.n, np.bool_)
-        slots, streams = self.heap.state().values()
+        slots, _ = self.heap.state().values()
         if len(slots) and slots[-1] >= self.n:
             raise CorruptStream(f"a block has the number {slots[-1]}, there are {self.n}")
         stored[slots] = True
         if (live[stored] <= 0).any() or ((live > 0) & ~stored & ~np.isin(np.arange(self.n), self.open.blocks)).any():
             raise CorruptStream("a block with frames is neither stored nor open, or one without frames is stored")
-        if self.coder.versions is not None:
-            versions = np.empty(len(slots), np.uint8)
-            first_bytes(streams.addresses(), streams.lengths, versions)
-            self.tables.versions[slots] = versions
-            for at in np.flatnonzero(versions >= _LONG).tolist():
-                version, _ = decode_varint(streams[at])
-                check_range("version", np.array([version]), 0, np.iinfo(np.int32).max)
-                self.tables.versions[slots[at]] = version
+
+    def _find_versions(self) -> None:
+        """Note the versions of the blocks that are stored."""
+        slots, streams = self.heap.state().values()
+        versions = np.empty(len(slots), np.uint8)
+        first_bytes(streams.addresses(), streams.lengths, versions)
+        self.tables.versions[slots] = versions
+        for at in np.flatnonzero(versions >= _LONG).tolist():
+            version, _ = decode_varint(streams[at])
+            check_range("version", np.array([version]), 0, np.iinfo(np.int32).max)
+            self.tables.versions[slots[at]] = version

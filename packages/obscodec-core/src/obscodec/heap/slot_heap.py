@@ -236,10 +236,14 @@ class SlotHeap:
             slots = self._table.held()
             return {"slots": slots, "streams": self.get(slots)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: State, unreadable: bytes = b"") -> None:
         """Fill this heap, which is empty, with another one's :meth:`state`.
 
         Streams in buffers of a few MB stay there: do not change these any more.
+
+        Args:
+            state: may have ``lost``, ``i64[n]``, slots whose streams were lost.
+            unreadable: a stream that no decoder accepts, which takes the place of the lost ones.
 
         Raises:
             CorruptStream: a slot occurs twice or is out of range, or a stream does not lie in its buffer.
@@ -255,14 +259,19 @@ class SlotHeap:
         follows = (which[1:] == which[:-1]) & (streams.lengths[order][1:] > 0)
         if (follows & (offsets[1:] < (offsets + streams.lengths[order])[:-1])).any():
             raise CorruptStream("two streams of a heap overlap")
+        lost = array_of(state, "lost", np.int64, (None,)) if "lost" in state else slots[:0]
+        if np.isin(lost, slots).any():
+            raise CorruptStream("a stream of a heap is lost, and is there")
         with self.lock:
             entries = self._log.adopt(streams) if len(slots) else None
             if entries is None:
                 self.put(slots, streams)
-                return
-            self._is_counted = False
-            self._table.set(slots, entries)
-            self._count()
+            else:
+                self._is_counted = False
+                self._table.set(slots, entries)
+                self._count()
+            if len(lost):
+                self.put(lost, Segments.of([unreadable] * len(lost)))
 
     def __reduce__(self) -> tuple[object, ...]:
         options = {"max_bytes": self.max_bytes, "allocate": self._log.allocate}

@@ -82,6 +82,11 @@ class Background:
         self.put(job)
         return job
 
+    def finish(self) -> None:
+        """Wait until all calls so far have ended."""
+        if self._jobs is not None:
+            self.submit(lambda: None).wait()
+
     def put(self, job: Job[T]) -> None:
         """Run a job soon, as :meth:`submit`."""
         if self._jobs is None:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
-from obscodec.arguments import kind_of
+import numpy as np
+
+from obscodec.arguments import as_count, as_option, kind_of
 from obscodec.arrays import TensorArray
 from obscodec.buffers import RingBuffer
 from obscodec.errors import BackendUnavailable, DTypeError, HeapFull, MissingPackage, ObscodecError, SnapshotError
+from obscodec.runtime import Background, Job
+from obscodec.segments import Ints
 from obscodec.snapshots.folder import Folder
-from obscodec.snapshots.tree import flatten, unflatten
+from obscodec.snapshots.known import Known
+from obscodec.snapshots.progress import Progress
+from obscodec.snapshots.reader import read_generation
+from obscodec.snapshots.tree import Tree, flatten, unflatten
+from obscodec.snapshots.writer import before_generation, write_generation
 from obscodec.state import State, part_of
 from obscodec.stores import Store, store_of
 
@@ -31,15 +42,117 @@ class Saved(Protocol):
         """Fill this object, which is empty."""
 
 
-S = TypeVar("S", bound=Saved)
+class Salvaged(NamedTuple):
+    """What could be loaded of a damaged snapshot.
 
-# What impossible values lead to; memory that is short, or a key that is pressed, is none of them.
-_OF_CONTENT: Final = ObscodecError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError
+    Attributes:
+        buffer: the buffer, array or store. Its lost tensors are zeros; those of a store raise ``CorruptStream``.
+        lost: ``i64[n, 2]``: the step, as in ``buffer[step]``, and the environment of each tensor that is lost; the
+            indices of lost items for an array, ``i64[n, ids.ndim]``. Leave these out.
+        damage: what is damaged, a text for each place.
+    """
+
+    buffer: Any
+    lost: Ints
+    damage: list[str]
+
+
+S = TypeVar("S", bound=Saved)
 
 _MADE: Final[dict[str, Callable[[State], Saved]]] = {
     "RingBuffer": RingBuffer.from_arguments,
     "TensorArray": TensorArray.from_arguments,
 }
+_WRITER: Final = Background()
+_loaded: dict[Path, Known] = {}  # what folders have of buffers that were loaded from them
+
+
+class Snapshot:
+    """A folder to which a buffer is written again and again, each time as another generation.
+
+    A generation has all of the buffer, but writes only what is new: its cost follows the steps since the last one.
+    :meth:`write` copies the tables of the buffer, some milliseconds for a million steps, and returns; a thread in the
+    background writes the files. If the process is killed, the last finished generation stays.
+
+    A context: its end waits for the last generation.
+
+    Args:
+        path: the folder; the first write makes it.
+        keep: how many generations to keep.
+
+    Raises:
+        ShapeError: ``keep`` is less than 1.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np, obscodec
+        >>> buffer = obscodec.RingBuffer(100, {"frame": obscodec.Field((84, 84), np.uint8)})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Snapshot(folder) as snapshot:
+        ...         for step in range(4):
+        ...             buffer.append(frame=np.full((84, 84), step, np.uint8))
+        ...             generation = snapshot.write(buffer)
+        ...     snapshot.generations, len(load(folder, generation=3))
+        ([2, 3, 4], 3)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, keep: int = 3) -> None:
+        self._folder, self._keep = Folder(path), as_count("keep", keep)
+        self._known = _loaded.pop(Path(path).resolve(), Known())
+        self._job: Job[Known] | None = None
+        self._process = os.getpid()
+
+    @property
+    def generations(self) -> list[int]:
+        """The numbers of the finished generations, rising."""
+        return [*self._folder.generations()] if self._folder.path.exists() else []
+
+    def write(self, saved: Saved, generation: int | None = None) -> int:
+        """Begin to write another generation; waits for the one before it.
+
+        Args:
+            saved: what :func:`save` takes, or a buffer of an adapter; the same one each time.
+            generation: its number, higher than the last one, such as the number of steps of a training; None for the
+                next one. A buffer that was loaded from an earlier generation of this folder goes on from there: it
+                replaces the generations from this number on.
+
+        Returns:
+            The number.
+
+        Raises:
+            DTypeError: ``saved`` is something else, or can't be saved.
+            SnapshotError: the folder has other files, or later generations of another buffer.
+            OSError: the disk refused the generation before.
+        """
+        self.wait()
+        number = as_option("generation", generation)
+        self._folder.make()
+        if number is None:
+            number = 1 + self._folder.highest_number()
+        before_generation(self._folder, self._known, number)  # refuses now what the thread would refuse
+        tree, head = _parts(saved)
+        write = partial(_write, self._folder, tree, head, self._known, number, self._keep)
+        self._process, self._job = os.getpid(), _WRITER.submit(write)
+        return number
+
+    def wait(self) -> None:
+        """Wait until the last generation is finished.
+
+        Raises:
+            OSError: the disk refused it; the generations before it stay.
+        """
+        job = self._job
+        if job is not None and self._process == os.getpid():  # a forked process does not have the job
+            job.wait()
+            self._job = None
+            self._known = job.result()
+        self._job = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
 
 
 def save(saved: Saved, path: str | os.PathLike[str]) -> None:
@@ -47,6 +160,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
 
     Tensors are written as they are stored, and not decoded. A snapshot that the folder has already is replaced as soon
     as the new one is complete: a failed or killed save leaves it as it was. Nobody may write to the buffer meanwhile.
+    :class:`Snapshot` writes in the background, and only what is new.
 
     Args:
         saved: a RingBuffer, a TensorArray, with its whole store, or a store. A subclass of the first two comes back as
@@ -71,24 +185,32 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     if not isinstance(saved, (RingBuffer, TensorArray, Store)):
         what = "save takes a RingBuffer, a TensorArray or a store"
         raise DTypeError(f"{what}, got {kind_of(saved)}: buffers of adapters have a method save")
-    known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
-    write_snapshot(saved, path, next(known))
+    write_snapshot(saved, path)
 
 
-def write_snapshot(saved: Saved, path: str | os.PathLike[str], kind: str | None = None) -> None:
-    """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load; ``kind`` is its name."""
-    tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
-    Folder(path).write(tree, {"kind": kind or type(saved).__name__, "written_by": f"obscodec {version('obscodec')}"})
+def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
+    """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
+    tree, head = _parts(saved)
+    _write(Folder(path), tree, head, Known(), None, 1)
 
 
-def load(path: str | os.PathLike[str], *, generation: int | None = None) -> Any:
-    """What :func:`save` has saved in a folder, equal in all that it holds.
+def load(
+    path: str | os.PathLike[str], *, generation: int | None = None, mmap: bool = False, salvage: bool = False
+) -> Any:
+    """What :func:`save` or a :class:`Snapshot` has saved in a folder, equal in all that it holds.
 
     Everything is checked, so the folder may come from a stranger.
 
     Args:
         path: the folder.
         generation: the number of a generation, None for the last one.
+        mmap: leave blocks in their files until they are read or overwritten, so that this returns at once. Their
+            checksums are not checked then: ``obscodec inspect`` does that.
+        salvage: load what is intact of a damaged snapshot; without ``generation``, of the last generation whose tables
+            are intact.
+
+    Returns:
+        The buffer, array or store; with ``salvage``, :class:`Salvaged`.
 
     Raises:
         SnapshotError: the folder has no snapshot; or a file of it is damaged, missing, or of a newer version.
@@ -96,20 +218,80 @@ def load(path: str | os.PathLike[str], *, generation: int | None = None) -> Any:
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
-    kind, arguments, state = read_snapshot(path, generation)
+    return load_by(_made, path, generation=generation, mmap=mmap, salvage=salvage)
+
+
+def _made(kind: str, arguments: State, path: str) -> Saved:
     if kind not in _MADE and kind not in Store.kinds:
-        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({os.fspath(path)!r})")
+        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
     with named(path):
-        made = _MADE[kind](arguments) if kind in _MADE else store_of(kind, arguments)
-    return restored(made, state, path)
+        return _MADE[kind](arguments) if kind in _MADE else store_of(kind, arguments)
 
 
-def read_snapshot(path: str | os.PathLike[str], generation: int | None = None) -> tuple[str, State, State]:
-    """The kind, the arguments and the state in a snapshot; see :func:`load`."""
-    manifest, tree = Folder(path).read(generation)
+def load_by(
+    make: Callable[[str, State, str], S],
+    path: str | os.PathLike[str],
+    *,
+    generation: int | None = None,
+    mmap: bool = False,
+    salvage: bool = False,
+) -> Any:
+    """:func:`load` for a class of any package.
+
+    Args:
+        make: called with the kind, the arguments and the path of what was saved; returns an empty object.
+        path: see :func:`load`, as for the others.
+        generation: see there.
+        mmap: see there.
+        salvage: see there; an object that is no store has a method ``forget_damaged`` then.
+    """
+    damage: list[str] | None = [] if salvage else None
+    there = [*Folder(path).generations()][::-1]
+    for number in there if salvage and generation is None and there else [generation]:
+        try:
+            kind, arguments, state = read_snapshot(path, number, mmap=mmap, damage=damage)
+            made = restored(make(kind, arguments, os.fspath(path)), state, path)
+            break
+        except SnapshotError as error:
+            if damage is None or number in (generation, there[-1]):
+                raise
+            damage.append(str(error))
+    if damage is None:
+        return made
+    forget = getattr(made, "forget_damaged", None)
+    return Salvaged(made, forget() if damage and forget else np.empty((0, 2), np.int64), damage)
+
+
+def read_snapshot(
+    path: str | os.PathLike[str],
+    generation: int | None = None,
+    *,
+    mmap: bool = False,
+    damage: list[str] | None = None,
+) -> tuple[str, State, State]:
+    """The kind, the arguments and the state in a snapshot.
+
+    Args:
+        path: the folder.
+        generation: its number, None for the last one.
+        mmap: see :func:`load`.
+        damage: gets a text for each damaged place, which is left out; None to refuse damage.
+
+    Raises:
+        SnapshotError: see :func:`load`.
+    """
+    folder = Folder(path)
+    with Progress(f"load {folder.path}", folder.nbytes()) as progress:
+        read = read_generation(folder, generation, maps=mmap, salvages=damage is not None, on_read=progress.advance)
     with named(path):
-        both, kind = unflatten(tree), part_of(manifest, "kind", str)
-        return kind, part_of(both, "arguments", dict), part_of(both, "state", dict)
+        both, kind = unflatten(read.tree), part_of(read.manifest, "kind", str)
+        parts = kind, part_of(both, "arguments", dict), part_of(both, "state", dict)
+    if damage is not None:
+        damage += read.damage
+    for loaded in [loaded for loaded, known in _loaded.items() if not known.is_alive]:
+        _loaded.pop(loaded, None)
+    _loaded[folder.path.resolve()] = read.known
+    return parts
 
 
 def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
@@ -121,6 +303,18 @@ def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
     with named(path):
         made.restore(state)
     return made
+
+
+def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
+    """A state, and what a manifest says of it."""
+    known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
+    head = {"kind": next(known, type(saved).__name__), "written_by": f"obscodec {version('obscodec')}"}
+    return flatten({"arguments": saved.arguments(), "state": saved.state()}), head
+
+
+def _write(folder: Folder, tree: Tree, head: dict[str, Any], known: Known, number: int | None, keep: int) -> Known:
+    with Progress(f"save {folder.path}", tree.nbytes) as progress:
+        return write_generation(folder, tree, head, known, number, keep, progress.advance)
 
 
 @contextmanager
@@ -140,3 +334,9 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
         RecursionError,
     ) as error:
         raise SnapshotError(f"{path} has a content that no obscodec writes: {error}") from error
+
+
+@atexit.register
+def _finish() -> None:
+    """Finish the generations that are being written before Python exits."""
+    _WRITER.finish()

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from obscodec.codecs import Codec, codec_from_config
 from obscodec.errors import CorruptStream
 from obscodec.layout import FrameStack, Layout, dtype_name, written_dtype
-from obscodec.segments import Segments
-from obscodec.state import State, part_of
+from obscodec.segments import Ints, Segments
+from obscodec.state import State, array_of, part_of
 from obscodec.stores import Narrow
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -33,11 +33,18 @@ class Tree(NamedTuple):
         values: JSON values; an object with the key ``$`` stands for an array, streams or an object of a small class.
         arrays: by name, of dtypes that safetensors knows.
         streams: by name.
+        lost: the numbers of the streams that are damaged, and so are not among the others, by name.
     """
 
     values: Any
     arrays: Arrays
     streams: dict[str, Segments]
+    lost: dict[str, Ints]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays and streams."""
+        return sum(array.nbytes for array in self.arrays.values()) + sum(of.nbytes for of in self.streams.values())
 
 
 def flatten(state: State) -> Tree:
@@ -46,7 +53,7 @@ def flatten(state: State) -> Tree:
     Raises:
         TypeError: a value is nothing that a state may have.
     """
-    tree = Tree(None, {}, {})
+    tree = Tree(None, {}, {}, {})
     return tree._replace(values=_flattened(state, "", tree))
 
 
@@ -99,7 +106,8 @@ def _built(value: Any, tree: Tree) -> Any:
     if not isinstance(value, dict):
         return value
     if _KIND not in value:
-        return {key: _built(item, tree) for key, item in value.items()}
+        built = {key: _built(item, tree) for key, item in value.items()}
+        return _without_lost(built, value, tree) if "streams" in value else built
     kind = value[_KIND]
     if kind == "dictionary":
         return {key: _built(item, tree) for key, item in value["items"]}
@@ -112,3 +120,14 @@ def _built(value: Any, tree: Tree) -> Any:
         raise CorruptStream(f"there is a {kind!r}, which this version does not know")
     _, from_config = _CONFIGURED[kind]
     return from_config(value["config"])
+
+
+def _without_lost(heap: State, value: Any, tree: Tree) -> State:
+    """The state of a heap without the slots whose streams are lost; these are listed as ``lost``."""
+    if "lost" in heap:
+        raise CorruptStream("a heap has lost streams already")
+    lost = tree.lost.get(value["streams"]["name"])
+    if lost is None:
+        return heap
+    slots = array_of(heap, "slots", np.int64, (len(part_of(heap, "streams", Segments)) + len(lost),))
+    return {**heap, "slots": np.delete(slots, lost), "lost": slots[lost]}

@@ -12,7 +12,7 @@ from obscodec.heap import SlotHeap
 from obscodec.layout import Layout, Rows
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
-from obscodec.state import State, array_of
+from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import Place
 from obscodec.stores.free_slots import FreeSlots
@@ -185,10 +185,10 @@ class TensorStore(Store):
 
     def restore(self, state: State) -> None:
         """See ``Store.restore``."""
-        self._heap.restore(state)
+        self._heap.restore(state, unreadable=b"\xff" * (self.codec.bound() + 1))  # longer than any stream
         if self._heap.holds([NO_TENSOR])[0]:
             raise CorruptStream(f"slot {NO_TENSOR} is the zero tensor, and has a stream")
-        self._free.begin(np.sort(array_of(state, "slots", np.int64, (None,))))
+        self._free.begin(self._heap.state()["slots"])
 
     def _fill(self, ids: Ints, streams: Segments) -> None:
         """Put streams into free slots, and fill ``ids`` with the slots; as ``Store.take_in``, if it is interrupted."""

@@ -1,0 +1,210 @@
+"""Reading a generation of a snapshot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from safetensors.numpy import load as parse_arrays
+
+from obscodec.errors import ObscodecError, SnapshotError
+from obscodec.segments import Bytes, Ints, Segments
+from obscodec.snapshots.folder import Folder, Manifest
+from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, Places, SegmentFile, hashes_of
+from obscodec.snapshots.segment_file import OnDamage, Piece, mapped, read_pieces
+from obscodec.snapshots.tree import Arrays, Tree
+from obscodec.state import array_of
+
+_PIECE_NBYTES: Final = 1 << 21  # of a mapped file, as a chunk of a heap
+_LENGTH: Final = 2  # a row, behind FILE and OFFSET
+_OFFSETS: Final = 1 << 40  # more than the bytes of any file
+
+OnRead = Callable[[int], None]
+
+
+class Generation(NamedTuple):
+    """What was written together.
+
+    Attributes:
+        manifest: JSON values: ``generation``, its number, and what the writer put into the head.
+        tree: the state.
+        known: what the folder has of it, for the next generation.
+        damage: what is damaged and was left out, a text for each place.
+    """
+
+    manifest: Manifest
+    tree: Tree
+    known: Known
+    damage: list[str]
+
+
+def read_generation(
+    folder: Folder, number: int | None, *, maps: bool = False, salvages: bool = False, on_read: OnRead | None = None
+) -> Generation:
+    """A generation, the last one for None.
+
+    Args:
+        folder: the folder.
+        number: of the generation.
+        maps: leave the blocks in their files, and check no checksum of them.
+        salvages: leave out damaged records of blocks.
+        on_read: called with numbers of bytes, as they are read.
+
+    Raises:
+        SnapshotError: there is no such generation, or it is damaged, or of a newer version.
+    """
+    there = folder.generations()
+    if not there or (number is not None and number not in there):
+        wanted = "snapshot" if number is None else f"generation {number}"
+        raise SnapshotError(f"{folder.path} has no {wanted}, only generations {[*there] or '(none)'}")
+    name = there[max(there) if number is None else number]
+    manifest, damage = folder.read_manifest(name), list[str]()
+    try:
+        reader = _Reader(folder, manifest, damage.append if salvages else _refuse, on_read)
+        tree, known = reader.read(name, maps)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, ObscodecError):
+            raise
+        raise SnapshotError(f"{folder.path / name} is no manifest: {type(error).__name__}: {error}") from error
+    return Generation(manifest, tree, known, damage)
+
+
+def _refuse(damage: str) -> None:
+    raise SnapshotError(damage)
+
+
+class _Reader:
+    """Reads the files that a manifest names."""
+
+    def __init__(self, folder: Folder, manifest: Manifest, on_damage: OnDamage, on_read: OnRead | None) -> None:
+        self._folder, self._manifest, self._on_damage, self._on_read = folder, manifest, on_damage, on_read
+        self._with_damage = set[int]()  # numbers of files
+        self._files = [None if of is None else SegmentFile(of["file"], of["nbytes"]) for of in manifest["segments"]]
+        names = [of.file for of in self._files if of is not None]
+        if len({*names}) < len(names):
+            raise SnapshotError(f"a manifest in {folder.path} names a file twice")
+
+    def read(self, name: str, maps: bool) -> tuple[Tree, Known]:
+        """The state, and what is known of it; ``name`` is of the manifest."""
+        arrays = self._arrays(self._manifest["arrays"])
+        arrays |= {of: self._paged(of, arrays, about) for of, about in self._manifest.get("pages", {}).items()}
+        streams, lost, known = {}, {}, {}
+        places = {of: self._places(of, arrays) for of in self._manifest["streams"]}
+        contents: dict[int, list[Piece]] = {}
+        for k in self._used([*places.values()]):
+            offsets = np.concatenate([of[OFFSET, of[FILE] == k] for of in places.values()])
+            try:
+                contents[k] = _cut(self._mapped(k), offsets) if maps else self._pieces(k)
+            except SnapshotError as error:  # such as a file that is missing
+                self._damaged(k, str(error))
+        for of, where in places.items():
+            streams[of], found = _streams(where, contents)
+            if not found.all():
+                lost[of] = np.flatnonzero(~found)
+                self._on_damage(f"{len(lost[of])} streams of {of} lie outside of the files, or in damaged records")
+            known[of] = streams[of], self._places_known(where[: OFFSET + 1, found])
+        after = Known().after(name, int(self._manifest["generation"]), self._files, known, {})
+        return Tree(self._manifest["values"], arrays, streams, lost), after
+
+    def _places_known(self, places: Places) -> Places:
+        """Places in files without damage; streams of other files are written again next time."""
+        places[:, np.isin(places[FILE], [*self._with_damage])] = NOWHERE
+        return places
+
+    def _damaged(self, k: int, damage: str) -> None:
+        self._with_damage.add(k)
+        self._on_damage(damage)
+
+    def _arrays(self, about: dict[str, Any]) -> Arrays:
+        name = about["file"]
+        with self._folder.opened(name, "arrays") as file:
+            content = file.read(about["nbytes"] + 1) if os.fstat(file.fileno()).st_size == about["nbytes"] else b""
+        if xxhash.xxh3_64_hexdigest(content) != about["xxh3"]:
+            raise SnapshotError(f"{self._folder.path / name} is damaged: it has other bytes than when it was written")
+        try:
+            return dict(parse_arrays(content))
+        except Exception as error:  # safetensors raises an error of its own, which no other class is
+            raise SnapshotError(f"{self._folder.path / name} has no arrays: {error}") from error
+
+    def _paged(self, name: str, arrays: Arrays, about: dict[str, Any]) -> npt.NDArray[Any]:
+        """An array that lies in pages, checked by their hashes."""
+        where = self._places(name, arrays)
+        hashes = array_of(arrays, f"{name}/xxh3", np.uint64, (where.shape[1], 2))
+        contents = {k: [Piece(0, self._mapped(k))] for k in self._used([where])}
+        if where[_LENGTH].sum() > sum(len(piece.content) for (piece,) in contents.values()):
+            raise SnapshotError(f"the pages of {name} have more bytes than their files")
+        streams, found = _streams(where, contents)
+        if not found.all():
+            raise SnapshotError(f"pages of {name} lie outside of the files")
+        content = np.empty(streams.nbytes, np.uint8)
+        streams.pack(content)
+        wrong = (hashes_of(Segments.packed(content, streams.lengths)) != hashes).any(axis=1)
+        if wrong.any():
+            k, offset, _ = where[:, np.flatnonzero(wrong)[0]].tolist()
+            raise SnapshotError(f"{self._file(k)}, a page of {name} at {offset}: its hash is wrong, so it is damaged")
+        array: npt.NDArray[Any] = content.view(np.dtype(about["dtype"])).reshape(about["shape"])
+        return array
+
+    def _places(self, name: str, arrays: Arrays) -> Ints:
+        """``i64[3, n]``: the file, the offset and the length of each stream of a group."""
+        columns = [arrays.pop(f"{name}/{column}") for column in ("file", "offset", "length")]
+        if any(column.dtype != np.int64 or column.shape != (len(columns[0]),) for column in columns):
+            raise SnapshotError(f"the places of {name} are no whole numbers, or not as many")
+        where = np.stack(columns)
+        inside = (where >= 0).all(axis=0) & (where[FILE] < len(self._files))
+        inside &= (where[OFFSET] < _OFFSETS) & (where[_LENGTH] < _OFFSETS)
+        if not inside.all() or any(self._files[k] is None for k in self._used([where])):
+            raise SnapshotError(f"streams of {name} lie outside of the files")
+        return where
+
+    @staticmethod
+    def _used(where: list[Ints]) -> list[int]:
+        """The numbers of the files that streams are in."""
+        return sorted({int(k) for of in where for k in np.unique(of[FILE])})
+
+    def _pieces(self, k: int) -> list[Piece]:
+        of = self._files[k]
+        assert of is not None
+        with self._folder.opened(of.file, "segment") as file:
+            return read_pieces(file, self._file(k), of.nbytes, partial(self._damaged, k), self._on_read)
+
+    def _mapped(self, k: int) -> Bytes:
+        of = self._files[k]
+        assert of is not None
+        with self._folder.opened(of.file, "segment") as file:
+            return mapped(file, self._file(k), of.nbytes)
+
+    def _file(self, k: int) -> str:
+        of = self._files[k]
+        return str(self._folder.path / (of.file if of else ""))
+
+
+def _cut(content: Bytes, offsets: Ints) -> list[Piece]:
+    """A file in pieces, between streams that begin at ``offsets``."""
+    begins = np.sort(offsets)
+    at = np.searchsorted(begins, np.arange(_PIECE_NBYTES, len(content), _PIECE_NBYTES))
+    bounds = [0, *np.unique(begins[at[at < len(begins)]]).tolist(), len(content)]
+    return [Piece(begin, content[begin:end]) for begin, end in pairwise(bounds)]
+
+
+def _streams(where: Ints, contents: dict[int, list[Piece]]) -> tuple[Segments, npt.NDArray[np.bool_]]:
+    """The streams at some places that lie inside a piece, and ``bool[n]``, which do."""
+    pieces = [(k * _OFFSETS + piece.begin, piece.content) for k, of_file in contents.items() for piece in of_file]
+    pieces.sort(key=lambda piece: piece[0])
+    begins = np.array([begin for begin, _ in pieces], np.int64)
+    sizes = np.array([len(content) for _, content in pieces], np.int64)
+    if not pieces or not where.size:
+        return Segments((), *np.zeros((3, 0), np.int64)), np.zeros(where.shape[1], np.bool_)
+    at = where[FILE] * _OFFSETS + where[OFFSET]
+    which = np.searchsorted(begins, at, side="right") - 1
+    offset, found = at - begins[which], which >= 0
+    found &= (offset <= sizes[which]) & (where[_LENGTH] <= sizes[which] - offset)
+    used, which = np.unique(which[found], return_inverse=True)
+    buffers = tuple(pieces[k][1] for k in used.tolist())
+    return Segments(buffers, which.astype(np.int64), offset[found], where[_LENGTH, found]), found

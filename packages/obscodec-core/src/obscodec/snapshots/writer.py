@@ -1,0 +1,183 @@
+"""Writing a generation of a snapshot: only what its folder does not have yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import xxhash
+from safetensors.numpy import save as format_arrays
+
+from obscodec.errors import SnapshotError
+from obscodec.segments import Segments
+from obscodec.snapshots.folder import FORMAT, VERSION, Folder
+from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
+from obscodec.snapshots.segment_file import HEAD, write_streams
+from obscodec.snapshots.tree import Arrays, Tree
+
+_SEGMENT_NBYTES: Final = 1 << 26  # a file has so many, if its first stream does not have more
+_MOST_FILES: Final = 64  # of one kind; with more, the smaller half is written into one
+_SPARE_NBYTES: Final = 1 << 12  # in a file besides streams, at least
+_PAGE_NBYTES: Final = 1 << 16
+_MIN_PAGED_NBYTES: Final = 1 << 17  # smaller arrays are written whole each time
+
+OnWritten = Callable[[int], None]
+Groups = dict[str, tuple[Segments, Places]]  # streams by name, and where they are
+
+
+def write_generation(
+    folder: Folder, tree: Tree, head: dict[str, Any], known: Known, number: int | None, keep: int, on_written: OnWritten
+) -> Known:
+    """Write another generation, then remove the oldest ones. Whatever ends this call, the last generation stays.
+
+    Args:
+        folder: the folder, which is made if it is not there.
+        tree: the state.
+        head: JSON values for the manifest.
+        known: what the folder has of this state.
+        number: of the generation, None for the next one; see :func:`before_generation`.
+        keep: how many generations to keep.
+        on_written: called with numbers of bytes, as they are written.
+
+    Returns:
+        What is known now.
+
+    Raises:
+        SnapshotError: the folder has other files, or another process writes to it, or a later generation.
+        OSError: the disk refused; the generation is not there.
+    """
+    folder.make()
+    with folder.locked():
+        before = before_generation(folder, known, number)
+        known = known if before.get(known.generation) == known.manifest else Known()
+        folder.remove_all_but(before.values())
+        number = 1 + folder.highest_number() if number is None else number
+        writer = _Writer(folder, number, known, on_written)
+        streams = {name: (of, known.places_of(name, of)) for name, of in tree.streams.items()}
+        writer.place("blocks", streams)
+        arrays = tree.arrays | _index(streams)
+        large = {name for name, array in arrays.items() if array.nbytes >= _MIN_PAGED_NBYTES}
+        pages = {name: _pages(arrays[name]) for name in sorted(large)}
+        hashes = {name: hashes_of(of) for name, of in pages.items()}
+        of_pages = {name: (of, known.places_of_pages(name, hashes[name])) for name, of in pages.items()}
+        writer.place("pages", of_pages)
+        small = {name: array for name, array in arrays.items() if name not in large}
+        small |= _index(of_pages) | {f"{name}/xxh3": of for name, of in hashes.items()}
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            **head,
+            "generation": number,
+            "values": tree.values,
+            "streams": [*streams],
+            "pages": {name: {"dtype": arrays[name].dtype.str, "shape": [*arrays[name].shape]} for name in pages},
+            "arrays": _write_arrays(folder, number, small),
+            "segments": [None if of is None else of._asdict() for of in writer.files],
+        }
+        name = folder.write_manifest(number, manifest)
+        folder.remove_all_but([*folder.generations().values()][-keep:])
+    places_of_pages: dict[str, tuple[Hashes, Places]] = {of: (hashes[of], of_pages[of][1]) for of in pages}
+    return known.after(name, number, writer.files, streams, places_of_pages)
+
+
+def before_generation(folder: Folder, known: Known, number: int | None) -> dict[int, str]:
+    """The generations that stay until a new one is written.
+
+    A buffer that was loaded from a generation replaces those after the new one: another training wrote them, which it
+    does not go on.
+
+    Raises:
+        SnapshotError: there are such generations, and the buffer was not loaded from one before them.
+    """
+    there = folder.generations()
+    later = [of for of in there if number is not None and of >= number]
+    is_base = there.get(known.generation) == known.manifest and known.generation not in later
+    if later and not is_base:
+        raise SnapshotError(
+            f"{folder.path} has generation {max(later)} already, and what is written as generation {number} was not "
+            "loaded from an earlier one there: load that, or name another folder"
+        )
+    return {of: manifest for of, manifest in there.items() if of not in later}
+
+
+class _Writer:
+    """Writes streams to new segment files of a generation.
+
+    Attributes:
+        files: the segment files that the generation needs; None for a number that is free.
+    """
+
+    def __init__(self, folder: Folder, number: int, known: Known, on_written: OnWritten) -> None:
+        self._folder, self._number, self._on_written = folder, number, on_written
+        self.files = [*known.files]
+
+    def place(self, kind: str, groups: Groups) -> None:
+        """Write the streams that are nowhere, and fill their places."""
+        moved = self._leave_files(kind, groups)
+        for _, places in groups.values():
+            places[FILE, np.isin(places[FILE], moved)] = NOWHERE
+        new = [np.flatnonzero(places[FILE] == NOWHERE) for _, places in groups.values()]
+        parts = [of.take(at) for (of, _), at in zip(groups.values(), new, strict=True)]
+        streams = Segments.joined(parts or [Segments.of([])])
+        order = np.lexsort((streams.offsets, streams.which))  # as they lie in memory
+        where, ends = np.empty((2, len(streams)), np.int64), np.cumsum(streams.lengths[order])
+        first = n_files = 0
+        while first < len(streams):
+            begin = int(ends[first] - streams.lengths[order[first]])
+            last = max(first + 1, int(np.searchsorted(ends, begin + _SEGMENT_NBYTES, side="right")))
+            at = order[first:last]
+            where[FILE, at], where[OFFSET, at] = self._write(
+                f"{kind}-{self._number:08}-{n_files:04}.segment", streams.take(at)
+            )
+            first, n_files = last, n_files + 1
+        for (_, places), at, found in zip(
+            groups.values(), new, np.split(where, np.cumsum([*map(len, new)]), axis=1)[:-1], strict=True
+        ):
+            places[:, at] = found
+
+    def _write(self, name: str, streams: Segments) -> tuple[int, Places]:
+        with self._folder.new_file(name) as file:
+            file.write(HEAD)
+            offsets = write_streams(file, streams, self._on_written)
+            written = SegmentFile(name, file.tell())
+        number = self.files.index(None) if None in self.files else len(self.files)
+        self.files[number : number + 1] = [written]
+        return number, offsets
+
+    def _leave_files(self, kind: str, groups: Groups) -> list[int]:
+        """Leave out files with few live streams, and some of many: their streams are written again; their numbers."""
+        live = np.zeros(len(self.files) + 1)
+        for of, places in groups.values():
+            np.add.at(live, places[FILE], of.lengths)  # the last one for NOWHERE
+        mine = {k: of.nbytes for k, of in enumerate(self.files) if of is not None and of.file.startswith(kind)}
+        left = [k for k, nbytes in mine.items() if 2 * live[k] + _SPARE_NBYTES < nbytes]
+        if len(mine) - len(left) > _MOST_FILES:
+            rest = sorted(mine.keys() - {*left}, key=mine.__getitem__)
+            left += rest[: len(rest) // 2]
+        for k in left:
+            self.files[k] = None
+        return left
+
+
+def _pages(array: Any) -> Segments:
+    """The bytes of an array, in pages."""
+    content = array.reshape(-1).view(np.uint8)
+    lengths = np.full(-(-len(content) // _PAGE_NBYTES), _PAGE_NBYTES, np.int64)
+    lengths[-1] = len(content) - _PAGE_NBYTES * (len(lengths) - 1)
+    return Segments.packed(content, lengths)
+
+
+def _index(groups: Groups) -> Arrays:
+    """Arrays that tell where the streams of groups are."""
+    made: Arrays = {}
+    for name, (of, places) in groups.items():
+        made |= {f"{name}/file": places[FILE], f"{name}/offset": places[OFFSET], f"{name}/length": of.lengths}
+    return made
+
+
+def _write_arrays(folder: Folder, number: int, arrays: Arrays) -> dict[str, Any]:
+    name, content = f"arrays-{number:08}.safetensors", format_arrays(arrays)
+    with folder.new_file(name) as file:
+        file.write(content)
+    return {"file": name, "nbytes": len(content), "xxh3": xxhash.xxh3_64_hexdigest(content)}

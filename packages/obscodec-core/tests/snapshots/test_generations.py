@@ -1,0 +1,328 @@
+"""A snapshot that is written again and again: each generation is whole, and costs what is new."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import obscodec
+import pytest
+from obscodec import FrameStore, Layout, RingBuffer, ShapeError, Snapshot, SnapshotError, TensorArray
+from obscodec.snapshots import writer
+from obscodec.snapshots.folder import Folder
+from saved import append, array, check_equal_rings, frames, ring
+
+FRAME = Layout((42, 42), np.uint8)
+
+
+def noise(n, seed=0):
+    return np.random.default_rng(seed).integers(256, size=(n, *FRAME.shape), dtype=np.uint8)
+
+
+def new_bytes(folder, generation):
+    """Bytes of the segment files that a generation has written."""
+    return sum(file.stat().st_size for file in folder.glob(f"*-{generation:08}-*.segment"))
+
+
+def written_files(folder, generation):
+    manifest = Folder(folder).read_manifest(Folder(folder).generations()[generation])
+    return [of["file"] for of in manifest["segments"] if of]
+
+
+def test_each_generation_has_its_own_steps(tmp_path):
+    buffer, plain = ring(0), {}
+    with Snapshot(tmp_path, keep=3) as snapshot:
+        for begin in range(0, 500, 50):
+            append(buffer, begin, begin + 50)
+            generation = snapshot.write(buffer)
+            plain[generation] = {name: values.copy() for name, values in buffer[:].items()}
+    assert snapshot.generations == [8, 9, 10] == sorted(plain)[-3:]
+    for generation in snapshot.generations:
+        loaded = obscodec.load(tmp_path, generation=generation)
+        for name, expected in plain[generation].items():
+            np.testing.assert_array_equal(loaded[:][name], expected, name)
+    check_equal_rings(buffer, obscodec.load(tmp_path))
+    with pytest.raises(SnapshotError, match=r"has no generation 2, only generations \[8, 9, 10\]"):
+        obscodec.load(tmp_path, generation=2)
+
+
+def test_a_generation_writes_what_is_new(tmp_path):
+    store = FrameStore(FRAME, codec="raw", block_frames=4)
+    first = store.append(noise(400))
+    with Snapshot(tmp_path) as snapshot:
+        snapshot.write(store)
+        for k in range(1, 20):
+            ids = store.append(noise(8, seed=k))
+            snapshot.write(store)
+            snapshot.wait()
+            assert new_bytes(tmp_path, k + 1) < 14 * FRAME.nbytes  # what is new, and what was open
+    loaded = obscodec.load(tmp_path)
+    np.testing.assert_array_equal(loaded.read(first), noise(400))
+    np.testing.assert_array_equal(loaded.read(ids), noise(8, seed=19))
+
+
+def test_pages_of_arrays_that_stay_are_not_written_again(tmp_path):
+    buffer = RingBuffer(200_000, {"x": obscodec.Field((), np.float64)})
+    for k in range(60_000):
+        buffer.append(x=float(k))
+    with Snapshot(tmp_path) as snapshot:
+        snapshot.write(buffer)
+        buffer.append(x=-1.0)
+        snapshot.write(buffer)
+    assert new_bytes(tmp_path, 1) > 8 * 60_000
+    assert new_bytes(tmp_path, 2) < 1 << 17
+    np.testing.assert_array_equal(obscodec.load(tmp_path)[:]["x"][:, 0], [*range(60_000), -1])
+
+
+def test_dead_records_go(tmp_path):
+    store = FrameStore(FRAME, codec="raw", block_frames=1)
+    first = store.append(noise(100))
+    with Snapshot(tmp_path, keep=1) as snapshot:
+        snapshot.write(store)
+        snapshot.wait()
+        store.release(first[:60])  # more than half of the file is dead
+        second = snapshot.write(store)
+        snapshot.wait()
+        assert written_files(tmp_path, second) == [f"blocks-{second:08}-0000.segment"]
+        assert sum(file.stat().st_size for file in tmp_path.glob("*.segment")) < 45 * FRAME.nbytes
+        store.release(first[60:62])  # few
+        third = snapshot.write(store)
+    assert written_files(tmp_path, third) == [f"blocks-{second:08}-0000.segment"]
+    np.testing.assert_array_equal(obscodec.load(tmp_path).read(first[62:]), noise(100)[62:])
+
+
+def test_many_files_become_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "_MOST_FILES", 8)
+    store, ids = FrameStore(FRAME, codec="raw", block_frames=1), []
+    with Snapshot(tmp_path, keep=1) as snapshot:
+        for k in range(40):
+            ids.append(store.append(noise(3, seed=k)))
+            snapshot.write(store)
+            snapshot.wait()
+            assert len(list(tmp_path.glob("blocks-*"))) <= 9
+    loaded = obscodec.load(tmp_path)
+    for k, of in enumerate(ids):
+        np.testing.assert_array_equal(loaded.read(of), noise(3, seed=k))
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_a_loaded_buffer_goes_on_in_the_same_folder(mmap, tmp_path):
+    store = FrameStore(FRAME, codec="raw", block_frames=4)
+    ids = store.append(noise(400))
+    with Snapshot(tmp_path) as snapshot:
+        snapshot.write(store)
+    loaded = obscodec.load(tmp_path, mmap=mmap)
+    more = loaded.append(noise(8, seed=1))
+    with Snapshot(tmp_path, keep=1) as snapshot:
+        snapshot.write(loaded)
+    assert new_bytes(tmp_path, 2) < 14 * FRAME.nbytes
+    again = obscodec.load(tmp_path)
+    np.testing.assert_array_equal(again.read(ids), noise(400))
+    np.testing.assert_array_equal(again.read(more), noise(8, seed=1))
+    np.testing.assert_array_equal(loaded.read(ids), noise(400))  # its file may be gone
+
+
+def test_another_buffer_writes_all_of_it(tmp_path):
+    one, other = array(40), array(20)
+    with Snapshot(tmp_path) as snapshot:
+        for saved in (one, other, one, one):
+            snapshot.write(saved)
+    for generation, saved in zip(snapshot.generations, (other, one, one), strict=True):
+        np.testing.assert_array_equal(obscodec.load(tmp_path, generation=generation)[:], saved[:])
+
+
+def test_somebody_else_may_write_between(tmp_path):
+    saved = array(40)
+    with Snapshot(tmp_path) as snapshot:
+        snapshot.write(saved)
+        snapshot.wait()
+        obscodec.save(array(3), tmp_path)
+        snapshot.write(saved)
+    np.testing.assert_array_equal(obscodec.load(tmp_path)[:], saved[:])
+
+
+def test_numbers_rise(tmp_path):
+    saved = array(4)
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        assert [snapshot.write(saved, generation=n) for n in (1000, 5000)] == [1000, 5000]
+        assert snapshot.write(saved) == 5001
+    assert snapshot.generations == [1000, 5000, 5001]
+    with pytest.raises(SnapshotError) as caught:
+        Snapshot(tmp_path).write(array(3), generation=5000)
+    assert str(caught.value) == (
+        f"{tmp_path} has generation 5001 already, and what is written as generation 5000 was not loaded from an "
+        "earlier one there: load that, or name another folder"
+    )
+    assert snapshot.generations == [1000, 5000, 5001]
+    with pytest.raises(ShapeError, match="keep must be 1 or more, got 0"):
+        Snapshot(tmp_path, keep=0)
+
+
+def test_a_training_that_goes_on_from_an_earlier_generation_replaces_the_later_ones(tmp_path):
+    saved = array(4)
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        for n in (10, 20, 30, 40):
+            saved[n // 10] = 7
+            snapshot.write(saved, generation=n)
+    loaded = obscodec.load(tmp_path, generation=20)
+    loaded[40] = 9
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        snapshot.write(loaded, generation=30)
+    assert snapshot.generations == [10, 20, 30]
+    np.testing.assert_array_equal(obscodec.load(tmp_path)[:], loaded[:])
+    assert loaded[40].min() == 9
+
+
+def test_write_returns_before_the_files_are_written(tmp_path, monkeypatch):
+    may_go, fsync = threading.Event(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (may_go.wait(), fsync(descriptor)))
+    buffer = ring(60)
+    snapshot = Snapshot(tmp_path)
+    snapshot.write(buffer)
+    assert snapshot.generations == []
+    expected = {name: values.copy() for name, values in buffer[:].items()}
+    append(buffer, 60, 300)  # overwrites all steps meanwhile
+    may_go.set()
+    snapshot.wait()
+    for name, values in obscodec.load(tmp_path)[:].items():
+        np.testing.assert_array_equal(values, expected[name], name)
+
+
+def test_an_error_of_the_disk_is_raised_later_and_the_last_generation_stays(tmp_path, monkeypatch):
+    buffer = ring(60)
+    snapshot = Snapshot(tmp_path)
+    snapshot.write(buffer)
+    snapshot.wait()
+
+    def fails(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        append(buffer, 60, 70)
+        snapshot.write(buffer)
+        with pytest.raises(OSError, match="No space left"):
+            snapshot.wait()
+    assert snapshot.generations == [1]
+    check_equal_rings(ring(60), obscodec.load(tmp_path))
+    snapshot.write(buffer)
+    snapshot.wait()
+    check_equal_rings(buffer, obscodec.load(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_while_a_generation_is_written(tmp_path):
+    buffer = ring(90)
+    snapshot = Snapshot(tmp_path / "parent")
+    for k in range(5):
+        snapshot.write(buffer)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            snapshot.wait()  # of the parent's job it has nothing
+            with Snapshot(tmp_path / f"child-{k}") as own:
+                own.write(buffer)
+            os._exit(0)
+        snapshot.wait()
+        assert os.waitpid(child, 0)[1] == 0
+        check_equal_rings(buffer, obscodec.load(tmp_path / f"child-{k}"))
+    assert snapshot.generations == [3, 4, 5]
+    check_equal_rings(buffer, obscodec.load(tmp_path / "parent"))
+
+
+def test_python_exits_when_the_last_generation_is_finished(tmp_path):
+    child = os.fork()
+    if child == 0:
+        import atexit
+
+        Snapshot(tmp_path).write(ring(90))
+        atexit._run_exitfuncs()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    check_equal_rings(ring(90), obscodec.load(tmp_path))
+
+
+def test_a_thread_appends_to_a_store_while_it_is_written(tmp_path):
+    store, stop, ids = FrameStore(FRAME, block_frames=4), threading.Event(), []
+
+    def play():
+        for k in range(10_000):
+            if stop.is_set():
+                break
+            ids.append(store.append(frames_of(k)))
+            time.sleep(0)
+
+    player = threading.Thread(target=play)
+    player.start()
+    n_read = []
+    try:
+        with Snapshot(tmp_path) as snapshot:
+            for _ in range(20):
+                n_before = len(ids)
+                snapshot.write(store)
+                snapshot.wait()
+                loaded = obscodec.load(tmp_path)
+                for k in range(n_before):
+                    np.testing.assert_array_equal(loaded.read(ids[k]), frames_of(k))
+                n_read.append(n_before)
+    finally:
+        stop.set()
+        player.join()
+    assert n_read[-1] > n_read[0]
+
+
+def frames_of(k):
+    made = np.zeros((2, *FRAME.shape), np.uint8)
+    made[:, k % 42] = k % 255 + 1
+    made[1, 0, 0] = k // 255 % 255
+    return made
+
+
+def test_a_mapped_buffer_is_equal_and_goes_on(tmp_path):
+    buffer = ring(250)
+    obscodec.save(buffer, tmp_path)
+    loaded = obscodec.load(tmp_path, mmap=True)
+    check_equal_rings(buffer, loaded)
+    for file in tmp_path.iterdir():
+        file.unlink()  # what is mapped stays
+    check_equal_rings(buffer, loaded)
+    for one in (buffer, loaded):
+        append(one, 250, 400)
+    check_equal_rings(buffer, loaded)
+
+
+def test_mapped_blocks_stay_in_their_file(tmp_path):
+    store = FrameStore(FRAME, codec="raw", block_frames=4)
+    ids = store.append(noise(4000))  # 7 MB
+    obscodec.save(store, tmp_path)
+
+    def resident():
+        of_files = maps.read_text().split(str(tmp_path))[1:]
+        return sum(int(of_file.split("Rss:")[1].split()[0]) for of_file in of_files)
+
+    maps = Path("/proc/self/smaps")
+    if not maps.exists():
+        pytest.skip("this system does not tell what is resident")
+    loaded = obscodec.load(tmp_path, mmap=True)
+    assert resident() < 400  # KiB
+    np.testing.assert_array_equal(loaded.read(ids), noise(4000))
+    assert resident() > 6000
+
+
+def test_what_only_memory_holds_of_a_codec_comes_back(tmp_path):
+    """Dictionaries by version, reference frames, the choice of ``auto``, over generations."""
+    array_of = TensorArray.zeros((900, 1), obscodec.AutoStore(Layout((12, 16), np.uint8), codec="delta-rle|zstd:3"))
+    played = frames(900)
+    with Snapshot(tmp_path) as snapshot:
+        for begin in range(0, 900, 300):
+            for k in range(begin, begin + 300):
+                array_of[k] = played[k][None]
+            snapshot.write(array_of)
+    for generation in snapshot.generations:
+        loaded = obscodec.load(tmp_path, generation=generation, mmap=True)
+        np.testing.assert_array_equal(loaded[: 300 * generation, 0], played[: 300 * generation])
+        assert loaded.store.stats().dictionary_bytes > 0
+    before, after = array_of.store.stats(), loaded.store.stats()
+    assert (after.n_tensors, after.live_bytes, after.choice) == (before.n_tensors, before.live_bytes, before.choice)
