@@ -5,7 +5,7 @@ import numpy as np
 import obscodec_sb3
 import pytest
 from gymnasium import spaces
-from obscodec import DTypeError, SnapshotError
+from obscodec import DTypeError, Snapshot, SnapshotError
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedDictRolloutBuffer,
@@ -13,10 +13,14 @@ from obscodec_sb3 import (
     CompressedNStepReplayBuffer,
     CompressedReplayBuffer,
     CompressedRolloutBuffer,
+    SnapshotCallback,
     compressed,
+    resume,
 )
 from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
 
 IMAGE, VECTOR = spaces.Box(0, 255, (4, 42, 42), np.uint8), spaces.Box(-1, 1, (3,))
 BOTH = spaces.Dict(image=IMAGE, vector=VECTOR)
@@ -189,3 +193,112 @@ def test_buffers_of_contrib_are_saved(tmp_path):
     kind = obscodec_sb3.CompressedMaskableRolloutBuffer
     kind(20, IMAGE, spaces.Discrete(4), "cpu", n_envs=N_ENVS).save(tmp_path)
     assert kind.load(tmp_path).buffer_size == 20
+
+
+def dqn(env, **options):
+    of_buffer = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
+    return DQN("MlpPolicy", env, learning_starts=20, buffer_size=1000, device="cpu", seed=0, **of_buffer, **options)
+
+
+def cart_pole(normalizes):
+    env = make_vec_env("CartPole-v1", n_envs=N_ENVS, seed=0)
+    return VecNormalize(env) if normalizes else env
+
+
+def check_lacks_last_step(buffer, loaded):
+    """SB3 calls callbacks before it stores a transition."""
+    assert (loaded.pos, loaded.full) == (buffer.pos - 1, buffer.full)
+    for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
+        found, expected = getattr(loaded, name), getattr(buffer, name)
+        for key in found if isinstance(found, dict) else [None]:
+            pair = (found, expected) if key is None else (found[key], expected[key])
+            np.testing.assert_array_equal(*(array[: loaded.pos] for array in pair), name)
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_a_training_goes_on_from_its_last_checkpoint(normalizes, tmp_path):
+    model = dqn(cart_pole(normalizes))
+    model.learn(400, callback=SnapshotCallback(50, tmp_path))
+    resumed = resume(DQN, tmp_path, cart_pole(False), device="cpu")
+    assert (resumed.step, resumed.model.num_timesteps) == (400, 400)
+    assert resumed.model.replay_buffer is resumed.buffer
+    check_lacks_last_step(model.replay_buffer, resumed.buffer)
+    if normalizes:
+        assert resumed.model.get_env() is resumed.vec_normalize
+        np.testing.assert_array_equal(resumed.vec_normalize.obs_rms.mean, model.get_env().obs_rms.mean)
+    else:
+        assert resumed.vec_normalize is None
+    saved = DQN.load(tmp_path / "rl_model_400_steps.zip", device="cpu").policy.state_dict()
+    for name, value in resumed.model.policy.state_dict().items():
+        assert (saved[name] == value).all()
+    assert Snapshot(tmp_path / "rl_model_replay_buffer").generations == [200, 300, 400]
+    resumed.model.learn(200, callback=SnapshotCallback(50, tmp_path), reset_num_timesteps=False)
+    assert Snapshot(tmp_path / "rl_model_replay_buffer").generations == [400, 500, 600]
+    assert resume(DQN, tmp_path, cart_pole(normalizes), device="cpu").step == 600
+
+
+def test_an_incomplete_checkpoint_is_left_out(tmp_path):
+    dqn(cart_pole(True)).learn(400, callback=SnapshotCallback(50, tmp_path))
+    (tmp_path / "rl_model_vecnormalize_400_steps.pkl").unlink()
+    assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 300
+    model = tmp_path / "rl_model_300_steps.zip"
+    model.write_bytes(model.read_bytes()[:1000])
+    with pytest.warns(UserWarning, match=r"rl_model_300_steps\.zip is damaged: an earlier checkpoint is loaded"):
+        resumed = resume(DQN, tmp_path, cart_pole(False), device="cpu")
+    assert resumed.step == 200
+    resumed.model.learn(100, callback=SnapshotCallback(50, tmp_path), reset_num_timesteps=False)
+    assert Snapshot(tmp_path / "rl_model_replay_buffer").generations == [200, 300]  # 400 was of a model that is gone
+    arrays = tmp_path / "rl_model_replay_buffer" / "arrays-00000300.safetensors"
+    arrays.write_bytes(b"")
+    with pytest.warns(UserWarning, match=r"arrays-00000300\.safetensors is damaged.*an earlier checkpoint is loaded"):
+        assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 200
+    with pytest.raises(SnapshotError) as caught:
+        resume(DQN, tmp_path, cart_pole(False), name_prefix="other")
+    assert str(caught.value) == (
+        f"{tmp_path} has no complete checkpoint of 'other': models of the steps [], buffers of []"
+    )
+
+
+def test_another_training_does_not_write_over_checkpoints(tmp_path):
+    dqn(cart_pole(False)).learn(200, callback=SnapshotCallback(50, tmp_path))
+    with pytest.raises(
+        SnapshotError, match="has generation 200 already, and what is written as generation 100 was not"
+    ):
+        dqn(cart_pole(False)).learn(200, callback=SnapshotCallback(50, tmp_path))
+    with pytest.raises(TypeError, match="the algorithm has no compressed replay buffer: give it one"):
+        DQN("MlpPolicy", "CartPole-v1").learn(10, callback=SnapshotCallback(5, tmp_path))
+
+
+def test_a_buffer_of_goals_goes_on(tmp_path):
+    from stable_baselines3.common.envs import BitFlippingEnv
+
+    options = {"replay_buffer_class": CompressedHerReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
+    model = DQN("MultiInputPolicy", BitFlippingEnv(4), device="cpu", learning_starts=20, **options)
+    model.learn(100, callback=SnapshotCallback(50, tmp_path))
+    resumed = resume(DQN, tmp_path, BitFlippingEnv(4), device="cpu")
+    check_lacks_last_step(model.replay_buffer, resumed.buffer)
+    resumed.model.learn(50, reset_num_timesteps=False)
+
+
+def test_generations_and_salvage(tmp_path):
+    buffer = CompressedReplayBuffer(200 * N_ENVS, IMAGE, spaces.Discrete(4), "cpu", n_envs=N_ENVS, codec="raw")
+    rng = np.random.default_rng(0)
+    with Snapshot(tmp_path) as snapshot:
+        fill(buffer, 0, 100, rng)
+        snapshot.write(buffer)
+        fill(buffer, 100, 300, rng)
+        snapshot.write(buffer)
+    assert CompressedReplayBuffer.load(tmp_path, generation=1, device="cpu").pos == 100
+    check_equal(buffer, CompressedReplayBuffer.load(tmp_path, mmap=True, device="cpu"))
+    (file,) = tmp_path.glob("blocks-00000002-*.segment")
+    content = bytearray(file.read_bytes())
+    content[100_000] ^= 1
+    file.write_bytes(content)
+    salvaged = CompressedReplayBuffer.load(tmp_path, salvage=True, device="cpu")
+    rows, envs = salvaged.lost.T
+    assert 10 < len(rows) < 200
+    kept = np.ones((200, N_ENVS), np.bool_)
+    kept[rows, envs] = False
+    for name in ("observations", "next_observations"):
+        found, expected = getattr(salvaged.buffer, name)[:], getattr(buffer, name)[:]
+        np.testing.assert_array_equal(found[kept], expected[kept])

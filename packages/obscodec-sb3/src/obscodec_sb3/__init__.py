@@ -14,6 +14,7 @@ from obscodec_sb3.replay import (
     CompressedReplayBuffer,
 )
 from obscodec_sb3.rollout import CompressedDictRolloutBuffer, CompressedRolloutBuffer
+from obscodec_sb3.snapshots import Resumed, SnapshotCallback, resume
 
 __all__ = [
     "CompressedDictReplayBuffer",
@@ -23,7 +24,10 @@ __all__ = [
     "CompressedReplayBuffer",
     "CompressedRolloutBuffer",
     "CompressionCallback",
+    "Resumed",
+    "SnapshotCallback",
     "compressed",
+    "resume",
 ]
 
 # The buffers of sb3-contrib, made when they are asked for.

@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import obscodec
 import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import ArraySet, BufferOptions, BufferStats
 from obscodec.palette import PaletteArray
-from obscodec.snapshots import named, read_snapshot, restored, write_snapshot
+from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
@@ -154,13 +155,27 @@ class CompressedBuffer(buffers.BaseBuffer):
         write_snapshot(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        generation: int | None = None,
+        mmap: bool = False,
+        salvage: bool = False,
+        **arguments: Any,
+    ) -> Any:
         """The buffer that :meth:`save` has saved, equal in all that it holds; assign it to ``model.replay_buffer``.
 
         Args:
             path: the folder.
+            generation: the number of a generation, None for the last one: see ``obscodec.Snapshot``.
+            mmap: leave observations in their files until they are sampled or overwritten: see ``obscodec.load``.
+            salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
             **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
                 ``buffer_device``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``.
+
+        Returns:
+            The buffer; with ``salvage``, ``Salvaged``, which has it.
 
         Raises:
             SnapshotError: the folder has no snapshot, or of another class; or a file of it is damaged or missing.
@@ -175,13 +190,23 @@ class CompressedBuffer(buffers.BaseBuffer):
             ...     CompressedReplayBuffer.load(folder, device="cpu").buffer_size
             1000
         """
-        kind, saved, state = read_snapshot(path)
-        if kind != cls.__name__:
-            raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {kind}.load")
 
-        with named(path):
-            of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
-        return restored(cls(**{**saved, **of_spaces, **arguments}), state, path)
+        def make(kind: str, saved: State, path: str) -> CompressedBuffer:
+            if kind != cls.__name__:
+                raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {kind}.load")
+            with named(path):
+                of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
+            return cls(**{**saved, **of_spaces, **arguments})
+
+        return load_by(make, path, generation=generation, mmap=mmap, salvage=salvage)
+
+    def forget_damaged(self) -> npt.NDArray[np.int64]:
+        """Set observations that can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
+
+        Returns:
+            ``i64[n, 2]``: the rows of the buffer, as in ``buffer.observations[row]``, and the environments.
+        """
+        return self._arrays.forget_damaged()
 
     def arguments(self) -> State:
         """See ``obscodec.snapshots.Saved``."""

@@ -1,0 +1,184 @@
+"""SnapshotCallback and resume: a training that goes on after its process has ended."""
+
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import gymnasium
+from obscodec import Snapshot, SnapshotError
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from obscodec_sb3.base import CompressedBuffer
+
+A = TypeVar("A", bound=BaseAlgorithm)
+
+
+class SnapshotCallback(CheckpointCallback):
+    """SB3's ``CheckpointCallback`` with the replay buffer, of which it writes only what is new.
+
+    At each checkpoint it saves the model, VecNormalize if there is one, and a generation of the buffer, whose number is
+    that of the steps. The training stops for some milliseconds besides saving the model: a thread in the background
+    writes the buffer. :func:`resume` goes on from the last checkpoint that is complete. SB3 calls its callbacks before
+    it stores the transition of a step. So a checkpoint lacks the last one, as CheckpointCallback's do.
+
+    Args:
+        save_freq: the number of calls of ``env.step()`` between two checkpoints.
+        save_path: the folder. The buffer is in its folder ``{name_prefix}_replay_buffer``.
+        name_prefix: of the names of files.
+        keep: how many generations of the buffer to keep; models are all kept.
+        verbose: 2 to print the names of files.
+
+    Raises:
+        TypeError: the algorithm has no compressed replay buffer; when training starts.
+        SnapshotError: the folder has later checkpoints of another training; at the first checkpoint.
+
+    Example:
+        >>> import tempfile
+        >>> from stable_baselines3 import DQN
+        >>> from obscodec_sb3 import CompressedReplayBuffer, resume
+        >>> model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=CompressedReplayBuffer)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model = model.learn(300, callback=SnapshotCallback(100, folder))
+        ...     model = resume(DQN, folder, "CartPole-v1").model
+        >>> model.num_timesteps, model.replay_buffer.size()
+        (300, 299)
+        >>> model.learn(100, reset_num_timesteps=False).num_timesteps
+        400
+    """
+
+    def __init__(
+        self, save_freq: int, save_path: str, name_prefix: str = "rl_model", *, keep: int = 3, verbose: int = 0
+    ) -> None:
+        super().__init__(save_freq, os.fspath(save_path), name_prefix, verbose=verbose)
+        self._snapshot = Snapshot(_buffer_folder(save_path, name_prefix), keep=keep)
+
+    def _on_training_start(self) -> None:
+        if not isinstance(getattr(self.model, "replay_buffer", None), CompressedBuffer):
+            raise TypeError(
+                "the algorithm has no compressed replay buffer: give it one, such as CompressedReplayBuffer"
+            )
+
+    def _on_step(self) -> bool:
+        if self.n_calls % self.save_freq == 0:
+            buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
+            self._save(self.model.save, self._checkpoint_path(extension="zip"))
+            normalize = self.model.get_vec_normalize_env()
+            if normalize is not None:
+                self._save(normalize.save, self._checkpoint_path("vecnormalize_", extension="pkl"))
+            self._snapshot.write(buffer, generation=self.num_timesteps)
+        return True
+
+    def _on_training_end(self) -> None:
+        self._snapshot.wait()
+
+    def _save(self, save: Callable[[str], object], path: str) -> None:
+        """Save in a file that has its name when it is on the disk."""
+        folder, name = os.path.split(path)
+        unfinished = Path(folder, f"unfinished-{name}")
+        save(os.fspath(unfinished))
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        if self.verbose >= 2:
+            self.logger.info(f"Saved {path}")
+
+
+class Resumed(NamedTuple, Generic[A]):
+    """What :func:`resume` has loaded.
+
+    Attributes:
+        model: the algorithm, with its buffer and environment.
+        buffer: its replay buffer.
+        vec_normalize: the environment with its statistics, None if there were none.
+        step: the number of steps of the checkpoint.
+    """
+
+    model: A
+    buffer: CompressedBuffer
+    vec_normalize: VecNormalize | None
+    step: int
+
+
+def resume(
+    algorithm: type[A],
+    path: str | os.PathLike[str],
+    env: Any,
+    *,
+    name_prefix: str = "rl_model",
+    mmap: bool = False,
+    **arguments: Any,
+) -> Resumed[A]:
+    """Load the last checkpoint of a :class:`SnapshotCallback` of which everything is there and intact.
+
+    Go on with ``model.learn(..., reset_num_timesteps=False)``. Another SnapshotCallback may then write to the same
+    folder. Model and VecNormalize are pickles, as SB3 saves them: load them only from people whom you trust.
+
+    Args:
+        algorithm: its class, such as ``DQN``.
+        path: the folder.
+        env: the environment, or its id; without VecNormalize, or with one whose statistics are replaced.
+        name_prefix: as of the callback.
+        mmap: see ``obscodec.load``.
+        **arguments: of ``algorithm.load``, such as ``device``.
+
+    Raises:
+        SnapshotError: there is no complete checkpoint.
+
+    Example: see :class:`SnapshotCallback`.
+    """
+    folder, of_buffer = Path(path), _buffer_folder(path, name_prefix)
+    env = gymnasium.make(env) if isinstance(env, str) else env
+    models, statistics = _steps(folder, f"{name_prefix}_", "zip"), _steps(folder, f"{name_prefix}_vecnormalize_", "pkl")
+    generations = Snapshot(of_buffer).generations
+    complete = [step for step in generations if step in models and (step in statistics or not statistics)]
+    for step in reversed(complete):
+        if not zipfile.is_zipfile(models[step]):
+            warnings.warn(f"{models[step]} is damaged: an earlier checkpoint is loaded", stacklevel=2)
+            continue
+        normalized = _normalized(env, statistics[step]) if statistics else None
+        model: A = algorithm.load(models[step], env=env if normalized is None else normalized, **arguments)
+        try:
+            buffer = _load_buffer(model, of_buffer, step, mmap)
+        except SnapshotError as error:
+            warnings.warn(f"{error}: an earlier checkpoint is loaded", stacklevel=2)
+            continue
+        model.replay_buffer = buffer  # type: ignore[attr-defined]
+        return Resumed(model, buffer, normalized, step)
+    raise SnapshotError(
+        f"{folder} has no complete checkpoint of {name_prefix!r}: models of the steps {sorted(models)}, buffers of "
+        f"{generations}" + (f", VecNormalize of {sorted(statistics)}" if statistics else "")
+    )
+
+
+def _load_buffer(model: Any, path: Path, step: int, mmap: bool) -> CompressedBuffer:
+    empty = model.replay_buffer
+    if not isinstance(empty, CompressedBuffer):
+        raise TypeError(f"the model has a {type(empty).__name__}, no compressed replay buffer")
+    of_goals = {"env": model.env} if hasattr(empty, "env") else {}
+    buffer: CompressedBuffer = type(empty).load(path, generation=step, mmap=mmap, device=model.device, **of_goals)
+    return buffer
+
+
+def _normalized(env: Any, statistics: Path) -> VecNormalize:
+    if isinstance(env, VecNormalize):
+        env = env.venv
+    if not isinstance(env, VecEnv):
+        raise TypeError("VecNormalize takes a vectorized environment, such as make_vec_env(...)")
+    return VecNormalize.load(os.fspath(statistics), env)
+
+
+def _steps(folder: Path, prefix: str, extension: str) -> dict[int, Path]:
+    """The checkpoint files of a kind, by their steps."""
+    pattern = re.compile(rf"{re.escape(prefix)}(\d+)_steps\.{extension}")
+    matches = [(pattern.fullmatch(file.name), file) for file in folder.iterdir()] if folder.is_dir() else []
+    return {int(match[1]): file for match, file in matches if match}
+
+
+def _buffer_folder(path: str | os.PathLike[str], name_prefix: str) -> Path:
+    return Path(path, f"{name_prefix}_replay_buffer")
