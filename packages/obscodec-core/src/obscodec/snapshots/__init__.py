@@ -1,5 +1,8 @@
 """Snapshots: buffers, arrays and stores in folders, from which they are made again, also by later versions."""
 
+from obscodec.snapshots.folder import folder_nbytes
+from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
+from obscodec.snapshots.progress import Progress
 from obscodec.snapshots.snapshot import (
     Salvaged,
     Saved,
@@ -14,9 +17,13 @@ from obscodec.snapshots.snapshot import (
 )
 
 __all__ = [
+    "GenerationReport",
+    "Progress",
     "Salvaged",
     "Saved",
     "Snapshot",
+    "folder_nbytes",
+    "inspect_snapshot",
     "load",
     "load_by",
     "named",

@@ -56,12 +56,6 @@ class Folder:
         """The highest number of a generation that a file was written for, 0 for none."""
         return max(map(_number, filter(_is_ours, self._names())), default=0)
 
-    def nbytes(self) -> int:
-        """Bytes of all files."""
-        with suppress(OSError):
-            return sum(file.stat().st_size for file in self.path.iterdir())
-        return 0
-
     def make(self) -> None:
         """Make the folder, if it is not there.
 
@@ -189,6 +183,13 @@ class Folder:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+
+def folder_nbytes(path: str | os.PathLike[str]) -> int:
+    """Bytes of all files in a folder, 0 if there is none."""
+    with suppress(OSError):
+        return sum(file.stat().st_size for file in Path(path).iterdir())
+    return 0
 
 
 def _is_ours(name: str) -> bool:

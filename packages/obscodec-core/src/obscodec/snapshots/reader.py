@@ -136,6 +136,7 @@ class _Reader:
         """An array that lies in pages, checked by their hashes."""
         where = self._places(name, arrays)
         hashes = array_of(arrays, f"{name}/xxh3", np.uint64, (where.shape[1], 2))
+        del arrays[f"{name}/xxh3"]
         contents = {k: [Piece(0, self._mapped(k))] for k in self._used([where])}
         if where[_LENGTH].sum() > sum(len(piece.content) for (piece,) in contents.values()):
             raise SnapshotError(f"the pages of {name} have more bytes than their files")

@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     content: Bytes
 
 
-def write_streams(file: BinaryIO, streams: Segments, on_written: Callable[[int], None]) -> Ints:
+def write_streams(file: BinaryIO, streams: Segments, on_written: Callable[[int], None] | None) -> Ints:
     """Write streams to the end of a segment file, in records.
 
     Args:
@@ -54,7 +54,8 @@ def write_streams(file: BinaryIO, streams: Segments, on_written: Callable[[int],
         some.pack(content)
         file.write(_RECORD.pack(content.nbytes, xxhash.xxh3_64_intdigest(content.data)))
         file.write(content.data)
-        on_written(content.nbytes)
+        if on_written is not None:
+            on_written(content.nbytes)
         at += _RECORD.size
         offsets[first:last] = at + ends[first:last] - streams.lengths[first:last] - begin
         first, at = last, at + content.nbytes

@@ -19,7 +19,7 @@ from obscodec.buffers import RingBuffer
 from obscodec.errors import BackendUnavailable, DTypeError, HeapFull, MissingPackage, ObscodecError, SnapshotError
 from obscodec.runtime import Background, Job
 from obscodec.segments import Ints
-from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.folder import Folder, folder_nbytes
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.progress import Progress
 from obscodec.snapshots.reader import read_generation
@@ -131,7 +131,7 @@ class Snapshot:
             number = 1 + self._folder.highest_number()
         before_generation(self._folder, self._known, number)  # refuses now what the thread would refuse
         tree, head = _parts(saved)
-        write = partial(_write, self._folder, tree, head, self._known, number, self._keep)
+        write = partial(write_generation, self._folder, tree, head, self._known, number, self._keep)
         self._process, self._job = os.getpid(), _WRITER.submit(write)
         return number
 
@@ -191,7 +191,8 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
 def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
     """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
     tree, head = _parts(saved)
-    _write(Folder(path), tree, head, Known(), None, 1)
+    with Progress(f"save {os.fspath(path)}", tree.nbytes) as progress:
+        write_generation(Folder(path), tree, head, Known(), None, 1, progress.advance)
 
 
 def load(
@@ -281,7 +282,7 @@ def read_snapshot(
         SnapshotError: see :func:`load`.
     """
     folder = Folder(path)
-    with Progress(f"load {folder.path}", folder.nbytes()) as progress:
+    with Progress(f"load {folder.path}", folder_nbytes(path)) as progress:
         read = read_generation(folder, generation, maps=mmap, salvages=damage is not None, on_read=progress.advance)
     with named(path):
         both, kind = unflatten(read.tree), part_of(read.manifest, "kind", str)
@@ -310,11 +311,6 @@ def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
     head = {"kind": next(known, type(saved).__name__), "written_by": f"obscodec {version('obscodec')}"}
     return flatten({"arguments": saved.arguments(), "state": saved.state()}), head
-
-
-def _write(folder: Folder, tree: Tree, head: dict[str, Any], known: Known, number: int | None, keep: int) -> Known:
-    with Progress(f"save {folder.path}", tree.nbytes) as progress:
-        return write_generation(folder, tree, head, known, number, keep, progress.advance)
 
 
 @contextmanager

@@ -27,7 +27,13 @@ Groups = dict[str, tuple[Segments, Places]]  # streams by name, and where they a
 
 
 def write_generation(
-    folder: Folder, tree: Tree, head: dict[str, Any], known: Known, number: int | None, keep: int, on_written: OnWritten
+    folder: Folder,
+    tree: Tree,
+    head: dict[str, Any],
+    known: Known,
+    number: int | None,
+    keep: int,
+    on_written: OnWritten | None = None,
 ) -> Known:
     """Write another generation, then remove the oldest ones. Whatever ends this call, the last generation stays.
 
@@ -108,7 +114,7 @@ class _Writer:
         files: the segment files that the generation needs; None for a number that is free.
     """
 
-    def __init__(self, folder: Folder, number: int, known: Known, on_written: OnWritten) -> None:
+    def __init__(self, folder: Folder, number: int, known: Known, on_written: OnWritten | None) -> None:
         self._folder, self._number, self._on_written = folder, number, on_written
         self.files = [*known.files]
 

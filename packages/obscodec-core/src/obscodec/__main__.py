@@ -1,0 +1,5 @@
+"""``python -m obscodec``: the command ``obscodec``."""
+
+from obscodec.cli import main
+
+main()

@@ -1,0 +1,15 @@
+"""The command ``obscodec``."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command; says what to install if that is missing."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ModuleNotFoundError as error:
+        sys.exit(f"the command obscodec needs {error.name}: pip install typer rich")
+    from obscodec.cli.commands import app
+
+    app()

@@ -1,0 +1,69 @@
+"""What ``obscodec`` can do."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from obscodec.errors import SnapshotError
+from obscodec.snapshots import GenerationReport, Progress, folder_nbytes, inspect_snapshot
+
+app = typer.Typer(help="Look into snapshots of obscodec.", add_completion=False, no_args_is_help=True)
+_MOST_DAMAGE = 20  # texts to print for a generation
+_MOST_PARTS = 500  # what is smaller than such a part of the whole is not listed
+
+
+@app.callback()
+def _app() -> None:
+    """Have the name of a command be needed, although there is one."""
+
+
+@app.command()
+def inspect(path: Annotated[str, typer.Argument(help="The folder of a snapshot.", metavar="PATH")]) -> None:
+    """Print what is in a snapshot: generations, sizes, and what is damaged. Reads every byte.
+
+    Exit code 1 if something is damaged, 2 if there is no snapshot.
+    """
+    out, errors = Console(), Console(stderr=True)
+    try:
+        with Progress(f"read {path}", folder_nbytes(path)) as progress:
+            reports = list(inspect_snapshot(path, progress.advance))
+    except SnapshotError as error:
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    out.print(_generations(path, reports))
+    last = reports[-1]
+    if last.kind:
+        out.print(_parts(last))
+    for report in reports:
+        for damage in report.damage[:_MOST_DAMAGE]:
+            errors.print(f"generation {report.generation}: {damage}", markup=False, highlight=False, soft_wrap=True)
+        if len(report.damage) > _MOST_DAMAGE:
+            errors.print(f"generation {report.generation}: {len(report.damage) - _MOST_DAMAGE} places more")
+    if any(report.damage for report in reports):
+        raise typer.Exit(1)
+
+
+def _generations(path: str, reports: list[GenerationReport]) -> Table:
+    table = Table(title=f"{path}: {decimal(folder_nbytes(path))}", title_justify="left")
+    for column in ("generation", "kind", "written by", "bytes it needs", "integrity"):
+        table.add_column(column, justify="right" if column in ("generation", "bytes it needs") else "left")
+    for report in reports:
+        integrity = f"[red]{len(report.damage)} places damaged" if report.damage else "[green]intact"
+        table.add_row(str(report.generation), report.kind, report.written_by, decimal(report.nbytes), integrity)
+    return table
+
+
+def _parts(report: GenerationReport) -> Table:
+    made_with = ", ".join(f"{name}={value!r}" for name, value in report.arguments.items())
+    table = Table(title=f"generation {report.generation}: {report.kind}({made_with})", title_justify="left")
+    table.add_column("part of the state")
+    table.add_column("bytes", justify="right")
+    total = sum(report.parts.values())
+    large = {name: nbytes for name, nbytes in report.parts.items() if nbytes > total // _MOST_PARTS}
+    for name, nbytes in large.items():
+        table.add_row(name, f"{nbytes:,}")
+    table.add_row("all other parts", f"{total - sum(large.values()):,}")
+    return table

@@ -1,0 +1,80 @@
+"""Looking into a snapshot: what is in it, and whether it is intact."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from obscodec.errors import SnapshotError
+from obscodec.snapshots.folder import Folder, Manifest
+from obscodec.snapshots.reader import read_generation
+from obscodec.snapshots.tree import Tree
+
+
+class GenerationReport(NamedTuple):
+    """What a generation has.
+
+    Attributes:
+        generation: its number.
+        kind: the class of what was saved, "" if the manifest is damaged.
+        written_by: the version that wrote it.
+        nbytes: bytes of the files that it needs.
+        parts: bytes of its arrays and streams, by the part of the state that they are of.
+        arguments: what the buffer was made with, as far as these are plain values.
+        damage: what is damaged, a text for each place.
+    """
+
+    generation: int
+    kind: str
+    written_by: str
+    nbytes: int
+    parts: dict[str, int]
+    arguments: dict[str, Any]
+    damage: list[str]
+
+
+def inspect_snapshot(
+    path: str | os.PathLike[str], on_read: Callable[[int], None] | None = None
+) -> Iterator[GenerationReport]:
+    """Read and check every file of a snapshot; a report on each generation, the first one first.
+
+    Args:
+        path: the folder.
+        on_read: called with numbers of bytes, as they are read.
+
+    Raises:
+        SnapshotError: the folder has no snapshot.
+    """
+    folder = Folder(path)
+    generations = folder.generations()
+    if not generations:
+        raise SnapshotError(f"{folder.path} has no snapshot")
+    for number, name in generations.items():
+        manifest: Manifest = {}
+        try:
+            manifest = folder.read_manifest(name)
+            read = read_generation(folder, number, salvages=True, on_read=on_read)
+            yield _report(number, manifest, read.tree, read.damage)
+        except SnapshotError as error:
+            yield _report(number, manifest, Tree(None, {}, {}, {}), [str(error)])
+
+
+def _report(number: int, manifest: Manifest, tree: Tree, damage: list[str]) -> GenerationReport:
+    parts = Counter[str]()
+    for name, array in tree.arrays.items():
+        parts[_part(name)] += array.nbytes
+    for name, streams in tree.streams.items():
+        parts[_part(name)] += streams.nbytes
+    arguments = tree.values.get("arguments", {}) if isinstance(tree.values, dict) else {}
+    plain = {key: value for key, value in arguments.items() if isinstance(value, (bool, int, float, str))}
+    files = [of for of in manifest.get("segments", []) if of]
+    nbytes = sum(of["nbytes"] for of in files) + (manifest["arrays"]["nbytes"] if manifest else 0)
+    kind, written_by = str(manifest.get("kind", "")), str(manifest.get("written_by", ""))
+    return GenerationReport(number, kind, written_by, nbytes, dict(parts.most_common()), plain, damage)
+
+
+def _part(name: str) -> str:
+    """The part of the state that an array is of: its path without the last name."""
+    return name.rpartition("/")[0] or name
