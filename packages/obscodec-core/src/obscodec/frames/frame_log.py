@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, Codec, decode_varint
-from obscodec.codecs.formats.delta_rle import first_bytes
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.kernels import sequences as column
@@ -54,7 +53,6 @@ from obscodec.state import State, array_of, check_range, part_of
 from obscodec.stats import StoreStats
 
 MIN_BLOCKS = 1 << 10
-_LONG = 0x80  # the first byte of a varint of several bytes, or a higher one
 _UNREADABLE = b"\xff" * 11  # in place of a block that was lost: no version has so many bytes
 _ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
 
@@ -513,12 +511,9 @@ class FrameLog:
             free = array_of(state, "free", np.int32, (None,))
             self.tables.restore(references, previous, free, recent_ids, opened)
             self._check_blocks()
-            if "versions" in state:
-                versions = array_of(state, "versions", np.int32, (n_blocks,))
-                check_range("versions", versions, 0, np.iinfo(np.int32).max)
-                self.tables.versions[:n_blocks] = versions
-            elif self.coder.versions is not None:  # of an earlier obscodec
-                self._find_versions()
+            versions = array_of(state, "versions", np.int32, (n_blocks,))
+            check_range("versions", versions, 0, np.iinfo(np.int32).max)
+            self.tables.versions[:n_blocks] = versions
 
     def _check_blocks(self) -> None:
         """Refuse blocks that are nowhere."""
@@ -529,14 +524,3 @@ class FrameLog:
         stored[slots] = True
         if (live[stored] <= 0).any() or ((live > 0) & ~stored & ~np.isin(np.arange(self.n), self.open.blocks)).any():
             raise CorruptStream("a block with frames is neither stored nor open, or one without frames is stored")
-
-    def _find_versions(self) -> None:
-        """Note the versions of the blocks that are stored."""
-        slots, streams = self.heap.state().values()
-        versions = np.empty(len(slots), np.uint8)
-        first_bytes(streams.addresses(), streams.lengths, versions)
-        self.tables.versions[slots] = versions
-        for at in np.flatnonzero(versions >= _LONG).tolist():
-            version, _ = decode_varint(streams[at])
-            check_range("version", np.array([version]), 0, np.iinfo(np.int32).max)
-            self.tables.versions[slots[at]] = version

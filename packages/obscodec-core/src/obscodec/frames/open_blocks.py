@@ -1,11 +1,8 @@
 """OpenBlocks: the block that each sequence fills, the full ones in a queue, and the frames to compare new ones with."""
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import pack, unpack
 from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, MAX_VARINT_NBYTES, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_queue import BlockQueue
@@ -136,7 +133,7 @@ class OpenBlocks:
 
     def state(self) -> State:
         """The open blocks, recent frames and references, not the queues: see ``obscodec.state``."""
-        runs, literals, frames = [], [], [self.references[: self.n_references]]
+        runs, literals, frames = [], [], []
         for row, (of_runs, of_literals, recent) in zip(self.rows, self._rooms, strict=True):
             runs.append(of_runs[: row[column.RUNS_NBYTES]])
             literals.append(of_literals[: row[column.LITERALS_NBYTES]])
@@ -147,7 +144,7 @@ class OpenBlocks:
             "sequences": sequences,
             "runs": Segments.of(runs).state(),
             "literals": Segments.of(literals).state(),
-            "frames": np.frombuffer(pack(frames), np.uint8),
+            "frames": np.concatenate([*frames, self.references[: self.n_references]]),
         }
 
     def restore(self, state: State) -> None:
@@ -164,22 +161,19 @@ class OpenBlocks:
         if not len(rows) == len(runs) == len(literals):
             raise CorruptStream("open blocks are not as many as sequences")
         self._check_rows(rows, n_recent, runs.lengths, literals.lengths)
-        most = max(MAX_REFERENCES, n_recent) * self.nbytes
-        frames = [*unpack(array_of(state, "frames", np.uint8, (None,)).data, max_bytes=most)]
-        n_frames = [self.n_references, *rows[:, column.N_RECENT].tolist()]
-        n_frames[0] = min(max(len(frames[0]) if frames else 0, 1), MAX_REFERENCES)
-        fits = [x.shape for x in frames] == [(n, self.nbytes) for n in n_frames] and not frames[0][0].any()
-        if not fits or any(x.dtype != np.uint8 for x in frames):
-            raise CorruptStream("recent frames and references are not as many as announced")
-        check_range("reference", rows[:, column.REFERENCE], 0, n_frames[0] - 1)
-        self.n_recent, references = n_recent, cast("Rows", frames[0])
+        frames = array_of(state, "frames", np.uint8, (None, self.nbytes))
+        *recent, references = np.split(frames, np.cumsum(rows[:, column.N_RECENT]))
+        if not 1 <= len(references) <= MAX_REFERENCES or references[0].any():
+            raise CorruptStream(f"there are 1..{MAX_REFERENCES} reference frames, the first one zeros")
+        check_range("reference", rows[:, column.REFERENCE], 0, len(references) - 1)
+        self.n_recent = n_recent
         self.tables = self._new_tables(np.zeros((0, rows.shape[1]), np.int64), len(references))
         self.references[: len(references)] = references
         self.add_sequences(len(rows))
         addresses = [column.RUNS, column.LITERALS, column.RECENT]
         rows[:, addresses] = self.rows[:, addresses]
         self.rows[:] = rows
-        for room, *contents in zip(self._rooms, runs, literals, frames[1:], strict=True):
+        for room, *contents in zip(self._rooms, runs, literals, recent, strict=True):
             for memory, content in zip(room, contents, strict=True):
                 memory[: content.size] = content.reshape(-1)
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind
-from obscodec.codecs import check_spec, new_codec, pack, unpack
+from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.frames import StepWriter
@@ -285,7 +285,7 @@ class AutoStore(Store):
             return {
                 "n_first": self._n_first,
                 "n_taken": self._n_taken,
-                "first": np.frombuffer(pack([first]), np.uint8),
+                "first": first.copy(),
                 "sequences": self._sequences[: len(first)].copy(),
                 "gone": self._gone.copy(),
                 "moved": self._moved.copy(),
@@ -307,10 +307,9 @@ class AutoStore(Store):
             self._n_early = n_first - int(np.count_nonzero(self._gone))
             self._first, self._sequences = self._first[:0].copy(), self._sequences[:0]
             return
-        (first,) = unpack(array_of(state, "first", np.uint8, (None,)).data, max_bytes=n_taken * self.layout.nbytes)
-        self.layout.check(first)
-        if len(first) != n_taken or not self._gone[n_taken:].all():
-            raise CorruptStream(f"{n_taken} first tensors have come, there are {len(first)}")
+        first = array_of(state, "first", self.layout.dtype, (n_taken, *self.layout.shape))
+        if not self._gone[n_taken:].all():
+            raise CorruptStream(f"{n_taken} first tensors have come, more are there")
         self._first, self._sequences = self._room(n_first), np.zeros(n_first, np.int64)
         self._first[:n_taken] = first
         self._sequences[:n_taken] = array_of(state, "sequences", np.int64, (n_taken,))
