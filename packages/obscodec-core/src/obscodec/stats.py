@@ -53,6 +53,7 @@ class StoreStats:
         reserved_bytes: memory reserved for streams, live ones included.
         table_bytes: tables that find the stream of an id.
         dictionary_bytes: dictionaries that the streams need.
+        disk_bytes: streams in files, see ``Store.spill``; they take no memory.
         choice: the codec that the store chose, with its reason and all trials; None before that, or if it was given.
     """
 
@@ -62,6 +63,7 @@ class StoreStats:
     reserved_bytes: int
     table_bytes: int
     dictionary_bytes: int
+    disk_bytes: int = field(default=0, kw_only=True)
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
 
     @property
@@ -103,6 +105,11 @@ class BufferStats:
         plain = sum(of for of in self.fields.values() if isinstance(of, int))
         stores = {id(of): of.total_bytes for of in self.fields.values() if isinstance(of, StoreStats)}
         return plain + sum(stores.values()) + self.id_bytes + self.waiting_bytes + self.other_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes in files, of all stores; a store that fields share counts once."""
+        return sum({id(of): of.disk_bytes for of in self.fields.values() if isinstance(of, StoreStats)}.values())
 
     @property
     def ratio(self) -> float:

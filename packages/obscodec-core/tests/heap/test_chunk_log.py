@@ -163,9 +163,9 @@ def test_the_deadest_chunk_has_the_most_dead_bytes() -> None:
     numbers = np.concatenate([written(log, [size])[0] for size in sizes.tolist()])
     assert numbers.tolist() == [1, 2, 3]
     log.bury(numbers[1:2], sizes[1:2])
-    assert log.deadest == 2
+    assert log.deadest() == 2
     log.bury(numbers[2:], sizes[2:])
-    assert log.deadest == 3
+    assert log.deadest() == 3
 
 
 def test_a_recount_follows_the_table_of_slots() -> None:

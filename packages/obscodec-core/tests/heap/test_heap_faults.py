@@ -19,7 +19,7 @@ def check(heap: SlotHeap, model: dict[int, bytes], place: str) -> None:
     stats = heap.stats()
     assert stats.n_streams == len(model), place
     assert stats.live_bytes == sum(map(len, model.values())), place
-    assert stats.reserved_bytes >= stats.live_bytes, place
+    assert stats.reserved_bytes + stats.disk_bytes >= stats.live_bytes, place
 
 
 @pytest.mark.parametrize("max_bytes", [None, 2_500_000])
@@ -74,6 +74,27 @@ def test_compaction_that_is_interrupted_moves_nothing_away():
 
     for place in at_every_line(prepare):
         check(heap, model, place)
+
+
+def test_a_spill_that_is_interrupted_moves_a_chunk_or_leaves_it(tmp_path):
+    rng = np.random.default_rng(2)
+    heap, model = SlotHeap(N_SLOTS), {}
+
+    def prepare():
+        for slot in rng.choice(N_SLOTS, 10, replace=False).tolist():
+            model[slot] = rng.bytes(int(rng.integers(60_000)))
+            heap.put([slot], Segments.of([model[slot]]))
+        readers.append((heap.get(list(model)), list(model.values())))
+        return lambda: heap.spill(tmp_path, 1 << 18)
+
+    readers: list[tuple[Segments, list[bytes]]] = []
+    for place in at_every_line(prepare):
+        check(heap, model, place)
+        for segments, streams in readers:
+            assert [stream.tobytes() for stream in segments] == streams, place
+        del readers[:-2]
+        assert not any(tmp_path.iterdir()), place
+    assert heap.stats().disk_bytes > 0
 
 
 def test_a_heap_that_grows_keeps_its_streams():

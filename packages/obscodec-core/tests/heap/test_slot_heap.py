@@ -4,6 +4,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import weakref
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import HeapFull, ShapeError, SlotError
+from obscodec import HeapFull, ShapeError, SlotError, SpecError
 from obscodec.heap import HeapChanges, SlotHeap
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
@@ -116,6 +117,18 @@ class HeapEqualsDict(RuleBasedStateMachine):
         stats = self.heap.stats()
         assert stats.reserved_bytes == 0 or stats.n_streams > 0
 
+    @rule(nbytes=st.sampled_from([1, 100_000, 1 << 30]))
+    def spill(self, nbytes):
+        if self.is_scarce:
+            with pytest.raises(SpecError, match=r"^a GPU reads this heap in pinned memory"):
+                self.heap.spill(tempfile.gettempdir(), nbytes)
+            return
+        before = self.heap.stats()
+        freed = self.heap.spill(tempfile.gettempdir(), nbytes)
+        after = self.heap.stats()
+        assert freed == before.reserved_bytes - after.reserved_bytes
+        assert (freed > 0) == (after.disk_bytes > before.disk_bytes)
+
     @rule(rebuild=st.sampled_from([lambda heap: pickle.loads(pickle.dumps(heap)), copy.deepcopy]))
     def rebuild(self, rebuild):
         self.heap = rebuild(self.heap)
@@ -152,7 +165,8 @@ class HeapEqualsDict(RuleBasedStateMachine):
         stats = self.heap.stats()
         assert stats.n_streams == len(self.model)
         assert stats.live_bytes == sum(map(len, self.model.values()))
-        assert stats.reserved_bytes >= stats.live_bytes
+        assert stats.reserved_bytes + stats.disk_bytes >= stats.live_bytes
+        assert self.heap.memory_bytes == stats.reserved_bytes + stats.table_bytes
         assert self.heap.max_bytes is None or stats.reserved_bytes <= self.heap.max_bytes
 
 

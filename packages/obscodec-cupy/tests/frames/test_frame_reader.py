@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tempfile
 from collections import Counter
 from contextlib import nullcontext
 
@@ -13,7 +14,7 @@ from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import FrameStack, FrameStore, HeapFull, Layout, StackStore
+from obscodec import FrameStack, FrameStore, HeapFull, Layout, SpecError, StackStore
 from obscodec.frames import frame_log
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
@@ -125,6 +126,14 @@ class StoreOnDevice(RuleBasedStateMachine):
         with self.on(self.streams[which]):
             self.frames.log.heap.compact()
 
+    @rule(nbytes=st.sampled_from([1, 1 << 30]))
+    def spill(self, nbytes):
+        if self.frames.arguments()["heap"] == "pinned":
+            with pytest.raises(SpecError, match=r"^a GPU reads this heap in pinned memory"):
+                self.store.spill(tempfile.gettempdir(), nbytes)
+        else:
+            self.store.spill(tempfile.gettempdir(), nbytes)
+
     @property
     def frames(self):
         return getattr(self.store, "frames", self.store)
@@ -207,3 +216,30 @@ TestFramesOnDevice = FramesOnDevice.TestCase
 TestFramesOnDevice.settings = SETTINGS
 TestStacksOnDevice = StacksOnDevice.TestCase
 TestStacksOnDevice.settings = SETTINGS
+
+
+@pytest.mark.parametrize("heap", HEAPS)
+def test_a_device_reads_its_copy_of_blocks_that_moved_to_files(cuda, heap, tmp_path):
+    device = opened.device(cuda)
+    frames = np.random.default_rng(0).integers(256, size=(400, 1, 40, 40), dtype=np.uint8)
+    store = FrameStore(Layout((1, 40, 40), np.uint8), codec="raw", device=cuda, heap=heap)
+    ids = np.concatenate([store.append(frames[i : i + 20]) for i in range(0, 300, 20)])
+    out = device.empty((300, 1, 40, 40), np.uint8)
+    store.read_into(ids, out)
+    if heap == "pinned":
+        with pytest.raises(SpecError, match=r"^a GPU reads this heap in pinned memory"):
+            store.spill(str(tmp_path), 1 << 30)
+        return
+    assert store.spill(str(tmp_path), 1 << 30) > 0
+    ids = np.concatenate([ids[100:], store.append(frames[300:])])
+    for i in range(3):  # what the device does not need any more goes
+        store.release(store.append(frames[i : i + 1]))
+        store.read_into(ids, out)
+        device.synchronize()
+    device.synchronize()
+    np.testing.assert_array_equal(device.download(out), frames[100:])
+    copied = copy.deepcopy(store)  # its copy on the device begins with what lies in memory
+    copied.spill(str(tmp_path), 1 << 30)
+    copied.read_into(ids, out)
+    device.synchronize()
+    np.testing.assert_array_equal(device.download(out), frames[100:])

@@ -146,9 +146,19 @@ class FrameLog:
                 raw_bytes=n_frames * self.open.nbytes,
                 live_bytes=heap.live_bytes,
                 reserved_bytes=heap.reserved_bytes + self.open.memory_bytes,
-                table_bytes=heap.table_bytes + self.n * (8 * self.block_frames + 4),
+                table_bytes=heap.table_bytes + self._table_nbytes,
                 dictionary_bytes=self.open.reference_bytes + (versions.dictionary_bytes if versions else 0),
+                disk_bytes=heap.disk_bytes,
             )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the heap, the open blocks and the tables, without a lock; dictionaries are not counted."""
+        return self.heap.memory_bytes + self.open.memory_bytes + self.open.reference_bytes + self._table_nbytes
+
+    @property
+    def _table_nbytes(self) -> int:
+        return self.n * (8 * self.block_frames + 4)
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints, stacks: StackTable | None = None) -> None:
         """Store stacks of frames; a frame that is known is not stored again.

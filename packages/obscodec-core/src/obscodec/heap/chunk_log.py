@@ -1,7 +1,7 @@
 """ChunkLog: memory that is written from front to back, and released chunk by chunk once its streams are dead.
 
 Streams are written to the end of the newest chunk, and never changed. A stream that is no longer wanted is dead. The
-log counts dead bytes, and releases a chunk that has no live stream left.
+log counts dead bytes, and releases a chunk that has no live stream left. A chunk that is full can move to a file.
 """
 
 import mmap
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull
-from obscodec.runtime import new_chunk
+from obscodec.runtime import is_in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
 MIN_CHUNK_NBYTES = 1 << 16
@@ -39,6 +39,11 @@ class Chunk:
     n_live: int = 0
     n_streams: int = 0
 
+    @property
+    def is_spilled(self) -> bool:
+        """Whether its memory lies in a file."""
+        return is_in_file(self.memory)
+
 
 class ChunkLog:
     """Chunks, by number. Not safe to use from several threads: its heap locks.
@@ -46,13 +51,16 @@ class ChunkLog:
     Attributes:
         max_bytes: the most bytes of chunks to reserve, None for no limit.
         allocate: returns the memory of a new chunk.
-        chunks: the chunks; numbers begin at 1, so that a table of zeros names no chunk.
+        chunks: the chunks, the oldest first; numbers begin at 1, so that a table of zeros names no chunk.
         memories: the memory of each chunk, by number, an empty array for none; replaced, never changed.
         addresses: ``i64[:]``, where each chunk begins, by number, 0 for none; replaced, never changed.
         newest: the number of the chunk that is written to, 0 for none.
         n_streams: live streams.
         live_bytes: bytes of live streams.
         written_bytes: bytes that are written in all chunks, dead ones included.
+        reserved_bytes: bytes of the chunks in memory.
+        disk_bytes: bytes of the chunks in files, all of which are written.
+        disk_live_bytes: bytes of live streams there.
     """
 
     def __init__(self, max_bytes: int | None, allocate: Allocate) -> None:
@@ -65,11 +73,9 @@ class ChunkLog:
         self.n_streams = 0
         self.live_bytes = 0
         self.written_bytes = 0
-
-    @property
-    def reserved_bytes(self) -> int:
-        """Bytes of the chunks."""
-        return sum(chunk.nbytes for chunk in self.chunks.values())
+        self.reserved_bytes = 0
+        self.disk_bytes = 0
+        self.disk_live_bytes = 0
 
     def plan(self, lengths: Ints, above: int = 0) -> list[tuple[int, slice]]:
         """Decide which streams go to which chunk, and add the chunks that this takes.
@@ -152,9 +158,12 @@ class ChunkLog:
         """Count streams as live, by their chunks and lengths; return the chunks. Number 0 is of no stream."""
         chunks = set(numbers.tolist()) - {0}
         for number in chunks:
-            inside = numbers == number
-            self.chunks[number].live_bytes += sign * int(lengths[inside].sum())
-            self.chunks[number].n_live += sign * int(np.count_nonzero(inside))
+            chunk, inside = self.chunks[number], numbers == number
+            nbytes = sign * int(lengths[inside].sum())
+            chunk.live_bytes += nbytes
+            chunk.n_live += sign * int(np.count_nonzero(inside))
+            if chunk.is_spilled:
+                self.disk_live_bytes += nbytes
         self.n_streams += sign * int(np.count_nonzero(numbers))
         self.live_bytes += sign * int(lengths.sum())
         return chunks
@@ -166,14 +175,16 @@ class ChunkLog:
     def recount(self, numbers: Ints, lengths: Ints) -> None:
         """Count anew after a call that ended in the middle, by the chunks and lengths of all live streams."""
         for number, memory in enumerate(self.memories):
-            if number not in self.chunks and memory is not _NO_CHUNK:
-                self._set_memory(number, _NO_CHUNK)
+            there = self.chunks[number].memory if number in self.chunks else _NO_CHUNK
+            if memory is not there:
+                self._set_memory(number, there)
         n = max(self.chunks, default=0) + 1
         n_live, live_bytes = np.bincount(numbers, minlength=n), np.bincount(numbers, lengths, minlength=n)
         for number, chunk in self.chunks.items():
             chunk.n_live, chunk.live_bytes = int(n_live[number]), int(live_bytes[number])
         self.n_streams, self.live_bytes = len(numbers), int(lengths.sum())
         self.written_bytes = sum(chunk.end for chunk in self.chunks.values())
+        self._count_memory()
         if self.newest not in self.chunks or not self.chunks[self.newest].n_live:
             self.newest = 0  # it may lie above ``max_bytes``, added for streams that were about to move
         self.drop_dead(set(self.chunks))
@@ -185,14 +196,45 @@ class ChunkLog:
                 self.drop(number)
 
     @property
-    def is_wasteful(self) -> bool:
-        """Whether there are many dead bytes against the live ones."""
-        return self.written_bytes - self.live_bytes > self.live_bytes // 4 + 2 * MIN_CHUNK_NBYTES
+    def dead_bytes(self) -> int:
+        """Bytes of dead streams in memory."""
+        return self.written_bytes - self.disk_bytes - self.live_bytes + self.disk_live_bytes
 
     @property
-    def deadest(self) -> int:
-        """The number of the chunk with most dead bytes."""
-        return max(self.chunks, key=lambda n: self.chunks[n].end - self.chunks[n].live_bytes)
+    def wastes_memory(self) -> bool:
+        """Whether memory has many dead bytes against the live ones."""
+        return self.dead_bytes > (self.live_bytes - self.disk_live_bytes) // 4 + 2 * MIN_CHUNK_NBYTES
+
+    @property
+    def wastes_disk(self) -> bool:
+        """Whether files have more dead bytes than live ones: to give them back, live streams come back to memory."""
+        return self.disk_bytes - self.disk_live_bytes > self.disk_live_bytes + _MAX_CHUNK_NBYTES
+
+    def deadest(self, *, spilled: bool = False) -> int:
+        """The number of the chunk with most dead bytes, in memory or in a file; there is one with dead bytes."""
+        numbers = [number for number, chunk in self.chunks.items() if chunk.is_spilled == spilled]
+        return max(numbers, key=lambda n: self.chunks[n].end - self.chunks[n].live_bytes)
+
+    def oldest(self, nbytes: int) -> dict[int, Chunk]:
+        """The oldest chunks in memory, at least ``nbytes`` of them if there are so many; never the newest."""
+        found: dict[int, Chunk] = {}
+        for number, chunk in self.chunks.items():
+            if nbytes > 0 and number != self.newest and chunk.end and not chunk.is_spilled:
+                found[number] = chunk
+                nbytes -= chunk.nbytes
+        return found
+
+    def move(self, number: int, chunk: Chunk, memory: Bytes) -> int:
+        """Have a chunk lie in other memory with the same bytes; returns how many bytes of memory that frees.
+
+        Readers that hold the former memory go on. It does nothing if the log has released the chunk meanwhile.
+        """
+        if self.chunks.get(number) is not chunk or number == self.newest:
+            return 0
+        chunk.memory = memory
+        self._set_memory(number, memory)
+        self._count_memory()
+        return chunk.nbytes
 
     def drop(self, number: int) -> None:
         """Release a chunk."""
@@ -200,6 +242,10 @@ class ChunkLog:
             self.newest = 0
         chunk = self.chunks.pop(number)
         self.written_bytes -= chunk.end
+        if chunk.is_spilled:
+            self.disk_bytes -= chunk.end
+        else:
+            self.reserved_bytes -= chunk.nbytes
         self._set_memory(number, _NO_CHUNK)
 
     def _add_chunk(self, least: int, wanted: int, above: int) -> int:
@@ -208,18 +254,18 @@ class ChunkLog:
         nbytes = max(min(self.live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
         nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        reserved_bytes = self.reserved_bytes
-        if self.max_bytes is not None and reserved_bytes + nbytes > self.max_bytes + above:
-            nbytes = self.max_bytes + above - reserved_bytes
+        if self.max_bytes is not None and self.reserved_bytes + nbytes > self.max_bytes + above:
+            nbytes = self.max_bytes + above - self.reserved_bytes
             if nbytes < max(least, 1):
                 raise HeapFull(
-                    f"the heap has reserved {reserved_bytes} bytes for {self.live_bytes} live ones, "
+                    f"the heap has reserved {self.reserved_bytes} bytes for {self.live_bytes} live ones, "
                     f"max_bytes is {self.max_bytes}: free slots, or allow more"
                 )
         memory, nbytes = self._new_memory(nbytes, least)
         number = next(number for number in count(1) if number not in self.chunks)
         self._set_memory(number, memory)
         self.chunks[number] = Chunk(memory, nbytes)
+        self.reserved_bytes += nbytes
         return number
 
     def _new_memory(self, nbytes: int, least: int) -> tuple[Bytes, int]:
@@ -237,4 +283,11 @@ class ChunkLog:
         memories = [*self.memories, *[_NO_CHUNK] * n_added]
         addresses = np.append(self.addresses, np.zeros(n_added, np.int64))
         memories[number], addresses[number] = memory, memory.ctypes.data if len(memory) else 0
-        self.memories, self.addresses = tuple(memories), addresses
+        vars(self).update(memories=tuple(memories), addresses=addresses)  # both in one step: they belong together
+
+    def _count_memory(self) -> None:
+        """Count the bytes of chunks in memory and in files anew."""
+        spilled = [chunk for chunk in self.chunks.values() if chunk.is_spilled]
+        self.disk_bytes = sum(chunk.end for chunk in spilled)
+        self.disk_live_bytes = sum(chunk.live_bytes for chunk in spilled)
+        self.reserved_bytes = sum(chunk.nbytes for chunk in self.chunks.values() if not chunk.is_spilled)

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_nbytes, kind_of
-from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError
+from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError, SpecError
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
-from obscodec.runtime import new_chunk
+from obscodec.runtime import in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.state import State, array_of, check_range, part_of
 
@@ -36,14 +36,16 @@ class HeapStats:
     Attributes:
         n_streams: slots that hold a stream.
         live_bytes: bytes of these streams.
-        reserved_bytes: bytes of the chunks. Where the newest one is not written yet, it takes no memory.
+        reserved_bytes: bytes of the chunks in memory. Where the newest one is not written yet, it takes no memory.
         table_bytes: bytes of the table of slots, as far as it was ever used.
+        disk_bytes: bytes of the chunks in files, see :meth:`SlotHeap.spill`.
     """
 
     n_streams: int
     live_bytes: int
     reserved_bytes: int
     table_bytes: int
+    disk_bytes: int
 
 
 class HeapChanges(NamedTuple):
@@ -67,7 +69,8 @@ class SlotHeap:
 
     Args:
         n_slots: how many slots there are; a slot that was never used costs nothing.
-        max_bytes: the most bytes of chunks to reserve, None for no limit; one more chunk while the heap empties one.
+        max_bytes: the most bytes of memory to reserve for chunks, None for no limit; one more chunk while the heap
+            empties one.
         allocate: called with a number of bytes, returns the memory of a new chunk, ``u8[nbytes]``; can be pickled.
 
     Attributes:
@@ -95,6 +98,11 @@ class SlotHeap:
     def n_slots(self) -> int:
         """How many slots there are."""
         return self._table.n_slots
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory, chunks and table, without a lock."""
+        return self._log.reserved_bytes + self._table.nbytes
 
     def put(self, slots: npt.ArrayLike, streams: Segments) -> None:
         """Store one stream in each slot, in place of the stream that it holds; all streams, or none if this raises.
@@ -125,8 +133,7 @@ class SlotHeap:
             self._is_counted = False
             entries = self._log.write(streams, self._make_room(streams.lengths))
             self._log.drop_dead(self._log.count(entries, self._table.set(slots, entries)))
-            if self._log.is_wasteful:
-                self._clean()
+            self._clean()
             self._is_counted = True
 
     def get(self, slots: npt.ArrayLike) -> Segments:
@@ -208,8 +215,40 @@ class SlotHeap:
             if n_slots > self.n_slots:
                 self._table.grow(n_slots)
 
+    def spill(self, folder: str, nbytes: int) -> int:
+        """Move the oldest chunks from memory to files in a folder; they are read there as before.
+
+        Nobody waits while bytes are written: other threads put and get streams meanwhile. An error leaves the chunks
+        that were not moved where they are.
+
+        Args:
+            folder: of the files, see :func:`obscodec.runtime.in_file`.
+            nbytes: how many bytes of memory to free; whole chunks go, but not the newest one, which is written to.
+
+        Returns:
+            How many bytes of memory it has freed.
+
+        Raises:
+            OSError: the disk is full or refuses; the text says what to do.
+            SpecError: a GPU reads the chunks in place.
+        """
+        if self._log.allocate is not new_chunk:
+            raise SpecError("a GPU reads this heap in pinned memory, which can't move to a file: leave spill out")
+        with self.lock:
+            self._count()
+            oldest = self._log.oldest(nbytes)
+        freed = 0
+        for number, chunk in oldest.items():
+            memory = in_file(chunk.memory[: chunk.end], folder)
+            with self.lock:
+                self._count()
+                self._is_counted = False
+                freed += self._log.move(number, chunk, memory)
+                self._is_counted = True
+        return freed
+
     def compact(self) -> None:
-        """Empty and release each chunk with dead bytes.
+        """Empty and release each chunk in memory with dead bytes.
 
         Raises:
             HeapFull: the memory has no room to move streams.
@@ -217,7 +256,8 @@ class SlotHeap:
         with self.lock:
             self._count()
             self._is_counted = False
-            for number in [n for n, chunk in self._log.chunks.items() if chunk.live_bytes < max(chunk.end, 1)]:
+            chunks = [(n, chunk) for n, chunk in self._log.chunks.items() if not chunk.is_spilled]
+            for number in [n for n, chunk in chunks if chunk.live_bytes < max(chunk.end, 1)]:
                 self._empty(number)
             self._is_counted = True
 
@@ -225,7 +265,8 @@ class SlotHeap:
         """What the heap holds now."""
         with self.lock:
             self._count()
-            return HeapStats(self._log.n_streams, self._log.live_bytes, self._log.reserved_bytes, self._table.nbytes)
+            log = self._log
+            return HeapStats(log.n_streams, log.live_bytes, log.reserved_bytes, self._table.nbytes, log.disk_bytes)
 
     def __repr__(self) -> str:
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {self.stats()})"
@@ -291,24 +332,26 @@ class SlotHeap:
             try:
                 return self._log.plan(lengths)
             except HeapFull as full:
-                if self._log.written_bytes == self._log.live_bytes:
+                if not self._log.dead_bytes:
                     raise
                 try:
-                    self._empty(self._log.deadest)
+                    self._empty(self._log.deadest())
                 except HeapFull:
                     raise full from None
 
     def _clean(self) -> None:
         """Empty chunks until there are few dead bytes against the live ones, or there is no room to move streams."""
-        while self._log.is_wasteful:
+        log = self._log
+        while log.wastes_memory or log.wastes_disk:
             try:
-                self._empty(self._log.deadest)
+                self._empty(log.deadest(spilled=not log.wastes_memory))
             except HeapFull:
                 return
 
     def _empty(self, number: int) -> None:
         """Move the live streams of a chunk to the end of the log, and drop the chunk."""
         log, chunk, newest = self._log, self._log.chunks[number], self._log.newest
+        freed = 0 if chunk.is_spilled else chunk.nbytes
         if number == newest:
             log.newest = 0
         if chunk.n_live:
@@ -316,7 +359,7 @@ class SlotHeap:
             _, offsets, lengths = self._table.find(slots)
             try:
                 streams = Segments((chunk.memory,), np.zeros(len(lengths), np.int64), offsets, lengths)
-                pieces = log.plan(lengths, above=chunk.nbytes)  # the chunk goes as soon as it is empty
+                pieces = log.plan(lengths, above=freed)  # the chunk goes as soon as it is empty
                 entries = log.write(streams, pieces)
                 log.count(entries, self._table.set(slots, entries))
             except HeapFull:

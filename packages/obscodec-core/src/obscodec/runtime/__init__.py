@@ -1,6 +1,7 @@
 """Pages of memory, threads and locks, from the operating system and from Python."""
 
 from obscodec.runtime.background import Background, Job
+from obscodec.runtime.file_memory import in_file, is_in_file
 from obscodec.runtime.lock import PicklableLock
 from obscodec.runtime.out_of_memory import raise_memory_error, says_memory_error
 from obscodec.runtime.pages import doubled, give_back_free_memory, new_chunk, new_huge_chunk, new_table
@@ -13,6 +14,8 @@ __all__ = [
     "as_threads",
     "doubled",
     "give_back_free_memory",
+    "in_file",
+    "is_in_file",
     "n_processors",
     "new_chunk",
     "new_huge_chunk",

@@ -171,6 +171,15 @@ class FrameStore(Store):
         """What the store holds now."""
         return self.log.stats()
 
+    @property
+    def memory_bytes(self) -> int:
+        """See ``Store.memory_bytes``."""
+        return self.log.memory_bytes
+
+    def spill(self, folder: str, nbytes: int) -> int:
+        """See ``Store.spill``."""
+        return self.log.heap.spill(folder, nbytes)
+
     def _new_reader(self) -> FrameReader:
         return backend(self.device).frame_reader(self.device, self._heap, self.layout, self.log)
 

@@ -121,6 +121,11 @@ class GuardedStore(Store):
         self._catch_up()
         return self.store.stats()
 
+    @property
+    def parts(self) -> tuple[Store, ...]:
+        """See ``Store.parts``."""
+        return (self.store,)
+
     def _catch_up(self) -> None:
         """Give back the released ids whose guards are closed."""
         with self._lock:

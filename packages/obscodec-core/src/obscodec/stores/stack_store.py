@@ -124,6 +124,16 @@ class StackStore(Store):
             table_bytes=frames.table_bytes + self.listed.nbytes,
         )
 
+    @property
+    def parts(self) -> tuple[Store, ...]:
+        """See ``Store.parts``."""
+        return (self.frames,)
+
+    @property
+    def memory_bytes(self) -> int:
+        """See ``Store.memory_bytes``."""
+        return self.frames.memory_bytes + self.listed.nbytes
+
     def arguments(self) -> State:
         """See ``Store.arguments``."""
         return {"frames": self.frames.description(), "layout": self.layout, "frame_stack": self.frame_stack}

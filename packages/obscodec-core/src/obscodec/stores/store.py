@@ -317,6 +317,39 @@ class Store(IdExchange, ABC):
     def stats(self) -> StoreStats:
         """What the store holds now."""
 
+    @property
+    def parts(self) -> tuple[Store, ...]:
+        """The stores that this one consists of."""
+        return ()
+
+    @property
+    def memory_bytes(self) -> int:
+        """About the memory of ``stats().total_bytes``, known at once and without a lock."""
+        return sum(part.memory_bytes for part in self.parts)
+
+    def spill(self, folder: str, nbytes: int) -> int:
+        """Move the oldest streams from memory to files in a folder; they are read there as before.
+
+        The files have no names. Their space on the disk is free again when the streams are, or when the process ends.
+        Other threads can use the store meanwhile.
+
+        Args:
+            folder: of the files.
+            nbytes: how many bytes of memory to free.
+
+        Returns:
+            How many bytes of memory it has freed: more, by a chunk of at most 2 MiB, or fewer if no more can go.
+
+        Raises:
+            OSError: the disk is full or refuses; all tensors are as they were.
+            SpecError: a GPU reads the streams in pinned memory.
+        """
+        freed = 0
+        for part in self.parts:
+            if freed < nbytes:
+                freed += part.spill(folder, nbytes - freed)
+        return freed
+
 
 def store_of(kind: str, arguments: State) -> Store:
     """An empty store.

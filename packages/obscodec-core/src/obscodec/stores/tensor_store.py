@@ -171,7 +171,17 @@ class TensorStore(Store):
             reserved_bytes=heap.reserved_bytes,
             table_bytes=heap.table_bytes,
             dictionary_bytes=len(self.codec.dictionary),
+            disk_bytes=heap.disk_bytes,
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """See ``Store.memory_bytes``."""
+        return self._heap.memory_bytes
+
+    def spill(self, folder: str, nbytes: int) -> int:
+        """See ``Store.spill``."""
+        return self._heap.spill(folder, nbytes)
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""

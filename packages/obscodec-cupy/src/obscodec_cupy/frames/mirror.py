@@ -30,9 +30,12 @@ _REFERENCES_NBYTES: Final = 1 << 23  # there is more room for reference frames o
 
 @dataclass(slots=True)
 class _Chunk:
-    """A chunk of the host's heap, and where the device reads it: ``nbytes`` of it are there."""
+    """A chunk of the host's heap, and where the device reads it: ``nbytes`` of it are there.
 
-    memory: npt.NDArray[np.uint8]
+    If the chunk moves to a file, its bytes stay the same, and so does their copy.
+    """
+
+    source: Chunk
     copy: DeviceArray | None
     address: int
     nbytes: int = 0
@@ -207,21 +210,21 @@ class Mirror:
             self._retire(self._chunks.pop(number))
         for number, chunk in chunks.items():
             here = self._chunks.get(number)
-            if here is None or here.memory is not chunk.memory:
+            if here is None or here.source is not chunk:
                 self._retire(here)
-                here = self._new_chunk(number, chunk.memory)
+                here = self._new_chunk(number, chunk)
             if here.nbytes < chunk.end:
                 if here.copy is not None:
                     writes.add_long(here.address + here.nbytes, chunk.memory[here.nbytes : chunk.end])
                 here.nbytes = chunk.end
 
-    def _new_chunk(self, number: int, memory: npt.NDArray[np.uint8]) -> _Chunk:
-        copy = None if self._pinned else self._device.empty((len(memory),), np.uint8)
-        address = memory.ctypes.data if copy is None else self._device.address(copy)
+    def _new_chunk(self, number: int, source: Chunk) -> _Chunk:
+        copy = None if self._pinned else self._device.empty((len(source.memory),), np.uint8)
+        address = source.memory.ctypes.data if copy is None else self._device.address(copy)
         if number >= len(self._bases):
             self._bases = np.concatenate([self._bases, np.zeros(number, np.int64)])
         self._bases[number] = address
-        chunk = self._chunks[number] = _Chunk(memory, copy, address)
+        chunk = self._chunks[number] = _Chunk(source, copy, address)
         return chunk
 
     def _write_blocks(self, writes: Writes, changes: HeapChanges) -> None:

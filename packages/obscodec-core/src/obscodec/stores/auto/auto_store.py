@@ -212,6 +212,16 @@ class AutoStore(Store):
         return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0)
 
     @property
+    def parts(self) -> tuple[Store, ...]:
+        """See ``Store.parts``; there are none before the store has decided."""
+        return () if self._store is None else (self._store,)
+
+    @property
+    def memory_bytes(self) -> int:
+        """See ``Store.memory_bytes``."""
+        return self._n_taken * self.layout.nbytes if self._store is None else self._store.memory_bytes
+
+    @property
     def _asked(self) -> tuple[object, ...]:
         """The options that the choice of a store depends on."""
         return self.options.codec, self.options.frame_stack, self.options.budget, self.options.block_frames

@@ -196,7 +196,13 @@ class NarrowStore(Store):
             reserved_bytes=codes.reserved_bytes + wide.reserved_bytes,
             table_bytes=codes.table_bytes + wide.table_bytes + self.narrow.nbytes,
             dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
+            disk_bytes=codes.disk_bytes + wide.disk_bytes,
         )
+
+    @property
+    def parts(self) -> tuple[Store, ...]:
+        """See ``Store.parts``."""
+        return self.codes, self.wide
 
     def __repr__(self) -> str:
         return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"

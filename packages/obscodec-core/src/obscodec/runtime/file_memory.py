@@ -1,0 +1,75 @@
+"""Memory in files: bytes that are read as memory, and lie on a disk."""
+
+import ctypes
+import errno
+import mmap
+import os
+import tempfile
+
+import numpy as np
+
+from obscodec.segments import Bytes
+
+
+def in_file(content: Bytes, folder: str) -> Bytes:
+    """A copy of ``content``, one byte or more, in a file of its own.
+
+    The file has no name: a killed process leaves nothing behind, and the disk has its space back when the last array
+    that views the copy goes. Pages that are read are copies of the disk, which the system drops when it needs memory.
+
+    Args:
+        content: ``u8[nbytes]``.
+        folder: of the file.
+
+    Raises:
+        OSError: the disk is full or refuses, or there is no such folder; the text says what to do.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            rest = content.data
+            while rest:
+                rest = rest[file.write(rest) :]
+            return np.asarray(_FileMemory(file.fileno(), len(content)))
+    except OSError as error:
+        text = f"{len(content)} bytes can't be moved to a file in {folder!r}: {error.strerror}"
+        raise OSError(error.errno, f"{text}; make room there, or choose another folder") from error
+
+
+def is_in_file(memory: Bytes) -> bool:
+    """Whether :func:`in_file` returned this array."""
+    return isinstance(memory.base, _FileMemory)
+
+
+class _FileMemory:
+    """A private mapping of a file. ``mmap.mmap`` would keep the file open, and a process has few open files."""
+
+    def __init__(self, file: int, nbytes: int) -> None:
+        if _libc is None:
+            raise OSError(errno.ENOTSUP, "this system can't map files privately")
+        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE, file, 0)
+        if address == _FAILED:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._unmap, self._mapped = _libc.munmap, (address, nbytes)
+        _libc.madvise(address, nbytes, mmap.MADV_RANDOM)  # read no neighbours: streams are read in any order
+        interface = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (address, False)}
+        self.__array_interface__ = interface  # numpy holds this object as long as an array views its memory
+
+    def __del__(self) -> None:
+        if hasattr(self, "_mapped"):
+            self._unmap(*self._mapped)
+
+
+def _new_libc() -> ctypes.CDLL | None:
+    """The functions of C that map files; None on Windows."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc
+
+
+_libc = _new_libc()
+_FAILED = ctypes.c_void_p(-1).value

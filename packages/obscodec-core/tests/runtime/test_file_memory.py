@@ -1,0 +1,75 @@
+"""Memory in files: it reads as it was written, and goes with its last reader."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from obscodec.runtime import in_file, is_in_file, new_chunk
+
+
+def test_a_copy_in_a_file_has_the_same_bytes_and_leaves_no_name(tmp_path):
+    content = np.random.default_rng(0).integers(256, size=100_001, dtype=np.uint8)
+    copy = in_file(content, tmp_path)
+    assert copy.dtype == np.uint8
+    assert copy.flags.c_contiguous
+    assert copy.ctypes.data % os.sysconf("SC_PAGESIZE") == 0
+    np.testing.assert_array_equal(copy, content)
+    assert not [*tmp_path.iterdir()]
+    assert is_in_file(copy)
+    assert not is_in_file(content)
+    assert not is_in_file(new_chunk(10))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process maps")
+def test_a_copy_goes_with_the_last_array_that_views_it_and_keeps_no_file_open(tmp_path):
+    def mapped():
+        return Path("/proc/self/maps").read_text().count(str(tmp_path))
+
+    n_files = len([*Path("/proc/self/fd").iterdir()])
+    copies = [in_file(np.full(5000, i, np.uint8), tmp_path) for i in range(50)]
+    view = copies[7][1000:2000]
+    assert mapped() == 50
+    assert len([*Path("/proc/self/fd").iterdir()]) == n_files
+    del copies
+    assert mapped() == 1
+    assert (view == 7).all()
+    del view
+    assert mapped() == 0
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    folder = str(tmp_path / "none")
+    text = f"[Errno 2] 3 bytes can't be moved to a file in {folder!r}: No such file or directory"
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(text)}; make room there, or choose another folder$"):
+        in_file(np.zeros(3, np.uint8), folder)
+
+
+_FULL = """
+import resource, sys
+import numpy as np
+from obscodec.heap import SlotHeap
+from obscodec.segments import Segments
+
+heap, streams = SlotHeap(100), [bytes([i]) * 30_000 for i in range(100)]
+heap.put(range(100), Segments.of(streams))
+before = heap.stats()
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    heap.spill(sys.argv[1], 1 << 30)
+except OSError as error:
+    print(error)
+assert heap.stats() == before
+assert [bytes(stream) for stream in heap.get(range(100))] == streams
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit for files stands for a full disk")
+def test_a_full_disk_leaves_the_heap_as_it_was(tmp_path):
+    ran = subprocess.run([sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    said = f"can't be moved to a file in {str(tmp_path)!r}: File too large; make room there, or choose another folder"
+    assert re.fullmatch(rf"\[Errno 27\] \d+ bytes {re.escape(said)}\n", ran.stdout), ran.stdout

@@ -1,0 +1,105 @@
+"""Each kind of store reads from files what it reads from memory."""
+
+import pickle
+import threading
+
+import numpy as np
+import obscodec
+import obscodec.heap
+import pytest
+from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore, TensorStore
+from obscodec.stores import GuardedStore, Store
+
+FRAME = Layout((1, 40, 40), np.uint8)
+STACK = FrameStack(4)
+N = 1200
+
+
+def frames() -> np.ndarray:
+    """Noise, which no codec makes smaller: 1.9 MB in 1200 frames."""
+    return np.random.default_rng(0).integers(256, size=(N, *FRAME.shape), dtype=np.uint8)
+
+
+def stacks() -> np.ndarray:
+    first = np.concatenate([np.zeros((3, *FRAME.shape), np.uint8), frames()])
+    return np.concatenate([first[i : i + N] for i in range(4)], axis=1)
+
+
+def floats() -> np.ndarray:
+    """Images in 0..1, and some that are none."""
+    images = frames().astype(np.float32) / 255
+    images[::7] = np.random.default_rng(1).random(images[::7].shape, np.float32)
+    return images
+
+
+CASES = {
+    "tensors": (lambda: TensorStore(obscodec.codec("zstd:1", FRAME), n_slots=2 * N), frames),
+    "frames": (lambda: FrameStore(FRAME, codec="delta-rle"), frames),
+    "compressed frames": (lambda: FrameStore(FRAME, codec="delta-rle|zstd:1"), frames),
+    "stacks": (lambda: StackStore(FrameStore(FRAME, stack=4), Layout((4, 40, 40), np.uint8), STACK), stacks),
+    "narrow": (lambda: AutoStore(Layout((1, 40, 40), np.float32), codec="zstd:1"), floats),
+    "guarded": (lambda: GuardedStore(FrameStore(FRAME)), frames),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_store_reads_the_same_from_files(case, tmp_path):
+    make, tensors = CASES[case]
+    store: Store = make()
+    expected = tensors()
+    ids = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
+    before = store.stats()
+    freed = store.spill(str(tmp_path), before.reserved_bytes // 2)
+    stats = store.stats()
+    assert before.reserved_bytes // 2 <= freed < before.reserved_bytes
+    assert freed == before.reserved_bytes - stats.reserved_bytes
+    assert freed // 2 < stats.disk_bytes <= freed
+    assert stats.total_bytes == before.total_bytes - freed
+    assert store.memory_bytes == pytest.approx(stats.total_bytes, rel=0.05)
+    check_equal(store, ids, expected)
+
+    check_equal(pickle.loads(pickle.dumps(store)), ids, expected)
+    obscodec.save(store, tmp_path / "saved")
+    check_equal(obscodec.load(tmp_path / "saved"), ids, expected)
+
+    store.release(ids[: N // 2])
+    store.append(expected[: N // 4])
+    assert store.stats().disk_bytes < stats.disk_bytes
+    check_equal(store, ids[N // 2 :], expected[N // 2 :])
+
+
+def check_equal(store: Store, ids: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_array_equal(store.read(ids).view(np.uint8), expected.view(np.uint8))
+
+
+def test_threads_read_frames_while_their_blocks_move(tmp_path):
+    store, expected, wrong = FrameStore(FRAME), frames(), []
+    ids = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
+    stop = threading.Event()
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            which = rng.choice(N, 64)
+            if not np.array_equal(store.read(ids[which]), expected[which]):
+                wrong.append(which)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    while store.spill(str(tmp_path), 1):
+        pass
+    for _ in range(20):
+        more = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
+        store.spill(str(tmp_path), 1 << 20)
+        store.release(more)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_heap_in_pinned_memory_refuses():
+    text = "^a GPU reads this heap in pinned memory, which can't move to a file: leave spill out$"
+    with pytest.raises(obscodec.SpecError, match=text):
+        obscodec.heap.SlotHeap(3, allocate=lambda nbytes: np.zeros(nbytes, np.uint8)).spill("/tmp", 1)
