@@ -89,6 +89,8 @@ class BufferStats:
         raw_bytes: the size of all of them without compression.
         n_samples: the number of batches sampled; 0 for a storage, from which a buffer reads.
         sample_s: seconds that these took together.
+        n_steps: how many steps the buffer has, if it has a limit of memory; else None.
+        steps_that_fit: how many steps fit into this limit, at the present bytes for each; None without a limit.
     """
 
     fields: Mapping[str, StoreStats | int]
@@ -98,6 +100,8 @@ class BufferStats:
     raw_bytes: int
     n_samples: int = 0
     sample_s: float = 0.0
+    n_steps: int | None = None
+    steps_that_fit: int | None = None
 
     @property
     def total_bytes(self) -> int:

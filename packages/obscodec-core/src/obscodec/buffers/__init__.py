@@ -2,14 +2,17 @@
 
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field
+from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferOptions
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
 
 __all__ = [
+    "LOOK_EVERY",
     "ArraySet",
     "BufferOptions",
     "BufferStats",
     "Field",
+    "MemoryLimit",
     "RingBuffer",
 ]

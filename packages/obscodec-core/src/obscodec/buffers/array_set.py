@@ -146,6 +146,26 @@ class ArraySet:
             if isinstance(array, TensorArray) and self.owners[field] not in self._write_buffers:
                 array.assign_ids(row, np.zeros(self.n_envs, np.int64))
 
+    def drop(self, rows: slice) -> None:
+        """Set a slice of rows of all compressed arrays to zero, and release their tensors."""
+        for array in self._arrays.values():
+            if isinstance(array, TensorArray):
+                array.assign_ids(rows, np.zeros((rows.stop - rows.start) * self.n_envs, np.int64))
+
+    @property
+    def own_stores(self) -> set[Store]:
+        """The stores of all compressed fields, each once."""
+        return {store for store in self.stores.values() if store is not None}
+
+    def memory_bytes(self, n_steps: int) -> int:
+        """About the memory of the arrays, if ``n_steps`` of their rows were ever used; known at once."""
+        of_row = 0
+        for (_, field), array in self._arrays.items():
+            row = array.id_nbytes if isinstance(array, TensorArray) else self.fields[field].layout.nbytes
+            of_row += row * self.n_envs
+        waiting = sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values())
+        return n_steps * of_row + waiting + sum(store.memory_bytes for store in self.own_stores)
+
     def note_sample(self, began: float) -> None:
         """Count a sample, which began at this ``perf_counter()``."""
         self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began

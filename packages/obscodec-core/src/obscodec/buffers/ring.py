@@ -1,8 +1,11 @@
 """RingBuffer: the last steps of some environments, with compressed fields."""
 
+import os
 import reprlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Self, TypeVar, overload
@@ -14,6 +17,7 @@ from obscodec.arguments import as_count, as_option, check_kind, kind_of
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.field import Array, Field
+from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
@@ -22,6 +26,7 @@ from obscodec.state import State, number_of, part_of
 from obscodec.stats import BufferStats
 
 T = TypeVar("T")
+_NEVER = sys.maxsize
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 
 
@@ -41,12 +46,17 @@ class RingBuffer:
         episode_end: the boolean field that is true in the last step of an episode, terminated or truncated; stacks
             need it.
         threads: how many threads decode a batch, None for half of the usable processors.
+        max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
+            ``capacity`` does, the oldest steps of all environments go, and a warning says so once. The memory may
+            exceed the limit by 16 steps.
+        spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
+            step goes before ``capacity`` runs out. The files end with the process.
 
     Raises:
         FieldError: there are no fields, or ``stack`` or ``episode_end`` names a field that does not exist.
         ShapeError: a number is out of range.
         DTypeError: an argument has another type, or the dtype of ``episode_end`` is not bool.
-        SpecError: a spec names no codec.
+        SpecError: a spec names no codec, or ``spill`` is given without ``max_bytes`` or for pinned memory.
 
     Example:
         >>> fields = {"frame": Field((84, 84), np.uint8, "zstd:1"), "reward": Field((), np.float32),
@@ -68,6 +78,8 @@ class RingBuffer:
         stack: Mapping[str, int] | None = None,
         episode_end: str | None = None,
         threads: int | None = None,
+        max_bytes: int | None = None,
+        spill: str | os.PathLike[str] | None = None,
     ) -> None:
         self._set = ArraySet(fields, n_envs, threads)
         self.fields, self.n_envs = self._set.fields, self._set.n_envs
@@ -78,6 +90,7 @@ class RingBuffer:
         self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
         self.episode_end = episode_end
         self._check_names()
+        self._limit = MemoryLimit.of(max_bytes, spill, self.fields.values())
         # One row more than steps: the next step is written into the row without a step, then counted in one line.
         self._n_rows = self.capacity + 1
         n_sharing = Counter(self._set.owners.values())
@@ -86,6 +99,9 @@ class RingBuffer:
             for name, owner in self._set.owners.items()
         }
         self._n_appended = 0
+        self._first = 0  # no step before this one is kept, for want of bytes
+        self._released = 0  # and none before this one has tensors
+        self._next_look = 0 if self._limit else _NEVER  # at the memory, at this number of steps
 
     @says_memory_error
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -101,10 +117,13 @@ class RingBuffer:
             FieldError: a field is missing, or unknown.
             ShapeError: a value has another shape.
             DTypeError: the dtype of a field would change a number.
-            HeapFull: there is not enough room below the ``max_bytes`` of a field; or the GPU has no room for earlier
-                steps, which go on waiting on the CPU.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field, or of the buffer for its newest
+                steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
+            OSError: blocks can't be written to the folder ``spill``.
         """
         steps = self._checked(values)
+        if self._n_appended >= self._next_look:
+            self._keep_limit()
         at = self._n_appended % self._n_rows
         self._set.reserve(at)
         try:
@@ -178,7 +197,7 @@ class RingBuffer:
         return self._read(steps, envs)
 
     def __len__(self) -> int:
-        return min(self._n_appended, self.capacity)
+        return self._n_appended - self._oldest
 
     def arguments(self) -> State:
         """What :meth:`from_arguments` takes for an equal, empty buffer."""
@@ -189,6 +208,8 @@ class RingBuffer:
             "stack": self.stack,
             "episode_end": self.episode_end,
             "threads": self._threads,
+            "max_bytes": self._limit and self._limit.max_bytes,
+            "spill": self._limit and self._limit.folder,
         }
 
     @classmethod
@@ -199,7 +220,8 @@ class RingBuffer:
 
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
-        return {"n_appended": self._n_appended, "arrays": self._set.state(min(self._n_appended, self._n_rows))}
+        arrays = self._set.state(min(self._n_appended, self._n_rows))
+        return {"n_appended": self._n_appended, "first": self._first, "arrays": arrays}
 
     def restore(self, state: State) -> None:
         """Fill this buffer, which is empty, with the :meth:`state` of one that was made with equal arguments.
@@ -208,8 +230,11 @@ class RingBuffer:
             CorruptStream: no buffer has such a state.
         """
         n_appended = number_of(state, "n_appended")
+        first = number_of({"first": 0, **state}, "first", 0, n_appended)
         self._set.restore(part_of(state, "arrays", dict), min(n_appended, self._n_rows))
-        self._n_appended = n_appended
+        self._n_appended, self._first, self._released = n_appended, first, first
+        if self._limit:
+            self._keep_limit()
 
     def forget_damaged(self) -> Ints:
         """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
@@ -223,7 +248,10 @@ class RingBuffer:
 
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
-        return self._set.stats(len(self) * self.n_envs)
+        stats = self._set.stats(len(self) * self.n_envs)
+        if self._limit is None:
+            return stats
+        return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))
 
     def __repr__(self) -> str:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
@@ -260,8 +288,37 @@ class RingBuffer:
 
     def _positions(self, steps: Ints) -> Ints:
         """The rows of steps in the arrays."""
-        oldest = max(0, self._n_appended - self.capacity)
-        return (steps + oldest) % self._n_rows
+        return (steps + self._oldest) % self._n_rows
+
+    @property
+    def _oldest(self) -> int:
+        """The number of the oldest step, counted from the first one that was ever appended."""
+        return max(self._first, self._n_appended - self.capacity)
+
+    def _memory(self) -> int:
+        return self._set.memory_bytes(min(self._n_appended + LOOK_EVERY, self._n_rows))
+
+    def _keep_limit(self) -> None:
+        """Look at the memory, and free what exceeds the limit."""
+        assert self._limit is not None
+        self._release()  # what an interrupted call has left
+        self._limit.keep(self.capacity, self._memory, self._set.own_stores, self.__len__, self._drop)
+        self._next_look = self._n_appended + LOOK_EVERY
+
+    def _drop(self, n: int) -> None:
+        """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""
+        self._first = self._oldest + n
+        self._release()
+
+    def _release(self) -> None:
+        """Release the tensors of dropped steps, as far as their rows have no newer steps."""
+        begin, n_rows = max(self._released, self._n_appended - self._n_rows), self._n_rows
+        while begin < self._first:
+            row = begin % n_rows
+            end = min(self._first, begin - row + n_rows)
+            self._set.drop(slice(row, row + end - begin))
+            begin = end
+        self._released = self._first
 
     def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
         if values.keys() != self.fields.keys():

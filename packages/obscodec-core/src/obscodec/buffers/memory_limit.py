@@ -1,0 +1,110 @@
+"""MemoryLimit: keeps the memory of a buffer within a limit."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self, cast
+
+from obscodec.arguments import as_nbytes, check_kind
+from obscodec.buffers.field import Field
+from obscodec.errors import HeapFull, SpecError
+from obscodec.stores import Store
+
+LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the limit
+_LEAST_STEPS = 16  # are always kept
+_PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
+
+
+class MemoryLimit:
+    """Frees memory when a buffer takes more than a limit.
+
+    With a folder, the oldest blocks of its stores go to files there; else the oldest steps go, some at a time.
+
+    Args:
+        max_bytes: the most bytes.
+        folder: of the files, None to drop steps.
+    """
+
+    def __init__(self, max_bytes: int, folder: str | None = None) -> None:
+        self.max_bytes = max_bytes
+        self.folder = folder
+        self._has_warned = False
+
+    @classmethod
+    def of(cls, max_bytes: object, spill: object, fields: Iterable[Field] = ()) -> Self | None:
+        """A limit for the arguments of a buffer, None if ``max_bytes`` is; a folder that is not there is made.
+
+        Raises:
+            DTypeError: an argument has another type.
+            ShapeError: ``max_bytes`` is less than 1.
+            SpecError: ``spill`` is given without ``max_bytes``, or a field lies in pinned memory.
+            OSError: the folder can't be made.
+        """
+        limit = as_nbytes("max_bytes", max_bytes)
+        if spill is None:
+            return None if limit is None else cls(limit)
+        check_kind("spill", spill, (str, os.PathLike), "a folder for the oldest blocks, such as '/tmp', or None")
+        if limit is None:
+            raise SpecError("spill says where blocks go that exceed max_bytes: pass max_bytes, too")
+        if any(field.heap == "pinned" for field in fields):
+            raise SpecError("a GPU reads blocks in pinned memory, which can't move to a file: leave spill or heap out")
+        folder = Path(cast("str | os.PathLike[str]", spill))
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(limit, str(folder))
+
+    def keep(
+        self,
+        capacity: int,
+        memory_bytes: Callable[[], int],
+        stores: Iterable[Store],
+        n_steps: Callable[[], int],
+        drop: Callable[[int], None],
+    ) -> None:
+        """Free memory until a buffer is within the limit.
+
+        Args:
+            capacity: how many steps it has room for.
+            memory_bytes: tells its memory.
+            stores: its stores.
+            n_steps: tells how many steps it has.
+            drop: drops so many of them, the oldest.
+
+        Raises:
+            HeapFull: it has no more to free.
+            OSError: the disk is full or refuses.
+        """
+        while (excess := memory_bytes() - self.max_bytes) > 0:
+            if self.folder is not None:
+                freed = self._spill(stores, excess)
+            else:
+                freed = min(max(n_steps() // _PART, LOOK_EVERY), _MOST_STEPS, n_steps() - _LEAST_STEPS)
+                if freed > 0:
+                    self._warn(n_steps(), capacity, memory_bytes())
+                    drop(freed)
+            if freed <= 0:
+                raise HeapFull(
+                    f"max_bytes is {self.max_bytes}, and the buffer needs {memory_bytes()} for its {n_steps()} newest "
+                    "steps, and for what it has not compressed yet: allow more"
+                )
+
+    def steps_that_fit(self, n_steps: int, memory_bytes: int) -> int:
+        """How many steps fit in memory, if each takes what ``n_steps`` take on average."""
+        return n_steps * self.max_bytes // max(memory_bytes, 1)
+
+    def _spill(self, stores: Iterable[Store], excess: int) -> int:
+        freed = 0
+        for store in sorted(stores, key=lambda store: -store.memory_bytes):
+            if freed < excess:
+                freed += store.spill(self.folder or "", excess - freed)
+        return freed
+
+    def _warn(self, n_steps: int, capacity: int, memory_bytes: int) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{n_steps} of {capacity} steps have reached max_bytes, {self.max_bytes}, with "
+                f"{memory_bytes / n_steps:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
+                "spill, a folder, to keep all",
+                stacklevel=2,
+            )

@@ -1,0 +1,301 @@
+"""A ring buffer with a limit of memory equals the last steps of a list, and takes no more than the limit."""
+
+import itertools
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import obscodec
+import pytest
+from faults import at_every_line
+from obscodec import DTypeError, Field, HeapFull, RingBuffer, ShapeError, SpecError
+
+SIDE = 40
+
+
+def fields(codec: str = "delta-rle|zstd:1", **options) -> dict[str, Field]:
+    return {
+        "obs": Field((1, SIDE, SIDE), np.uint8, codec, decide_after=8, **options),
+        "next": Field((1, SIDE, SIDE), np.uint8, shares="obs"),
+        "depth": Field((SIDE, SIDE), np.float32, "shuffle|zstd:1", decide_after=8, block_frames=1),
+        "reward": Field((), np.float32),
+        "done": Field((), np.bool_),
+    }
+
+
+def step(i: int, n_envs: int) -> dict[str, np.ndarray]:
+    """Half noise, so that a step takes about 4 kB."""
+    rng = np.random.default_rng(i)
+    obs = np.zeros((n_envs, 1, SIDE, SIDE), np.uint8)
+    obs[:, :, : SIDE // 2] = rng.integers(256, size=(n_envs, 1, SIDE // 2, SIDE), dtype=np.uint8)
+    return {
+        "obs": obs,
+        "next": np.roll(obs, 1, axis=-1),
+        "depth": np.round(obs[:, 0] / np.float32(100), 1),
+        "reward": rng.normal(size=n_envs).astype(np.float32),
+        "done": rng.random(n_envs) < 0.05,
+    }
+
+
+def stacked(steps: list[dict[str, np.ndarray]], at: int, env: int, n: int) -> np.ndarray:
+    found = [steps[at]["obs"][env]]
+    while len(found) < n and at > 0 and not steps[at - 1]["done"][env]:
+        at -= 1
+        found.insert(0, steps[at]["obs"][env])
+    return np.stack([np.zeros_like(found[0])] * (n - len(found)) + found)
+
+
+def check_equal(buffer: RingBuffer, steps: list[dict[str, np.ndarray]]) -> None:
+    """The buffer has the last steps of the list, of which it tells how many."""
+    last = steps[len(steps) - len(buffer) :]
+    found = buffer[:]
+    for name in ("next", "depth", "reward", "done"):
+        np.testing.assert_array_equal(found[name], np.stack([of[name] for of in last]), strict=True)
+    for at, env in itertools.product(
+        {0, 1, 2, len(last) // 2, len(last) - 1} & {*range(len(last))}, range(buffer.n_envs)
+    ):
+        np.testing.assert_array_equal(found["obs"][at, env], stacked(last, at, env, 3))
+
+
+def limited(max_bytes: int | None, capacity: int = 10_000, n_envs: int = 2, **options) -> RingBuffer:
+    return RingBuffer(capacity, fields(), n_envs, stack={"obs": 3}, episode_end="done", max_bytes=max_bytes, **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("capacity", [150, 10_000])
+def test_a_limited_buffer_equals_its_last_steps(capacity, n_envs):
+    buffer, steps, lengths = limited(1_200_000, capacity, n_envs), [], []
+    rng = np.random.default_rng(0)
+    for i in range(900 // n_envs):
+        steps.append(step(i, n_envs))
+        buffer.append(**steps[-1])
+        lengths.append(len(buffer))
+        if i % 40 == 0:
+            check_equal(buffer, steps)
+        sampled = buffer.sample(8, rng)["reward"]
+        assert np.isin(sampled, np.stack([of["reward"] for of in steps[-len(buffer) :]])).all()
+        assert buffer.stats().total_bytes < 1_200_000 + 16 * n_envs * 4 * SIDE * SIDE
+    check_equal(buffer, steps)
+    assert (max(lengths) == min(150, capacity)) or max(lengths) < 900 // n_envs
+    rebuilt = pickle.loads(pickle.dumps(buffer))
+    for i in range(60):
+        steps.append(step(5000 + i, n_envs))
+        rebuilt.append(**steps[-1])
+    check_equal(rebuilt, steps)
+
+
+def test_a_buffer_that_spills_keeps_all_steps(tmp_path):
+    buffer, steps = limited(1_200_000, 600, spill=tmp_path / "made"), []
+    for i in range(800):
+        steps.append(step(i, 2))
+        buffer.append(**steps[-1])
+        assert len(buffer) == min(i + 1, 600)
+        if i % 20 == 0:
+            assert buffer.stats().total_bytes < 1_200_000 + 16 * 2 * 4 * SIDE * SIDE
+    check_equal(buffer, steps)
+    stats = buffer.stats()
+    assert stats.disk_bytes > 500_000
+    assert stats.n_steps == 600
+    assert 100 < stats.steps_that_fit < 100_000
+    obscodec.save(buffer, tmp_path / "saved")
+    for rebuilt in (pickle.loads(pickle.dumps(buffer)), obscodec.load(tmp_path / "saved")):
+        check_equal(rebuilt, steps)
+        more = list(steps)
+        for i in range(40):
+            more.append(step(9000 + i, 2))
+            rebuilt.append(**more[-1])
+        check_equal(rebuilt, more)
+        assert rebuilt.stats().disk_bytes > 500_000
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+def test_a_saved_buffer_has_its_limit_and_the_steps_that_are_left(tmp_path):
+    buffer, steps = limited(1_200_000), []
+    for i in range(500):
+        steps.append(step(i, 2))
+        buffer.append(**steps[-1])
+    obscodec.save(buffer, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    assert 16 <= len(loaded) == len(buffer) < 500
+    check_equal(loaded, steps)
+    for i in range(500, 800):
+        steps.append(step(i, 2))
+        loaded.append(**steps[-1])
+    check_equal(loaded, steps)
+    assert loaded.arguments()["max_bytes"] == 1_200_000
+
+
+def test_one_warning_says_what_ran_out_and_what_to_do():
+    buffer, steps = limited(1_200_000), 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for steps in range(700):
+            buffer.append(**step(steps, 2))
+    (warning,) = caught
+    n, rest = str(warning.message).split(" ", 1)
+    assert re.fullmatch(
+        r"of 10000 steps have reached max_bytes, 1200000, with \d+ bytes each: from now on the oldest go. Allow more "
+        r"bytes, or pass spill, a folder, to keep all",
+        rest,
+    )
+    assert len(buffer) <= int(n) + 16
+    stats = buffer.stats()
+    assert stats.n_steps == len(buffer)
+    assert stats.steps_that_fit == pytest.approx(len(buffer), rel=0.3)
+    unlimited = limited(None)
+    unlimited.append(**step(0, 2))
+    assert (unlimited.stats().n_steps, unlimited.stats().steps_that_fit) == (None, None)
+
+
+def fill(buffer: RingBuffer, steps: list[dict[str, np.ndarray]], n: int) -> None:
+    for _ in range(n):
+        steps.append(step(len(steps), buffer.n_envs))
+        buffer.append(**steps[-1])
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+def test_a_limit_below_the_newest_steps_is_refused_when_they_come():
+    buffer, steps = limited(500_000), []
+    with pytest.raises(HeapFull) as full:
+        fill(buffer, steps, 200)
+    assert re.fullmatch(
+        r"max_bytes is 500000, and the buffer needs \d+ for its \d+ newest steps, and for what it has not compressed "
+        r"yet: allow more",
+        str(full.value),
+    )
+    check_equal(buffer, steps[:-1])
+
+
+def test_bad_limits_are_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for error, text, options in (
+        (SpecError, "spill says where blocks go that exceed max_bytes: pass max_bytes, too", {"spill": tmp_path}),
+        (
+            DTypeError,
+            "max_bytes must be a number of bytes, or None, got '1GB': write 1_000_000_000",
+            {"max_bytes": "1GB"},
+        ),
+        (ShapeError, "max_bytes must be 1 or more, or None, got 0", {"max_bytes": 0}),
+        (
+            DTypeError,
+            "spill must be a folder for the oldest blocks, such as '/tmp', or None, got int",
+            {"max_bytes": 100, "spill": 3},
+        ),
+        (FileExistsError, f"[Errno 17] File exists: '{tmp_path}/file'", {"max_bytes": 9, "spill": tmp_path / "file"}),
+    ):
+        with pytest.raises(error, match=f"^{re.escape(text)}$"):
+            limited(**{"max_bytes": None, **options})
+
+
+def test_a_full_disk_leaves_the_buffer_as_it_was(tmp_path):
+    buffer, steps = limited(1_200_000, spill=tmp_path / "gone"), []
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as refused:
+        fill(buffer, steps, 700)
+    assert str(refused.value).endswith("No such file or directory; make room there, or choose another folder")
+    check_equal(buffer, steps[:-1])
+    (tmp_path / "gone").mkdir()
+    buffer.append(**steps[-1])
+    check_equal(buffer, steps)
+    assert buffer.stats().disk_bytes > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+@pytest.mark.parametrize("spills", [False, True])
+def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
+    buffer, steps = limited(1_200_000, **({"spill": tmp_path} if spills else {})), []
+    for i in range(320):
+        steps.append(step(i, 2))
+        buffer.append(**steps[-1])
+
+    def prepare():
+        while buffer._n_appended < buffer._next_look:
+            steps.append(step(len(steps), 2))
+            buffer.append(**steps[-1])
+        steps.append(step(len(steps), 2))
+        return lambda: buffer.append(**steps[-1])
+
+    for _ in at_every_line(prepare):
+        del steps[buffer._n_appended :]
+        last = steps[len(steps) - len(buffer) :]
+        np.testing.assert_array_equal(buffer[:]["reward"], np.stack([of["reward"] for of in last]))
+        np.testing.assert_array_equal(buffer[:3]["next"], np.stack([of["next"] for of in last[:3]]))
+    check_equal(buffer, steps)
+    if not spills:  # what was dropped has no tensors
+        held = np.count_nonzero(buffer._arrays["next"].ids)
+        assert held <= 2 * (len(buffer) + 1)
+
+
+def test_threads_sample_while_blocks_move_to_files(tmp_path):
+    buffer, steps = limited(1_200_000, spill=tmp_path), []
+    for i in range(400):
+        steps.append(step(i, 2))
+        buffer.append(**steps[-1])
+    stop, wrong = threading.Event(), []
+
+    def sample(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            which = rng.integers(400, size=16)
+            if not np.array_equal(buffer[which]["next"], np.stack([steps[at]["next"] for at in which])):
+                wrong.append(which)
+
+    threads = [threading.Thread(target=sample, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for store in buffer._set.own_stores:
+        while store.spill(str(tmp_path), 1):
+            pass
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+_RESIDENT = """
+import sys, warnings
+import numpy as np
+from obscodec import Field, RingBuffer
+
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+
+def buffer(max_bytes):
+    fields = {"obs": Field((84, 84), np.uint8, "delta-rle|lz4", decide_after=64), "reward": Field((), np.float32)}
+    return RingBuffer(100_000, fields, 2, max_bytes=max_bytes, spill=sys.argv[1] or None)
+
+def fill(made, n):
+    rng, frame = np.random.default_rng(0), np.zeros((2, 84, 84), np.uint8)
+    most = 0
+    for i in range(n):
+        frame[:, :30] = rng.integers(256, size=(2, 30, 84))
+        made.append(obs=frame, reward=np.zeros(2))
+        if i % 50 == 0:
+            most = max(most, resident())
+    return most
+
+warnings.simplefilter("ignore")
+fill(buffer(4_000_000), 2000)  # compile, and have all that a process keeps
+before = resident()
+made = buffer(30_000_000)
+most = fill(made, 12_000)
+print(most - before, len(made), made.stats().disk_bytes)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is resident")
+@pytest.mark.parametrize("spills", [False, True])
+def test_resident_memory_stays_within_the_limit(spills, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", _RESIDENT, str(tmp_path) if spills else ""], capture_output=True, text=True, check=True
+    )
+    most, n, disk_bytes = map(int, ran.stdout.split())
+    assert 20_000_000 < most < 30_000_000 + 16 * 2 * 84 * 84 + 2_000_000
+    assert (n == 12_000) == spills
+    assert (disk_bytes > 20_000_000) == spills
