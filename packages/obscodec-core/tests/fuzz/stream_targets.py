@@ -1,0 +1,213 @@
+"""Targets that decode streams: of codecs, and of blocks in a FrameStore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from fenced import Fenced
+from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout
+from obscodec import codec as new_codec
+from obscodec.codecs import Codec, decode_varint
+from obscodec.errors import SpecError
+from obscodec.frames.block_coder import Wanted
+from obscodec.segments import Segments
+from targets import READ, SKIPPED, Make, Target, outcome_of
+
+MOST = 1 << 14  # bytes of an input, or of rows
+LAYOUTS = (
+    Layout((300,), "|u1"), Layout((8, 40), "|u1"), Layout((5, 7), "<u2"), Layout((40, 3), "|b1"), Layout((6, 9), "<f4"),
+    Layout((3, 11), "<i8"), Layout((0,), "|u1"), Layout((1,), "|u1"), Layout((), "<f8"), Layout((4, 700), "|u1"),
+)  # fmt: skip
+SPECS = {
+    "raw": ("raw",),
+    "rle": ("rle",),
+    "delta-rle": ("delta-rle",),
+    "zstd": ("zstd:1", "zstd:19"),
+    "lz4": ("lz4", "lz4:9"),
+    "lz4-frame": ("lz4-frame:0",),
+    "gzip": ("gzip:1",),
+    "igzip": ("igzip:1",),
+    "filters": (
+        "shuffle|raw", "bitpack|raw", "delta|raw", "delta|rle", "shuffle|rle", "bitpack|delta-rle", "delta|shuffle|lz4",
+    ),
+    "chains": (
+        "rle|lz4", "rle|zstd:1", "delta-rle|lz4", "delta-rle|zstd:1", "delta-rle|gzip:1", "delta-rle|lz4-frame",
+        "rle|igzip:0|lz4", "shuffle|delta-rle|zstd:1|lz4", "raw|lz4|zstd:1", "delta|rle|lz4|gzip:1",
+    ),
+}  # fmt: skip
+FITTED = ("zstd:1", "lz4", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4")
+
+
+def items(layout: Layout, n: int, seed: int = 0) -> np.ndarray:
+    """``[n, *shape]``: each as the one before it, but for some bytes."""
+    rng = np.random.default_rng(seed)
+    rows = np.repeat(rng.integers(256, size=(1, layout.nbytes), dtype=np.uint8) // 200, n, axis=0)
+    for k in range(1, n):
+        rows[k] = rows[k - 1]
+        if layout.nbytes:
+            begin = rng.integers(layout.nbytes)
+            rows[k, begin : begin + rng.integers(9)] = rng.integers(2 if layout.dtype.kind == "b" else 256)
+    return layout.tensors(rows)
+
+
+def _codecs(specs: tuple[str, ...], *, fitted: bool) -> list[Codec]:
+    codecs = []
+    for spec in specs:
+        for layout in LAYOUTS:
+            try:
+                made = new_codec(spec, layout)
+            except (SpecError, TypeError, ValueError):  # a filter that does not take the layout
+                continue
+            if fitted and layout.nbytes > 100:
+                made = made.fit(items(layout, 600))
+            codecs.append(made)
+    return codecs
+
+
+class Decoding:
+    """One stream of one codec of several; the first byte of an input says which."""
+
+    def __init__(self, specs: tuple[str, ...], *, fitted: bool = False) -> None:
+        self._codecs = _codecs(specs, fitted=fitted)
+        self._source, self._target = Fenced(MOST), Fenced(MOST)
+
+    def seeds(self) -> list[bytes]:
+        """Streams of every codec."""
+        made = []
+        for at, codec in enumerate(self._codecs):
+            for x in items(codec.layout, 6, seed=at)[::5]:
+                made.append(bytes([at]) + codec.encode(x).stream.tobytes())
+        return made
+
+    def run(self, content: bytes) -> str:
+        """Decode into fenced rows; a stream that is read decodes to the same bytes again."""
+        if not content or len(content) > MOST:
+            return SKIPPED
+        which = content[0] % len(self._codecs)
+        codec, stream = self._codecs[which], self._source.holding(content[1:])
+        rows = self._target.rows(1, codec.layout.nbytes)
+        said = READ
+        try:
+            codec.decode_batch(Segments.packed(stream, np.array([len(stream)])), rows)
+        except (CorruptStream, DictionaryMissing) as error:
+            said = outcome_of(error)
+        self._target.check(rows)
+        return f"{which} {said} {int(np.count_nonzero(rows != 0xA5)).bit_length()}" if said != READ else READ
+
+
+@dataclass
+class _Blocks:
+    """A store, a store like it, and what is read of them."""
+
+    store: FrameStore
+    other: FrameStore
+    ids: np.ndarray  # of the frames of the first full block
+    frames: np.ndarray
+    streams: list[bytes]
+
+
+def _blocks(spec: str, layout: Layout) -> _Blocks:
+    def made() -> FrameStore:
+        return FrameStore(layout, codec=spec, block_frames=4, threads=1)
+
+    store, frames = made(), items(layout, 40)
+    frames = frames[np.append(True, np.any(np.diff(frames.view(np.uint8).reshape(40, -1), axis=0), axis=1))]
+    ids = store.append(frames)
+    store.stats()
+    versions = store.log.coder.versions
+    if versions is not None:  # another version, with a dictionary
+        samples = Layout((400,), "|u1") if store.log.coder.patches else versions.by_version[1].layout
+        versions.number_of(versions._fit(versions.by_version[1], list(samples.rows(items(samples, 600)))))
+    streams = [stream.tobytes() for stream in store.log.heap.state()["streams"]]
+    if versions is not None:
+        for version, codec in list(versions.by_version.items()):
+            for stream in streams[:2]:
+                number, start = decode_varint(np.frombuffer(stream, np.uint8))
+                if number == 0:
+                    plain = np.frombuffer(stream, np.uint8)[start:]
+                    try:
+                        packed = store.log.coder.compress(codec, plain)
+                    except (ValueError, TypeError):
+                        continue
+                    streams.append(bytes([version]) + bytes(packed))
+    return _Blocks(store, made(), ids[:4], frames[:4], streams)
+
+
+class Blocks:
+    """A stored block of a FrameStore.
+
+    The first byte of an input says of which store, the second one which frames are read, and how: by the coder, by the
+    store, or by another store that takes the block over. The others are the block.
+    """
+
+    def __init__(self, specs: tuple[str, ...]) -> None:
+        layouts = [Layout((8, 40), "|u1"), Layout((6, 9), "<f4"), Layout((70,), "|u1")]
+        self._made = [_blocks(spec, layout) for spec in specs for layout in layouts]
+        self._source, self._target = Fenced(MOST), Fenced(MOST)
+
+    def seeds(self) -> list[bytes]:
+        """Blocks of every store, read in all ways."""
+        return [
+            bytes([at, how]) + stream
+            for at, made in enumerate(self._made)
+            for stream in made.streams[:6]
+            for how in (0x0F, 0x08, 0x4F, 0x8F)
+        ]
+
+    def run(self, content: bytes) -> str:
+        """Read the block."""
+        if len(content) < 3 or len(content) > MOST:
+            return SKIPPED
+        which, how = content[0] % len(self._made), content[1]
+        made, places = self._made[which], np.flatnonzero([how >> k & 1 for k in range(4)])
+        block = self._source.holding(content[2:])
+        rows = self._target.rows(len(places), made.store.layout.nbytes)
+        try:
+            if how & 0xC0:
+                self._read_stored(made, content[2:], places, transfer=bool(how & 0x40))
+            else:
+                log = made.store.log
+                wanted = Wanted(np.array([0, len(places)]), places, np.arange(len(places)), rows)
+                blocks = Segments.packed(block, np.array([len(block)]))
+                log.coder.read(blocks, wanted, log.open.references[: log.open.n_references], 1)
+        except CorruptStream as error:
+            self._target.check(rows)
+            return f"{which} {how >> 6} {outcome_of(error)} {int(np.count_nonzero(rows != 0xA5)).bit_length()}"
+        self._target.check(rows)
+        return READ
+
+    def _read_stored(self, made: _Blocks, block: bytes, places: np.ndarray, *, transfer: bool) -> None:
+        store, ids = made.store, made.ids[places]
+        store.log.heap.put(made.ids[:1] // store.block_frames, Segments.of([block]))
+        if not transfer:
+            store.read(ids)
+            return
+        expected = store.read(ids)
+        before = made.other.stats().n_tensors
+        taken = made.other.transfer(store, ids[None])[0]
+        found = made.other.read(taken)
+        made.other.release(taken)
+        if found.tobytes() != expected.tobytes():
+            raise AssertionError("another store reads other frames of the same block")
+        if made.other.stats().n_tensors != before:
+            raise AssertionError("another store keeps frames that it has given back")
+
+
+def stream_targets() -> dict[str, Make]:
+    """The targets of this file."""
+    made: dict[str, Make] = {name: partial(_target, partial(Decoding, specs)) for name, specs in SPECS.items()}
+    made["dictionaries"] = partial(_target, partial(Decoding, FITTED, fitted=True))
+    blocks = {
+        "blocks-of-patches": ("delta-rle",),
+        "blocks-by-lz4": ("delta-rle|lz4", "lz4"),
+        "blocks-by-others": ("delta-rle|zstd:1", "raw", "rle", "zstd:1", "delta-rle|gzip:1"),
+    }
+    return made | {name: partial(_target, partial(Blocks, specs)) for name, specs in blocks.items()}
+
+
+def _target(make: Callable[[], Decoding | Blocks]) -> Target:
+    of = make()
+    return Target(of.seeds, of.run)
