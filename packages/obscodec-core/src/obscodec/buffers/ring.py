@@ -288,7 +288,7 @@ class RingBuffer:
 
     def _positions(self, steps: Ints) -> Ints:
         """The rows of steps in the arrays."""
-        return (steps + self._oldest) % self._n_rows
+        return (steps + self._oldest % self._n_rows) % self._n_rows
 
     @property
     def _oldest(self) -> int:

@@ -13,6 +13,7 @@ from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels import stacks as wrong_
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
+    MOST_COUNT,
     N_DEAD,
     N_FREE,
     N_USED,
@@ -288,10 +289,13 @@ class FrameLog:
 
         Raises:
             SlotError: an id is of no frame.
+            HeapFull: a frame has half a billion references.
         """
         with self.lock:
             self._settle()
             self.check(ids)
+            if (self.tables.counts[ids] >= MOST_COUNT).any():
+                raise HeapFull(f"a frame has at most {MOST_COUNT // 2} references: store it once more")
             retain_frames(ids, self.tables.counts, retained)
 
     def read(self, ids: Ints, rows: Rows, threads: int, stacks: StackTable | None = None) -> None:

@@ -3,13 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import CorruptStream
+from obscodec.errors import CorruptStream, HeapFull
 from obscodec.frames.kernels.stacks import N_FREE_ROWS, N_ROWS, N_STACKS, STACK_TALLIES, StackTables
 from obscodec.runtime import doubled, new_table
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
 
 _MIN_ROWS = 1 << 8
+_MOST_ROWS = 1 << 30  # the id of a stack fits into 32 bits, in a NarrowStore, too
 
 
 class StackTable:
@@ -39,8 +40,15 @@ class StackTable:
         return self.frames.nbytes + self.frames[:, 0].nbytes
 
     def reserve(self, n: int) -> None:
-        """Make room to list ``n`` stacks more."""
+        """Make room to list ``n`` stacks more.
+
+        Raises:
+            HeapFull: so many can't be listed.
+        """
         frames, free, changed, tallies = self.tables
+        n = max(0, n - int(tallies[N_FREE_ROWS]))
+        if tallies[N_ROWS] + n > _MOST_ROWS:
+            raise HeapFull(f"{tallies[N_ROWS]} stacks do not follow from frames, at most {_MOST_ROWS} can be listed")
         while tallies[N_ROWS] + n > len(frames):
             frames, free, changed = doubled(frames), doubled(free), doubled(changed)
             self.tables = frames, free, changed, tallies

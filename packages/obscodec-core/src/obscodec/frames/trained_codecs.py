@@ -19,7 +19,7 @@ C = TypeVar("C", bound=Codec)
 _N_SAMPLES = 256
 _MAX_SAMPLES_NBYTES = 1 << 22  # training takes some 50 ms for each MB
 _DRIFT = 1.25
-_MOST_VERSIONS = (1 << 31) - 1
+_MOST_VERSIONS = 1 << 20  # readers have a table with a row for each number up to the newest one
 
 
 class TrainedCodecs(Generic[C]):
@@ -136,7 +136,7 @@ class TrainedCodecs(Generic[C]):
         newest, codecs = self.newest, self.by_version
         with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
             codec = self._fit(codecs[newest], self._samples)
-            if codec != codecs[newest]:
+            if codec != codecs[newest] and max(codecs) < _MOST_VERSIONS:
                 newest = max(codecs) + 1
                 codecs = {**codecs, newest: codec}
         learned = {"newest": newest, "by_version": codecs, "learning": False}

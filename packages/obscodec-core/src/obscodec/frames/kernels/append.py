@@ -15,6 +15,7 @@ from obscodec.frames.kernels.counts import (
     COUNTS,
     FRAMES,
     LIVE,
+    MOST_COUNT,
     N_FREE,
     N_USED,
     PREVIOUS,
@@ -102,7 +103,7 @@ def append_frame(
     sequence = sequences[of_sequence]
     if are_equal(frame, address(references), nbytes):
         return 0  # the frame of zeros
-    place, fingerprint = _find(frame, nbytes, sequence, begins)
+    place, fingerprint = _find(frame, nbytes, sequence, begins, tables[FRAMES][COUNTS])
     if place < 0:
         is_full = sequence[BLOCK] == 0 or sequence[PLACE] == block_frames
         if is_full and not _begin_block(sequence, queue, tables):
@@ -139,13 +140,14 @@ def _ring_size(sequence: Ints) -> int:
 
 
 @compiled
-def _is_at(place: int, frame: int, nbytes: int, sequence: Ints) -> bool:
-    """Whether the recent frame at ``place`` is equal in every byte."""
-    return are_equal(frame, sequence[RECENT] + place * nbytes, nbytes)
+def _is_at(place: int, frame: int, nbytes: int, sequence: Ints, counts: Table) -> bool:
+    """Whether the recent frame at ``place`` is equal in every byte, and can have another reference."""
+    has_room = counts[sequence[RECENT_IDS + place]] < MOST_COUNT
+    return has_room and are_equal(frame, sequence[RECENT] + place * nbytes, nbytes)
 
 
 @compiled
-def _find(frame: int, nbytes: int, sequence: Ints, is_first: bool) -> tuple[int, int]:
+def _find(frame: int, nbytes: int, sequence: Ints, is_first: bool, counts: Table) -> tuple[int, int]:
     """The place in the ring of a recent frame that is equal in every byte, or -1 and the fingerprint.
 
     Nearly always an observation begins where the last one did, or one frame later, and goes on from there.
@@ -153,11 +155,12 @@ def _find(frame: int, nbytes: int, sequence: Ints, is_first: bool) -> tuple[int,
     n, n_ring = sequence[N_RECENT], _ring_size(sequence)
     likely = sequence[BEGIN] if is_first else (sequence[MATCHED] + 1) % n_ring
     for place in (likely, (likely + 1) % n_ring):
-        if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, sequence):
+        if place < n and (is_first or place == likely) and _is_at(place, frame, nbytes, sequence, counts):
             return place, 0
     fingerprint = _fingerprint(frame, nbytes)
     for place in range(n):
-        if sequence[RECENT_IDS + n_ring + place] == fingerprint and _is_at(place, frame, nbytes, sequence):
+        is_alike = sequence[RECENT_IDS + n_ring + place] == fingerprint
+        if is_alike and _is_at(place, frame, nbytes, sequence, counts):
             return place, fingerprint
     return -1, fingerprint
 

@@ -27,6 +27,9 @@ BLOCKS: Final = 1
 DEAD: Final = 2
 TALLIES: Final = 3
 
+# At so high a count, a frame takes no more references, and an equal frame is stored anew. A call may add as many again.
+MOST_COUNT: Final = 1 << 30
+
 # The rows of the table of frames, ``i32[2, n_frames]``.
 COUNTS: Final = 0
 PREVIOUS: Final = 1

@@ -50,7 +50,7 @@ def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, id
     """
     counts, previous = tables[FRAMES][COUNTS], tables[FRAMES][PREVIOUS]
     depth, tallies = stacks[LISTED].shape[1], stacks[STACK_TALLIES]
-    if depth > 1 and tallies[N_ROWS] + len(which) > len(stacks[LISTED]):
+    if depth > 1 and tallies[N_ROWS] + max(0, len(which) - tallies[N_FREE_ROWS]) > len(stacks[LISTED]):
         return False
     for i in range(len(which)):
         begin = which[i] * depth
