@@ -23,13 +23,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import obscodec.snapshots
 import obscodec_torchrl
 import torch
 from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage
 
-CODE = str(Path(obscodec_torchrl.__file__).parent)
+CODE = str(Path(obscodec_torchrl.__file__).parent), str(Path(obscodec.snapshots.__file__).parent)
 GOLDEN = Path(__file__).parent / "golden" / "earlier-checkpoint"
 
 
@@ -85,7 +86,7 @@ def killing_at(line: int) -> Callable[[FrameType, str, Any], Any]:
         nonlocal n_lines
         if not frame.f_code.co_filename.startswith(CODE):
             return None
-        if event == "line" and frame.f_code.co_filename.endswith(("checkpointer.py", "whole_file.py")):
+        if event == "line" and frame.f_code.co_filename.endswith(("checkpointer.py", "folder.py")):
             n_lines += 1
             if n_lines == line:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -125,7 +126,7 @@ def folder_after(before: Path, new: LazyTensorStorage) -> Path:
     (folder / ".unfinished-left").mkdir()
     (folder / ".unfinished-left" / "checkpoint.zip").write_bytes(b"left")
     new.dumps(folder)
-    left = {path.name for path in folder.iterdir()} - {"checkpoint.zip"}
+    left = {path.name for path in folder.iterdir()} - {"snapshot"}
     assert left <= {"pixels.memmap", "number.memmap", "name"}, left  # tensors of TorchRL, of no checkpoint any more
     return folder
 

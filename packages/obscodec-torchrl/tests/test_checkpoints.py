@@ -18,7 +18,7 @@ from threading import Event
 
 import pytest
 import torch
-from obscodec import CorruptStream
+from obscodec import CorruptStream, SnapshotError
 from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
@@ -72,19 +72,19 @@ def files_of_at_most(nbytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("storage", [CompressedStorage, LazyTensorStorage])
 def test_a_disk_that_is_full_leaves_the_old_checkpoint(tmp_path: Path, storage: type[LazyTensorStorage]) -> None:
     filled(1, storage).dumps(tmp_path / "old")
-    before, new = sorted((tmp_path / "old").rglob("*")), filled(2)
+    new = filled(2)
     new.dumps(tmp_path / "new")
-    nbytes = (tmp_path / "new" / "checkpoint.zip").stat().st_size
+    nbytes = max(file.stat().st_size for file in (tmp_path / "new" / "snapshot").iterdir())
     for limit in (0, 50, 1000, nbytes // 2, nbytes - 1):
         with files_of_at_most(limit), pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
             new.dumps(tmp_path / "old")
         assert_equal(loaded(tmp_path / "old"), steps(1))
-        assert sorted((tmp_path / "old").rglob("*")) == before
     new.dumps(tmp_path / "old")
     assert_equal(loaded(tmp_path / "old"), steps(2))
+    assert len([*(tmp_path / "old" / "snapshot").iterdir()]) == len([*(tmp_path / "new" / "snapshot").iterdir()])
 
 
-@pytest.mark.parametrize("nth", [0, 1], ids=["of the file", "of the folder"])
+@pytest.mark.parametrize("nth", range(3), ids=["of arrays", "of the manifest", "of names"])
 def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
@@ -106,13 +106,14 @@ def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
             new.dumps(tmp_path)
         monkeypatch.undo()
         assert len(calls) == nth + 1
-        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.zip"] * bool(old)
+        assert len([*(tmp_path / "snapshot").glob("generation-*")]) == bool(old)
     assert_equal(loaded(tmp_path), steps(1))
 
 
-def test_what_an_earlier_version_wrote_is_loaded(tmp_path: Path) -> None:
-    """The files were written by a version that wrote folders, and never change."""
-    shutil.copytree(GOLDEN, tmp_path / "storage")
+@pytest.mark.parametrize("golden", ["earlier-checkpoint", "zip-checkpoint"])
+def test_what_an_earlier_version_wrote_is_loaded(tmp_path: Path, golden: str) -> None:
+    """The files were written by versions that wrote folders and zip files, and never change."""
+    shutil.copytree(GOLDEN.with_name(golden), tmp_path / "storage")
     pixels = torch.arange(13)[:, None, None].add(torch.arange(1600).view(40, 40)).remainder(251).to(torch.uint8)
     given = loaded(tmp_path / "storage")
     assert torch.equal(given["pixels"], pixels[:-1])
@@ -121,13 +122,17 @@ def test_what_an_earlier_version_wrote_is_loaded(tmp_path: Path) -> None:
     assert list(given["name"]) == list(map(str, range(12)))
     filled(1).dumps(tmp_path / "storage")
     assert_equal(loaded(tmp_path / "storage"), steps(1))
-    assert [path.name for path in (tmp_path / "storage").iterdir()] == ["checkpoint.zip"]
+    assert [path.name for path in (tmp_path / "storage").iterdir()] == ["snapshot"]
 
 
 def write_as_before(folder: Path) -> None:
     for name in ("storage_metadata.json", "meta.json"):
         (folder / name).unlink(missing_ok=True)
     shutil.copytree(GOLDEN, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def write_zip(folder: Path) -> None:
+    shutil.copytree(GOLDEN.with_name("zip-checkpoint"), folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def write_as_stock(folder: Path) -> None:
@@ -140,7 +145,7 @@ def write_as_stock_pytree(folder: Path) -> None:
     storage.dumps(folder)
 
 
-@pytest.mark.parametrize("write_other", [write_as_before, write_as_stock])
+@pytest.mark.parametrize("write_other", [write_as_before, write_zip, write_as_stock])
 def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path, write_other) -> None:
     write_other(tmp_path / "other")
     other = loaded(tmp_path / "other")
@@ -162,35 +167,42 @@ def test_a_pytree_of_torchrl_is_loaded_in_place_of_an_older_checkpoint(tmp_path:
     assert torch.equal(storage[torch.arange(N)]["number"], torch.arange(N))
 
 
-def altered(folder: Path) -> Iterator[None]:
-    """What is cut off at some places, or has one byte that is another, in turn."""
-    file, drawn = folder / "checkpoint.zip", random.Random(0)
-    data = file.read_bytes()
-    for at in (0, 1, 30, *drawn.sample(range(len(data)), 10), len(data) - 1):
-        file.write_bytes(data[:at])
-        yield
-    for at in (*range(20), *drawn.sample(range(len(data)), 20), *drawn.sample(range(len(data) - 500, len(data)), 60)):
-        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << drawn.randrange(8)]) + data[at + 1 :])
-        yield
+def altered(folder: Path) -> Iterator[Path]:
+    """Files of a snapshot in turn, each cut off at some places, missing, or with one byte that is another."""
+    drawn = random.Random(0)
+    for file in sorted((folder / "snapshot").iterdir()):
+        data = file.read_bytes()
+        for at in (0, 1, 30, *drawn.sample(range(len(data)), 5), len(data) - 1):
+            file.write_bytes(data[:at])
+            yield file
+        for at in (*range(10), *drawn.sample(range(len(data)), 30)):
+            file.write_bytes(data[:at] + bytes([data[at] ^ 1 << drawn.randrange(8)]) + data[at + 1 :])
+            yield file
+        file.write_bytes(data)
 
 
-def test_a_damaged_checkpoint_is_refused_and_the_storage_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_refused_with_its_place_and_the_storage_keeps_what_it_has(tmp_path: Path) -> None:
     filled(1).dumps(tmp_path)
-    storage, texts = filled(2), []
-    for _ in altered(tmp_path):
-        try:
+    storage = filled(2)
+    for file in altered(tmp_path):
+        with pytest.raises(SnapshotError) as error:
             storage.loads(tmp_path)
-        except CorruptStream as error:
-            texts.append(str(error))
-        else:  # the byte is of a time stamp, or so
-            texts.append("")
-            assert_equal(storage[torch.arange(N)], steps(1))
-            storage = filled(2)
+        assert str(file) in str(error.value)
         assert_equal(storage[torch.arange(N)], steps(2))
         assert len(storage) == N
-    refused = [text for text in texts if text]
-    assert all(text.startswith(f"{tmp_path / 'checkpoint.zip'} is damaged: ") for text in refused)
-    assert len(refused) > 0.7 * len(texts)
+    storage.loads(tmp_path)
+    assert_equal(storage[torch.arange(N)], steps(1))
+
+
+def test_a_damaged_checkpoint_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    write_zip(tmp_path)
+    file, storage = tmp_path / "checkpoint.zip", filled(2)
+    data = file.read_bytes()
+    for at in range(0, len(data), 50):
+        file.write_bytes(data[:at])
+        with pytest.raises(CorruptStream, match=re.escape(f"{file} is damaged: ")):
+            storage.loads(tmp_path)
+    assert_equal(storage[torch.arange(N)], steps(2))
 
 
 DAMAGES = {
@@ -258,7 +270,7 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path, *, there: bool
         storage.loads(tmp_path / "storage")
     assert (
         str(error.value)
-        == f"there is no checkpoint in {tmp_path / 'storage'}: neither checkpoint.zip nor storage_metadata.json"
+        == f"there is no checkpoint in {tmp_path / 'storage'}: neither snapshot nor storage_metadata.json"
     )
     assert_equal(storage[torch.arange(N)], steps(2))
 

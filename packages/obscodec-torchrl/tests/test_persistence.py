@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from atari_steps import atari_steps
-from obscodec import CorruptStream, DTypeError, FieldError, HeapFull, ShapeError
+from obscodec import CorruptStream, DTypeError, FieldError, HeapFull, ShapeError, SnapshotError
 from obscodec_torchrl import CompressedStorage
 from tensordict import LazyStackedTensorDict, NonTensorStack, TensorDict
 from torchrl.data import (
@@ -137,15 +137,16 @@ def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path)
 
 
 def spoiled(folder: Path) -> None:
-    written = bytearray((folder / "checkpoint.zip").read_bytes())
+    file = next((folder / "snapshot").glob("*.segment"))
+    written = bytearray(file.read_bytes())
     written[len(written) // 2] ^= 1
-    (folder / "checkpoint.zip").write_bytes(written)
+    file.write_bytes(written)
 
 
 @pytest.mark.parametrize(
     ("other", "spoil", "error"),
     [
-        (lambda: filled(CompressedStorage(400), 400), spoiled, CorruptStream),
+        (lambda: filled(CompressedStorage(400), 400), spoiled, SnapshotError),
         (lambda: filled(CompressedStorage(400), 400), lambda _: None, HeapFull),
         (lambda: with_other(lambda steps: steps.exclude("action")), lambda _: None, FieldError),
         (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"][:, :2])), lambda _: None, ShapeError),
@@ -161,7 +162,7 @@ def test_a_checkpoint_that_is_refused_changes_nothing(
 ) -> None:
     other().storage.dumps(tmp_path)
     spoil(tmp_path)
-    storage = filled(CompressedStorage(400, max_bytes=1 << 16 if error is HeapFull else None), 100).storage
+    storage = filled(CompressedStorage(400, max_bytes=1 << 14 if error is HeapFull else None), 100).storage
     before, stats = storage[torch.arange(100)], storage.stats()
     with pytest.raises(error):
         storage.loads(tmp_path)

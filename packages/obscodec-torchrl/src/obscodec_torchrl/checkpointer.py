@@ -1,33 +1,36 @@
 """Checkpoints of a CompressedStorage; reading also those of TorchRL's storages, and of earlier versions."""
 
 import json
-import math
 import shutil
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
+from typing import NamedTuple
 
-import torch
 from obscodec import CorruptStream
+from obscodec.snapshots import read_snapshot, write_snapshot
+from obscodec.state import State, part_of
 from tensordict import TensorDict
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 
-from obscodec_torchrl.saving import Contents, contents_of, replace, restore
-from obscodec_torchrl.whole_file import UNFINISHED, replaced
+from obscodec_torchrl.loading import load
+from obscodec_torchrl.memmaps import META, UNFINISHED, check_whole, load_memmap, parsed
+from obscodec_torchrl.saving import Contents, replace, restore
 
-_FILE = "checkpoint.zip"  # with the members "packed", "about" and, in "rest/", the files of a tensordict
-_STOCK, _META = "storage_metadata.json", "meta.json"  # of TorchRL, and of earlier versions
+_SNAPSHOT = "snapshot"  # a folder
+_ZIP = "checkpoint.zip"  # of earlier versions: "packed", "about" and, in "rest/", the files of a tensordict
+_PACKED = "packed.memmap"  # of versions before
+_STOCK = "storage_metadata.json"  # of TorchRL
+_OTHERS = (_ZIP, _STOCK, META)  # each is written last
 
 
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
-    """Writes the items of a storage into one file, compressed and with checksums, and replaces the old file at once.
+    """Writes a storage as a snapshot: its items as they are stored, compressed and with checksums.
 
-    So the folder has a whole checkpoint at all times: the old one, or the new one. This class also reads checkpoints of
-    its earlier versions, and those that TorchRL's ``TensorStorageCheckpointer`` wrote for a ``LazyTensorStorage`` or a
+    The folder has a whole checkpoint at all times: the old one, or the new one. This class also reads checkpoints of
+    earlier versions, and those that TorchRL's ``TensorStorageCheckpointer`` wrote for a ``LazyTensorStorage`` or a
     ``LazyMemmapStorage``. With save or load hooks it works as TorchRL's.
     """
 
@@ -36,15 +39,16 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
 
         Raises:
             RuntimeError: nothing was ever written to the storage.
+            DTypeError: a leaf has a dtype that only torch has.
+            SnapshotError: somebody else writes to the folder.
             OSError: the folder can't be written, or the disk is full; the old checkpoint stays.
         """
         if self._save_hooks:
             super().dumps(storage, path)
             return
-        contents, folder = contents_of(storage), Path(path)
+        folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
-        with replaced(folder / _FILE) as new:
-            _write(new, contents, older=_stamps(folder))
+        write_snapshot(_Checkpoint(storage, _stamps(folder)), folder / _SNAPSHOT)
         _remove_others(folder)
 
     def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
@@ -53,60 +57,88 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         Raises:
             FileNotFoundError: there is no checkpoint in the folder.
             RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
-            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items; see :func:`restore`.
-            CorruptStream: the checkpoint is damaged, or was not finished.
+            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items; see :func:`load`.
+            SnapshotError: the checkpoint is damaged.
+            CorruptStream: a checkpoint of TorchRL, or of an earlier version, is damaged or was not finished.
         """
         folder = Path(path)
         if self._load_hooks:
             super().loads(storage, folder)
             return
-        if (folder / _FILE).exists():
-            contents, older = _read(folder / _FILE)
-            if _stamps(folder).items() <= older.items():  # no other checkpoint was written later
+        if _has_snapshot(folder):
+            _, arguments, state = read_snapshot(folder / _SNAPSHOT)
+            if _is_newest(folder, part_of(state, "older", dict)):
+                load(storage, arguments, state, folder / _SNAPSHOT)
+                return
+        if (folder / _ZIP).exists():
+            contents, older = _read_zip(folder / _ZIP)
+            if _is_newest(folder, {_ZIP: _stamps(folder)[_ZIP], **older}):
                 restore(storage, contents, new_tensor=False)
                 return
         if (folder / _STOCK).exists():
             self._load_stock(storage, folder)
-        elif (folder / _META).exists():
-            if not (folder / "packed.memmap").exists():  # the file of earlier versions
+        elif (folder / META).exists():
+            if not (folder / _PACKED).exists():
                 raise CorruptStream(
                     f"the checkpoint in {folder} was not finished: there is no {_STOCK}, which TorchRL writes last"
                 )
-            restore(storage, Contents.of_tensordict(_load_memmap(folder), None, storage.ndim), new_tensor=False)
+            restore(storage, Contents.of_tensordict(load_memmap(folder), None, storage.ndim), new_tensor=False)
         else:
-            raise FileNotFoundError(f"there is no checkpoint in {folder}: neither {_FILE} nor {_STOCK}")
+            raise FileNotFoundError(f"there is no checkpoint in {folder}: neither {_SNAPSHOT} nor {_STOCK}")
 
     def _load_stock(self, storage: LazyTensorStorage, folder: Path) -> None:
         """Load a checkpoint of TorchRL."""
-        about = _parsed(folder / _STOCK)
+        about = parsed(folder / _STOCK)
         if not about["is_pytree"]:
-            contents = Contents.of_tensordict(_load_memmap(folder), about["len"], storage.ndim)
+            contents = Contents.of_tensordict(load_memmap(folder), about["len"], storage.ndim)
             restore(storage, contents, new_tensor=False)
             return
         if not storage.initialized:
             super().loads(storage, folder)  # which refuses it
         for name, leaf in about["metadata"].items():
-            _check_whole(folder / f"{name.replace('.', '/')}.memmap", leaf)
+            check_whole(folder / f"{name.replace('.', '/')}.memmap", leaf)
         fresh = storage.empty_copy()
         fresh._init(tree_map(lambda leaf: leaf[0], storage._storage))
         super().loads(fresh, folder)
         replace(storage, fresh, about["len"], None)
 
 
-def _write(file: Path, contents: Contents, older: dict[str, list[int]]) -> None:
-    """Write a checkpoint, with the stamps of older ones in the folder, see :func:`_stamps`."""
-    contents.rest.memmap(file.parent / "rest")  # has no tensors, so nothing is mapped, and a full disk is an error
-    rest = [path for path in (file.parent / "rest").rglob("*") if path.is_file()]
-    names = [path.relative_to(file.parent).as_posix() for path in rest]
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("packed", contents.packed)
-        archive.writestr("about", json.dumps({"older": older, "rest": names}))
-        for name, path in zip(names, rest, strict=True):
-            archive.writestr(name, path.read_bytes())
+class _Checkpoint(NamedTuple):
+    """A storage and the stamps of older checkpoints in the folder, to be saved together."""
+
+    storage: LazyTensorStorage
+    older: dict[str, list[int]]
+
+    def arguments(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return dict(self.storage.arguments())
+
+    def state(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return {**self.storage.state(), "older": self.older}
+
+    def restore(self, state: State) -> None:
+        """See ``obscodec.snapshots.Saved``."""
+        self.storage.restore(state)
 
 
-def _read(file: Path) -> tuple[Contents, dict[str, list[int]]]:
-    """The contents and stamps in a file of :func:`_write`."""
+def _has_snapshot(folder: Path) -> bool:
+    return any((folder / _SNAPSHOT).glob("generation-*.json"))  # else its first writer was killed
+
+
+def _stamps(folder: Path) -> dict[str, list[int]]:
+    """Time and size of checkpoints in a folder that have another form: those of TorchRL and of earlier versions."""
+    there = {name: (folder / name).stat() for name in _OTHERS if (folder / name).exists()}
+    return {name: [status.st_mtime_ns, status.st_size] for name, status in there.items()}
+
+
+def _is_newest(folder: Path, older: dict[str, list[int]]) -> bool:
+    """Whether no other checkpoint was written after one that was written when there were these older ones."""
+    return _stamps(folder).items() <= older.items()
+
+
+def _read_zip(file: Path) -> tuple[Contents, dict[str, list[int]]]:
+    """The contents, and the stamps of older checkpoints, in a file of earlier versions."""
     with file.open("rb") as stream, tempfile.TemporaryDirectory() as folder:
         try:
             with zipfile.ZipFile(stream) as archive:  # which has checksums of its members, but not of their names
@@ -117,51 +149,12 @@ def _read(file: Path) -> tuple[Contents, dict[str, list[int]]]:
             raise CorruptStream(f"{file} is damaged: {error}") from error
 
 
-def _stamps(folder: Path) -> dict[str, list[int]]:
-    """Time and size of checkpoints in a folder that have another form: those of TorchRL and of earlier versions."""
-    there = {name: (folder / name).stat() for name in (_STOCK, _META) if (folder / name).exists()}
-    return {name: [status.st_mtime_ns, status.st_size] for name, status in there.items()}
-
-
 def _remove_others(folder: Path) -> None:
     """Remove checkpoints of another form, but leave TorchRL's tensors, which a LazyMemmapStorage may be using."""
-    if not (folder / _STOCK).exists() and (folder / "packed.memmap").exists():  # of an earlier version
-        (folder / "packed.memmap").unlink()
+    if not (folder / _STOCK).exists() and (folder / _PACKED).exists():
+        (folder / _PACKED).unlink()
         shutil.rmtree(folder / "rest", ignore_errors=True)
-    for name in (_STOCK, _META):
+    for name in _OTHERS:
         (folder / name).unlink(missing_ok=True)
-
-
-def _load_memmap(folder: Path) -> TensorDict:
-    """The tensordict in a folder.
-
-    Raises:
-        CorruptStream: a file is missing or too short. (tensordict would leave out the leaf, or write zeros into the
-            file.)
-    """
-    for meta in folder.rglob(_META):
-        if not meta.relative_to(folder).parts[0].startswith(UNFINISHED):
-            files = {unquote(path.stem): path for path in meta.parent.glob("*.memmap")}
-            for key, leaf in _parsed(meta).items():
-                if isinstance(leaf, dict) and leaf.get("is_nested") is False:
-                    _check_whole(files.get(key, meta.parent / f"{key}.memmap"), leaf)
-    try:
-        return TensorDict.load_memmap(folder)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise CorruptStream(f"the checkpoint in {folder} is damaged: {error}") from error
-
-
-def _check_whole(file: Path, leaf: dict[str, Any]) -> None:
-    """Make sure that a file has all bytes of a tensor."""
-    nbytes = math.prod(leaf["shape"]) * getattr(torch, leaf["dtype"].removeprefix("torch.")).itemsize
-    found = file.stat().st_size if file.exists() else 0
-    if found < nbytes:
-        raise CorruptStream(f"the checkpoint is damaged: {file} has {found} of {nbytes} bytes")
-
-
-def _parsed(file: Path) -> dict[str, Any]:
-    """The content of a JSON file; ``CorruptStream`` if it is not JSON."""
-    try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise CorruptStream(f"the checkpoint is damaged: {file} is no JSON: {error}") from error
+    for work in folder.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(work, ignore_errors=True)

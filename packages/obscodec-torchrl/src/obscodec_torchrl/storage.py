@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import obscodec
 import torch
 from obscodec.arguments import as_count
 from obscodec.buffers import BufferOptions, BufferStats
 from obscodec.runtime import PicklableLock, says_memory_error
+from obscodec.state import State
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
@@ -34,6 +35,7 @@ from obscodec_torchrl.compressed_tensor import (
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
 from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.saving import Contents, contents_of, restore
+from obscodec_torchrl.state import arguments_of, as_arguments, fill, state_of
 
 _MIN_NBYTES = 1024  # a smaller leaf is no image, and takes little memory uncompressed
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -145,10 +147,36 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def empty_copy(self) -> CompressedStorage:
         """An empty storage with the same options."""
-        device = "auto" if self.device is None else self.device  # None: the first tensordict had no device
-        return CompressedStorage(
-            self.max_size, ndim=self.ndim, device=device, compilable=self._compilable, **vars(self.options)
-        )
+        made = CompressedStorage.from_arguments(self.arguments())
+        made.device = self.device  # None if the first tensordict had no device
+        return made
+
+    def arguments(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return arguments_of(self)
+
+    @classmethod
+    def from_arguments(cls, arguments: State) -> Self:
+        """An empty storage with the :meth:`arguments` of another one."""
+        return cls(**as_arguments(arguments))
+
+    def state(self) -> State:
+        """See ``obscodec.snapshots.Saved``.
+
+        Raises:
+            RuntimeError: nothing was ever written.
+            DTypeError: a leaf has a dtype that only torch has.
+        """
+        return state_of(self)
+
+    def restore(self, state: State) -> None:
+        """See ``obscodec.snapshots.Saved``. Only :meth:`loads`, into a storage that has items, restores pytrees.
+
+        Raises:
+            CorruptStream: no storage with equal arguments has such a state.
+            RuntimeError: the saved items are no tensordicts.
+        """
+        fill(self, state)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         sent = RemoteObject.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
@@ -260,7 +288,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             index: selects the rows.
             write_plain: writes the rows of plain leaves, and updates the number of items.
         """
-        arrays = {key: x.array for key, x in changed.items() if isinstance(x, CompressedTensor)}
+        in_time = sorted(changed.items(), key=lambda leaf: as_key(leaf[0]).count("next"))  # before their "next" ones
+        arrays = {key: x.array for key, x in in_time if isinstance(x, CompressedTensor)}
         new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays)
         at = as_index(index)
         compressed = {key: DrawnArray(array, at) for key, array in arrays.items()}
@@ -325,7 +354,18 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 leaf.array.clear()
 
     def _init_standard(self, data: Any) -> None:
-        """Let TorchRL allocate an id for each compressed item, then put compressed tensors in the places of the ids."""
+        self.allocate(data, {path: tuple(name for name in path if name != "next") for path in leaves(data)})
+
+    def allocate(self, data: Any, groups: Mapping[Key, Hashable]) -> None:
+        """Make room for items.
+
+        TorchRL allocates an id for each compressed item; then compressed tensors take the places of the ids.
+
+        Args:
+            data: one item.
+            groups: the leaves that may be compressed, and the group of each. Those of one group share a store if their
+                batches and layouts are alike.
+        """
         given = leaves(data)
         batches = {path: leaf.shape[: n_batch_axes(data, path, self.ndim - 1)] for path, leaf in given.items()}
         layouts = {
@@ -333,7 +373,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             for path, leaf in given.items()
         }
         fields = self.options.fields_of(layouts, min_nbytes=_MIN_NBYTES)
-        stores = shared_stores(fields, group=lambda path: (batches[path], *(name for name in path if name != "next")))
+        stores = shared_stores({path: fields[path] for path in groups}, lambda path: (batches[path], groups[path]))
         for store in stores.values():
             store.changing = self.lock
         super()._init_standard(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from obscodec.codecs import Codec, codec_from_config
 from obscodec.errors import CorruptStream
-from obscodec.layout import FrameStack, Layout, dtype_name, written_dtype
+from obscodec.layout import FrameStack, Layout, dtype_name, is_common, written_dtype
 from obscodec.segments import Ints, Segments
 from obscodec.state import State, array_of, part_of
 from obscodec.stores import Narrow
@@ -86,7 +86,7 @@ def _flattened(value: Any, path: str, tree: Tree) -> Any:
 
 def _with_array(array: npt.NDArray[Any], path: str, tree: Tree) -> dict[str, Any]:
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
-    if little.dtype.kind in "biuf" and little.itemsize <= 8 and little.dtype.name != "bfloat16":
+    if is_common(little.dtype) and little.dtype.kind != "c" and little.itemsize <= 8:
         return {_KIND: "array", "name": _put(tree.arrays, path, little)}
     head = {"dtype": dtype_name(little.dtype), "shape": [*little.shape]}
     return {_KIND: "array", "name": _put(tree.arrays, path, little.reshape(-1).view(np.uint8)), **head}

@@ -1,0 +1,364 @@
+"""A storage that is saved and loaded is equal in all that it holds, and goes on as the one that was saved."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from obscodec import CorruptStream, FieldError, SnapshotError
+from obscodec.snapshots import read_snapshot, restored, write_snapshot
+from obscodec_torchrl import CompressedStorage
+from tensordict import NonTensorStack, TensorDict, tensorclass
+from torchrl.data import PrioritizedSampler, TensorDictReplayBuffer
+
+DTYPES = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    *(torch.float8_e4m3fn, torch.float8_e5m2),
+)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"codec": "zstd:1", "max_bytes": 1 << 26},
+    {"codec": {"pixels": "delta-rle|zstd:3", ("next", "pixels"): "delta-rle|zstd:3"}, "frame_stack": 2},
+    {"codec": None},
+    {"decide_after": 20, "block_frames": 4, "min_nbytes": 256},
+]
+
+
+def steps(begin: int, n: int) -> TensorDict:
+    """Stacks of a moving dot, which are compressed, and small leaves, which are not."""
+    pixels = torch.zeros(n + 1, 2, 32, 32, dtype=torch.uint8)
+    for i in range(n + 1):
+        for k in range(2):
+            pixels[i, k, (begin + i + k) % 32] = (begin + i + k) % 250 + 1
+    reward = torch.randn(n, 1, generator=torch.Generator().manual_seed(begin))
+    following = TensorDict(pixels=pixels[1:], reward=reward, batch_size=n)
+    return TensorDict(pixels=pixels[:-1], action=torch.arange(begin, begin + n), next=following, batch_size=n)
+
+
+def new_buffer(**options: Any) -> TensorDictReplayBuffer:
+    storage = CompressedStorage(200, **options)
+    return TensorDictReplayBuffer(storage=storage, sampler=PrioritizedSampler(200, 0.7, 0.5), batch_size=32)
+
+
+def extend(buffer: TensorDictReplayBuffer, begin: int, end: int) -> None:
+    for first in range(begin, end, 25):
+        buffer.extend(steps(first, 25))
+
+
+def ids_of(storage: CompressedStorage) -> dict[Any, list[int]]:
+    return {path: leaf.array.ids.reshape(-1).tolist() for path, leaf in storage.compressed().items()}
+
+
+def check_alike(given: CompressedStorage, expected: CompressedStorage) -> None:
+    """Whether the same is stored in the same way, except for room in memory that nothing fills."""
+    assert ids_of(given) == ids_of(expected)
+    assert (len(given), given._last_cursor_index) == (len(expected), expected._last_cursor_index)
+    stats = [storage.stats() for storage in (given, expected)]
+    assert stats[0].raw_bytes == stats[1].raw_bytes
+    for name, of in stats[0].fields.items():
+        other = stats[1].fields[name]
+        if isinstance(of, int):
+            assert of == other
+        else:
+            assert (of.n_tensors, of.live_bytes, of.choice) == (other.n_tensors, other.live_bytes, other.choice)
+            assert of.dictionary_bytes == other.dictionary_bytes
+    stores = [{leaf.array.store for leaf in storage.compressed().values()} for storage in (given, expected)]
+    assert len(stores[0]) == len(stores[1])
+
+
+def streams_of(storage: CompressedStorage) -> list[bytes]:
+    """All streams in the state of a storage."""
+
+    def found(value: Any) -> list[bytes]:
+        if isinstance(value, dict):
+            return [x for item in value.values() for x in found(item)]
+        if isinstance(value, list):
+            return [x for item in value for x in found(item)]
+        return [b"".join(map(bytes, value))] if type(value).__name__ == "Segments" else []
+
+    return found(storage.state()["stores"])
+
+
+@pytest.mark.parametrize("n", [25, 150, 375])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_loaded_buffer_goes_on_as_the_saved_one(tmp_path: Path, options: dict[str, Any], n: int) -> None:
+    saved, loaded = new_buffer(**options), new_buffer(**options)
+    extend(saved, 0, n)
+    saved.dumps(tmp_path / "buffer")
+    loaded.loads(tmp_path / "buffer")
+    assert streams_of(loaded.storage) == streams_of(saved.storage)
+    check_alike(loaded.storage, saved.storage)
+    for begin in (n, n + 75):
+        for buffer in (saved, loaded):
+            extend(buffer, begin, begin + 75)
+        check_alike(loaded.storage, saved.storage)
+    samples = []
+    for buffer in (saved, loaded):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        samples.append(buffer.sample())
+    assert (samples[0] == samples[1]).all()
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_storage_is_made_of_its_arguments_and_state(tmp_path: Path, options: dict[str, Any]) -> None:
+    buffer = new_buffer(**options)
+    extend(buffer, 0, 100)
+    write_snapshot(buffer.storage, tmp_path)
+    _, arguments, state = read_snapshot(tmp_path)
+    made = restored(CompressedStorage.from_arguments(arguments), state, tmp_path)
+    assert (made.options, made.device, made.max_size) == (buffer.storage.options, buffer.storage.device, 200)
+    check_alike(made, buffer.storage)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_plain_leaf_of_any_dtype_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> None:
+    bits = torch.randint(2 if dtype == torch.bool else 256, (30, 3 * dtype.itemsize), dtype=torch.uint8)
+    saved, loaded = CompressedStorage(40), CompressedStorage(40)
+    saved.set(range(30), TensorDict(leaf=bits.view(dtype), empty=torch.zeros(30, 0, dtype=dtype), batch_size=30))
+    saved.dumps(tmp_path)
+    loaded.loads(tmp_path)
+    assert loaded[:30]["leaf"].dtype == loaded[:30]["empty"].dtype == dtype
+    assert torch.equal(loaded[:30]["leaf"].view(torch.uint8), bits)
+    assert loaded[:30]["empty"].shape == (30, 0)
+
+
+@tensorclass
+class Step:
+    """Items of a class."""
+
+    pixels: torch.Tensor
+    number: torch.Tensor
+    name: str
+
+
+def of_class(n: int) -> Any:
+    return Step(pixels=steps(0, n)["pixels"], number=torch.arange(n), name="all", batch_size=[n])
+
+
+def with_agents(n: int) -> TensorDict:
+    agents = TensorDict({"pixels": torch.randint(0, 9, (n, 3, 40, 40), dtype=torch.uint8)}, [n, 3])
+    return TensorDict({"agents": agents, "empty": TensorDict({}, [n])}, [n])
+
+
+def with_others(n: int) -> TensorDict:
+    texts = NonTensorStack(*(f"step {i}" for i in range(n)))
+    mappings = NonTensorStack(*({"a": [1, None, i]} for i in range(n)))
+    return steps(0, n).update({"text": texts, "deep": TensorDict({"mapping": mappings}, [n])})
+
+
+@pytest.mark.parametrize("make", [of_class, with_agents, with_others])
+def test_structure_and_other_data_come_back(tmp_path: Path, make: Any) -> None:
+    saved, loaded = CompressedStorage(60), CompressedStorage(60)
+    saved.set(range(40), make(40))
+    saved.dumps(tmp_path)
+    loaded.loads(tmp_path)
+    check_alike(loaded, saved)
+    given, expected = (storage[torch.arange(40)] for storage in (loaded, saved))
+    assert type(given) is type(expected)
+    for key in expected.keys(include_nested=True, leaves_only=False):
+        a, b = given.get(key), expected.get(key)
+        assert torch.equal(a, b) if isinstance(b, torch.Tensor) else type(a) is type(b), key
+    if make is with_others:
+        assert given["text"] == expected["text"]
+        assert given["deep", "mapping"] == expected["deep", "mapping"]
+    for storage in (saved, loaded):
+        storage.set(range(40, 60), make(20))
+    check_alike(loaded, saved)
+
+
+def test_several_axes_of_items_come_back(tmp_path: Path) -> None:
+    saved, loaded = (CompressedStorage(100, ndim=2, decide_after=16) for _ in range(2))
+    for begin in (0, 10):
+        together = torch.stack([steps(begin, 10), steps(begin + 50, 10), steps(begin + 90, 10)], 1)
+        saved.set(range(begin, begin + 10), together)
+    saved.dumps(tmp_path)
+    loaded.loads(tmp_path)
+    assert loaded.shape == saved.shape == (20, 3)
+    check_alike(loaded, saved)
+    assert (loaded[:].clone() == saved[:].clone()).all()
+
+
+def test_a_leaf_that_came_later_and_rows_that_are_not_counted_come_back(tmp_path: Path) -> None:
+    saved, loaded = (CompressedStorage(100, min_nbytes=16) for _ in range(2))
+    saved.set(range(60, 80), steps(0, 20))
+    saved.set(range(20), steps(20, 20).set("late", torch.arange(5).expand(20, 5).clone()))
+    assert len(saved) == 40
+    saved.dumps(tmp_path)
+    loaded.loads(tmp_path)
+    check_alike(loaded, saved)
+    assert ("late",) not in loaded.compressed()
+    for storage in (saved, loaded):
+        storage.set(range(40, 60), steps(40, 20).set("late", torch.zeros(20, 5, dtype=torch.int64)))
+    assert (loaded[40:].clone() == saved[40:].clone()).all()
+
+
+def test_an_emptied_storage_comes_back_with_its_choice(tmp_path: Path) -> None:
+    saved, loaded = new_buffer(decide_after=16), new_buffer(decide_after=16)
+    extend(saved, 0, 100)
+    saved.empty()
+    saved.storage.dumps(tmp_path)
+    loaded.storage.loads(tmp_path)
+    check_alike(loaded.storage, saved.storage)
+    assert loaded.storage.stats().fields["pixels"].choice is not None
+    for buffer in (saved, loaded):
+        extend(buffer, 0, 50)
+    check_alike(loaded.storage, saved.storage)
+
+
+@pytest.mark.parametrize("size", [160, 500])
+def test_items_stay_encoded_in_a_storage_of_another_size(tmp_path: Path, size: int) -> None:
+    saved, loaded = new_buffer(), CompressedStorage(size)
+    extend(saved, 0, 150)
+    saved.storage.dumps(tmp_path)
+    loaded.loads(tmp_path)
+    assert loaded.max_size == size
+    assert streams_of(loaded) == streams_of(saved.storage)
+    assert (loaded[:].clone() == saved.storage[:].clone()).all()
+
+
+@pytest.mark.parametrize("options", [{"codec": "lz4"}, {"block_frames": 8}])
+def test_items_are_encoded_anew_for_other_options(tmp_path: Path, options: dict[str, Any]) -> None:
+    saved, loaded = new_buffer(), CompressedStorage(200, **options)
+    extend(saved, 0, 150)
+    saved.storage.dumps(tmp_path)
+    loaded.loads(tmp_path)
+    assert loaded.options == CompressedStorage(200, **options).options
+    assert (loaded[:].clone() == saved.storage[:].clone()).all()
+    loaded.set(range(150, 170), steps(150, 20))
+
+
+@pytest.mark.parametrize("tree", [False, True])
+def test_a_tree_is_loaded_into_its_structure_only(tmp_path: Path, *, tree: bool) -> None:
+    images = torch.randint(0, 9, (30, 40, 40), dtype=torch.uint8)
+    data = {"image": images, "others": (torch.arange(30), images + 1)} if tree else images
+    saved, loaded = CompressedStorage(50), CompressedStorage(50)
+    saved.set(range(30), data)
+    saved.dumps(tmp_path)
+    with pytest.raises(RuntimeError, match="Cannot fill a non-initialized pytree-based TensorStorage"):
+        loaded.loads(tmp_path)
+    loaded.set(range(3), {"image": images[:3], "more": torch.arange(3)})
+    with pytest.raises(FieldError, match="the storage has the keys"):
+        loaded.loads(tmp_path)
+    loaded = CompressedStorage(50)
+    loaded.set(range(2), {"image": images[:2], "others": (torch.arange(2), images[:2])} if tree else images[:2])
+    loaded.loads(tmp_path)
+    check_alike(loaded, saved)
+
+
+class Thing:
+    """What JSON has no word for."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Thing)
+
+    __hash__ = object.__hash__
+
+
+def test_python_objects_come_back_as_tensordict_saves_them(tmp_path: Path) -> None:
+    saved, loaded = CompressedStorage(50), CompressedStorage(50)
+    saved.set(range(3), steps(0, 3).set("thing", NonTensorStack(Thing(), Thing(), Thing())))
+    saved.dumps(tmp_path)
+    with pytest.warns(FutureWarning, match="is loading a pickled non-tensor field"):
+        loaded.loads(tmp_path)
+    assert loaded[torch.arange(3)]["thing"] == [Thing()] * 3
+
+
+def changed(state: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A state in which another value is at a path."""
+    *parents, name = path.split("/")
+    of: Any = state
+    for parent in parents:
+        of = of[int(parent) if isinstance(of, list) else parent]
+    of[int(name) if isinstance(of, list) else name] = value
+    return state
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("axes", []),
+        ("axes", [0]),
+        ("axes/0", 51),
+        ("axes/0", -1),
+        ("axes/0", 1 << 62),
+        ("length", 51),
+        ("length", 1.5),
+        ("last_row", -2),
+        ("is_tree", 1),
+        ("is_tree", True),
+        ("rest", {}),
+        ("rest", {"../../x": np.zeros(1, np.uint8)}),
+        ("rest", {"/tmp/x": np.zeros(1, np.uint8)}),
+        ("rest/meta.json", np.zeros(3, np.uint8)),
+        ("rest/meta.json", None),
+        ("stores", []),
+        ("stores", None),
+        ("stores/0", None),
+        ("leaves", []),
+        ("leaves/0/path", []),
+        ("leaves/0/path", [["pixels"]]),
+        ("leaves/0/store", 1),
+        ("leaves/0/store", -1),
+        ("leaves/0/ids", np.zeros(50, np.int64)),
+        ("leaves/0/ids", np.zeros((50, 2), np.int32)),
+        ("leaves/0/ids", np.zeros(49, np.int32)),
+        ("leaves/0/layout", None),
+        ("leaves/1/items", np.zeros(49, np.int64)),
+        ("leaves/1/items", np.zeros((), np.int64)),
+        ("leaves/1/items", np.zeros(50, "M8[s]")),
+        ("leaves/1", {"path": ["action"]}),
+        ("leaves/1", "action"),
+    ],
+)
+def test_a_state_of_no_storage_is_refused_and_changes_nothing(tmp_path: Path, path: str, value: Any) -> None:
+    saved, storage = CompressedStorage(100), CompressedStorage(100)
+    saved.set(range(50), steps(0, 50))
+    storage.set(range(10), steps(50, 10))
+
+    class Changed:
+        def arguments(self) -> dict[str, Any]:
+            return saved.arguments()
+
+        def state(self) -> dict[str, Any]:
+            return changed(saved.state(), path, value)
+
+    assert [of["path"] for of in saved.state()["leaves"]][:2] == [["pixels"], ["action"]]
+    write_snapshot(Changed(), tmp_path / "snapshot")
+    _, _, state = read_snapshot(tmp_path / "snapshot")
+    state["older"] = {}
+    from obscodec_torchrl.loading import load
+
+    with pytest.raises((SnapshotError, RuntimeError)) as error:
+        load(storage, saved.arguments(), state, tmp_path)
+    if path != "is_tree":
+        assert re.match(re.escape(str(tmp_path)) + " has a content that no obscodec writes: .+", str(error.value))
+    assert (storage[:].clone() == steps(50, 10)).all()
+
+
+def test_ids_of_no_tensor_are_found_when_they_are_read(tmp_path: Path) -> None:
+    saved = CompressedStorage(100)
+    saved.set(range(50), steps(0, 50))
+    state = changed(saved.state(), "leaves/0/ids", np.full(50, 1 << 20, np.int32))
+    made = CompressedStorage(100)
+    made.restore(state)
+    with pytest.raises(IndexError):
+        made[torch.arange(50)]
+
+
+def test_numbers_of_libraries_are_what_torch_has() -> None:
+    """Names of dtypes in a state are the same in torch."""
+    assert all(hasattr(torch, np.dtype(getattr(ml_dtypes, name)).name) for name in ("bfloat16", "float8_e5m2"))
+
+
+def test_a_state_is_checked_by_the_storage_itself() -> None:
+    saved = CompressedStorage(100)
+    saved.set(range(50), steps(0, 50))
+    with pytest.raises(CorruptStream):
+        CompressedStorage(40).restore(saved.state())
