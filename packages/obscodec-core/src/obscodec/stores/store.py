@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.codecs import pack, unpack
 from obscodec.devices import FrameReader, backend
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SpecError
 from obscodec.frames import StepWriter
@@ -20,6 +21,8 @@ from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
+
+_MIN_PACKED_NBYTES = 1 << 12
 
 
 class Store(IdExchange, ABC):
@@ -311,7 +314,7 @@ class Store(IdExchange, ABC):
         """
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.arguments(), self.state()), {"changing": self.changing}
+        return _restored, (type(self), self.arguments(), _with_packed(self.state())), {"changing": self.changing}
 
     @abstractmethod
     def stats(self) -> StoreStats:
@@ -349,6 +352,28 @@ class Store(IdExchange, ABC):
             if freed < nbytes:
                 freed += part.spill(folder, nbytes - freed)
         return freed
+
+
+class _Packed:
+    """An array that is packed where it is pickled, and comes back as it was."""
+
+    def __init__(self, array: npt.NDArray[np.generic]) -> None:
+        self._array = array
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpacked, (pack([self._array]),)
+
+
+def _unpacked(packed: bytes) -> npt.NDArray[np.generic]:
+    (array,) = unpack(packed)
+    return array
+
+
+def _with_packed(value: Any) -> Any:
+    """A state whose large arrays are packed where they are pickled."""
+    if isinstance(value, dict):
+        return {name: _with_packed(item) for name, item in value.items()}
+    return _Packed(value) if isinstance(value, np.ndarray) and value.nbytes >= _MIN_PACKED_NBYTES else value
 
 
 def store_of(kind: str, arguments: State) -> Store:
