@@ -36,7 +36,7 @@ _COLUMNS = {
     "DQN steps/s": ("steps_per_s", ".0f", "steps_x"),
     "minutes / million steps": ("minutes", ",.0f", ""),
     "PPO steps/s": ("ppo_per_s", ".0f", "ppo_x"),
-    "seconds": ("make_s", ".4f", ""),
+    "seconds": ("make_s", ".4f", "plain_x"),
     "MB": ("make_mb", ".1f", ""),
     "resident MB": ("resident_mb", ".1f", ""),
     "of these encoded": ("streams_mb", ".1f", ""),

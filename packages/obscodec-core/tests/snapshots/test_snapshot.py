@@ -6,6 +6,7 @@ import os
 import numpy as np
 import obscodec
 import pytest
+import safetensors.numpy
 import xxhash
 from obscodec import CorruptStream, DTypeError, SnapshotError
 from obscodec.snapshots.folder import Folder
@@ -152,6 +153,95 @@ def test_damage_is_reported_with_its_place(tmp_path):
     content[44] ^= 1
     file.write_bytes(content)
     with pytest.raises(SnapshotError, match=r"blocks-00000001-0000\.segment, record 0 at 24: "):
+        obscodec.load(tmp_path)
+
+
+def large(n=30_000):
+    """A buffer whose array lies in pages."""
+    buffer = obscodec.RingBuffer(n, {"x": obscodec.Field((), np.float64)})
+    buffer._arrays["x"][:n, 0] = np.random.default_rng(0).random(n)
+    buffer._n_appended = n
+    return buffer
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_each_damaged_page_is_found(mmap, tmp_path):
+    buffer = large()
+    obscodec.save(buffer, tmp_path)
+    (file,) = files(tmp_path, ".segment")
+    assert file.name == "pages-00000001-0000.segment"
+    content = file.read_bytes()
+    loaded = obscodec.load(tmp_path, mmap=mmap)
+    np.testing.assert_array_equal(loaded[:]["x"], buffer[:]["x"])
+    in_streams = [at for at in range(40, len(content), 5000) if (at - 24) % (16 + (1 << 16)) >= 16]
+    for at in (0, 23, *in_streams, len(content) - 1):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(SnapshotError, match=r"pages-00000001-0000\.segment"):
+            obscodec.load(tmp_path, mmap=mmap)
+    for length in (0, 24, len(content) - 1):
+        file.write_bytes(content[:length])
+        with pytest.raises(SnapshotError, match=r"pages-00000001-0000\.segment"):
+            obscodec.load(tmp_path, mmap=mmap)
+
+
+def rewrite_arrays(folder, change):
+    """Have other small arrays, with the right checksum."""
+    (manifest,) = files(folder, ".json")
+    about = json.loads(manifest.read_text())["arrays"]
+    arrays = safetensors.numpy.load((folder / about["file"]).read_bytes())
+    change(arrays)
+    content = safetensors.numpy.save(arrays)
+    (folder / about["file"]).write_bytes(content)
+    rewrite(folder, arrays={**about, "nbytes": len(content), "xxh3": xxhash.xxh3_64_hexdigest(content)})
+
+
+X = "state/arrays/arrays/0/items"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.update({f"{X}/offset": a[f"{X}/offset"] + (1 << 30)}), "pages of .* lie outside of the files"),
+        (lambda a: a.update({f"{X}/offset": a[f"{X}/offset"] - 1}), "a page of .* at 39: its hash is wrong"),
+        (lambda a: a[f"{X}/file"].fill(7), "lie outside of the files"),
+        (lambda a: a[f"{X}/file"].fill(-1), "lie outside of the files"),
+        (lambda a: a[f"{X}/length"].fill(-(1 << 60)), "lie outside of the files"),
+        (lambda a: a.update({f"{X}/file": a[f"{X}/file"][:-1]}), "are no whole numbers, or not as many"),
+        (lambda a: a.update({f"{X}/xxh3": a[f"{X}/xxh3"][:-1]}), "is u|is no manifest|of a state is"),
+        (lambda a: a.pop(f"{X}/xxh3"), "of a state is a"),
+        (
+            lambda a: a.update(
+                {f"{X}/{name}": np.tile(a[f"{X}/{name}"][:1], 1000) for name in ("file", "offset", "length")}
+            ),
+            "of a state is",
+        ),
+    ],
+)
+def test_pages_that_nobody_writes_are_refused(change, message, tmp_path):
+    obscodec.save(large(), tmp_path)
+    rewrite_arrays(tmp_path, change)
+    with pytest.raises(SnapshotError, match=message):
+        obscodec.load(tmp_path)
+
+
+def test_pages_take_no_more_memory_than_their_files(tmp_path):
+    obscodec.save(large(), tmp_path)
+
+    def repeat(arrays):
+        for name in ("file", "offset", "length"):
+            arrays[f"{X}/{name}"] = np.tile(arrays[f"{X}/{name}"][:1], 100_000)  # 6 GB
+        arrays[f"{X}/xxh3"] = np.tile(arrays[f"{X}/xxh3"][:1], (100_000, 1))
+
+    rewrite_arrays(tmp_path, repeat)
+    with pytest.raises(SnapshotError, match=f"the pages of {X} have more bytes than their files"):
+        obscodec.load(tmp_path)
+
+
+@pytest.mark.parametrize("about", [{"dtype": "O", "shape": [30_000, 1]}, {"dtype": "<f8", "shape": [7]}, {}, None])
+def test_pages_of_no_array_are_refused(about, tmp_path):
+    obscodec.save(large(), tmp_path)
+    rewrite(tmp_path, pages={X: about})
+    with pytest.raises(SnapshotError, match="is no manifest"):
         obscodec.load(tmp_path)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import xxhash
 from safetensors.numpy import load as parse_arrays
 
-from obscodec.errors import ObscodecError, SnapshotError
+from obscodec.errors import SnapshotError
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, Places, SegmentFile, hashes_of
@@ -69,7 +69,7 @@ def read_generation(
         reader = _Reader(folder, manifest, damage.append if salvages else _refuse, on_read)
         tree, known = reader.read(name, maps)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        if isinstance(error, ObscodecError):
+        if isinstance(error, SnapshotError):
             raise
         raise SnapshotError(f"{folder.path / name} is no manifest: {type(error).__name__}: {error}") from error
     return Generation(manifest, tree, known, damage)
