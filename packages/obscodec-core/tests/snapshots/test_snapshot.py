@@ -207,14 +207,8 @@ X = "state/arrays/arrays/0/items"
         (lambda a: a[f"{X}/file"].fill(-1), "lie outside of the files"),
         (lambda a: a[f"{X}/length"].fill(-(1 << 60)), "lie outside of the files"),
         (lambda a: a.update({f"{X}/file": a[f"{X}/file"][:-1]}), "are no whole numbers, or not as many"),
-        (lambda a: a.update({f"{X}/xxh3": a[f"{X}/xxh3"][:-1]}), "is u|is no manifest|of a state is"),
+        (lambda a: a.update({f"{X}/xxh3": a[f"{X}/xxh3"][:-1]}), "of a state is uint64"),
         (lambda a: a.pop(f"{X}/xxh3"), "of a state is a"),
-        (
-            lambda a: a.update(
-                {f"{X}/{name}": np.tile(a[f"{X}/{name}"][:1], 1000) for name in ("file", "offset", "length")}
-            ),
-            "of a state is",
-        ),
     ],
 )
 def test_pages_that_nobody_writes_are_refused(change, message, tmp_path):
