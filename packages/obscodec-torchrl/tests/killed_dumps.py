@@ -2,10 +2,10 @@
 
     python packages/obscodec-torchrl/tests/killed_dumps.py [kills at random times] [steps that are saved]
 
-A process writes a checkpoint over one of CompressedStorage, of an earlier version or of a LazyTensorStorage, and kills
-itself at one line of our code after the other, or is killed at a random time. What is loaded then has to be, bit for
-bit, what one of both holds, and the new one once ``dumps`` is done. Processes are forked from this one, which has
-imported torch; they are done in milliseconds.
+A process writes a checkpoint over one of CompressedStorage, of earlier versions or of a LazyTensorStorage, and kills
+itself at one line after the other of the code that writes files, or is killed at a random time. What is loaded then has
+to be, bit for bit, what one of both holds, and the new one once ``dumps`` is done. Processes are forked from this one,
+which has imported torch; they are done in milliseconds.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import obscodec.snapshots
+import obscodec.snapshots.snapshot
 import obscodec_torchrl
 import torch
+from obscodec.runtime import Job
 from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage
 
 CODE = str(Path(obscodec_torchrl.__file__).parent), str(Path(obscodec.snapshots.__file__).parent)
-GOLDEN = Path(__file__).parent / "golden" / "earlier-checkpoint"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def steps(seed: int, n: int) -> TensorDict:
@@ -86,13 +87,22 @@ def killing_at(line: int) -> Callable[[FrameType, str, Any], Any]:
         nonlocal n_lines
         if not frame.f_code.co_filename.startswith(CODE):
             return None
-        if event == "line" and frame.f_code.co_filename.endswith(("checkpointer.py", "folder.py")):
+        if event == "line" and frame.f_code.co_filename.endswith(("checkpointer.py", "folder.py", "writer.py")):
             n_lines += 1
             if n_lines == line:
                 os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
     return trace
+
+
+class Foreground:
+    """Writes files at once, in the thread that is traced."""
+
+    def submit(self, work: Callable[[], Any]) -> Job[Any]:
+        job = Job(work)
+        job.run()
+        return job
 
 
 def at_lines(
@@ -108,6 +118,7 @@ def at_lines(
             shutil.copytree(before, folder)  # with the times of its files
 
             def write(line: int = line, folder: Path = folder) -> None:
+                obscodec.snapshots.snapshot._WRITER = Foreground()
                 sys.settrace(killing_at(line))
                 new.dumps(folder)
 
@@ -175,12 +186,11 @@ if __name__ == "__main__":
     ours = [filled(CompressedStorage(2 * n_steps, decide_after=4), data) for data in (old, new)]
     with tempfile.TemporaryDirectory() as root:
         ours[0].dumps(Path(root) / "ours")
-        print("over ours:", dict(at_lines(Path(root) / "ours", old, ours[1], new)))
+        print("over ours:", dict(at_lines(Path(root) / "ours", old, ours[1], new, step=5)))
         filled(LazyTensorStorage(2 * n_steps), old).dumps(Path(root) / "stock")
-        print("over TorchRL's:", dict(at_lines(Path(root) / "stock", old, ours[1], new, step=3)))
-        shutil.copytree(GOLDEN, Path(root) / "golden")
-        print(
-            "over an earlier version's:",
-            dict(at_lines(Path(root) / "golden", loaded(GOLDEN, 2 * n_steps), ours[1], new, step=3)),
-        )
+        print("over TorchRL's:", dict(at_lines(Path(root) / "stock", old, ours[1], new, step=7)))
+        for name in ("earlier-checkpoint", "zip-checkpoint"):
+            shutil.copytree(GOLDEN / name, Path(root) / name)
+            of_golden = loaded(GOLDEN / name, 2 * n_steps)
+            print(f"over an {name}:", dict(at_lines(Path(root) / name, of_golden, ours[1], new, step=9)))
         print("at random times:", dict(at_random_times(Path(root) / "random", ours, n_kills, seed=n_kills)))

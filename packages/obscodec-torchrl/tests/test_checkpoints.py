@@ -51,11 +51,11 @@ def assert_equal(given: TensorDict, expected: TensorDict) -> None:
 
 
 def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> None:
-    """At lines of a writer over a checkpoint of ours, TorchRL's or an earlier version's, and at random times."""
+    """At lines of a writer over a checkpoint of ours, TorchRL's or earlier versions', and at random times."""
     script = Path(__file__).parent / "killed_dumps.py"
     done = subprocess.run([sys.executable, script, "12"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert len(re.findall(r"over .*: {.*'old': \d+", done.stdout)) == 3
+    assert len(re.findall(r"over .*: {.*'old': \d+", done.stdout)) == 4
     assert "at random times: " in done.stdout
 
 
@@ -318,6 +318,21 @@ def test_what_is_dumped_while_threads_extend_and_sample_is_of_one_moment(
             done.set()
         for other in others:
             other.result()
+
+
+def test_another_checkpoint_in_a_folder_writes_only_what_is_new(tmp_path: Path) -> None:
+    noise = torch.randint(256, (300, 64, 64), dtype=torch.uint8)
+    storage = CompressedStorage(400, codec="zstd:1", decide_after=16, block_frames=1)
+    for begin in range(0, 300, 100):
+        rows = torch.arange(begin, begin + 100)
+        storage.set(rows, TensorDict(noise=noise[rows], batch_size=100))
+        before = {file.name for file in tmp_path.rglob("*.segment")}
+        storage.dumps(tmp_path)
+        new = [file for file in tmp_path.rglob("*.segment") if file.name not in before]
+        assert 0.9 * 100 * 64 * 64 < sum(file.stat().st_size for file in new) < 1.3 * 100 * 64 * 64
+        copy = CompressedStorage(400, codec="zstd:1", decide_after=16, block_frames=1)
+        copy.loads(tmp_path)
+        assert torch.equal(copy[torch.arange(len(copy))]["noise"], noise[: begin + 100])
 
 
 def test_a_buffer_is_saved_into_a_new_folder_each_time(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def spoiled(folder: Path) -> None:
     ("other", "spoil", "error"),
     [
         (lambda: filled(CompressedStorage(400), 400), spoiled, SnapshotError),
-        (lambda: filled(CompressedStorage(400), 400), lambda _: None, HeapFull),
+        (lambda: with_other(lambda steps: steps.set("pixels", noise(steps))), lambda _: None, HeapFull),
         (lambda: with_other(lambda steps: steps.exclude("action")), lambda _: None, FieldError),
         (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"][:, :2])), lambda _: None, ShapeError),
         (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"].int())), lambda _: None, DTypeError),
@@ -162,12 +162,16 @@ def test_a_checkpoint_that_is_refused_changes_nothing(
 ) -> None:
     other().storage.dumps(tmp_path)
     spoil(tmp_path)
-    storage = filled(CompressedStorage(400, max_bytes=1 << 14 if error is HeapFull else None), 100).storage
+    storage = filled(CompressedStorage(400, max_bytes=1 << 16 if error is HeapFull else None), 100).storage
     before, stats = storage[torch.arange(100)], storage.stats()
     with pytest.raises(error):
         storage.loads(tmp_path)
     assert (storage[torch.arange(100)] == before).all()
     assert (len(storage), storage.stats()) == (100, stats)
+
+
+def noise(steps: TensorDict) -> torch.Tensor:
+    return torch.randint_like(steps["pixels"], 256, generator=torch.Generator().manual_seed(0))
 
 
 def with_other(change: Callable[[TensorDict], TensorDict]) -> TensorDictReplayBuffer:

@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from obscodec import CorruptStream
-from obscodec.snapshots import read_snapshot, write_snapshot
+from obscodec import CorruptStream, Snapshot
+from obscodec.snapshots import read_snapshot
 from obscodec.state import State, part_of
 from tensordict import TensorDict
 from torch.utils._pytree import tree_map
@@ -29,10 +29,18 @@ _OTHERS = (_ZIP, _STOCK, META)  # each is written last
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
     """Writes a storage as a snapshot: its items as they are stored, compressed and with checksums.
 
-    The folder has a whole checkpoint at all times: the old one, or the new one. This class also reads checkpoints of
-    earlier versions, and those that TorchRL's ``TensorStorageCheckpointer`` wrote for a ``LazyTensorStorage`` or a
-    ``LazyMemmapStorage``. With save or load hooks it works as TorchRL's.
+    Another checkpoint in the same folder writes only what is new. The folder has a whole checkpoint at all times: the
+    old one, or the new one. This class also reads checkpoints of earlier versions, and those that TorchRL's
+    ``TensorStorageCheckpointer`` wrote for a ``LazyTensorStorage`` or a ``LazyMemmapStorage``. With save or load hooks
+    it works as TorchRL's.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: tuple[Path, Snapshot] | None = None  # which knows what its folder has
+
+    def __getstate__(self) -> dict[str, object]:
+        return vars(self) | {"_last": None}
 
     def dumps(self, storage: LazyTensorStorage, path: Path | str) -> None:
         """Write all items of ``storage`` into a folder, which may exist.
@@ -46,9 +54,13 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         if self._save_hooks:
             super().dumps(storage, path)
             return
-        folder = Path(path)
+        folder = Path(path).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        write_snapshot(_Checkpoint(storage, _stamps(folder)), folder / _SNAPSHOT)
+        last, self._last = self._last, None
+        snapshot = last[1] if last and last[0] == folder else Snapshot(folder / _SNAPSHOT, keep=1)
+        snapshot.write(StorageCheckpoint(storage, _stamps(folder)))
+        snapshot.wait()
+        self._last = folder, snapshot
         _remove_others(folder)
 
     def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
@@ -103,7 +115,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         replace(storage, fresh, about["len"], None)
 
 
-class _Checkpoint(NamedTuple):
+class StorageCheckpoint(NamedTuple):
     """A storage and the stamps of older checkpoints in the folder, to be saved together."""
 
     storage: LazyTensorStorage
