@@ -14,11 +14,7 @@ from typing import Any, BinaryIO, Final
 import xxhash
 
 from obscodec.errors import SnapshotError
-
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None  # type: ignore[assignment]
+from obscodec.snapshots.folder_lock import FolderLock
 
 FORMAT: Final = "obscodec snapshot"
 VERSION: Final = 1
@@ -68,25 +64,13 @@ class Folder:
         if others and not self.generations():
             raise SnapshotError(f"{self.path} has other files, such as {others[0]!r}: name a new or an empty folder")
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """A context in which no other process writes to the folder; the system ends it for a process that is killed.
+    def locked(self) -> FolderLock:
+        """A context in which no other process writes to the folder.
 
         Raises:
             SnapshotError: somebody else is writing.
         """
-        if fcntl is None:
-            yield
-            return
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SnapshotError(f"{self.path} is being written by somebody else: use another folder") from None
-            yield
-        finally:
-            os.close(folder)
+        return FolderLock(self.path)
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:

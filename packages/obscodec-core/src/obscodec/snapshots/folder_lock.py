@@ -1,0 +1,64 @@
+"""A lock on a folder, by which one process writes to it at a time."""
+
+import os
+import weakref
+from pathlib import Path
+
+from obscodec.errors import SnapshotError
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+class FolderLock:
+    """A context in which no other process writes to a folder; the system ends it for a process that is killed.
+
+    An exception from a signal handler may come before the context ends: then the lock goes with this object. A process
+    that is forked meanwhile gives up its part of the lock at once: otherwise it would have it as long as it lives.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        SnapshotError: another process has the lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = -1
+        if fcntl is None:
+            return
+        _held.add(self)
+        self._descriptor = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SnapshotError(f"{path} is being written by somebody else: use another folder") from None
+
+    def close(self) -> None:
+        """Let others write; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> "FolderLock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for lock in list(_held):
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_all)

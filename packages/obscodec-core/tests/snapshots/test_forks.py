@@ -1,0 +1,76 @@
+"""A process may be forked while another thread saves; both go on."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import obscodec
+import pytest
+from obscodec.snapshots.folder import Folder
+from saved import check_equal_rings, ring
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+N_FORKS = os.environ.get("OBSCODEC_FORKS", "6")  # with each of three codecs
+
+
+def test_forks_at_random_moments_of_a_save():
+    program = Path(__file__).with_name("fork_while_saving.py")
+    path = os.pathsep.join([str(program.parent), os.environ.get("PYTHONPATH", "")])
+    ran = subprocess.run(
+        [sys.executable, program, N_FORKS, "3"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"{3 * int(N_FORKS)} forks: both processes had all of their steps\n"
+
+
+def test_a_forked_process_has_no_part_of_the_lock(tmp_path):
+    """Else nobody could save to the folder as long as the child lives."""
+    buffer, go_on = ring(9), os.pipe()
+    obscodec.save(buffer, tmp_path)
+    with Folder(tmp_path).locked():
+        child = os.fork()
+        if child == 0:
+            os.read(go_on[0], 1)
+            os._exit(0)
+    try:
+        obscodec.save(ring(30), tmp_path)
+    finally:
+        os.write(go_on[1], b".")
+        os.waitpid(child, 0)
+    check_equal_rings(ring(30), obscodec.load(tmp_path))
+
+
+def test_a_fork_waits_for_a_state(tmp_path, monkeypatch):
+    """The locks of the buffer are free in the child."""
+    buffer, began, may_go_on = ring(9), threading.Event(), threading.Event()
+    state = obscodec.RingBuffer.state
+
+    def slow(self):
+        with self._set.stores["obs"].changing:
+            began.set()
+            may_go_on.wait(20)
+            return state(self)
+
+    monkeypatch.setattr(obscodec.RingBuffer, "state", slow)
+    saving = threading.Thread(target=obscodec.save, args=(buffer, tmp_path))
+    saving.start()
+    began.wait(20)
+    threading.Timer(0.2, may_go_on.set).start()
+    child = os.fork()
+    if child == 0:
+        free = buffer._set.stores["obs"].changing.acquire(timeout=10)
+        os._exit(0 if free else 1)
+    saving.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    check_equal_rings(buffer, obscodec.load(tmp_path))
+
+
+def test_a_lock_that_an_interrupt_left_goes_with_its_folder(tmp_path):
+    obscodec.save(ring(9), tmp_path)
+    left = Folder(tmp_path).locked()  # and an exception came before the context began
+    with pytest.raises(obscodec.SnapshotError, match="is being written by somebody else"):
+        obscodec.save(ring(9), tmp_path)
+    del left
+    obscodec.save(ring(9), tmp_path)
