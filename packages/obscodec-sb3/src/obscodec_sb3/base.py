@@ -18,7 +18,7 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
-from obscodec.buffers import ArraySet, BufferOptions, BufferStats
+from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, MemoryLimit
 from obscodec.palette import PaletteArray
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of
@@ -65,6 +65,8 @@ class CompressedBuffer(buffers.BaseBuffer):
     n_envs: int = _Count()  # type: ignore[assignment]
     _allocates_placeholders = False
     _waiting = 3  # steps that may wait in a write buffer, however large they are
+    _can_drop = False  # the oldest steps, if the memory has a limit
+    _why_not_drop = "and all are needed"
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
 
@@ -73,9 +75,21 @@ class CompressedBuffer(buffers.BaseBuffer):
         if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # our base before SB3's class
             COMPRESSED[cls.__bases__[1]] = cls
 
-    def __init__(self, *args: Any, threads: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        threads: int | None = None,
+        max_bytes: int | None = None,
+        spill: str | os.PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         refuse_former(kwargs)
         self._options: BufferOptions[str] = BufferOptions.pop_from(kwargs, *_OPTIONS)
+        self._limit = MemoryLimit.of(max_bytes, spill, [self._options.heap])
+        if self._limit is not None and self._limit.folder is None and not self._can_drop:
+            raise ValueError(
+                f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
+            )
         self._threads = threads
         self._add_copies = all(
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
@@ -128,15 +142,45 @@ class CompressedBuffer(buffers.BaseBuffer):
 
         Fields are observations by key, ``""`` for an observation without one; other arrays are actions, rewards etc.
         """
-        others = [array for name, array in vars(self).items() if name not in self._arrays.names]
-        plain_nbytes = sum(array.nbytes for array in others if isinstance(array, np.ndarray))
-        coded = [array for array in others if isinstance(array, PaletteArray)]
-        other_bytes = plain_nbytes + sum(array.memory_bytes for array in coded)
-        raw_bytes = plain_nbytes + sum(array.nbytes for array in coded)
         stats, used = self._arrays.stats(self.size() * self.n_envs), self.size() / self.buffer_size
-        return replace(
-            stats, other_bytes=round(used * other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
+        raw_bytes = sum(array.nbytes for array in self._others)
+        stats = replace(
+            stats, other_bytes=round(used * self._other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
         )
+        if self._limit is None:
+            return stats
+        n_fit = self._limit.steps_that_fit(self.size(), self._memory())
+        return replace(stats, n_steps=self.size(), steps_that_fit=n_fit)
+
+    @property
+    def _others(self) -> list[Any]:
+        """The arrays that are no observations."""
+        kinds, names = (np.ndarray, PaletteArray), self._arrays.names
+        return [array for name, array in vars(self).items() if isinstance(array, kinds) and name not in names]
+
+    @property
+    def _other_bytes(self) -> int:
+        """Their memory, when all of it is written."""
+        return sum(x.memory_bytes if isinstance(x, PaletteArray) else x.nbytes for x in self._others)
+
+    @property
+    def _n_rows(self) -> int:
+        """How many rows were ever written."""
+        return int(self.buffer_size if self.full else self.pos)
+
+    def _memory(self) -> int:
+        """About the memory of the buffer when it has a few steps more."""
+        n = min(self._n_rows + LOOK_EVERY, self.buffer_size)
+        return self._arrays.memory_bytes(n) + n * self._other_bytes // self.buffer_size
+
+    def _look(self) -> None:
+        """Before a step comes: every few steps, free the memory that exceeds the limit."""
+        if self._limit is not None and self.pos % LOOK_EVERY == 0:
+            self._limit.keep(self.buffer_size, self._memory, self._arrays.own_stores, self.size, self._drop)
+
+    def _drop(self, n: int) -> None:
+        """Drop the oldest ``n`` steps."""
+        raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the buffer in a folder, from which :meth:`load` makes it again, in any later version.
@@ -172,7 +216,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             mmap: leave observations in their files until they are sampled or overwritten: see ``obscodec.load``.
             salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
             **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
-                ``buffer_device``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``.
+                ``buffer_device``, ``threads``, ``spill`` and ``prefetch``; for HerReplayBuffer, ``env``.
 
         Returns:
             The buffer; with ``salvage``, ``Salvaged``, which has it.
@@ -216,11 +260,12 @@ class CompressedBuffer(buffers.BaseBuffer):
         is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
         options = {name: getattr(self._options, name) for name in _OPTIONS}
-        return {**plain, **spaces, **options, "buffer_size": size, "threads": self._threads}
+        limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self._limit and self._limit.folder}
+        return {**plain, **spaces, **options, **limits, "buffer_size": size, "threads": self._threads}
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
-        n_steps, arrays, numbers = self.size(), {}, {}
+        n_steps, arrays, numbers = self._n_rows, {}, {}
         for name, value in vars(self).items():
             if isinstance(value, PaletteArray):
                 arrays[name] = value.state(n_steps)

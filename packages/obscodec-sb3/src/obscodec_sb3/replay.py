@@ -12,6 +12,7 @@ from obscodec.arguments import as_count, as_flag
 from obscodec.arrays import OPEN_READ, Prefetcher
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
+from obscodec.state import State, number_of
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
@@ -55,6 +56,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         prefetch: draw and decode the next batch while the learner works on this one. A batch then lacks the steps that
             were added after the batch before it was returned. A batch that ``VecNormalize`` normalizes is not
             prefetched, since it needs the statistics of the moment.
+        max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
+            ``buffer_size`` does, the oldest steps of all environments go, and a warning says so once. The memory may
+            exceed the limit by 16 steps.
+        spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
+            step goes before ``buffer_size`` runs out. The files end with the process.
 
     Raises:
         SpecError: ``codec`` names no codec, ``budget`` is malformed, or there is no such device or heap.
@@ -63,7 +69,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         HeapFull: ``add`` or ``sample`` found no room in the GPU for steps, which go on waiting on the CPU.
         DTypeError: the observation space is a dictionary, or has a dictionary inside one; ``buffer_device`` is another
             GPU than ``device``; or an argument has another type.
-        ValueError: ``prefetch`` is on for a class that samples in its own way, such as ``HerReplayBuffer``.
+        ValueError: ``prefetch`` is on for a class that samples in its own way, such as ``HerReplayBuffer``; or
+            ``max_bytes`` is given without ``spill`` for a class of your own that does.
+        OSError: ``add`` can't write blocks to ``spill``.
 
     Example:
         >>> from stable_baselines3 import DQN
@@ -73,6 +81,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once
     _direct: DirectAdd | None = None
     _samples_directly = False
+    _dropped = 0  # how many of the oldest rows are gone for want of bytes
+    _why_not_drop = "which needs SB3's own sample"
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
     def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
@@ -99,6 +109,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 is no array of numbers, or has a mask or a unit, which would be lost.
             FieldError: an observation lacks a key of the space.
         """
+        self._look()
         pos, full, direct = self.pos, self.full, self._direct
         if direct is None or not direct.is_for(self):
             direct = self._direct = self._new_direct()
@@ -108,12 +119,16 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                     self.pos = pos + 1
                     if self.pos == self.buffer_size:
                         self.full, self.pos = True, 0
+                    if full and self._dropped:
+                        self._dropped -= 1
                     return
             except BaseException as error:
                 self.pos, self.full = pos, full
                 direct.undo(pos)
                 raise_memory_error(error)
         self._add(obs, next_obs, action, reward, done, infos)
+        if full and self._dropped:  # the step is in the row of one of them
+            self._dropped -= 1
 
     @says_memory_error
     def _add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -140,7 +155,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def reset(self) -> None:
         """Forget all transitions."""
         super().reset()
+        self._dropped = 0
         self._ahead.clear()
+
+    def size(self) -> int:
+        """How many steps of each environment can be sampled."""
+        return self._n_rows - self._dropped
 
     @says_memory_error
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
@@ -178,6 +198,34 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         own = {"optimize_memory_usage": self._leaves_oldest_out, "prefetch": self._prefetch}
         return {**super().arguments(), **own}
 
+    def state(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return {**super().state(), "dropped": self._dropped}
+
+    def restore(self, state: State) -> None:
+        """See ``obscodec.snapshots.Saved``."""
+        super().restore(state)
+        self._dropped = number_of({"dropped": 0, **state}, "dropped", 0, self._n_rows)
+
+    @property
+    def _can_drop(self) -> bool:  # type: ignore[override]
+        """Whether rows are drawn by code that is known to draw the steps that are there."""
+        stock: Any = super()
+        after_ours: Any = super(CompressedBuffer, self)
+        drawing = {of.__module__ for of in (stock.sample, type(self).sample, after_ours._get_samples)}
+        return drawing <= {ReplayBuffer.__module__, __name__}
+
+    def _drop(self, n: int) -> None:
+        first = (self.pos - self.size()) % self.buffer_size
+        self._leave_out(first, n)
+        self._dropped += n
+        n_before_end = min(n, self.buffer_size - first)
+        self._arrays.drop(slice(first, first + n_before_end))
+        self._arrays.drop(slice(0, n - n_before_end))
+
+    def _leave_out(self, first: int, n: int) -> None:
+        """Before ``n`` rows from ``first`` on are dropped: forget what else refers to them."""
+
     def _find_plain_names(self) -> tuple[str, ...]:
         """The names of the uncompressed arrays ``[buffer_size, n_envs, ...]``: actions, rewards and so on."""
         shape, arrays = (self.buffer_size, self.n_envs), vars(self).items()
@@ -198,8 +246,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
-        if self._leaves_oldest_out and self.full:  # as SB3 does when it optimizes its memory usage
-            steps = (np.random.randint(1, self.buffer_size, size=batch_size) + self.pos) % self.buffer_size
+        skipped = int(self._leaves_oldest_out and self.full)  # as SB3 does when it optimizes its memory usage
+        if skipped or self._dropped:
+            n = self.size()
+            steps = (np.random.randint(skipped, n, size=batch_size) + self.pos - n) % self.buffer_size
             return self._get_samples(steps, env=env)
         return super().sample(batch_size, env=env)
 
@@ -246,6 +296,26 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
     """
 
     _looks_at = ("achieved_goal", "desired_goal")
+
+    @property
+    def _can_drop(self) -> bool:  # type: ignore[override]
+        drawing = {of.__module__ for of in (type(self).sample, HerReplayBuffer.sample)}
+        return drawing <= {HerReplayBuffer.__module__, __name__}
+
+    def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        return HerReplayBuffer.sample(self, batch_size, env)  # draws rows of episodes with a length
+
+    def _leave_out(self, first: int, n: int) -> None:
+        """An episode that loses a step is not sampled any more; one that goes on begins with its first step left."""
+        size, last, after = self.buffer_size, first + n - 1, (first + n) % self.buffer_size
+        for env in range(self.n_envs):
+            length, start = self.ep_length[last % size, env], self.ep_start[last % size, env]
+            n_left = max(0, length - (last - start) % size)
+            self.ep_length[np.arange(first, last + max(1, n_left)) % size, env] = 0
+            begun = self._current_ep_start[env]
+            if begun != self.pos and (begun - first) % size < n:
+                self.ep_start[np.arange(after, after + (self.pos - after) % size) % size, env] = after
+                self._current_ep_start[env] = after
 
     def _get_real_samples(self, *args: Any) -> Any:
         return self._together(super()._get_real_samples, *args)

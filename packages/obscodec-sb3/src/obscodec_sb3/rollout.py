@@ -18,12 +18,15 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     when its turn comes. The store lives from rollout to rollout, with all that it has learned about the observations.
 
     It takes the arguments of ``RolloutBuffer``, and ``codec``, ``min_nbytes``, ``frame_stack``, ``budget``,
-    ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`.
+    ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`;
+    ``max_bytes`` only together with ``spill``, since a rollout needs all its steps.
 
     Example:
         >>> from stable_baselines3 import PPO
         >>> model = PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=CompressedRolloutBuffer)
     """
+
+    _why_not_drop = "and a rollout needs all of them"
 
     @classmethod
     def like(cls, buffer: RolloutBuffer, **options: Any) -> Self:
@@ -49,6 +52,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
             ShapeError: an observation has another shape than the space.
             DTypeError: the dtype of the space would change an observation, by more than rounding floats.
         """
+        self._look()
         (obs,) = self._steps(obs)
         super().add(obs, *args, **kwargs)
 

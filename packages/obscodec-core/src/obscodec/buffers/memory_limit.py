@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Self, cast
 
 from obscodec.arguments import as_nbytes, check_kind
-from obscodec.buffers.field import Field
 from obscodec.errors import HeapFull, SpecError
 from obscodec.stores import Store
 
@@ -32,8 +31,10 @@ class MemoryLimit:
         self._has_warned = False
 
     @classmethod
-    def of(cls, max_bytes: object, spill: object, fields: Iterable[Field] = ()) -> Self | None:
+    def of(cls, max_bytes: object, spill: object, heaps: Iterable[str]) -> Self | None:
         """A limit for the arguments of a buffer, None if ``max_bytes`` is; a folder that is not there is made.
+
+        ``heaps`` are the options ``heap`` of its fields.
 
         Raises:
             DTypeError: an argument has another type.
@@ -47,7 +48,7 @@ class MemoryLimit:
         check_kind("spill", spill, (str, os.PathLike), "a folder for the oldest blocks, such as '/tmp', or None")
         if limit is None:
             raise SpecError("spill says where blocks go that exceed max_bytes: pass max_bytes, too")
-        if any(field.heap == "pinned" for field in fields):
+        if "pinned" in heaps:
             raise SpecError("a GPU reads blocks in pinned memory, which can't move to a file: leave spill or heap out")
         folder = Path(cast("str | os.PathLike[str]", spill))
         folder.mkdir(parents=True, exist_ok=True)

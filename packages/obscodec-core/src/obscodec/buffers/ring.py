@@ -90,7 +90,7 @@ class RingBuffer:
         self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
         self.episode_end = episode_end
         self._check_names()
-        self._limit = MemoryLimit.of(max_bytes, spill, self.fields.values())
+        self._limit = MemoryLimit.of(max_bytes, spill, [field.heap for field in self.fields.values()])
         # One row more than steps: the next step is written into the row without a step, then counted in one line.
         self._n_rows = self.capacity + 1
         n_sharing = Counter(self._set.owners.values())
