@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import os
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from numbers import Integral
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 import obscodec
 import torch
 from obscodec.arguments import as_count
-from obscodec.buffers import BufferOptions, BufferStats
+from obscodec.buffers import BufferOptions, BufferStats, MemoryLimit
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.state import State
+from obscodec.stores import Store
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
@@ -75,6 +77,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         shared_init: without effect: a worker may make the first write in any case.
         consolidated: False: compressed leaves lie in no common block of memory.
         cleanup_memmap: without effect, since nothing is memory-mapped. It is True if ``shared_init`` is.
+        spill: a folder for the oldest blocks when all memory of the storage exceeds ``max_bytes``: they go to files
+            there, without names, and are read as before. The files end with the process.
         **options: the attributes of ``obscodec.buffers.BufferOptions``. Keys in mappings are names or nested tuples.
 
             - ``codec``: the codec of leaves of 1 KiB or more, such as ``"zstd:3"``; ``"auto"``, the default, finds the
@@ -83,7 +87,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             - ``min_nbytes``: compress leaves from this size on, instead of 1 KiB.
             - ``decide_after``: from how many tensors, next observations included, a store decides how to keep them.
             - ``block_frames``: how many frames are encoded together.
-            - ``max_bytes``: the most bytes that each store may reserve for its compressed items.
+            - ``max_bytes``: the most bytes that each store may reserve for its compressed items; with ``spill``, the
+              most bytes of memory for the whole storage, which one write may exceed.
             - ``buffer_device``: where compressed items are kept and decoded. The default is ``device`` if it is a GPU,
               which needs obscodec-cupy, else ``"cpu"``. From ``"cpu"``, decoded batches are copied to ``device``.
             - ``heap``: ``"pinned"`` keeps compressed items in host memory that the GPU reads.
@@ -120,6 +125,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         shared_init: bool = False,
         consolidated: bool = False,
         cleanup_memmap: bool = True,
+        spill: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         if consolidated:
@@ -141,13 +147,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
         options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
+        limit = options.pop("max_bytes", None) if spill is not None else None
+        self._limit = MemoryLimit.of(limit, spill, [options.get("heap", "device")])
         self.options = BufferOptions[Key](**options)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = PicklableLock()
 
     def empty_copy(self) -> CompressedStorage:
         """An empty storage with the same options."""
-        made = CompressedStorage.from_arguments(self.arguments())
+        spill = self._limit.folder if self._limit else None
+        made = CompressedStorage.from_arguments({**self.arguments(), "spill": spill})
         made.device = self.device  # None if the first tensordict had no device
         return made
 
@@ -234,6 +243,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
             HeapFull: there is not enough room below ``max_bytes``.
+            OSError: blocks can't be written to the folder ``spill``.
         """
         try:
             # Before this storage is locked, since this locks another storage that the data are from.
@@ -246,6 +256,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                     self._init(first)
                 own = leaves(self._storage)
                 self._check(cursor, given, own)
+                self._keep_limit()
                 plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
                 data = with_leaves(data, plain)
                 if is_tensor_collection(data):
@@ -322,6 +333,19 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         return stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
 
+    def _keep_limit(self) -> None:
+        """Before items are written: move the oldest blocks to files if the memory exceeds the limit."""
+        if self._limit is not None:
+            stores = {leaf.array.store for leaf in self.compressed().values()}
+            self._limit.keep(self.max_size, partial(self._memory, stores), stores, self.__len__, _drop_none)
+
+    def _memory(self, stores: Collection[Store]) -> int:
+        """About the memory of all items."""
+        used = self._len_along_dim0 / max(1, self._total_shape[0])
+        own = leaves(self._storage).values()
+        arrays = [leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf for leaf in own]
+        return sum(store.memory_bytes for store in stores) + int(used * sum(array.nbytes for array in arrays))
+
     def state_dict(self) -> dict[str, Any]:
         """The contents, of tensors, numbers and strings only; compressed leaves are a message in a tensor of bytes."""
         saved = contents_of(self).as_tensordict().state_dict() if self.initialized else {}
@@ -393,6 +417,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     def _buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""
         return [x for x in self._attached_entities if isinstance(x, ReplayBuffer) and x._replay_lock._is_owned()]
+
+
+def _drop_none(n: int) -> NoReturn:
+    """With a folder to spill to, nothing is dropped."""
+    raise AssertionError(n)
 
 
 def _is_compressed(leaf: Any) -> bool:

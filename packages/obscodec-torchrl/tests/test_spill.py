@@ -1,0 +1,86 @@
+"""A storage that spills gives the items that LazyTensorStorage gives, and takes no more memory than its limit."""
+
+import pickle
+import re
+
+import obscodec
+import pytest
+import torch
+from obscodec_torchrl import CompressedStorage
+from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+
+LIMIT = 3_000_000
+OPTIONS = {"codec": "delta-rle", "decide_after": 16}
+
+
+def steps(begin: int, n: int) -> TensorDict:
+    """Frames that are half noise."""
+    made = torch.Generator().manual_seed(begin)
+    frames = torch.zeros(n + 1, 1, 84, 84, dtype=torch.uint8)
+    frames[:, :, :40] = torch.randint(256, (n + 1, 1, 40, 84), dtype=torch.uint8, generator=made)
+    return TensorDict(
+        pixels=frames[:-1], reward=torch.arange(begin, begin + n), next=TensorDict(pixels=frames[1:], batch_size=n),
+        batch_size=n,
+    )  # fmt: skip
+
+
+def buffers(tmp_path) -> list[TensorDictReplayBuffer]:
+    storages = LazyTensorStorage(1500), CompressedStorage(1500, max_bytes=LIMIT, spill=tmp_path / "made", **OPTIONS)
+    return [TensorDictReplayBuffer(storage=storage, batch_size=32) for storage in storages]
+
+
+def fill(buffer: TensorDictReplayBuffer, n: int) -> None:
+    for begin in range(0, n, 32):
+        buffer.extend(steps(begin, 32))
+
+
+def check_equal(one, other) -> None:
+    assert (one == other).all()
+
+
+def test_a_storage_that_spills_gives_the_same_items(tmp_path):
+    both = buffers(tmp_path)
+    for begin in range(0, 2000, 32):
+        for buffer in both:
+            buffer.extend(steps(begin, 32))
+        stats = both[1]._storage.stats()
+        assert stats.total_bytes < LIMIT + 33 * 84 * 84 + 16 * 16 * 40 * 84  # a write and a chunk
+    assert stats.disk_bytes > 1_000_000
+    check_equal(both[0][:], both[1][:])
+    samples = []
+    for buffer in both:
+        torch.manual_seed(0)
+        samples.append(buffer.sample())
+    check_equal(*samples)
+    storage = pickle.loads(pickle.dumps(both[1]._storage))
+    check_equal(storage.get(slice(None)), both[0][:])
+    both[1].dumps(tmp_path / "saved")
+    loaded = buffers(tmp_path)[1]
+    loaded.loads(tmp_path / "saved")
+    check_equal(loaded[:], both[0][:])
+    loaded.extend(steps(5000, 32))
+    assert loaded._storage.stats().disk_bytes > 1_000_000
+
+
+def test_a_full_disk_refuses_a_write_and_changes_nothing(tmp_path):
+    both = buffers(tmp_path)
+    (tmp_path / "made").rmdir()
+    with pytest.raises(FileNotFoundError, match=r"make room there, or choose another folder$"):
+        fill(both[1], 1500)
+    written = len(both[1])
+    assert 300 < written < 1500
+    for begin in range(0, written, 32):
+        both[0].extend(steps(begin, 32))
+    check_equal(both[0][:], both[1][:])
+    (tmp_path / "made").mkdir()
+    for buffer in both:
+        buffer.extend(steps(written, 32))
+    check_equal(both[0][:], both[1][:])
+    assert both[1]._storage.stats().disk_bytes > 0
+
+
+def test_a_folder_needs_a_limit(tmp_path):
+    text = "spill says where blocks go that exceed max_bytes: pass max_bytes, too"
+    with pytest.raises(obscodec.SpecError, match=f"^{re.escape(text)}$"):
+        CompressedStorage(10, spill=tmp_path)
