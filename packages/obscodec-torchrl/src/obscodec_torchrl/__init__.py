@@ -1,6 +1,7 @@
 """Compressed storage for TorchRL's replay buffers."""
 
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
+from obscodec_torchrl.hook import SnapshotHook
 from obscodec_torchrl.storage import CompressedStorage
 
-__all__ = ["CompressedStorage", "CompressedStorageCheckpointer"]
+__all__ = ["CompressedStorage", "CompressedStorageCheckpointer", "SnapshotHook"]
