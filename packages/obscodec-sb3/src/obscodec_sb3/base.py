@@ -124,6 +124,11 @@ class CompressedBuffer(buffers.BaseBuffer):
         """The store of the observations, None if they are not compressed; a dictionary of stores for a dictionary."""
         return each(lambda key, _: self._arrays.stores[key], self._obs_shape)
 
+    @property
+    def spill(self) -> str | None:
+        """The folder for the oldest blocks, None if they stay in memory."""
+        return self._limit.folder if self._limit else None
+
     def reset(self) -> None:
         """Forget all steps."""
         with self._placeholders_replaced():
@@ -206,6 +211,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         generation: int | None = None,
         mmap: bool = False,
         salvage: bool = False,
+        spill: str | os.PathLike[str] | None = None,
         **arguments: Any,
     ) -> Any:
         """The buffer that :meth:`save` has saved, equal in all that it holds; assign it to ``model.replay_buffer``.
@@ -215,8 +221,9 @@ class CompressedBuffer(buffers.BaseBuffer):
             generation: the number of a generation, None for the last one: see ``obscodec.Snapshot``.
             mmap: leave observations in their files until they are sampled or overwritten: see ``obscodec.load``.
             salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
+            spill: the folder for the oldest blocks, which a buffer needs that had one: see ``obscodec.load``.
             **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
-                ``buffer_device``, ``threads``, ``spill`` and ``prefetch``; for HerReplayBuffer, ``env``.
+                ``buffer_device``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``.
 
         Returns:
             The buffer; with ``salvage``, ``Salvaged``, which has it.
@@ -242,7 +249,7 @@ class CompressedBuffer(buffers.BaseBuffer):
                 of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
             return cls(**{**saved, **of_spaces, **arguments})
 
-        return load_by(make, path, generation=generation, mmap=mmap, salvage=salvage)
+        return load_by(make, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
 
     def forget_damaged(self) -> npt.NDArray[np.int64]:
         """Set observations that can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
@@ -260,7 +267,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
         options = {name: getattr(self._options, name) for name in _OPTIONS}
-        limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self._limit and self._limit.folder}
+        limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self.spill is not None}
         return {**plain, **spaces, **options, **limits, "buffer_size": size, "threads": self._threads}
 
     def state(self) -> State:

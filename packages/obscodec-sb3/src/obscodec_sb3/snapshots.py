@@ -160,8 +160,10 @@ def _load_buffer(model: Any, path: Path, step: int, mmap: bool) -> CompressedBuf
     empty = model.replay_buffer
     if not isinstance(empty, CompressedBuffer):
         raise TypeError(f"the model has a {type(empty).__name__}, no compressed replay buffer")
-    of_goals = {"env": model.env} if hasattr(empty, "env") else {}
-    buffer: CompressedBuffer = type(empty).load(path, generation=step, mmap=mmap, device=model.device, **of_goals)
+    own = {"env": model.env} if hasattr(empty, "env") else {}
+    if empty.spill is not None:
+        own["spill"] = empty.spill
+    buffer: CompressedBuffer = type(empty).load(path, generation=step, mmap=mmap, device=model.device, **own)
     return buffer
 
 

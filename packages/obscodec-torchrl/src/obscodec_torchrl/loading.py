@@ -17,7 +17,8 @@ from obscodec_torchrl.state import arguments_of, axes_of, check_structure, fill,
 
 _N_TOGETHER = 1024  # rows that are encoded anew at a time
 _OF_ANY = ("max_size", "device", "compilable")  # arguments that do not change how items are encoded
-_ON_CPU = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "compilable": False}
+_ELSEWHERE = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "compilable": False}
+_ELSEWHERE |= {"max_bytes": None, "spill": None}
 
 
 def load(storage: LazyTensorStorage, arguments: State, state: State, path: str | os.PathLike[str]) -> None:
@@ -52,7 +53,7 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
     fits = axes[0] <= -(-storage.max_size // math.prod(axes[1:]))
     alike = fits and all(own[name] == arguments.get(name) for name in own if name not in _OF_ANY)
     with named(path):
-        elsewhere = {**arguments, **_ON_CPU, "max_size": math.prod(axes)}
+        elsewhere = {**arguments, **_ELSEWHERE, "max_size": math.prod(axes)}
         made = storage.empty_copy() if alike else storage.from_arguments(elsewhere)
         fill(made, state, tree)
     if not alike:

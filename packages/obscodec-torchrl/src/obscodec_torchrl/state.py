@@ -35,7 +35,7 @@ def arguments_of(storage: LazyTensorStorage) -> State:
 
 def as_arguments(saved: State) -> dict[str, Any]:
     """The arguments that make an equal, empty storage."""
-    return {name: _option(value) for name, value in saved.items()}
+    return {name: _option(value) for name, value in saved.items()} | {"spill": saved.get("spill") or None}
 
 
 def state_of(storage: LazyTensorStorage) -> State:

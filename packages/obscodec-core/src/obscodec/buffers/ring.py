@@ -209,14 +209,15 @@ class RingBuffer:
             "episode_end": self.episode_end,
             "threads": self._threads,
             "max_bytes": self._limit and self._limit.max_bytes,
-            "spill": self._limit and self._limit.folder,
+            "spill": self._limit is not None and self._limit.folder is not None,
         }
 
     @classmethod
     def from_arguments(cls, arguments: State) -> Self:
         """An empty buffer."""
         fields = part_of(arguments, "fields", dict)
-        return cls(**{**arguments, "fields": {name: Field.from_config(field) for name, field in fields.items()}})
+        made = {name: Field.from_config(field) for name, field in fields.items()}
+        return cls(**{**arguments, "fields": made, "spill": arguments.get("spill") or None})
 
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""

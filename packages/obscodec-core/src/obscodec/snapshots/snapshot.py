@@ -205,7 +205,12 @@ def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
 
 
 def load(
-    path: str | os.PathLike[str], *, generation: int | None = None, mmap: bool = False, salvage: bool = False
+    path: str | os.PathLike[str],
+    *,
+    generation: int | None = None,
+    mmap: bool = False,
+    salvage: bool = False,
+    spill: str | os.PathLike[str] | None = None,
 ) -> Any:
     """What :func:`save` or a :class:`Snapshot` has saved in a folder, equal in all that it holds.
 
@@ -218,6 +223,8 @@ def load(
             checksums are not checked then: ``obscodec inspect`` does that.
         salvage: load what is intact of a damaged snapshot; without ``generation``, of the last generation whose tables
             are intact.
+        spill: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs one here:
+            a snapshot does not choose where files are written.
 
     Returns:
         The buffer, array or store; with ``salvage``, :class:`Salvaged`.
@@ -228,7 +235,7 @@ def load(
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
-    return load_by(_made, path, generation=generation, mmap=mmap, salvage=salvage)
+    return load_by(_made, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
 
 
 def _made(kind: str, arguments: State, path: str) -> Saved:
@@ -245,6 +252,7 @@ def load_by(
     generation: int | None = None,
     mmap: bool = False,
     salvage: bool = False,
+    spill: str | os.PathLike[str] | None = None,
 ) -> Any:
     """:func:`load` for a class of any package.
 
@@ -254,12 +262,15 @@ def load_by(
         generation: see there.
         mmap: see there.
         salvage: see there; an object that is no store has a method ``forget_damaged`` then.
+        spill: see there.
     """
     damage: list[str] | None = [] if salvage else None
     there = [*Folder(path).generations()][::-1]
     for number in there if salvage and generation is None and there else [generation]:
         try:
             kind, arguments, state = read_snapshot(path, number, mmap=mmap, damage=damage)
+            if "spill" in arguments:
+                arguments["spill"] = _folder_to_spill(arguments["spill"], spill, path)
             made = restored(make(kind, arguments, os.fspath(path)), state, path)
             break
         except SnapshotError as error:
@@ -270,6 +281,14 @@ def load_by(
         return made
     forget = getattr(made, "forget_damaged", None)
     return Salvaged(made, forget() if damage and forget else np.empty((0, 2), np.int64), damage)
+
+
+def _folder_to_spill(
+    spilled: object, spill: str | os.PathLike[str] | None, path: str | os.PathLike[str]
+) -> str | os.PathLike[str] | None:
+    if spilled and spill is None:
+        raise SnapshotError(f"{path} has a buffer whose oldest blocks are in files: pass spill, a folder for them")
+    return spill
 
 
 def read_snapshot(
