@@ -86,7 +86,7 @@ class MemoryLimit:
             if freed <= 0:
                 raise HeapFull(
                     f"max_bytes is {self.max_bytes}, and the buffer needs {memory_bytes()} for its {n_steps()} newest "
-                    "steps, and for what it has not compressed yet: allow more"
+                    "steps, and for what it has not compressed yet: allow more, or lower decide_after"
                 )
 
     def steps_that_fit(self, n_steps: int, memory_bytes: int) -> int:
