@@ -283,6 +283,7 @@ class TensorArray:
         waiting = arguments.get("write_buffer")
         return cls(ids, store, None if waiting is None else WriteBuffer(store, **waiting))
 
+    @says_memory_error
     def state(self) -> State:
         """The ids, and the tensors of the whole store: see ``obscodec.state``."""
         store = self.store.state()

@@ -219,11 +219,13 @@ class RingBuffer:
         made = {name: Field.from_config(field) for name, field in fields.items()}
         return cls(**{**arguments, "fields": made, "spill": arguments.get("spill") or None})
 
+    @says_memory_error
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
         arrays = self._set.state(min(self._n_appended, self._n_rows))
         return {"n_appended": self._n_appended, "first": self._first, "arrays": arrays}
 
+    @says_memory_error
     def restore(self, state: State) -> None:
         """Fill this buffer, which is empty, with the :meth:`state` of one that was made with equal arguments.
 

@@ -81,7 +81,9 @@ class FrameTables:
         if not np.array_equal(np.sort(free), first + np.flatnonzero(of_blocks[first:] == 0)):
             raise CorruptStream("the free blocks are not those without frames")
         self.counts[:n], self.previous[:n] = counts, previous
-        self.live[:n_blocks], self.live[free], self.arrays[BLOCKS][FREE, : len(free)] = of_blocks, -1, free
+        unused = free.astype(np.int64)  # numpy may crash if it has no memory to cast
+        self.live[:n_blocks] = of_blocks.astype(np.int32)
+        self.live[unused], self.arrays[BLOCKS][FREE, : len(free)] = np.int32(-1), free
         self.tallies[:] = n_blocks, len(free), 0
 
 

@@ -6,8 +6,9 @@ from typing import NoReturn, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., object])
 _SAID = (
-    *("without exception set", "without setting an exception", "computing overlap"),  # numpy
+    *("without exception set", "without setting an exception", "with an exception set", "computing overlap"),  # numpy
     *("bad_alloc", "can't allocate", "not enough memory"),  # C++, Python's locks, zstd
+    "Cannot allocate memory",  # the operating system
 )
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import xxhash
-from safetensors.numpy import load as parse_arrays
 
 from obscodec.errors import SnapshotError
 from obscodec.segments import Bytes, Ints, Segments
+from obscodec.snapshots.array_file import parse_arrays
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, Places, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import OnDamage, Piece, mapped, read_pieces
@@ -128,8 +128,8 @@ class _Reader:
         if xxhash.xxh3_64_hexdigest(content) != about["xxh3"]:
             raise SnapshotError(f"{self._folder.path / name} is damaged: it has other bytes than when it was written")
         try:
-            return dict(parse_arrays(content))
-        except Exception as error:  # safetensors raises an error of its own, which no other class is
+            return parse_arrays(content)
+        except ValueError as error:
             raise SnapshotError(f"{self._folder.path / name} has no arrays: {error}") from error
 
     def _paged(self, name: str, arrays: Arrays, about: dict[str, Any]) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ from obscodec.arguments import as_count, as_option, kind_of
 from obscodec.arrays import TensorArray
 from obscodec.buffers import RingBuffer
 from obscodec.errors import BackendUnavailable, DTypeError, HeapFull, MissingPackage, ObscodecError, SnapshotError
-from obscodec.runtime import Background, Job
+from obscodec.runtime import Background, Job, says_memory_error
 from obscodec.segments import Ints
 from obscodec.snapshots.folder import Folder, folder_nbytes
 from obscodec.snapshots.known import Known
@@ -109,6 +109,7 @@ class Snapshot:
         """The numbers of the finished generations, rising."""
         return [*self._folder.generations()] if self._folder.path.exists() else []
 
+    @says_memory_error
     def write(self, saved: Saved, generation: int | None = None) -> int:
         """Begin to write another generation; waits for the one before it.
 
@@ -137,6 +138,7 @@ class Snapshot:
         self._process, self._job = os.getpid(), _WRITER.submit(write)
         return number
 
+    @says_memory_error
     def wait(self) -> None:
         """Wait until the last generation is finished.
 
@@ -164,6 +166,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_NO_FORKS.acquire, after_in_parent=_NO_FORKS.release, after_in_child=_NO_FORKS.release)
 
 
+@says_memory_error
 def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     """Save a buffer, an array or a store in a folder, from which :func:`load` makes it again, in any later version.
 
@@ -180,6 +183,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
         DTypeError: ``saved`` is something else.
         SnapshotError: the folder has other files, or another process saves to it.
         OSError: the disk is full, or refuses.
+        MemoryError: there is not enough memory.
 
     Example:
         >>> import tempfile
@@ -197,6 +201,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     write_snapshot(saved, path)
 
 
+@says_memory_error
 def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
     """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
     tree, head = _parts(saved)
@@ -245,6 +250,7 @@ def _made(kind: str, arguments: State, path: str) -> Saved:
         return _MADE[kind](arguments) if kind in _MADE else store_of(kind, arguments)
 
 
+@says_memory_error
 def load_by(
     make: Callable[[str, State, str], S],
     path: str | os.PathLike[str],
@@ -291,6 +297,7 @@ def _folder_to_spill(
     return spill
 
 
+@says_memory_error
 def read_snapshot(
     path: str | os.PathLike[str],
     generation: int | None = None,
@@ -323,6 +330,7 @@ def read_snapshot(
     return parts
 
 
+@says_memory_error
 def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
     """An empty object with a state that :func:`read_snapshot` read.
 

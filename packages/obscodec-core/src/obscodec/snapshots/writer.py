@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 import xxhash
-from safetensors.numpy import save as format_arrays
 
 from obscodec.errors import SnapshotError
 from obscodec.segments import Segments
+from obscodec.snapshots.array_file import format_arrays
 from obscodec.snapshots.folder import FORMAT, VERSION, Folder
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import HEAD, write_streams
@@ -153,7 +153,7 @@ class _Writer:
 
     def _leave_files(self, kind: str, groups: Groups) -> list[int]:
         """Leave out files with few live streams, and some of many: their streams are written again; their numbers."""
-        live = np.zeros(len(self.files) + 1)
+        live = np.zeros(len(self.files) + 1, np.int64)
         for of, places in groups.values():
             np.add.at(live, places[FILE], of.lengths)  # the last one for NOWHERE
         mine = {k: of.nbytes for k, of in enumerate(self.files) if of is not None and of.file.startswith(kind)}

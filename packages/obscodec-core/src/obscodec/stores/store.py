@@ -289,6 +289,7 @@ class Store(IdExchange, ABC):
         """What :func:`store_of` takes: ``kind`` and ``arguments``."""
         return {"kind": type(self).__name__, "arguments": self.arguments()}
 
+    @says_memory_error
     def state(self) -> State:
         """All tensors and references, as they are now; :meth:`restore` fills an equal, empty store with them.
 
