@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 from fenced import Fenced
 from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout
 from obscodec import codec as new_codec
-from obscodec.codecs import Codec, decode_varint
+from obscodec.codecs import Codec, Lz4Room, decode_varint
+from obscodec.codecs.formats import delta_rle
+from obscodec.codecs.formats.lz4 import Lz4
 from obscodec.errors import SpecError
+from obscodec.frames import patch_coder
 from obscodec.frames.block_coder import Wanted
 from obscodec.segments import Segments
 from targets import READ, SKIPPED, Make, Target, outcome_of
 
 MOST = 1 << 14  # bytes of an input, or of rows
+_fenced_rooms: dict[int, np.ndarray] = {}
 LAYOUTS = (
     Layout((300,), "|u1"), Layout((8, 40), "|u1"), Layout((5, 7), "<u2"), Layout((40, 3), "|b1"), Layout((6, 9), "<f4"),
     Layout((3, 11), "<i8"), Layout((0,), "|u1"), Layout((1,), "|u1"), Layout((), "<f8"), Layout((4, 700), "|u1"),
@@ -51,6 +56,27 @@ def items(layout: Layout, n: int, seed: int = 0) -> np.ndarray:
             begin = rng.integers(layout.nbytes)
             rows[k, begin : begin + rng.integers(9)] = rng.integers(2 if layout.dtype.kind == "b" else 256)
     return layout.tensors(rows)
+
+
+def fence_scratch() -> None:
+    """Have the kernels of this process work in scratch memory that is fenced, too."""
+
+    def frame_room(nbytes: int) -> np.ndarray:
+        if nbytes not in _fenced_rooms:
+            n = original(nbytes).nbytes
+            _fenced_rooms[nbytes] = Fenced(n).rows(1, n)[0]
+        return _fenced_rooms[nbytes]
+
+    def lz4_room(codec: Lz4, nbytes: int) -> Lz4Room:
+        n, dictionary = len(codec.dictionary), np.frombuffer(codec.dictionary, np.uint8)
+        memory = Fenced(n + nbytes).rows(1, n + nbytes)[0]
+        memory[:n] = dictionary
+        return Lz4Room(memory, memory.ctypes.data + n, n, nbytes)
+
+    original = delta_rle.frame_room
+    patch_coder.frame_room = frame_room
+    import_module("obscodec.codecs.formats.delta_rle.delta_rle").frame_room = frame_room
+    Lz4._new_room = lz4_room
 
 
 def _codecs(specs: tuple[str, ...], *, fitted: bool) -> list[Codec]:
@@ -209,5 +235,6 @@ def stream_targets() -> dict[str, Make]:
 
 
 def _target(make: Callable[[], Decoding | Blocks]) -> Target:
+    fence_scratch()
     of = make()
     return Target(of.seeds, of.run)

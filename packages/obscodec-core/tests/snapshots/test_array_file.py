@@ -79,5 +79,5 @@ def test_what_is_no_such_file_is_refused(content, message):
 def test_each_prefix_is_refused():
     whole = format_arrays(ARRAYS)
     for n in range(0, len(whole), 7):
-        with pytest.raises(ValueError, match="ha(s|ve) "):
+        with pytest.raises(ValueError, match=r"ha(s|ve) "):
             parse_arrays(whole[:n])
