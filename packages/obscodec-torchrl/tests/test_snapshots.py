@@ -362,3 +362,14 @@ def test_a_state_is_checked_by_the_storage_itself() -> None:
     saved.set(range(50), steps(0, 50))
     with pytest.raises(CorruptStream):
         CompressedStorage(40).restore(saved.state())
+
+
+@pytest.mark.parametrize("spills", [(True, True), (True, False), (False, True)])
+def test_a_storage_that_spills_is_loaded_into_any_other(tmp_path: Path, spills: tuple[bool, bool]) -> None:
+    options = [{"spill": tmp_path, "max_bytes": 1 << 20} if spill else {} for spill in spills]
+    saved, loaded = (new_buffer(**of).storage for of in options)
+    saved.set(range(100), steps(0, 100))
+    saved.dumps(tmp_path / "saved")
+    loaded.loads(tmp_path / "saved")
+    assert (loaded[:].clone() == saved[:].clone()).all()
+    loaded.set(range(100, 120), steps(100, 20))

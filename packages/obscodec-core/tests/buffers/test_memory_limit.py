@@ -12,7 +12,7 @@ import numpy as np
 import obscodec
 import pytest
 from faults import at_every_line
-from obscodec import DTypeError, Field, HeapFull, RingBuffer, ShapeError, SpecError
+from obscodec import DTypeError, Field, HeapFull, RingBuffer, ShapeError, SnapshotError, SpecError
 
 SIDE = 40
 
@@ -128,6 +128,29 @@ def test_a_saved_buffer_has_its_limit_and_the_steps_that_are_left(tmp_path):
         loaded.append(**steps[-1])
     check_equal(loaded, steps)
     assert loaded.arguments()["max_bytes"] == 1_200_000
+
+
+def test_a_snapshot_does_not_choose_where_files_are_written(tmp_path):
+    buffer, steps = limited(1_200_000, spill=tmp_path / "blocks"), []
+    for i in range(400):
+        steps.append(step(i, 2))
+        buffer.append(**steps[-1])
+    obscodec.save(buffer, tmp_path / "saved")
+    (tmp_path / "blocks").rmdir()
+    with pytest.raises(SnapshotError) as caught:
+        obscodec.load(tmp_path / "saved")
+    assert str(caught.value) == (
+        f"{tmp_path / 'saved'} has a buffer whose oldest blocks are in files: pass spill, a folder for them"
+    )
+    loaded = obscodec.load(tmp_path / "saved", spill=tmp_path / "other")
+    assert not (tmp_path / "blocks").exists()
+    check_equal(loaded, steps)
+    assert len(loaded) == 400
+    for i in range(400, 500):
+        steps.append(step(i, 2))
+        loaded.append(**steps[-1])
+    check_equal(loaded, steps)
+    assert loaded.stats().disk_bytes > 1_000_000
 
 
 def test_one_warning_says_what_ran_out_and_what_to_do():
