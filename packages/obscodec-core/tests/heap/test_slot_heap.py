@@ -1,5 +1,4 @@
 import copy
-import ctypes
 import pickle
 import re
 import subprocess
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import HeapFull, ShapeError, SlotError, SpecError
-from obscodec.heap import HeapChanges, SlotHeap
+from obscodec.heap import Chunk, HeapChanges, SlotHeap
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 
@@ -44,15 +43,13 @@ class Scarce:
         return Scarce, (self.all,)
 
 
-def load(address: int, length: int) -> bytes:
-    """What a kernel would read there."""
-    return ctypes.string_at(int(address), int(length))
+Where = tuple[int, Chunk, int, int]
 
 
-def places(changes: HeapChanges) -> dict[int, tuple[int, int]]:
-    """The address of each stream that has changed, and its bytes, as who copies the chunks knows them."""
+def places(changes: HeapChanges) -> dict[int, Where | None]:
+    """The chunk of each stream that has changed, its place there and its bytes, as who copies the chunks knows them."""
     found = zip(changes.slots.tolist(), changes.entries[changes.slots].tolist(), strict=True)
-    return {slot: (changes.chunks[n].memory.ctypes.data + at if n else 0, nbytes) for slot, (n, at, nbytes) in found}
+    return {slot: (n, changes.chunks[n], at, nbytes) if n else None for slot, (n, at, nbytes) in found}
 
 
 def streams_of(lengths: list[int], seed: int) -> list[bytes]:
@@ -76,7 +73,7 @@ class HeapEqualsDict(RuleBasedStateMachine):
         self.is_scarce = isinstance(made := allocate(), Scarce)
         self.heap = SlotHeap(N_SLOTS, max_bytes=max_bytes, allocate=made)
         self.heap.watch()
-        self.places: dict[int, tuple[int, int]] = {}
+        self.places: dict[int, Where | None] = {}
         self.model: dict[int, bytes] = {}
         self.given_out: list[tuple[Segments, list[bytes]]] = []
 
@@ -154,11 +151,15 @@ class HeapEqualsDict(RuleBasedStateMachine):
 
     @invariant()
     def places_are_those_that_changed(self):
-        self.places.update(places(self.heap.changes()))
+        changes = self.heap.changes()
+        self.places.update(places(changes))
         for slot in range(N_SLOTS):
-            address, length = self.places.get(slot, (0, 0))
-            assert (address != 0) == (slot in self.model)
-            assert slot not in self.model or load(address, length) == self.model[slot]
+            place = self.places.get(slot)
+            assert (place is not None) == (slot in self.model)
+            if place is not None:
+                number, chunk, at, nbytes = place
+                assert changes.chunks.get(number) is chunk
+                assert chunk.memory[at : at + nbytes].tobytes() == self.model[slot]
 
     @invariant()
     def statistics_add_up(self):
@@ -184,7 +185,11 @@ def test_a_slot_that_holds_nothing():
     found = heap.locate(np.array([2, 0, 1]))
     assert [stream.tobytes() for stream in found] == [b"de", b"", b""]
     assert found.addresses().tolist() == [found[0].ctypes.data, 0, 0]
-    assert places(heap.changes()) == {0: (0, 0), 2: (found[0].ctypes.data, 2)}
+    changed = places(heap.changes())
+    assert changed.keys() == {0, 2}
+    assert changed[0] is None
+    _, chunk, at, nbytes = changed[2]
+    assert (chunk.memory.ctypes.data + at, nbytes) == (found[0].ctypes.data, 2)
 
 
 def test_slots_that_are_noted_count_as_changed():
@@ -338,7 +343,7 @@ def test_memory_goes_back_to_the_operating_system():
     program = """
         import mmap
         import numpy as np
-        from obscodec.heap import HeapChanges, SlotHeap
+        from obscodec.heap import Chunk, HeapChanges, SlotHeap
         from obscodec.segments import Segments
 
         def resident():  # without the pages of files: code, which is read in by and by
