@@ -154,8 +154,13 @@ class FrameLog:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the heap, the open blocks and the tables, without a lock; dictionaries are not counted."""
-        return self.heap.memory_bytes + self.open.memory_bytes + self.open.reference_bytes + self._table_nbytes
+        """Bytes of the heap, the open blocks and the tables, without a lock; dictionaries are not counted.
+
+        The queues count with all memory that they ever wrote.
+        """
+        queues = sum(queue.memory_bytes - queue.nbytes for queue in (self.open.queue, self.open.leaving))
+        opened = self.open.memory_bytes + self.open.reference_bytes + queues
+        return self.heap.memory_bytes + opened + self._table_nbytes
 
     @property
     def _table_nbytes(self) -> int:
