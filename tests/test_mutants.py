@@ -20,7 +20,6 @@ def test_each_kind_has_a_mutant() -> None:
             "counts",
             "slots",
             "wrap-around",
-            "limits",
             "write-buffer",
             "steps",
             "queues",

@@ -195,6 +195,16 @@ def test_buffers_of_contrib_are_saved(tmp_path):
     assert kind.load(tmp_path).buffer_size == 20
 
 
+def test_the_keys_of_a_dictionary_keep_their_order(tmp_path):
+    space = spaces.Dict(vector=VECTOR, image=IMAGE)  # not sorted
+    buffer = CompressedDictReplayBuffer(20, space, spaces.Discrete(4), "cpu", n_envs=N_ENVS, codec={"image": "raw"})
+    fill(buffer, 0, 5, np.random.default_rng(0))
+    buffer.save(tmp_path)
+    loaded = CompressedDictReplayBuffer.load(tmp_path, device="cpu")
+    assert [*loaded.observation_space] == ["vector", "image"]
+    check_equal(buffer, loaded)
+
+
 def dqn(env, **options):
     of_buffer = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
     return DQN("MlpPolicy", env, learning_starts=20, buffer_size=1000, device="cpu", seed=0, **of_buffer, **options)

@@ -1,5 +1,6 @@
 """Spaces of observations and actions as states, of which snapshots consist."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -34,5 +35,6 @@ def space_of(state: State) -> spaces.Space[Any]:
     parts = dict(state)
     kind: Any = _KINDS[part_of({"kind": parts.pop("kind")}, "kind", str)]
     if kind is spaces.Dict:
-        return spaces.Dict({key: space_of(space) for key, space in part_of(parts, "spaces", dict).items()})
+        by_key = part_of(parts, "spaces", dict)
+        return spaces.Dict(OrderedDict((key, space_of(space)) for key, space in by_key.items()))  # a dict is sorted
     return kind(**parts)  # type: ignore[no-any-return]
