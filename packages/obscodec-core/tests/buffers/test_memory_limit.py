@@ -103,7 +103,8 @@ def test_a_buffer_that_spills_keeps_all_steps(tmp_path):
     assert stats.n_steps == 600
     assert 100 < stats.steps_that_fit < 100_000
     obscodec.save(buffer, tmp_path / "saved")
-    for rebuilt in (pickle.loads(pickle.dumps(buffer)), obscodec.load(tmp_path / "saved")):
+    loaded = obscodec.load(tmp_path / "saved", spill=tmp_path / "made")
+    for rebuilt in (pickle.loads(pickle.dumps(buffer)), loaded):
         check_equal(rebuilt, steps)
         more = list(steps)
         for i in range(40):

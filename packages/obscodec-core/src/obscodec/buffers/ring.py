@@ -1,8 +1,8 @@
 """RingBuffer: the last steps of some environments, with compressed fields."""
 
+import math
 import os
 import reprlib
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ from obscodec.state import State, number_of, part_of
 from obscodec.stats import BufferStats
 
 T = TypeVar("T")
-_NEVER = sys.maxsize
+_NEVER = math.inf
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from functools import partial
@@ -359,15 +360,15 @@ class _Packed:
     """An array that is packed where it is pickled, and comes back as it was."""
 
     def __init__(self, array: npt.NDArray[np.generic]) -> None:
-        self._array = array
+        self.array = array
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpacked, (pack([self._array]),)
+        return _unpacked, (pack([self.array]),)
 
 
-def _unpacked(packed: bytes) -> npt.NDArray[np.generic]:
-    (array,) = unpack(packed)
-    return array
+def _unpacked(packed: bytes) -> _Packed:
+    (array,) = unpack(packed, max_bytes=sys.maxsize)  # pickles come from friends
+    return _Packed(array)
 
 
 def _with_packed(value: Any) -> Any:
@@ -375,6 +376,12 @@ def _with_packed(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_packed(item) for name, item in value.items()}
     return _Packed(value) if isinstance(value, np.ndarray) and value.nbytes >= _MIN_PACKED_NBYTES else value
+
+
+def _without_packed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_packed(item) for name, item in value.items()}
+    return value.array if isinstance(value, _Packed) else value
 
 
 def store_of(kind: str, arguments: State) -> Store:
@@ -404,5 +411,5 @@ def _restored(kind: type[Store], arguments: State, state: State) -> Store:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the store that was pickled has warned
         store = _made(kind, arguments)
-    store.restore(state)
+    store.restore(_without_packed(state))
     return store
