@@ -182,10 +182,24 @@ class PaletteArray(NDArrayOperatorsMixin):
         if values is not None:
             values = array_of(state, "values", self.dtype, (None,))
             check_range("items", items, 0, len(values) - 1)
+            if self._take_codes(items, values):
+                return
             items = values[items]
         for begin in range(0, len(items), _CHUNK):
             chunk = items[begin : begin + _CHUNK]
             self[begin : begin + len(chunk)] = chunk
+
+    def _take_codes(self, items: Numbers, values: Numbers) -> bool:
+        """Take codes and their numbers over, if they are as those of an array of zeros that learned them."""
+        own_items, own_values = self._kept
+        bits = values.view(f"u{self.dtype.itemsize}").tolist()
+        are_codes = bits[:1] == [0] and len({*bits}) == len(bits) <= _MOST
+        if own_values is None or items.dtype != own_items.dtype or not are_codes:
+            return False
+        own_values[: len(values)], own_items[: len(items)] = values, items
+        self._codes = {number: code for code, number in enumerate(bits)}
+        self._bind()
+        return True
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "words"}  # which are addresses
