@@ -326,3 +326,24 @@ def test_what_only_memory_holds_of_a_codec_comes_back(tmp_path):
         assert loaded.store.stats().dictionary_bytes > 0
     before, after = array_of.store.stats(), loaded.store.stats()
     assert (after.n_tensors, after.live_bytes, after.choice) == (before.n_tensors, before.live_bytes, before.choice)
+
+
+def test_generations_that_cut_off_writes_have_left_do_not_pile_up(tmp_path, monkeypatch):
+    """A write that ends between its manifest and the removal of the oldest generation leaves one more."""
+    saved = array(4)
+    obscodec.save(saved, tmp_path)
+    remove_all_but, n_calls = Folder.remove_all_but, 0
+
+    def fails_at_the_end(folder, manifests):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls % 2 == 0:
+            raise MemoryError
+        remove_all_but(folder, manifests)
+
+    monkeypatch.setattr(Folder, "remove_all_but", fails_at_the_end)
+    for _ in range(5):
+        with pytest.raises(MemoryError):
+            obscodec.save(saved, tmp_path)
+        assert len(Folder(tmp_path).generations()) == 2
+    np.testing.assert_array_equal(obscodec.load(tmp_path)[:], saved[:])

@@ -55,7 +55,7 @@ def write_generation(
     """
     folder.make()
     with folder.locked():
-        before = before_generation(folder, known, number)
+        before = dict([*before_generation(folder, known, number).items()][-keep:])  # a cut off write may have left more
         known = known if before.get(known.generation) == known.manifest else Known()
         folder.remove_all_but(before.values())
         number = 1 + folder.highest_number() if number is None else number
