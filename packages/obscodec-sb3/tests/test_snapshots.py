@@ -271,12 +271,32 @@ def test_an_incomplete_checkpoint_is_left_out(tmp_path):
 
 def test_another_training_does_not_write_over_checkpoints(tmp_path):
     dqn(cart_pole(False)).learn(200, callback=SnapshotCallback(50, tmp_path))
+    models = {file.name: file.read_bytes() for file in tmp_path.glob("*.zip")}
     with pytest.raises(
         SnapshotError, match="has generation 200 already, and what is written as generation 100 was not"
     ):
         dqn(cart_pole(False)).learn(200, callback=SnapshotCallback(50, tmp_path))
+    assert {file.name: file.read_bytes() for file in tmp_path.glob("*.zip")} == models
     with pytest.raises(TypeError, match="the algorithm has no compressed replay buffer: give it one"):
         DQN("MlpPolicy", "CartPole-v1").learn(10, callback=SnapshotCallback(5, tmp_path))
+
+
+def test_a_model_never_meets_the_buffer_of_another_training(tmp_path, monkeypatch):
+    """A training that goes on from an earlier step ends between its model and its buffer of a later one."""
+    dqn(cart_pole(False)).learn(300, callback=SnapshotCallback(50, tmp_path))
+    (tmp_path / "rl_model_300_steps.zip").unlink()
+    resumed = resume(DQN, tmp_path, cart_pole(False), device="cpu")
+    assert resumed.step == 200
+
+    def write(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Snapshot, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            resumed.model.learn(100, callback=SnapshotCallback(50, tmp_path), reset_num_timesteps=False)
+    assert (tmp_path / "rl_model_300_steps.zip").exists()
+    assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 200
 
 
 def test_a_buffer_of_goals_goes_on(tmp_path):

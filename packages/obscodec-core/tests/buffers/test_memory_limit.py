@@ -131,6 +131,26 @@ def test_a_saved_buffer_has_its_limit_and_the_steps_that_are_left(tmp_path):
     assert loaded.arguments()["max_bytes"] == 1_200_000
 
 
+def test_a_buffer_below_its_limit_loses_no_step_when_it_is_loaded(tmp_path):
+    """Files have the streams of all fields, one behind the other; each store counts its own."""
+    buffer, steps = limited(3_000_000), []
+    with obscodec.Snapshot(tmp_path) as snapshot:
+        for i in range(300):
+            steps.append(step(i, 2))
+            buffer.append(**steps[-1])
+            if i % 20 == 0:
+                snapshot.write(buffer)
+        snapshot.write(buffer)
+    loaded = obscodec.load(tmp_path)
+    assert len(buffer) == 300
+    assert loaded._memory() < 1.3 * buffer._memory()
+    for i in range(300, 320):
+        steps.append(step(i, 2))
+        loaded.append(**steps[-1])
+    assert len(loaded) == 320
+    check_equal(loaded, steps)
+
+
 def test_a_snapshot_does_not_choose_where_files_are_written(tmp_path):
     buffer, steps = limited(1_200_000, spill=tmp_path / "blocks"), []
     for i in range(400):
@@ -151,7 +171,7 @@ def test_a_snapshot_does_not_choose_where_files_are_written(tmp_path):
         steps.append(step(i, 2))
         loaded.append(**steps[-1])
     check_equal(loaded, steps)
-    assert loaded.stats().disk_bytes > 1_000_000
+    assert loaded.stats().disk_bytes > 500_000
 
 
 def test_one_warning_says_what_ran_out_and_what_to_do():

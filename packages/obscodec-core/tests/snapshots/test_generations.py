@@ -347,3 +347,63 @@ def test_generations_that_cut_off_writes_have_left_do_not_pile_up(tmp_path, monk
             obscodec.save(saved, tmp_path)
         assert len(Folder(tmp_path).generations()) == 2
     np.testing.assert_array_equal(obscodec.load(tmp_path)[:], saved[:])
+
+
+def test_only_what_was_loaded_removes_later_generations(tmp_path):
+    saved = array(4)
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        for n in (10, 20, 30):
+            snapshot.write(saved, generation=n)
+    loaded = obscodec.load(tmp_path, generation=10)
+    other = Snapshot(tmp_path, keep=9)
+    with pytest.raises(SnapshotError, match="has generation 30 already, and what is written as generation 15"):
+        other.write(array(3), generation=15)
+    assert other.generations == [10, 20, 30]
+    Snapshot(tmp_path)  # only a look
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        snapshot.write(loaded, generation=15)
+    assert snapshot.generations == [10, 15]
+
+
+def test_full_files_are_not_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "_SEGMENT_NBYTES", 8 * FRAME.nbytes)
+    monkeypatch.setattr(writer, "_MOST_FILES", 8)
+    store = FrameStore(FRAME, codec="raw", block_frames=1)
+    store.append(noise(400))
+    with Snapshot(tmp_path, keep=1) as snapshot:
+        for k in range(1, 30):
+            generation = snapshot.write(store)
+            snapshot.wait()
+            assert k == 1 or new_bytes(tmp_path, generation) < 50 * FRAME.nbytes
+            store.append(noise(2, seed=k))
+
+
+def test_numbers_have_a_limit(tmp_path):
+    snapshot = Snapshot(tmp_path)
+    with pytest.raises(SnapshotError, match="the number of a generation is less than 1000000000000, got 1000000000000"):
+        snapshot.write(array(1), generation=10**12)
+    snapshot.write(array(1), generation=10**12 - 1)
+    snapshot.wait()
+    assert snapshot.generations == [10**12 - 1]
+
+
+def test_what_a_killed_writer_left_is_no_obstacle_beside_a_damaged_manifest(tmp_path):
+    saved = array(4)
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        for n in (10, 20):
+            snapshot.write(saved, generation=n)
+    next(tmp_path.glob("generation-00000010-*")).write_text("{}")
+    for name in ("arrays-00000030.safetensors", "unfinished-00000030.json", "blocks-00000030-0000.segment"):
+        (tmp_path / name).write_text("left")
+    with Snapshot(tmp_path, keep=9) as snapshot:
+        snapshot.write(saved, generation=30)
+    np.testing.assert_array_equal(obscodec.load(tmp_path, generation=30)[:], saved[:])
+
+
+def test_a_folder_stays_where_it_is(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Snapshot("here") as snapshot:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        snapshot.write(array(1))
+    assert len(Snapshot(tmp_path / "here").generations) == 1

@@ -106,6 +106,22 @@ def test_a_truncated_file_keeps_its_first_records(length, tmp_path):
     assert n_kept <= (~is_lost).sum() / 4 <= n_kept + 20
 
 
+def test_zeros_end_a_file_at_once(tmp_path):
+    """A file system that has crashed leaves such; their records have neither bytes nor an end."""
+    buffer = noisy_ring(200)
+    obscodec.save(buffer, tmp_path)
+    (file,) = blocks(tmp_path)
+    content = bytearray(file.read_bytes())
+    content[70_000:600_000] = bytes(530_000)
+    file.write_bytes(content)
+    loaded, lost, damage = obscodec.load(tmp_path, salvage=True)
+    assert len(damage) < 6
+    is_lost = np.zeros((200, 2), np.bool_)
+    is_lost[tuple(lost.T)] = True
+    assert 0 < (~is_lost).sum() < 60
+    np.testing.assert_array_equal(loaded[:]["obs"][~is_lost], buffer[:]["obs"][~is_lost])
+
+
 def test_a_missing_file(tmp_path):
     buffer = noisy_ring(200)
     with Snapshot(tmp_path, keep=1) as snapshot:

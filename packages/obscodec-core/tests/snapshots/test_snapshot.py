@@ -227,7 +227,7 @@ def test_pages_take_no_more_memory_than_their_files(tmp_path):
         arrays[f"{X}/xxh3"] = np.tile(arrays[f"{X}/xxh3"][:1], (100_000, 1))
 
     rewrite_arrays(tmp_path, repeat)
-    with pytest.raises(SnapshotError, match=f"the pages of {X} have more bytes than their files"):
+    with pytest.raises(SnapshotError, match=r"the pages in .* have more bytes than their files"):
         obscodec.load(tmp_path)
 
 

@@ -58,7 +58,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             prefetched, since it needs the statistics of the moment.
         max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
             ``buffer_size`` does, the oldest steps of all environments go, and a warning says so once. The memory may
-            exceed the limit by 16 steps.
+            exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
         spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
             step goes before ``buffer_size`` runs out. The files end with the process.
 

@@ -67,6 +67,7 @@ class SnapshotCallback(CheckpointCallback):
     def _on_step(self) -> bool:
         if self.n_calls % self.save_freq == 0:
             buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
+            self._snapshot.make_way(buffer, self.num_timesteps)  # before the model has another state than the buffer
             self._save(self.model.save, self._checkpoint_path(extension="zip"))
             normalize = self.model.get_vec_normalize_env()
             if normalize is not None:

@@ -54,7 +54,7 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
         self._saved = SavedBuffer(buffer)
         self._path, self._every = Path(path), as_count("every", every)
         self._snapshot = Snapshot(path, keep=keep)
-        self._keep, self._last = keep, 0
+        self._last = 0
         self._trainer: Any = None  # until register
 
     def register(self, trainer: Trainer, name: str = "snapshot") -> None:
@@ -106,7 +106,7 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
             found = f"{self._path} has no generation for a trainer that has collected {frames} frames"
             raise SnapshotError(f"{found}, only {there or '(none)'}")
         self._saved.load(self._path, fitting[-1])
-        self._snapshot, self._last = Snapshot(self._path, keep=self._keep), fitting[-1]
+        self._last = fitting[-1]
         return fitting[-1]
 
     def state_dict(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class SavedBuffer:
 
     def load(self, path: Path, generation: int) -> None:
         """Replace the items, and the states of sampler and writer, by those of a generation."""
-        _, arguments, state = read_snapshot(path, generation)
+        _, arguments, state = read_snapshot(path, generation, loaded_into=self)
         with self._lock:
             load(self._storage, arguments, part_of(state, "storage", dict), path)
             with named(path):

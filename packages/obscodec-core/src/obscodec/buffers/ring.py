@@ -48,7 +48,7 @@ class RingBuffer:
         threads: how many threads decode a batch, None for half of the usable processors.
         max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
             ``capacity`` does, the oldest steps of all environments go, and a warning says so once. The memory may
-            exceed the limit by 16 steps.
+            exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
         spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
             step goes before ``capacity`` runs out. The files end with the process.
 
@@ -236,8 +236,8 @@ class RingBuffer:
         first = number_of({"first": 0, **state}, "first", 0, n_appended)
         self._set.restore(part_of(state, "arrays", dict), min(n_appended, self._n_rows))
         self._n_appended, self._first, self._released = n_appended, first, first
-        if self._limit:
-            self._keep_limit()
+        if self._limit and self._limit.folder is not None:
+            self._keep_limit()  # else the next step looks
 
     def forget_damaged(self) -> Ints:
         """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 
 from obscodec.errors import SnapshotError
@@ -28,7 +29,7 @@ def inspect(path: Annotated[str, typer.Argument(help="The folder of a snapshot."
     """
     out, errors = Console(), Console(stderr=True)
     try:
-        with Progress(f"read {path}", folder_nbytes(path)) as progress:
+        with Progress("read", folder_nbytes(path)) as progress:
             reports = list(inspect_snapshot(path, progress.advance))
     except SnapshotError as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
@@ -47,23 +48,25 @@ def inspect(path: Annotated[str, typer.Argument(help="The folder of a snapshot."
 
 
 def _generations(path: str, reports: list[GenerationReport]) -> Table:
-    table = Table(title=f"{path}: {decimal(folder_nbytes(path))}", title_justify="left")
+    table = Table(title=escape(f"{path}: {decimal(folder_nbytes(path))}"), title_justify="left")
     for column in ("generation", "kind", "written by", "bytes it needs", "integrity"):
         table.add_column(column, justify="right" if column in ("generation", "bytes it needs") else "left")
     for report in reports:
         integrity = f"[red]{len(report.damage)} places damaged" if report.damage else "[green]intact"
-        table.add_row(str(report.generation), report.kind, report.written_by, decimal(report.nbytes), integrity)
+        texts = map(escape, (str(report.generation), report.kind, report.written_by, decimal(report.nbytes)))
+        table.add_row(*texts, integrity)
     return table
 
 
 def _parts(report: GenerationReport) -> Table:
     made_with = ", ".join(f"{name}={value!r}" for name, value in report.arguments.items())
-    table = Table(title=f"generation {report.generation}: {report.kind}({made_with})", title_justify="left")
+    title = f"generation {report.generation}: {report.kind}({made_with})"
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("part of the state")
     table.add_column("bytes", justify="right")
     total = sum(report.parts.values())
     large = {name: nbytes for name, nbytes in report.parts.items() if nbytes > total // _MOST_PARTS}
     for name, nbytes in large.items():
-        table.add_row(name, f"{nbytes:,}")
+        table.add_row(escape(name), f"{nbytes:,}")
     table.add_row("all other parts", f"{total - sum(large.values()):,}")
     return table

@@ -32,7 +32,6 @@ class BlockQueue:
         self.table: Queue = new_table((1 + _MOST_BLOCKS, 6), np.int64)
         self.table[0, column.MEMORY] = self._memory.ctypes.data
         self.table[0, column.ROOM_NBYTES] = len(self._memory) * is_open
-        self._most_nbytes = 0
         self.clear()
 
     @property
@@ -44,11 +43,6 @@ class BlockQueue:
     def nbytes(self) -> int:
         """Bytes of its blocks."""
         return int(self.table[0, column.USED_NBYTES])
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of its memory that were ever written, which stay."""
-        return max(self._most_nbytes, self.nbytes)
 
     def __len__(self) -> int:
         return int(self.table[0, column.N_BLOCKS])
@@ -68,6 +62,5 @@ class BlockQueue:
 
     def clear(self, n_sequences: int = 1) -> None:
         """Forget all blocks; so many sequences fill the queue next."""
-        self._most_nbytes = self.memory_bytes
         many = min(max(2 * n_sequences, _MANY_BLOCKS[0]), _MANY_BLOCKS[1])
         self.table[0, column.USED_NBYTES :] = 0, 0, many, many * _MEAN_NBYTES

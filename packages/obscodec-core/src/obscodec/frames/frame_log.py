@@ -156,10 +156,10 @@ class FrameLog:
     def memory_bytes(self) -> int:
         """Bytes of the heap, the open blocks and the tables, without a lock; dictionaries are not counted.
 
-        The queues count with all memory that they ever wrote.
+        Nor are the queues, whose blocks become smaller soon: how long they wait depends on other processes.
         """
-        queues = sum(queue.memory_bytes - queue.nbytes for queue in (self.open.queue, self.open.leaving))
-        opened = self.open.memory_bytes + self.open.reference_bytes + queues
+        waiting = self.open.queue.nbytes + self.open.leaving.nbytes
+        opened = self.open.memory_bytes - waiting + self.open.reference_bytes
         return self.heap.memory_bytes + opened + self._table_nbytes
 
     @property

@@ -311,6 +311,9 @@ class SlotHeap:
                 self._is_counted = False
                 self._table.set(slots, entries)
                 self._count()
+                self._is_counted = False
+                self._clean()
+                self._is_counted = True
             if len(lost):
                 self.put(lost, Segments.of([unreadable] * len(lost)))
 

@@ -18,6 +18,7 @@ from obscodec.snapshots.folder_lock import FolderLock
 
 FORMAT: Final = "obscodec snapshot"
 VERSION: Final = 1
+NO_NUMBER: Final = 10**12  # of a generation, as the numbers from here on
 _MANIFEST: Final = re.compile(r"generation-(\d{8,12})-([0-9a-f]{16})\.json")
 _NAMES: Final = {
     "arrays": re.compile(r"arrays-\d{8,12}\.safetensors"),
@@ -37,7 +38,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # wherever the process goes meanwhile
 
     def generations(self) -> dict[int, str]:
         """The numbers of the generations, rising, and the names of their manifests.
@@ -104,6 +105,16 @@ class Folder:
             if _is_ours(name) and name not in needed:
                 with suppress(OSError):  # the next writer tries again
                     (self.path / name).unlink()
+
+    def remove(self, number: int) -> None:
+        """Remove all files that were written for a generation, if there are any; its manifest first."""
+        for name in sorted(filter(_is_ours, self._names()), key=lambda name: not _MANIFEST.fullmatch(name)):
+            if _number(name) == number:
+                (self.path / name).unlink(missing_ok=True)
+
+    def remove_manifest(self, number: int) -> None:
+        """Remove a generation; the next writer removes its files."""
+        (self.path / self.generations()[number]).unlink()
 
     def read_manifest(self, name: str) -> Manifest:
         """A manifest.

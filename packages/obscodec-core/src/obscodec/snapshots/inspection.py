@@ -52,13 +52,12 @@ def inspect_snapshot(
     if not generations:
         raise SnapshotError(f"{folder.path} has no snapshot")
     for number, name in generations.items():
-        manifest: Manifest = {}
         try:
             manifest = folder.read_manifest(name)
             read = read_generation(folder, number, salvages=True, on_read=on_read)
             yield _report(number, manifest, read.tree, read.damage)
         except SnapshotError as error:
-            yield _report(number, manifest, Tree(None, {}, {}, {}), [str(error)])
+            yield _report(number, {}, Tree(None, {}, {}, {}), [str(error)])
 
 
 def _report(number: int, manifest: Manifest, tree: Tree, damage: list[str]) -> GenerationReport:
@@ -68,7 +67,8 @@ def _report(number: int, manifest: Manifest, tree: Tree, damage: list[str]) -> G
     for name, streams in tree.streams.items():
         parts[_part(name)] += streams.nbytes
     arguments = tree.values.get("arguments", {}) if isinstance(tree.values, dict) else {}
-    plain = {key: value for key, value in arguments.items() if isinstance(value, (bool, int, float, str))}
+    items = arguments.items() if isinstance(arguments, dict) else ()
+    plain = {key: value for key, value in items if isinstance(value, (bool, int, float, str))}
     files = [of for of in manifest.get("segments", []) if of]
     nbytes = sum(of["nbytes"] for of in files) + (manifest["arrays"]["nbytes"] if manifest else 0)
     kind, written_by = str(manifest.get("kind", "")), str(manifest.get("written_by", ""))

@@ -54,11 +54,6 @@ class Known:
         self._streams: dict[str, _Streams] = {}
         self._pages: dict[str, tuple[Hashes, Places]] = {}
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether a buffer of it is still in memory."""
-        return any(buffer() is not None for buffer, _ in self._buffers.values())
-
     def places_of(self, name: str, streams: Segments) -> Places:
         """Where the streams of a group are, as far as they are known."""
         places = np.full((2, len(streams)), NOWHERE)

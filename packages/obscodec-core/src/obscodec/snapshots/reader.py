@@ -93,7 +93,10 @@ class _Reader:
     def read(self, name: str, maps: bool) -> tuple[Tree, Known]:
         """The state, and what is known of it; ``name`` is of the manifest."""
         arrays = self._arrays(self._manifest["arrays"])
-        arrays |= {of: self._paged(of, arrays, about) for of, about in self._manifest.get("pages", {}).items()}
+        pages = self._manifest.get("pages", {})
+        if sum(int(arrays[f"{of}/length"].sum()) for of in pages) > sum(of.nbytes for of in self._files if of):
+            raise SnapshotError(f"the pages in {self._folder.path} have more bytes than their files")
+        arrays |= {of: self._paged(of, arrays, about) for of, about in pages.items()}
         streams, lost, known = {}, {}, {}
         places = {of: self._places(of, arrays) for of in self._manifest["streams"]}
         contents: dict[int, list[Piece]] = {}
@@ -138,8 +141,6 @@ class _Reader:
         hashes = array_of(arrays, f"{name}/xxh3", np.uint64, (where.shape[1], 2))
         del arrays[f"{name}/xxh3"]
         contents = {k: [Piece(0, self._mapped(k))] for k in self._used([where])}
-        if where[_LENGTH].sum() > sum(len(piece.content) for (piece,) in contents.values()):
-            raise SnapshotError(f"the pages of {name} have more bytes than their files")
         streams, found = _streams(where, contents)
         if not found.all():
             raise SnapshotError(f"pages of {name} lie outside of the files")
@@ -207,5 +208,10 @@ def _streams(where: Ints, contents: dict[int, list[Piece]]) -> tuple[Segments, n
     offset, found = at - begins[which], which >= 0
     found &= (offset <= sizes[which]) & (where[_LENGTH] <= sizes[which] - offset)
     used, which = np.unique(which[found], return_inverse=True)
-    buffers = tuple(pieces[k][1] for k in used.tolist())
-    return Segments(buffers, which.astype(np.int64), offset[found], where[_LENGTH, found]), found
+    offset, length = offset[found], where[_LENGTH, found]
+    first, last = np.full(len(used), _OFFSETS), np.zeros(len(used), np.int64)  # of the bytes that these streams have
+    np.minimum.at(first, which, offset)
+    np.maximum.at(last, which, offset + length)
+    extents = zip(used.tolist(), first.tolist(), last.tolist(), strict=True)
+    buffers = tuple(pieces[k][1][begin:end] for k, begin, end in extents)
+    return Segments(buffers, which.astype(np.int64), offset - first[which], length), found

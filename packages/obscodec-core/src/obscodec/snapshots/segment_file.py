@@ -16,6 +16,7 @@ from obscodec.segments import Bytes, Ints, Segments
 HEAD: Final = b"obscodec segment\x01\0\0\0\0\0\0\0"
 _RECORD: Final = struct.Struct("<QQ")  # bytes of the streams, XXH3-64 of them
 _RECORD_NBYTES: Final = 1 << 16  # a record has so many, if its first stream does not have more
+_MOST_DAMAGED: Final = 1000  # records of a file, after which nothing more of it is read
 _PIECE_NBYTES: Final = 1 << 21  # as a chunk of a heap: some records, read together
 
 OnDamage = Callable[[str], None]  # called with a text that tells the place; it raises, or returns to go on
@@ -91,27 +92,25 @@ def read_pieces(
     if (size := _size_of(file, name)) < nbytes:
         on_damage(f"{name} is truncated: it has {size} bytes of {nbytes}")
         nbytes = size
-    pieces, at, number = list[Piece](), len(HEAD), 0
-    while at < nbytes:
+    pieces, at, number, n_damaged = list[Piece](), len(HEAD), 0, 0
+    while at < nbytes and n_damaged < _MOST_DAMAGED:
         content = _read(file, name, at, min(_PIECE_NBYTES, nbytes - at))
-        end, number, damage = _checked(content, name, at, number)
-        if end == 0 and not damage:  # the first record is longer
-            need = _record_nbytes(content)
-            if need > nbytes - at:
-                damage = f"{name}, record {number} at {at}: it has {need} bytes, the file has fewer"
-            else:
-                content = _read(file, name, at, need)
-                end, number, damage = _checked(content, name, at, number)
-        if end:
-            pieces.append(Piece(at, content[:end]))
+        need = _record_nbytes(content)
+        if need > nbytes - at:
+            on_damage(f"{name}, record {number} at {at}: it has {need} bytes, the file has fewer")
+            break
+        if need > len(content):
+            content = _read(file, name, at, need)
+        checked = _checked(content)
+        for k, place in checked.damaged:
+            on_damage(f"{name}, record {number + k} at {at + place}: its checksum is wrong, so it is damaged")
+        pieces += [Piece(at + first, content[first:last]) for first, last in checked.runs]
         if on_read is not None:
-            on_read(end)
-        at += end
-        if damage:
-            on_damage(damage)
-            if len(content) - end < _RECORD.size:
-                break
-            at, number = at + _record_nbytes(content[end:]), number + 1  # if its length is damaged, nothing follows
+            on_read(checked.end)
+        at, number, n_damaged = at + checked.end, number + checked.n, n_damaged + len(checked.damaged)
+        if checked.is_lost:
+            on_damage(f"{name}, record {number} at {at}: nobody knows where the next one begins")
+            break
     return pieces
 
 
@@ -123,30 +122,46 @@ def _size_of(file: BinaryIO, name: str) -> int:
 
 
 def _record_nbytes(content: Bytes) -> int:
-    """Bytes of the record at the begin of ``content``, with its head."""
+    """Bytes of the record at the begin of ``content``, with its head; at least those of a head."""
+    if len(content) < _RECORD.size:
+        return _RECORD.size
     nbytes, _ = _RECORD.unpack_from(content.data)
     return int(_RECORD.size + nbytes)
 
 
-def _checked(content: Bytes, name: str, begin: int, number: int) -> tuple[int, int, str]:
-    """Check the records that are in ``content`` as a whole, up to one that is damaged.
+class _Checked(NamedTuple):
+    """The records that lie in some bytes as a whole.
 
-    Returns:
-        Where they end in it, the number of the next one, and what is wrong with that, "" for nothing.
+    Attributes:
+        n: how many there are.
+        end: where they end.
+        runs: from where to where they are intact.
+        damaged: the number of each one that is damaged, and where it begins.
+        is_lost: whether the last one is damaged, and has no bytes: its head may be zeros that nobody wrote.
     """
-    at, view = 0, content.data
-    while len(content) - at >= _RECORD.size:
+
+    n: int
+    end: int
+    runs: list[tuple[int, int]]
+    damaged: list[tuple[int, int]]
+    is_lost: bool
+
+
+def _checked(content: Bytes) -> _Checked:
+    at = n = begin = 0
+    view, runs, damaged, is_lost = content.data, list[tuple[int, int]](), list[tuple[int, int]](), False
+    while len(content) - at >= _RECORD.size and not is_lost:
         nbytes, expected = _RECORD.unpack_from(view, at)
         end = at + _RECORD.size + nbytes
         if end > len(content):
             break
         if xxhash.xxh3_64_intdigest(view[at + _RECORD.size : end]) != expected:
-            return at, number, f"{name}, record {number} at {begin + at}: its checksum is wrong, so it is damaged"
-        at, number = end, number + 1
-    else:
-        if at < len(content) and len(content) < _PIECE_NBYTES:
-            return at, number, f"{name}, record {number} at {begin + at}: it is truncated"
-    return at, number, ""
+            runs.append((begin, at))
+            damaged.append((n, at))
+            begin, is_lost = end, nbytes == 0
+        at, n = end, n + 1
+    runs.append((begin, at))
+    return _Checked(n, at, [run for run in runs if run[1] > run[0]], damaged, is_lost)
 
 
 def _read(file: BinaryIO, name: str, at: int, nbytes: int) -> Bytes:

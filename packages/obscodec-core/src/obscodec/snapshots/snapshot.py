@@ -6,11 +6,12 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -66,7 +67,7 @@ _MADE: Final[dict[str, Callable[[State], Saved]]] = {
 }
 _WRITTEN_BY: Final = f"obscodec {version('obscodec')}"  # found here: it imports, which a forked process may wait for
 _WRITER: Final = Background()
-_loaded: dict[Path, Known] = {}  # what folders have of buffers that were loaded from them
+_loaded: WeakKeyDictionary[object, tuple[Path, Known]] = WeakKeyDictionary()  # where a buffer is from
 
 
 class Snapshot:
@@ -100,7 +101,7 @@ class Snapshot:
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = 3) -> None:
         self._folder, self._keep = Folder(path), as_count("keep", keep)
-        self._known = _loaded.pop(Path(path).resolve(), Known())
+        self._known = Known()
         self._job: Job[Known] | None = None
         self._process = os.getpid()
 
@@ -127,15 +128,36 @@ class Snapshot:
             SnapshotError: the folder has other files, or later generations of another buffer.
             OSError: the disk refused the generation before.
         """
-        self.wait()
-        number = as_option("generation", generation)
-        self._folder.make()
-        if number is None:
-            number = 1 + self._folder.highest_number()
-        before_generation(self._folder, self._known, number)  # refuses now what the thread would refuse
+        number = self.make_way(saved, generation)
         tree, head = _parts(saved)
         write = partial(write_generation, self._folder, tree, head, self._known, number, self._keep)
         self._process, self._job = os.getpid(), _WRITER.submit(write)
+        return number
+
+    @says_memory_error
+    def make_way(self, saved: Saved, generation: int | None = None) -> int:
+        """Do what comes before :meth:`write`: wait, refuse a number, and remove the generations that it replaces.
+
+        For files beside the generation that are written first, and would otherwise fit a generation that is replaced.
+
+        Args:
+            saved: see :meth:`write`, as for the number and the errors.
+            generation: see there.
+
+        Returns:
+            The number.
+        """
+        self.wait()
+        number = as_option("generation", generation)
+        self._folder.make()
+        with suppress(TypeError):  # there can be no weak reference to it, so it was not loaded
+            path, known = _loaded.pop(saved, (self._folder.path, self._known))
+            self._known = known if path == self._folder.path else self._known
+        if number is None:
+            number = 1 + self._folder.highest_number()
+        staying = before_generation(self._folder, self._known, number)
+        for later in self._folder.generations().keys() - staying.keys():
+            self._folder.remove_manifest(later)
         return number
 
     @says_memory_error
@@ -205,7 +227,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
 def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
     """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
     tree, head = _parts(saved)
-    with Progress(f"save {os.fspath(path)}", tree.nbytes) as progress:
+    with Progress("save", tree.nbytes) as progress:
         write_generation(Folder(path), tree, head, Known(), None, 1, progress.advance)
 
 
@@ -274,10 +296,11 @@ def load_by(
     there = [*Folder(path).generations()][::-1]
     for number in there if salvage and generation is None and there else [generation]:
         try:
-            kind, arguments, state = read_snapshot(path, number, mmap=mmap, damage=damage)
+            (kind, arguments, state), known = _read(path, number, mmap, damage)
             if "spill" in arguments:
                 arguments["spill"] = _folder_to_spill(arguments["spill"], spill, path)
             made = restored(make(kind, arguments, os.fspath(path)), state, path)
+            _loaded[made] = Folder(path).path, known
             break
         except SnapshotError as error:
             if damage is None or number in (generation, there[-1]):
@@ -304,6 +327,7 @@ def read_snapshot(
     *,
     mmap: bool = False,
     damage: list[str] | None = None,
+    loaded_into: object | None = None,
 ) -> tuple[str, State, State]:
     """The kind, the arguments and the state in a snapshot.
 
@@ -312,22 +336,29 @@ def read_snapshot(
         generation: its number, None for the last one.
         mmap: see :func:`load`.
         damage: gets a text for each damaged place, which is left out; None to refuse damage.
+        loaded_into: what a ``Snapshot`` of this folder will write next, and has this generation then.
 
     Raises:
         SnapshotError: see :func:`load`.
     """
+    parts, known = _read(path, generation, mmap, damage)
+    if loaded_into is not None:
+        _loaded[loaded_into] = Folder(path).path, known
+    return parts
+
+
+def _read(
+    path: str | os.PathLike[str], generation: int | None, mmap: bool, damage: list[str] | None
+) -> tuple[tuple[str, State, State], Known]:
     folder = Folder(path)
-    with Progress(f"load {folder.path}", folder_nbytes(path)) as progress:
+    with Progress("load", folder_nbytes(path)) as progress:
         read = read_generation(folder, generation, maps=mmap, salvages=damage is not None, on_read=progress.advance)
     with named(path):
         both, kind = unflatten(read.tree), part_of(read.manifest, "kind", str)
         parts = kind, part_of(both, "arguments", dict), part_of(both, "state", dict)
     if damage is not None:
         damage += read.damage
-    for loaded in [loaded for loaded, known in _loaded.items() if not known.is_alive]:
-        _loaded.pop(loaded, None)
-    _loaded[folder.path.resolve()] = read.known
-    return parts
+    return parts, read.known
 
 
 @says_memory_error

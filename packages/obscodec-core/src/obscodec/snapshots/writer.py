@@ -11,13 +11,13 @@ import xxhash
 from obscodec.errors import SnapshotError
 from obscodec.segments import Segments
 from obscodec.snapshots.array_file import format_arrays
-from obscodec.snapshots.folder import FORMAT, VERSION, Folder
+from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import HEAD, write_streams
 from obscodec.snapshots.tree import Arrays, Tree
 
 _SEGMENT_NBYTES: Final = 1 << 26  # a file has so many, if its first stream does not have more
-_MOST_FILES: Final = 64  # of one kind; with more, the smaller half is written into one
+_MOST_FILES: Final = 64  # of one kind that could be larger; with more, the smaller half is written into one
 _SPARE_NBYTES: Final = 1 << 12  # in a file besides streams, at least
 _PAGE_NBYTES: Final = 1 << 16
 _MIN_PAGED_NBYTES: Final = 1 << 17  # smaller arrays are written whole each time
@@ -59,6 +59,7 @@ def write_generation(
         known = known if before.get(known.generation) == known.manifest else Known()
         folder.remove_all_but(before.values())
         number = 1 + folder.highest_number() if number is None else number
+        folder.remove(number)
         writer = _Writer(folder, number, known, on_written)
         streams = {name: (of, known.places_of(name, of)) for name, of in tree.streams.items()}
         writer.place("blocks", streams)
@@ -96,6 +97,8 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
     Raises:
         SnapshotError: there are such generations, and the buffer was not loaded from one before them.
     """
+    if number is not None and number >= NO_NUMBER:
+        raise SnapshotError(f"the number of a generation is less than {NO_NUMBER}, got {number}")
     there = folder.generations()
     later = [of for of in there if number is not None and of >= number]
     is_base = there.get(known.generation) == known.manifest and known.generation not in later
@@ -158,9 +161,9 @@ class _Writer:
             np.add.at(live, places[FILE], of.lengths)  # the last one for NOWHERE
         mine = {k: of.nbytes for k, of in enumerate(self.files) if of is not None and of.file.startswith(kind)}
         left = [k for k, nbytes in mine.items() if 2 * live[k] + _SPARE_NBYTES < nbytes]
-        if len(mine) - len(left) > _MOST_FILES:
-            rest = sorted(mine.keys() - {*left}, key=mine.__getitem__)
-            left += rest[: len(rest) // 2]
+        small = sorted((k for k in mine.keys() - {*left} if 2 * mine[k] <= _SEGMENT_NBYTES), key=mine.__getitem__)
+        if len(small) > _MOST_FILES:
+            left += small[: len(small) // 2]
         for k in left:
             self.files[k] = None
         return left
