@@ -50,7 +50,7 @@ _SPECIAL = (
     2**63 - 1,
     -(2**63),
 )
-_SMALL = 1 << 21  # numbers up to here announce nothing large
+_SMALL = 1 << 16  # numbers up to here announce nothing large, as numbers of items of a kB
 
 Saved = RingBuffer | TensorArray | Store
 
