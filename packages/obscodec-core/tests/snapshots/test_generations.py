@@ -360,6 +360,8 @@ def test_only_what_was_loaded_removes_later_generations(tmp_path):
         other.write(array(3), generation=15)
     assert other.generations == [10, 20, 30]
     Snapshot(tmp_path)  # only a look
+    with Snapshot(tmp_path.with_name("elsewhere")) as elsewhere:
+        elsewhere.write(loaded)
     with Snapshot(tmp_path, keep=9) as snapshot:
         snapshot.write(loaded, generation=15)
     assert snapshot.generations == [10, 15]

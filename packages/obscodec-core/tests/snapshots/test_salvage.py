@@ -192,6 +192,20 @@ def test_a_lost_tensor_is_never_something_else(spec, tmp_path):
         np.testing.assert_array_equal(loaded.array[:], tensors[::-1])
 
 
+def test_a_lost_block_is_no_block_of_zeros(tmp_path):
+    """Ten zeros behind a version 0 would be two frames here."""
+    frames = np.random.default_rng(0).integers(1, 256, size=(14_000, 5), dtype=np.uint8)
+    store = FrameStore(Layout((5,), np.uint8), codec="raw", block_frames=2)
+    array = TensorArray(store.append(frames), store)
+    obscodec.save(array, tmp_path)
+    flip(blocks(tmp_path)[0], 100)
+    loaded = load_by(_array, tmp_path, salvage=True).buffer.array
+    lost = loaded.forget_damaged()
+    assert 10_000 < len(lost) < 14_000
+    kept = np.delete(np.arange(len(frames)), lost[:, 0])
+    np.testing.assert_array_equal(loaded[kept], frames[kept])
+
+
 class _Unforgetting:
     """An array whose damaged items stay."""
 

@@ -151,8 +151,10 @@ class Snapshot:
         number = as_option("generation", generation)
         self._folder.make()
         with suppress(TypeError):  # there can be no weak reference to it, so it was not loaded
-            path, known = _loaded.pop(saved, (self._folder.path, self._known))
-            self._known = known if path == self._folder.path else self._known
+            path, known = _loaded.get(saved, (None, self._known))
+            if path == self._folder.path:  # else it may go on there later
+                self._known = known
+                del _loaded[saved]
         if number is None:
             number = 1 + self._folder.highest_number()
         staying = before_generation(self._folder, self._known, number)
