@@ -62,7 +62,7 @@ def test_a_state_that_is_interrupted_changes_nothing(tmp_path):
         assert buffers[0]._n_appended == N_AFTER, place
         obscodec.save(buffers[0], tmp_path)
         check_folder(tmp_path, expected, expected, place)
-    assert n_interrupts > 100 // STEP
+    assert n_interrupts > 200 // STEP
 
 
 def test_a_load_that_is_interrupted_leaves_the_folder(tmp_path):
@@ -84,7 +84,7 @@ def test_control_c_at_any_time(tmp_path):
     handler = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     of_interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
     rings = {n: small(n) for n in range(3, 60, 4)}
-    save_s = 0.01  # how long a save takes: grows until some are finished
+    save_s = 0.005  # how long a save takes: grows until some are finished
     try:
         for n, buffer in [*rings.items()] * 6:
             try:
@@ -106,5 +106,5 @@ def test_control_c_at_any_time(tmp_path):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         signal.signal(signal.SIGINT, of_interrupts)
-    assert n_interrupts > 10
+    assert n_interrupts > 20
     assert n_saved > 5
