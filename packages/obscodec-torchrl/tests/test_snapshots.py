@@ -23,7 +23,7 @@ DTYPES = (
 )
 OPTIONS: list[dict[str, Any]] = [
     {},
-    {"codec": "zstd:1", "max_bytes": 1 << 26},
+    {"codec": "delta-rle", "max_bytes": 1 << 26},
     {"codec": {"pixels": "delta-rle|zstd:3", ("next", "pixels"): "delta-rle|zstd:3"}, "frame_stack": 2},
     {"codec": None},
     {"decide_after": 20, "block_frames": 4, "min_nbytes": 256},

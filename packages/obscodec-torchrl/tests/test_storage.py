@@ -265,11 +265,12 @@ def test_an_index_out_of_range_is_refused() -> None:
 def test_what_does_not_fit_into_max_bytes_is_refused_and_nothing_is_written() -> None:
     noise = torch.randint(0, 256, (400, 5000), dtype=torch.uint8)
     storage = CompressedStorage(400, codec="zstd:1", max_bytes=1 << 20)
-    storage.set(range(100), TensorDict({"i": noise[:100]}, [100]))
-    with pytest.raises(obscodec.HeapFull):
+    storage.set(range(250), TensorDict({"i": noise[:250]}, [250]))  # one write may exceed the limit
+    text = r"^max_bytes is 1048576, and the storage takes \d{7}\. Older items go only if one buffer"
+    with pytest.raises(obscodec.HeapFull, match=text):
         storage.set(range(50, 400), TensorDict({"i": noise[50:]}, [350]))
-    assert len(storage) == 100
-    assert (storage[torch.arange(100)]["i"] == noise[:100]).all()
+    assert len(storage) == 250
+    assert (storage[torch.arange(250)]["i"] == noise[:250]).all()
 
 
 def test_a_codec_for_a_key_that_is_not_there_is_refused() -> None:
@@ -502,10 +503,10 @@ def test_what_one_storage_compresses_and_the_other_does_not_goes_both_ways_in_th
     assert (a[torch.arange(20)]["b"] == images(20)).all()
 
 
-def test_a_conditional_write_for_which_there_is_no_room_changes_nothing() -> None:
+def test_a_conditional_write_for_which_there_is_no_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     writer = TensorDictRoundRobinWriter(track_generations=True)
-    storage = CompressedStorage(20, codec="raw", decide_after=1, block_frames=1, max_bytes=200_000)
+    storage = CompressedStorage(20, codec="raw", decide_after=1, block_frames=1)
     buffer = TensorDictReplayBuffer(storage=storage, writer=writer, batch_size=4)
     zeros = {"a": torch.zeros(20, 16, 1024, dtype=torch.uint8), "b": torch.zeros(20, 32, 1024, dtype=torch.uint8)}
     buffer.extend(TensorDict(zeros | {"number": torch.zeros(20)}, [20]))
@@ -513,10 +514,18 @@ def test_a_conditional_write_for_which_there_is_no_room_changes_nothing() -> Non
     patch = {
         key: torch.randint(255, (10, *zeros[key].shape[1:]), dtype=torch.uint8, generator=generator) for key in "ab"
     }
-    with pytest.raises(obscodec.HeapFull):
-        buffer.update_if_present(
-            index=rows, generation=writer.generations_of(rows), patch={"number": torch.ones(10)} | patch
-        )
+    encode = NewTensors._encode
+
+    def refuse_the_second(self: NewTensors, given: list[Any]) -> None:
+        if given[0].shape[1] == 32:
+            raise MemoryError
+        encode(self, given)
+
+    changes = {"number": torch.ones(10)} | patch
+    with monkeypatch.context() as refusing:
+        refusing.setattr(NewTensors, "_encode", refuse_the_second)
+        with pytest.raises(MemoryError):
+            buffer.update_if_present(index=rows, generation=writer.generations_of(rows), patch=changes)
     assert not any(storage[rows][key].any() for key in ("a", "b", "number"))
     buffer.update_if_present(
         index=rows, generation=writer.generations_of(rows), patch={"a": patch["a"][:1].expand(10, -1, -1)}

@@ -69,7 +69,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         Raises:
             FileNotFoundError: there is no checkpoint in the folder.
             RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
-            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items; see :func:`load`.
+            ShapeError, FieldError or DTypeError: the storage can't hold these items; see :func:`load`.
             SnapshotError: the checkpoint is damaged.
             CorruptStream: a checkpoint of TorchRL, or of an earlier version, is damaged or was not finished.
         """
@@ -109,10 +109,10 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             super().loads(storage, folder)  # which refuses it
         for name, leaf in about["metadata"].items():
             check_whole(folder / f"{name.replace('.', '/')}.memmap", leaf)
-        fresh = storage.empty_copy()
+        fresh = storage.empty_copy(to_load=True)
         fresh._init(tree_map(lambda leaf: leaf[0], storage._storage))
         super().loads(fresh, folder)
-        replace(storage, fresh, about["len"], None)
+        replace(storage, fresh, about["len"], None, is_full=False)
 
 
 class StorageCheckpoint(NamedTuple):

@@ -97,7 +97,7 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
 
         Raises:
             SnapshotError: there is no such generation, or it is damaged.
-            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold its items.
+            ShapeError, FieldError or DTypeError: the storage can't hold its items.
         """
         trainer.load_from_file(path, **options)
         there, frames = self._snapshot.generations, trainer.collected_frames

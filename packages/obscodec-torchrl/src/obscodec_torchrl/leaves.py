@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from tensordict import LazyStackedTensorDict, is_tensor_collection
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map_with_path
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map, tree_map_with_path
 
 Key = tuple[str, ...]
 
@@ -29,6 +29,11 @@ def with_leaves(data: Any, changed: Mapping[Key, torch.Tensor], *, in_place: boo
     for path, leaf in changed.items():
         copy.set(path, leaf)
     return copy
+
+
+def selected(data: Any, index: Any) -> Any:
+    """``data[index]``: of each tensor, if ``data`` is a pytree."""
+    return data[index] if is_tensor_collection(data) else tree_map(lambda x: x[index], data)
 
 
 def stacked(data: Any) -> Any:

@@ -6,17 +6,17 @@ import math
 import os
 
 import torch
-from obscodec import FieldError, ShapeError
+from obscodec import FieldError
 from obscodec.snapshots import named
 from obscodec.state import State, number_of, part_of
 from torchrl.data import LazyTensorStorage
 
 from obscodec_torchrl.leaves import leaves
-from obscodec_torchrl.saving import replace
+from obscodec_torchrl.saving import check_size, replace
 from obscodec_torchrl.state import arguments_of, axes_of, check_structure, fill, leaves_of
 
 _N_TOGETHER = 1024  # rows that are encoded anew at a time
-_OF_ANY = ("max_size", "device", "compilable")  # arguments that do not change how items are encoded
+_OF_ANY = ("max_size", "max_bytes", "device", "compilable")  # arguments that do not change how items are encoded
 _ELSEWHERE = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "compilable": False}
 _ELSEWHERE |= {"max_bytes": None, "spill": None}
 
@@ -39,37 +39,29 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
         FieldError: the items have other keys than those in the storage.
         DTypeError: a compressed leaf has another dtype.
         SnapshotError: no storage has such a state.
-        HeapFull: there is not enough room below ``max_bytes``.
     """
     with named(path):
         axes, paths, is_tree = axes_of(state), leaves_of(state).keys(), part_of(state, "is_tree", bool)
         length, is_full = number_of(state, "length"), part_of(state, "is_full", bool)
-    _check_room(storage, math.prod(axes[1:]), length, is_full=is_full)
+    check_size(storage, math.prod(axes[1:]), length, is_full=is_full)
     tree = storage._storage if is_tree else None
     check_structure(tree, is_tree=is_tree)
     if tree is not None and leaves(tree).keys() != paths:
         raise FieldError(f"the storage has the keys {[*leaves(tree)]}, the saved items have {[*paths]}")
     own = arguments_of(storage)
-    fits = axes[0] <= -(-storage.max_size // math.prod(axes[1:]))
+    fits = axes[0] <= -(-storage.capacity // math.prod(axes[1:]))
     alike = fits and all(own[name] == arguments.get(name) for name in own if name not in _OF_ANY)
     with named(path):
         elsewhere = {**arguments, **_ELSEWHERE, "max_size": math.prod(axes)}
-        made = storage.empty_copy() if alike else storage.from_arguments(elsewhere)
+        made = storage.empty_copy(to_load=True) if alike else storage.from_arguments(elsewhere)
         fill(made, state, tree)
     if not alike:
-        made = _encoded_anew(made, storage.empty_copy())
+        made = _encoded_anew(made, storage.empty_copy(to_load=True))
     with storage.lock:
         if storage.initialized and made.initialized:
             first = {key: leaf[:1] for key, leaf in leaves(made._storage).items()}
             storage._check(slice(1), first, leaves(storage._storage))
-        replace(storage, made, len(made), state["last_row"])
-
-
-def _check_room(storage: LazyTensorStorage, per_row: int, length: int, *, is_full: bool) -> None:
-    n_rows, room = -(-length // per_row), -(-storage.max_size // per_row)
-    if n_rows > room or (is_full and n_rows < room):
-        found = f"there are {length}" + " of a full storage, which need one of its size" * is_full
-        raise ShapeError(f"the storage has room for {room * per_row} items, {found}")
+        replace(storage, made, len(made), state["last_row"], is_full=is_full)
 
 
 def _encoded_anew(saved: LazyTensorStorage, fresh: LazyTensorStorage) -> LazyTensorStorage:

@@ -83,20 +83,17 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
         FieldError: the items have other keys than those in the storage.
         DTypeError: a compressed leaf has another dtype.
         CorruptStream: packed leaves are damaged.
-        HeapFull: there is not enough room below ``max_bytes``.
     """
     packed, rest, own = contents.packed, contents.rest.to("cpu"), storage._storage
     about, per_row = read_note(packed), rest.batch_size[1 : storage.ndim].numel()
-    n_rows, room = -(-about["length"] // per_row), -(-storage.max_size // per_row)
-    if n_rows > room or (about["is_full"] and n_rows < room):
-        found = f"there are {about['length']}" + " of a full storage, which need one of its size" * about["is_full"]
-        raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
+    n_rows = -(-about["length"] // per_row)
+    check_size(storage, per_row, about["length"], is_full=about["is_full"])
     if (is_tree := about.get("is_tree")) and own is None and not (new_tensor and about["paths"] == [[]]):
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
     if storage.device is None:  # the tensordicts in the storage have no device
         rest.clear_device_()
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
-    fresh = storage.empty_copy()
+    fresh = storage.empty_copy(to_load=True)
     for rows, arrays in unpack_together(packed) if about["paths"] else [(slice(0, n_rows), [])][:n_rows]:
         items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
         items |= {} if is_tree else leaves(rest[rows])
@@ -104,10 +101,27 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
     with storage.lock:
         if storage.initialized and fresh.initialized:
             storage._check(slice(1), leaves(fresh[:1]), leaves(storage._storage))
-        replace(storage, fresh, about["length"], about.get("last_row"))
+        replace(storage, fresh, about["length"], about.get("last_row"), is_full=about["is_full"])
 
 
-def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, last_row: int | None) -> None:
+def check_size(storage: LazyTensorStorage, per_row: int, length: int, *, is_full: bool) -> None:
+    """Refuse saved items that do not fit, ``per_row`` in each row.
+
+    The writer of a full storage goes around its end. So their number is that of the storage, unless ``max_bytes`` makes
+    it a smaller ring.
+
+    Raises:
+        ShapeError: there are too many, or too few of a full storage.
+    """
+    n_rows, room = -(-length // per_row), -(-storage.capacity // per_row)
+    if n_rows > room or (is_full and n_rows < room and not storage.may_drop):
+        found = f"there are {length}" + " of a full storage, which need one of its size" * is_full
+        raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
+
+
+def replace(
+    storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, last_row: int | None, *, is_full: bool
+) -> None:
     """Move the items of ``fresh`` into ``storage``, for other threads at once. ``fresh`` is of no use afterwards.
 
     Args:
@@ -115,11 +129,13 @@ def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, l
         fresh: a storage of the same size, whose items have the keys and shapes of those in ``storage``.
         length: how many items there are.
         last_row: the row that was written last; None if it is not known.
+        is_full: whether the writer goes around the end of these items.
     """
     with storage.lock:
         for leaf in fresh.compressed().values():
             leaf.array.store.changing = storage.lock
-        storage._storage, storage.initialized, storage.max_size = fresh._storage, fresh.initialized, fresh.max_size
-        storage._len, storage.device = length, fresh.device
+        storage._storage, storage.initialized, storage.capacity = fresh._storage, fresh.initialized, fresh.capacity
+        storage._len, storage.device, storage.moving = length, fresh.device, None
+        storage.n_ring_rows = fresh._len_along_dim0 if is_full and length < fresh.capacity else None
         storage._set_last_cursor(last_row)
         storage._bump_mutation_revision()

@@ -26,11 +26,11 @@ def arguments_of(storage: LazyTensorStorage) -> State:
     """The arguments of a storage, as :func:`as_arguments` takes them."""
     options = {name: _written(option) for name, option in vars(storage.options).items()}
     device = "auto" if storage.device is None else str(storage.device)
-    of_torchrl = {"max_size": storage.max_size, "ndim": storage.ndim, "compilable": storage._compilable}
+    of_torchrl = {"max_size": storage.capacity, "ndim": storage.ndim, "compilable": storage._compilable}
     limit = storage._limit
     if limit is not None:
         options["max_bytes"] = limit.max_bytes
-    return {**of_torchrl, "device": device, **options, "spill": limit is not None}
+    return {**of_torchrl, "device": device, **options, "spill": limit is not None and limit.folder is not None}
 
 
 def as_arguments(saved: State) -> dict[str, Any]:
@@ -93,6 +93,8 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
     if rest is not None:
         storage._storage[: axes[0]] = rest
     storage._len = number_of(state, "length", 0, math.prod(axes))
+    if part_of(state, "is_full", bool) and axes[0] < room:
+        storage.n_ring_rows = axes[0]
     storage._set_last_cursor(None if state.get("last_row") is None else number_of(state, "last_row", 0, room - 1))
 
 

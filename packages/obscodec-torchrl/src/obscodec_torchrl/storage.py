@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, NoReturn, Self, TypeVar, cast
@@ -19,7 +21,7 @@ from obscodec.state import State
 from obscodec.stores import Store
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
-from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
+from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter, TensorStorage
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.arrays import DrawnArray, append_together, shared_stores, stats_of
@@ -34,8 +36,9 @@ from obscodec_torchrl.compressed_tensor import (
     drawn_together,
     stored_array,
 )
-from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
+from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, selected, stacked, with_leaves
 from obscodec_torchrl.remote_object import RemoteObject
+from obscodec_torchrl.row_ring import Move, check_room, finish_move, keep_limit
 from obscodec_torchrl.saving import Contents, contents_of, restore
 from obscodec_torchrl.state import arguments_of, as_arguments, fill, state_of
 
@@ -87,8 +90,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             - ``min_nbytes``: compress leaves from this size on, instead of 1 KiB.
             - ``decide_after``: from how many tensors, next observations included, a store decides how to keep them.
             - ``block_frames``: how many frames are encoded together.
-            - ``max_bytes``: the most bytes that each store may reserve for its compressed items; with ``spill``, the
-              most bytes of memory for the whole storage, which one write may exceed.
+            - ``max_bytes``: the most bytes of memory for the whole storage, which one write may exceed. When they run
+              out before ``max_size`` does, the oldest items go, and a warning says so once: ``max_size`` is then as
+              many items as there are, until more fit. This needs one buffer with a ``RoundRobinWriter``.
             - ``buffer_device``: where compressed items are kept and decoded. The default is ``device`` if it is a GPU,
               which needs obscodec-cupy, else ``"cpu"``. From ``"cpu"``, decoded batches are copied to ``device``.
             - ``heap``: ``"pinned"`` keeps compressed items in host memory that the GPU reads.
@@ -114,6 +118,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     """
 
     _default_checkpointer = CompressedStorageCheckpointer
+    capacity: int  # for how many items there is room
+    n_ring_rows: int | None = None  # after how many rows the writer begins anew, if bytes run out before rows do
+    moving: Move | None = None  # a move of rows that is under way, or was interrupted
 
     def __init__(
         self,
@@ -147,16 +154,61 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
         options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
-        limit = options.pop("max_bytes", None) if spill is not None else None
-        self._limit = MemoryLimit.of(limit, spill, [options.get("heap", "device")])
+        self._limit = MemoryLimit.of(options.pop("max_bytes", None), spill, [options.get("heap", "device")])
         self.options = BufferOptions[Key](**options)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = PicklableLock()
+        self._most_rows = 0
 
-    def empty_copy(self) -> CompressedStorage:
-        """An empty storage with the same options."""
+    @property
+    def max_size(self) -> int:
+        """After how many items the writer begins anew: as many as there is room for, or as ``max_bytes`` has left."""
+        self._settle()
+        if self.n_ring_rows is None:
+            return self.capacity
+        return cast("int", self.n_ring_rows * super()._total_shape[1:].numel())
+
+    @max_size.setter
+    def max_size(self, n: int) -> None:
+        self.capacity = n
+
+    @property
+    def n_rows(self) -> int:
+        """For how many rows there is room: items, if ``ndim`` is 1."""
+        return cast("int", super()._total_shape[0])
+
+    @property
+    def _total_shape(self) -> Any:
+        shape = super()._total_shape
+        return shape if self.n_ring_rows is None else torch.Size([self.n_ring_rows, *shape[1:]])
+
+    @_not_compiled
+    def __len__(self) -> int:
+        self._settle()
+        return cast("int", super().__len__())
+
+    def _settle(self) -> None:
+        """Finish a move of rows that was interrupted."""
+        if self.moving is not None:
+            with self.lock:
+                if self.moving is not None:  # else another thread was here first
+                    finish_move(self)
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether the oldest items go when bytes run out."""
+        return self._limit is not None and self._limit.folder is None
+
+    def empty_copy(self, *, to_load: bool = False) -> CompressedStorage:
+        """An empty storage with the same options.
+
+        Args:
+            to_load: items will be loaded into it, to take the place of those here; as many as there are, since only
+                writers let them go.
+        """
         spill = self._limit.folder if self._limit else None
-        made = CompressedStorage.from_arguments({**self.arguments(), "spill": spill})
+        without = {"max_bytes": None} if to_load and self.may_drop else {}
+        made = CompressedStorage.from_arguments({**self.arguments(), "spill": spill, **without})
         made.device = self.device  # None if the first tensordict had no device
         return made
 
@@ -227,8 +279,25 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         context = copy_context()
         context.run(DRAWING.set, True)
         with self.lock:  # a buffer's index is a tuple of one tensor, which tensordict takes longer for
-            items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
-        return items if any(x._collate_fn is decoded for x in self._buffers_at_work()) else decoded(items)
+            items = context.run(self._get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
+        return items if any(x._collate_fn is decoded for x in self.buffers_at_work()) else decoded(items)
+
+    def _get(self, index: Any) -> Any:
+        """The items, compressed ones not decoded."""
+        n_rows = self._len_along_dim0
+        if self.n_ring_rows is None:
+            return super().get(index)
+        return selected(selected(self._storage, slice(n_rows)), index)  # TorchRL's takes all rows of a full storage
+
+    def flatten(self) -> TensorStorage:
+        """The items, along one axis."""
+        self._settle()
+        if self.n_ring_rows is None:
+            return super().flatten()
+        rows = selected(self._storage, slice(self.n_ring_rows))
+        if is_tensor_collection(rows):
+            return TensorStorage(rows.flatten(0, self.ndim - 1))
+        return TensorStorage(tree_map(lambda x: x.flatten(0, self.ndim - 1), rows))
 
     @_not_compiled
     @says_memory_error
@@ -242,7 +311,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             DTypeError: a compressed leaf has another dtype than before, or is on another device.
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
-            HeapFull: there is not enough room below ``max_bytes``.
+            HeapFull: the storage has reached ``max_bytes``, and can't let older items go.
             OSError: blocks can't be written to the folder ``spill``.
         """
         try:
@@ -250,13 +319,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             data, given = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
             with self.lock:
                 if not self.initialized:
-                    first = data
-                    if not isinstance(cursor, Integral):
-                        first = data[0] if is_tensor_collection(data) else tree_map(lambda x: x[0], data)
-                    self._init(first)
+                    self._init(data if isinstance(cursor, Integral) else selected(data, 0))
                 own = leaves(self._storage)
                 self._check(cursor, given, own)
-                self._keep_limit()
+                if self._limit is not None and set_cursor:
+                    self._make_room(self._limit)
                 plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
                 data = with_leaves(data, plain)
                 if is_tensor_collection(data):
@@ -264,7 +331,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 write = partial(super().set, cursor, data, set_cursor=set_cursor)
                 self._write(own, given, cursor, write)
         except BaseException as error:
-            for writer in [buffer._writer for buffer in self._buffers_at_work() if set_cursor]:
+            for writer in [buffer._writer for buffer in self.buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
                 # A writer moves its cursor before it writes: move it back.
                 if isinstance(writer, RoundRobinWriter) and (not size or writer._cursor == (rows[-1] + 1) % size[0]):
@@ -272,6 +339,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             if isinstance(data, list) and isinstance(error, Exception):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
+        if self._limit is not None and self.may_drop and set_cursor:
+            with self.lock, suppress(MemoryError):  # the items are written: what fails now goes on before the next ones
+                keep_limit(self, self._limit, cursor)
 
     @says_memory_error
     def _apply_conditional_patch(self, index: torch.Tensor, patch: Mapping[Any, torch.Tensor]) -> None:
@@ -331,20 +401,30 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     def stats(self) -> BufferStats:
         """Statistics of the storage and of each leaf; see ``obscodec.buffers.BufferStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
-        return stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
+        stats = stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
+        if self._limit is None:
+            return stats
+        fitting = self._limit.steps_that_fit(len(self), self.memory_bytes())
+        return replace(stats, n_steps=len(self), steps_that_fit=fitting)
 
-    def _keep_limit(self) -> None:
-        """Before items are written: move the oldest blocks to files if the memory exceeds the limit."""
-        if self._limit is not None:
-            stores = {leaf.array.store for leaf in self.compressed().values()}
-            self._limit.keep(self.max_size, partial(self._memory, stores), stores, self.__len__, _drop_none)
+    def memory_bytes(self) -> int:
+        """About the memory of all items, and of rows that had some; known at once."""
+        self._most_rows = max(self._most_rows, self._len_along_dim0 or 0)
+        of_rows = 0.0
+        for leaf in leaves(self._storage).values():
+            array = leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf
+            of_rows += array.nbytes / len(array)
+        return sum(store.memory_bytes for store in self._stores()) + int(of_rows * self._most_rows)
 
-    def _memory(self, stores: Collection[Store]) -> int:
-        """About the memory of all items."""
-        used = self._len_along_dim0 / max(1, self._total_shape[0])
-        own = leaves(self._storage).values()
-        arrays = [leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf for leaf in own]
-        return sum(store.memory_bytes for store in stores) + int(used * sum(array.nbytes for array in arrays))
+    def _stores(self) -> frozenset[Store]:
+        return frozenset(leaf.array.store for leaf in self.compressed().values())
+
+    def _make_room(self, limit: MemoryLimit) -> None:
+        """Before items are written: move the oldest blocks to files if the memory exceeds the limit, or refuse them."""
+        if limit.folder is None:
+            check_room(self, limit)
+        else:
+            limit.keep(self.capacity, self.memory_bytes, self._stores(), self.__len__, _drop_none)
 
     def state_dict(self) -> dict[str, Any]:
         """The contents, of tensors, numbers and strings only; compressed leaves are a message in a tensor of bytes."""
@@ -356,7 +436,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
         Raises:
             RuntimeError: nothing was ever written to this storage, and the saved items are no tensordicts.
-            ShapeError, FieldError, DTypeError or HeapFull: the storage can't hold these items, and keeps its own.
+            ShapeError, FieldError or DTypeError: the storage can't hold these items, and keeps its own.
             CorruptStream: the message is damaged.
         """
         if not state_dict["initialized"]:
@@ -374,6 +454,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     def _empty(self) -> None:
         with self.lock:
             super()._empty()
+            self.moving = self.n_ring_rows = None
             for leaf in self.compressed().values():
                 leaf.array.clear()
 
@@ -414,7 +495,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             rows = torch.empty(()).expand(self._total_shape)[index].shape
             check_items(given, own, rows, self.ndim, self.options.large_nbytes)
 
-    def _buffers_at_work(self) -> list[ReplayBuffer]:
+    def buffers_at_work(self) -> list[ReplayBuffer]:
         """The buffers whose lock this thread holds."""
         return [x for x in self._attached_entities if isinstance(x, ReplayBuffer) and x._replay_lock._is_owned()]
 

@@ -79,15 +79,34 @@ class MemoryLimit:
             if self.folder is not None:
                 freed = self._spill(stores, excess)
             else:
-                freed = min(max(n_steps() // _PART, LOOK_EVERY), _MOST_STEPS, n_steps() - _LEAST_STEPS)
+                freed = self.n_oldest(n_steps())
                 if freed > 0:
-                    self._warn(n_steps(), capacity, memory_bytes())
+                    self.warn(n_steps(), capacity, memory_bytes())
                     drop(freed)
             if freed <= 0:
-                raise HeapFull(
-                    f"max_bytes is {self.max_bytes}, and the buffer needs {memory_bytes()} for its {n_steps()} newest "
-                    "steps, and for what it has not compressed yet: allow more, or lower decide_after"
-                )
+                raise self.full(n_steps(), memory_bytes())
+
+    def n_oldest(self, n_steps: int) -> int:
+        """How many of the oldest steps go at a time; 0 if there are only so few that they must stay."""
+        return max(0, min(max(n_steps // _PART, LOOK_EVERY), _MOST_STEPS, n_steps - _LEAST_STEPS))
+
+    def full(self, n_steps: int, memory_bytes: int) -> HeapFull:
+        """The error that says that so many steps can't go, though they exceed the limit."""
+        return HeapFull(
+            f"max_bytes is {self.max_bytes}, and the buffer needs {memory_bytes} for its {n_steps} newest steps, and "
+            "for what it has not compressed yet: allow more, or lower decide_after"
+        )
+
+    def warn(self, n_steps: int, capacity: int, memory_bytes: int) -> None:
+        """Say once that from now on the oldest steps go."""
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{n_steps} of {capacity} steps have reached max_bytes, {self.max_bytes}, with "
+                f"{memory_bytes / n_steps:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
+                "spill, a folder, to keep all",
+                stacklevel=2,
+            )
 
     def steps_that_fit(self, n_steps: int, memory_bytes: int) -> int:
         """How many steps fit in memory, if each takes what ``n_steps`` take on average."""
@@ -99,13 +118,3 @@ class MemoryLimit:
             if freed < excess:
                 freed += store.spill(self.folder or "", excess - freed)
         return freed
-
-    def _warn(self, n_steps: int, capacity: int, memory_bytes: int) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                f"{n_steps} of {capacity} steps have reached max_bytes, {self.max_bytes}, with "
-                f"{memory_bytes / n_steps:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
-                "spill, a folder, to keep all",
-                stacklevel=2,
-            )

@@ -1,0 +1,183 @@
+"""A storage whose bytes run out before its rows do: it becomes a ring of as many rows as fit.
+
+TorchRL's writer goes around the rows of a storage; samplers, priorities and the ends of episodes go by their numbers. A
+storage that reaches its limit closes this ring where it is, as if ``max_size`` had been that small. If newer items take
+more bytes than those that they replace, the oldest rows go, which are just behind the cursor, and all rows after them
+move down. Near the end of a lap the ring opens again if there are bytes for more rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from obscodec import HeapFull
+from obscodec.buffers import MemoryLimit
+from obscodec.runtime import says_memory_error
+from tensordict import is_tensor_collection
+from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter, TensorDictRoundRobinWriter
+from torchrl.data.replay_buffers.samplers import ConsumingSampler, PrioritizedSampler, Sampler, StreamingSliceSampler
+
+from obscodec_torchrl.arrays import append_together
+from obscodec_torchrl.compressed_tensor import stored_array
+from obscodec_torchrl.leaves import leaves, selected
+
+_PART = 64  # one drop is this part of the rows: a smaller one would move the others more often
+_SPARE = 16  # this part of the bytes must be free before the ring opens
+_OF_ROWS = (
+    ConsumingSampler,
+    StreamingSliceSampler,
+)  # they remember rows, and where those have moved nobody can tell them
+
+
+class Move(NamedTuple):
+    """Rows that move down, some at a time.
+
+    Attributes:
+        begin: the row to which the first one moves.
+        row: the row to which the next one moves; those before it have moved.
+        n: by how many rows, and how many go.
+        end: of the rows that move.
+    """
+
+    begin: int
+    row: int
+    n: int
+    end: int
+
+
+def check_room(storage: LazyTensorStorage, limit: MemoryLimit) -> None:
+    """Before items are added to a storage that has reached its limit: see whether older ones can go.
+
+    Raises:
+        HeapFull: they can't.
+    """
+    n_rows, nbytes = storage._len_along_dim0, storage.memory_bytes()
+    if nbytes > limit.max_bytes:
+        if _buffer_at_work(storage) is None:
+            raise HeapFull(
+                f"max_bytes is {limit.max_bytes}, and the storage takes {nbytes}. Older items go only if one buffer "
+                "with a RoundRobinWriter, in the process of the storage, writes: write through one, or allow more"
+            )
+        if limit.n_oldest(n_rows) <= 0:
+            raise limit.full(n_rows, nbytes)
+
+
+@says_memory_error
+def keep_limit(storage: LazyTensorStorage, limit: MemoryLimit, cursor: Any) -> None:
+    """After items were added at ``cursor``: let the oldest ones go if the limit is exceeded.
+
+    The rows at ``cursor`` stay where they are, since the caller tells its sampler about them: after a write that went
+    around the end, this waits for the next one.
+    """
+    buffer, rows = _buffer_at_work(storage), torch.as_tensor(cursor).reshape(-1)
+    at, n_rows = int(rows[-1]) + 1, storage._len_along_dim0
+    if buffer is None or at - int(rows[0]) != len(rows):
+        return
+    if n_rows < storage._total_shape[0]:
+        if at == n_rows and storage.memory_bytes() > limit.max_bytes:
+            limit.warn(n_rows, storage.n_rows, storage.memory_bytes())
+            _close(storage, buffer._writer, n_rows)
+        return
+    while at < n_rows and (excess := storage.memory_bytes() - limit.max_bytes) > 0:
+        n = max(limit.n_oldest(n_rows), n_rows // _PART, n_rows * excess // storage.memory_bytes())
+        if (n := min(n, n_rows - at - 1, n_rows - 1)) <= 0 or not limit.n_oldest(n_rows):
+            return
+        limit.warn(n_rows, storage.n_rows, storage.memory_bytes())
+        storage.moving = Move(at, at, n, n_rows)
+        finish_move(storage)
+        n_rows -= n
+    is_spare = storage.memory_bytes() < limit.max_bytes - limit.max_bytes // _SPARE
+    if storage.n_ring_rows is not None and at < n_rows <= at + len(rows) and is_spare:
+        _open(storage, at, n_rows)
+
+
+def finish_move(storage: LazyTensorStorage) -> None:
+    """Go on with a move, which may have been interrupted anywhere: each step can be done twice."""
+    begin, row, n, end = storage.moving
+    per_row = storage._total_shape[1:].numel()
+    prioritized = [x for x in _samplers(storage) if isinstance(x, PrioritizedSampler)]
+    while row < end - n:
+        m = min(n, end - n - row)  # so that no row moves to where another one is moving from
+        _copy_rows(storage, row + n, row, m)
+        for sampler in prioritized:
+            to = torch.arange(row * per_row, (row + m) * per_row, device=sampler.device)
+            for tree in (sampler._sum_tree, sampler._min_tree):
+                tree[to] = tree[to + n * per_row]
+        row += m
+        storage.moving = Move(begin, row, n, end)
+    storage._len = (end - n) * per_row
+    storage.n_ring_rows = end - n
+    _release(storage, end - n, end)
+    generations = getattr(storage, "_slot_generations", None)
+    if generations is not None:  # whoever has sampled one of these rows finds that it has changed
+        generations[begin:end] += 1
+    storage.moving = None
+    for sampler in _samplers(storage):
+        if not isinstance(sampler, PrioritizedSampler):
+            sampler.mark_update(torch.arange(begin, end - n), storage=storage)
+
+
+def _copy_rows(storage: LazyTensorStorage, of: int, to: int, n: int) -> None:
+    """Copy ``n`` rows to others; compressed ones are neither decoded nor encoded."""
+    items = selected(storage._storage, slice(of, of + n))
+    own, given = storage.compressed(), leaves(items)
+    drawn = {path: stored_array(given[path].drawn(...)) for path in own}
+    for tensors in append_together(drawn, {path: leaf.array for path, leaf in own.items()}):
+        tensors.put(slice(to, to + n))
+    if is_tensor_collection(items):
+        items = items.exclude(*own)
+        if any(isinstance(x._writer, TensorDictRoundRobinWriter) for x in _buffers(storage)) and "index" in items:
+            items["index"] = items["index"] - (of - to)  # which the writer has set
+    LazyTensorStorage.set(storage, slice(to, to + n), items, set_cursor=False)
+
+
+def _close(storage: LazyTensorStorage, writer: RoundRobinWriter, n_rows: int) -> None:
+    """Have the writer go on with the first row."""
+    storage.n_ring_rows = n_rows
+    try:
+        writer._cursor = 0
+    except BaseException:
+        if writer._cursor:
+            storage.n_ring_rows = None
+        raise
+
+
+def _open(storage: LazyTensorStorage, at: int, n_rows: int) -> None:
+    """Have the writer go on with rows that were never used. The oldest ones, which it was about to replace, go."""
+    storage._len = at * storage._total_shape[1:].numel()
+    storage.n_ring_rows = None
+    _release(storage, at, n_rows)
+
+
+def _release(storage: LazyTensorStorage, begin: int, end: int) -> None:
+    """Release what rows had that are not in use any more."""
+    per_row = storage._total_shape[1:].numel()
+    for leaf in storage.compressed().values():
+        n = leaf.array.ids[begin:end].size
+        leaf.array.assign_ids(slice(begin, end), np.zeros(n, np.int64))
+    for sampler in _samplers(storage):
+        if isinstance(sampler, PrioritizedSampler):
+            sampler._sum_tree[torch.arange(begin * per_row, end * per_row, device=sampler.device)] = 0.0
+
+
+def _buffers(storage: LazyTensorStorage) -> list[ReplayBuffer]:
+    return [x for x in storage._attached_entities if isinstance(x, ReplayBuffer)]
+
+
+def _samplers(storage: LazyTensorStorage) -> list[Sampler]:
+    return list({id(x._sampler): x._sampler for x in _buffers(storage)}.values())
+
+
+def _buffer_at_work(storage: LazyTensorStorage) -> ReplayBuffer | None:
+    """The buffer that is writing, if the rows of the storage are a ring, around which it goes alone."""
+    others = [x for x in _buffers(storage) if not x._replay_lock._is_owned()]
+    at_work = storage.buffers_at_work()
+    is_ring = (
+        len(at_work) == 1
+        and isinstance(at_work[0]._writer, RoundRobinWriter)
+        and not any(getattr(x._writer, "_write_count", 0) for x in others)
+        and not any(isinstance(x, _OF_ROWS) for x in _samplers(storage))
+    )
+    return at_work[0] if is_ring else None
