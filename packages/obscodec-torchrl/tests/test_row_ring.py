@@ -83,8 +83,7 @@ def test_the_newest_steps_stay_whatever_their_size(batch: int) -> None:
     slack = batch * 1600 + 100_000  # a write, and a growth of chunks and tables
     for height, n_steps in [(10, 300), (40, 500), (20, 500), (40, 500), (5, 1500)]:
         for _ in range(n_steps // batch):
-            rows = buffer.extend(steps(n, batch, height))
-            assert buffer[rows]["number"].tolist() == list(range(n, n + batch))
+            buffer.extend(steps(n, batch, height))
             n += batch
             assert buffer.storage.memory_bytes() < LIMIT + slack
             if n % (40 * batch) == 0:
@@ -97,6 +96,16 @@ def test_the_newest_steps_stay_whatever_their_size(batch: int) -> None:
     assert max(large) < 450
     assert all_of_them == MAX_SIZE == buffer.storage.max_size  # the ring opens when there are bytes again
     assert buffer.storage.n_ring_rows is None
+
+
+def test_the_rows_of_a_write_are_those_that_it_returns() -> None:
+    buffer, n_wrapped = new_buffer(), 0
+    for n in range(0, 3000, 30):
+        rows = buffer.extend(steps(n, 30, 10 + n // 100))
+        assert buffer[rows]["number"].tolist() == list(range(n, n + 30))
+        n_wrapped += int(rows[-1]) < int(rows[0]) and buffer.storage.memory_bytes() > LIMIT
+    check(buffer, 3000)
+    assert n_wrapped > 2
 
 
 def test_single_items_are_added() -> None:
