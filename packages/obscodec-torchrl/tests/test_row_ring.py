@@ -100,12 +100,12 @@ def test_the_newest_steps_stay_whatever_their_size(batch: int) -> None:
 
 def test_the_rows_of_a_write_are_those_that_it_returns() -> None:
     buffer, n_wrapped = new_buffer(), 0
-    for n in range(0, 3000, 30):
-        rows = buffer.extend(steps(n, 30, 10 + n // 100))
-        assert buffer[rows]["number"].tolist() == list(range(n, n + 30))
+    for n in range(0, 3000, 40):
+        rows = buffer.extend(steps(n, 40, 10 + n // 100))
+        assert buffer[rows]["number"].tolist() == list(range(n, n + 40))
         n_wrapped += int(rows[-1]) < int(rows[0]) and buffer.storage.memory_bytes() > LIMIT
     check(buffer, 3000)
-    assert n_wrapped > 2
+    assert n_wrapped > 1
 
 
 def test_single_items_are_added() -> None:
