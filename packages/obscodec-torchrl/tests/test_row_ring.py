@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from obscodec import HeapFull, ShapeError
+from obscodec.buffers import MemoryLimit
 from obscodec_torchrl import CompressedStorage, row_ring
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import (
@@ -98,14 +99,18 @@ def test_the_newest_steps_stay_whatever_their_size(batch: int) -> None:
     assert buffer.storage.n_ring_rows is None
 
 
-def test_the_rows_of_a_write_are_those_that_it_returns() -> None:
-    buffer, n_wrapped = new_buffer(), 0
-    for n in range(0, 3000, 40):
-        rows = buffer.extend(steps(n, 40, 10 + n // 100))
-        assert buffer[rows]["number"].tolist() == list(range(n, n + 40))
-        n_wrapped += int(rows[-1]) < int(rows[0]) and buffer.storage.memory_bytes() > LIMIT
-    check(buffer, 3000)
-    assert n_wrapped
+def test_the_rows_of_a_write_stay_until_its_sampler_knows_them() -> None:
+    buffer = new_buffer(max_size=100, max_bytes=1 << 30)
+    written(buffer, 0, 190, 10)
+    buffer.storage._limit = MemoryLimit(buffer.storage.memory_bytes() // 2)
+    rows = buffer.extend(steps(190, 20))  # around the end
+    assert rows.tolist() == [*range(90, 100), *range(10)]
+    assert buffer[rows]["number"].tolist() == list(range(190, 210))
+    assert len(buffer) == 100
+    rows = buffer.extend(steps(210, 20))
+    assert buffer[rows]["number"].tolist() == list(range(210, 230))
+    assert len(buffer) < 80
+    check(buffer, 230)
 
 
 def test_single_items_are_added() -> None:
