@@ -262,6 +262,18 @@ def test_an_incomplete_checkpoint_is_left_out(tmp_path):
     arrays.write_bytes(b"")
     with pytest.warns(UserWarning, match=r"arrays-00000300\.safetensors is damaged.*an earlier checkpoint is loaded"):
         assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 200
+    content = bytearray((tmp_path / "rl_model_200_steps.zip").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "rl_model_200_steps.zip").write_bytes(content)
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(SnapshotError) as all_damaged:
+        resume(DQN, tmp_path, cart_pole(False), device="cpu")
+    of_buffer = tmp_path / "rl_model_replay_buffer"
+    assert str(all_damaged.value) == (
+        f"each checkpoint of 'rl_model' in {tmp_path} is damaged: `obscodec inspect {of_buffer}` tells where, and "
+        f"load({str(of_buffer)!r}, salvage=True) of the class of the buffer loads what is intact"
+    )
+    with pytest.raises(SnapshotError, match="gone is no folder: name the one that was given to SnapshotCallback"):
+        resume(DQN, tmp_path / "gone", cart_pole(False))
     with pytest.raises(SnapshotError) as caught:
         resume(DQN, tmp_path, cart_pole(False), name_prefix="other")
     assert str(caught.value) == (

@@ -66,6 +66,12 @@ def check(buffer: TensorDictReplayBuffer, n_written: int) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _compresses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks would wait for a thread in the background, as many as it has time for, and take no part in the limit."""
+    monkeypatch.setattr("obscodec.frames.sealer.n_processors", lambda: 1)
+
+
+@pytest.fixture(autouse=True)
 def _warns_once() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".* steps have reached max_bytes")
@@ -94,7 +100,6 @@ def test_the_newest_steps_stay_whatever_their_size(batch: int) -> None:
     small, *large, all_of_them = sizes
     assert small == 300 // batch * batch
     assert min(large) >= 120
-    assert max(large) < 450
     assert all_of_them == MAX_SIZE == buffer.storage.max_size  # the ring opens when there are bytes again
     assert buffer.storage.n_ring_rows is None
 
@@ -118,7 +123,7 @@ def test_single_items_are_added() -> None:
     for number in range(700):
         buffer.add(steps(number, 1)[0])
     check(buffer, 700)
-    assert 150 < len(buffer) < 280
+    assert 100 < len(buffer) < 280
 
 
 def test_a_limit_that_is_not_reached_changes_nothing() -> None:
@@ -163,6 +168,93 @@ def test_priorities_move_with_their_steps() -> None:
     assert set(buffer.sample()["number"].tolist()) <= set(numbers.tolist())
 
 
+def test_the_largest_priority_is_that_of_a_step_in_the_buffer() -> None:
+    sampler = PrioritizedSampler(200, alpha=1.0, beta=1.0, eps=0.0, max_priority_within_buffer=True)
+    buffer = new_buffer(sampler, 200, max_bytes=1 << 30)
+    n = written(buffer, 0, 250, 10)
+    buffer.update_priority(torch.arange(200), buffer[torch.arange(200)]["number"] + 1.0)
+    buffer.update_priority(torch.tensor([195]), torch.tensor([1000.0]))
+    buffer.storage._limit = MemoryLimit(buffer.storage.memory_bytes() * 9 // 10)
+    n = written(buffer, n, 10, 10)
+    assert 80 < len(buffer) < 190
+    assert float(sampler._max_priority[0]) == 1000
+    assert int(sampler._max_priority[1]) == 195 - (200 - len(buffer))
+    check(buffer, n)
+
+
+@pytest.mark.parametrize("codec", [None, "zstd:1"])
+def test_memory_that_is_mostly_of_plain_tensors(codec: str | None) -> None:
+    storage = CompressedStorage(20_000, codec=codec, max_bytes=1_000_000, decide_after=16)
+    buffer, sizes = TensorDictReplayBuffer(storage=storage, batch_size=8), []
+    images, state = torch.zeros(10, 40, 40, dtype=torch.uint8), torch.randn(10, 100)
+    for begin in range(0, 12_000, 10):
+        number = torch.arange(begin, begin + 10)
+        buffer.extend(TensorDict({"state": state, "number": number, "pixels": images}, batch_size=10))
+        sizes.append(len(buffer))
+    fitting = 1_000_000 // (2016 if codec is None else 416)
+    assert 0.7 * fitting < len(buffer) <= fitting + 10
+    assert min(sizes[sizes.index(max(sizes)) :]) > 0.7 * fitting
+    assert buffer[:]["number"].roll(-buffer.writer._cursor).tolist() == list(range(12_000 - len(buffer), 12_000))
+    buffer.empty()
+    buffer.extend(TensorDict({"state": state, "number": number, "pixels": images}, batch_size=10))
+    assert len(buffer) == 10
+
+
+def test_memory_that_does_not_fall_has_few_rows_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = new_buffer(max_size=200, max_bytes=1 << 30)
+    n = written(buffer, 0, 250, 10)
+    buffer.storage._limit = MemoryLimit(100)
+    monkeypatch.setattr(CompressedStorage, "memory_bytes", lambda _: 110)
+    check(buffer, written(buffer, n, 200, 10))
+    assert 160 < len(buffer) < 200
+
+
+def test_memory_of_rows_that_went_goes_back() -> None:
+    buffer = new_buffer(max_size=4000, codec=None, max_bytes=1 << 30)
+
+    def extend(begin: int) -> None:
+        number = torch.arange(begin, begin + 10)
+        buffer.extend(TensorDict({"state": torch.ones(10, 5000), "number": number}, batch_size=10))
+
+    for begin in range(0, 4010, 10):
+        extend(begin)
+    before, storage = resident(), buffer.storage
+    storage._limit = MemoryLimit(storage.memory_bytes() // 4)
+    extend(4010)
+    assert 950 < len(buffer) < 1010
+    assert before - resident() > 50_000_000
+    assert (buffer[:]["state"] == 1).all()
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+
+
+def test_rows_that_go_when_the_ring_opens_have_changed() -> None:
+    writer = TensorDictRoundRobinWriter(track_generations=True)
+    storage = new_buffer(max_size=200, max_bytes=1 << 30).storage
+    buffer = TensorDictReplayBuffer(storage=storage, writer=writer, batch_size=8)
+    n = written(buffer, 0, 240, 20)
+    storage._limit = MemoryLimit(storage.memory_bytes() * 3 // 4)
+    n = written(buffer, n, 20, 20)
+    assert storage.n_ring_rows
+    storage._limit = MemoryLimit(1 << 30)
+    while buffer.storage.n_ring_rows:
+        rows = torch.arange(len(buffer))
+        generations = writer.generations_of(rows)
+        n = written(buffer, n, 20, 20, 3)
+    gone = rows[len(buffer) :]
+    assert len(gone)
+    assert (writer.generations_of(gone) != generations[gone]).all()
+
+
+@pytest.mark.parametrize("cursor", [slice(0, 10), range(10), [*range(10)], torch.arange(10), (torch.arange(10),)])
+def test_a_storage_with_a_limit_takes_every_index(cursor: Any) -> None:
+    storage = new_buffer().storage
+    storage.set(cursor, steps(0, 10))
+    assert storage[torch.arange(10)]["number"].tolist() == list(range(10))
+
+
 def test_slices_are_steps_in_a_row() -> None:
     buffer, n = new_buffer(SliceSampler(slice_len=4, end_key=("next", "done"), strict_length=True)), 0
     for height in (20, 40, 30, 40, 10, 40):
@@ -183,11 +275,8 @@ def test_a_pass_without_replacement_begins_anew_when_rows_go() -> None:
         assert (buffer.sample(32)["number"] >= n - len(buffer)).all()
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")  # in TorchRL
-@pytest.mark.parametrize("sampler", [None, "prioritized"])
-def test_rows_of_several_environments(sampler: str | None) -> None:
-    made = PrioritizedSampler(1000, 0.7, 0.9) if sampler else RandomSampler()
-    buffer = new_buffer(made, 1000, ndim=2)
+def test_rows_of_several_environments() -> None:
+    buffer = new_buffer(max_size=1000, ndim=2)
     n_rings = 0
     for number in range(300):
         buffer.extend(steps(2 * number, 2, 20 + number // 20).reshape(1, 2))  # a row of two environments
@@ -289,10 +378,13 @@ def test_a_checkpoint_above_the_limit_is_loaded_and_shrinks_with_the_next_writes
         assert loaded.storage.memory_bytes() < LIMIT + 100_000
 
 
-@pytest.mark.parametrize("which", ["writer", "sampler", "two buffers"])
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")  # in TorchRL
+@pytest.mark.parametrize("which", ["writer", "sampler", "priorities", "two buffers"])
 def test_where_rows_are_no_ring_the_limit_refuses(which: str) -> None:
-    storage = CompressedStorage(MAX_SIZE, max_bytes=LIMIT, **OPTIONS)
+    ndim = 2 if which == "priorities" else 1
+    storage = CompressedStorage(MAX_SIZE, max_bytes=LIMIT, ndim=ndim, **OPTIONS)
     parts: dict[str, Any] = {
+        "priorities": {"sampler": PrioritizedSampler(MAX_SIZE, 0.7, 0.9), "dim_extend": 0},
         "writer": {"writer": TensorDictMaxValueWriter(rank_key="number")},
         "sampler": {"sampler": ConsumingSampler()},
         "two buffers": {},
@@ -301,14 +393,19 @@ def test_where_rows_are_no_ring_the_limit_refuses(which: str) -> None:
     if which == "two buffers":
         other = TensorDictReplayBuffer(storage=storage, batch_size=8)
         other.extend(steps(0, 8))
+
+    def fill() -> None:
+        for begin in range(0, MAX_SIZE, 10):
+            buffer.extend(steps(begin, 10).reshape((10,) if ndim == 1 else (5, 2)))
+
     with pytest.raises(HeapFull, match="one buffer with a RoundRobinWriter"):
-        written(buffer, 0, MAX_SIZE, 10)
-    assert 150 < len(storage) < 300
+        fill()
+    assert 100 < len(storage) < 300
 
 
 def test_a_limit_below_sixteen_steps_refuses() -> None:
     buffer = new_buffer(max_bytes=1000)
-    with pytest.raises(HeapFull, match=r"needs \d+ for its \d+ newest steps"):
+    with pytest.raises(HeapFull, match=r"takes \d+ for its \d+ newest steps"):
         written(buffer, 0, 100, 1)
     check(buffer, len(buffer))
     assert len(buffer) <= 16

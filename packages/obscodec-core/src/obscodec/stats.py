@@ -90,7 +90,8 @@ class BufferStats:
         n_samples: the number of batches sampled; 0 for a storage, from which a buffer reads.
         sample_s: seconds that these took together.
         n_steps: how many steps the buffer has, if it has a limit of memory; else None.
-        steps_that_fit: how many steps fit into this limit, at the present bytes for each; None without a limit.
+        steps_that_fit: how many steps fit into this limit, at the present bytes for each; None without a limit, or if
+            blocks that exceed it go to files.
     """
 
     fields: Mapping[str, StoreStats | int]

@@ -77,6 +77,28 @@ def test_a_ring_without_the_steps_of_a_damaged_record(n_steps, tmp_path):
     check_equal_rings(buffer, loaded)
 
 
+def test_steps_whose_stack_reaches_into_lost_ones_are_lost(tmp_path):
+    fields = {"obs": Field(FRAME.shape, np.uint8, "raw", block_frames=4), "done": Field((), np.bool_)}
+    buffer = RingBuffer(300, fields, 2, stack={"obs": 4}, episode_end="done")
+    for k in range(390):
+        buffer.append(obs=noise(2, seed=k), done=[k % 7 == 0, k % 50 == 0])
+    obscodec.save(buffer, tmp_path)
+    flip(blocks(tmp_path)[0], 200_000)
+    loaded, lost, _ = obscodec.load(tmp_path, salvage=True)
+    found, expected = loaded[:]["obs"], buffer[:]["obs"]
+    differs = np.argwhere((found != expected).any(axis=(2, 3, 4)))
+    assert lost.tolist() == differs.tolist()
+    assert len(lost) > 20
+
+
+@pytest.mark.parametrize("name", ["nothing", "text", "folder"])
+def test_where_there_is_no_snapshot_nothing_is_salvaged(name, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("")
+    with pytest.raises(SnapshotError, match=str(tmp_path / name)):
+        obscodec.load(tmp_path / name, salvage=True)
+
+
 def test_what_was_salvaged_can_be_saved(tmp_path):
     buffer = noisy_ring(200)
     obscodec.save(buffer, tmp_path / "damaged")

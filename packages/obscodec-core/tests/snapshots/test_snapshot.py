@@ -267,6 +267,38 @@ def test_what_no_version_writes_is_refused(changes, message, tmp_path):
         obscodec.load(tmp_path)
 
 
+def test_nothing_is_written_over_generations_of_a_newer_version(tmp_path):
+    obscodec.save(array(40), tmp_path)
+    rewrite(tmp_path, version=2)
+    names = sorted(tmp_path.iterdir())
+    with pytest.raises(SnapshotError, match="has version 2 of the format"):
+        obscodec.save(array(40), tmp_path)
+    with pytest.raises(SnapshotError, match="has version 2 of the format"):
+        obscodec.Snapshot(tmp_path).write(array(40))
+    assert sorted(tmp_path.iterdir()) == names
+
+
+def test_a_damaged_manifest_is_not_named_as_the_one_to_load(tmp_path):
+    with obscodec.Snapshot(tmp_path) as snapshot:
+        for _ in range(3):
+            snapshot.write(array(40))
+    *others, last = files(tmp_path, ".json")
+    last.write_text("{}")
+    with pytest.raises(SnapshotError, match=r"is damaged: load another generation, \[1, 2\]"):
+        obscodec.load(tmp_path)
+    for other in others:
+        other.unlink()
+    with pytest.raises(SnapshotError, match=r"is damaged: load another generation, \(there is none\)"):
+        obscodec.load(tmp_path)
+
+
+def test_a_buffer_without_a_limit_takes_no_folder_to_spill(tmp_path):
+    buffer = obscodec.RingBuffer(10, {"x": obscodec.Field((), np.int64)})
+    obscodec.save(buffer, tmp_path)
+    with pytest.raises(obscodec.SpecError, match=r"has a buffer without max_bytes, .*: leave spill out"):
+        obscodec.load(tmp_path, spill=tmp_path)
+
+
 def test_a_codec_without_a_layout_is_refused(tmp_path):
     obscodec.save(stores()["tensors"], tmp_path)
     (file,) = files(tmp_path, ".json")

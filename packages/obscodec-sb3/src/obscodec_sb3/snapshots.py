@@ -4,6 +4,7 @@ import os
 import re
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -139,7 +140,7 @@ def resume(
     generations = Snapshot(of_buffer).generations
     complete = [step for step in generations if step in models and (step in statistics or not statistics)]
     for step in reversed(complete):
-        if not zipfile.is_zipfile(models[step]):
+        if not _is_whole(models[step]):
             warnings.warn(f"{models[step]} is damaged: an earlier checkpoint is loaded", stacklevel=2)
             continue
         normalized = _normalized(env, statistics[step]) if statistics else None
@@ -151,10 +152,26 @@ def resume(
             continue
         model.replay_buffer = buffer  # type: ignore[attr-defined]
         return Resumed(model, buffer, normalized, step)
+    if not folder.is_dir():
+        raise SnapshotError(f"{folder} is no folder: name the one that was given to SnapshotCallback")
+    if complete:
+        raise SnapshotError(
+            f"each checkpoint of {name_prefix!r} in {folder} is damaged: `obscodec inspect {of_buffer}` tells where, "
+            f"and load({os.fspath(of_buffer)!r}, salvage=True) of the class of the buffer loads what is intact"
+        )
     raise SnapshotError(
         f"{folder} has no complete checkpoint of {name_prefix!r}: models of the steps {sorted(models)}, buffers of "
         f"{generations}" + (f", VecNormalize of {sorted(statistics)}" if statistics else "")
     )
+
+
+def _is_whole(model: Path) -> bool:
+    """Whether a file that SB3 saved has no flipped byte, and was finished."""
+    try:
+        with zipfile.ZipFile(model) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError):
+        return False
 
 
 def _load_buffer(model: Any, path: Path, step: int, mmap: bool) -> CompressedBuffer:

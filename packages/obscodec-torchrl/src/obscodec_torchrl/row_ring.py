@@ -14,21 +14,28 @@ import numpy as np
 import torch
 from obscodec import HeapFull
 from obscodec.buffers import MemoryLimit
-from obscodec.runtime import says_memory_error
+from obscodec.runtime import give_back_pages, says_memory_error
 from tensordict import is_tensor_collection
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter, TensorDictRoundRobinWriter
-from torchrl.data.replay_buffers.samplers import ConsumingSampler, PrioritizedSampler, Sampler, StreamingSliceSampler
+from torchrl.data.replay_buffers.samplers import (
+    ConsumingSampler,
+    PrioritizedSampler,
+    PrioritizedSliceSampler,
+    Sampler,
+    StalenessAwareSampler,
+    StreamingSliceSampler,
+)
 
 from obscodec_torchrl.arrays import append_together
-from obscodec_torchrl.compressed_tensor import stored_array
+from obscodec_torchrl.compressed_tensor import CompressedTensor, stored_array
 from obscodec_torchrl.leaves import leaves, selected
 
 _PART = 64  # one drop is this part of the rows: a smaller one would move the others more often
+_LEAST_ROWS = 16  # always stay
+_WAITING_NBYTES = 1 << 21  # of a store may wait to be compressed: they do not fall when rows go
 _SPARE = 16  # this part of the bytes must be free before the ring opens
-_OF_ROWS = (
-    ConsumingSampler,
-    StreamingSliceSampler,
-)  # they remember rows, and where those have moved nobody can tell them
+# These remember rows, of which nobody can tell them that they move, or read them past the storage.
+_OF_ROWS = ConsumingSampler, PrioritizedSliceSampler, StalenessAwareSampler, StreamingSliceSampler
 
 
 class Move(NamedTuple):
@@ -71,23 +78,31 @@ def keep_limit(storage: LazyTensorStorage, limit: MemoryLimit, cursor: Any) -> N
     The rows at ``cursor`` stay where they are, since the caller tells its sampler about them: after a write that went
     around the end, this waits for the next one.
     """
-    buffer, rows = _buffer_at_work(storage), torch.as_tensor(cursor).reshape(-1)
+    if (buffer := _buffer_at_work(storage)) is None:
+        return
+    rows = torch.as_tensor(cursor).reshape(-1)
     at, n_rows = int(rows[-1]) + 1, storage._len_along_dim0
-    if buffer is None or at - int(rows[0]) != len(rows):
+    if at - int(rows[0]) != len(rows):
         return
     if n_rows < storage._total_shape[0]:
         if at == n_rows and storage.memory_bytes() > limit.max_bytes:
             limit.warn(n_rows, storage.n_rows, storage.memory_bytes())
             _close(storage, buffer._writer, n_rows)
         return
-    while at < n_rows and (excess := storage.memory_bytes() - limit.max_bytes) > 0:
-        n = max(limit.n_oldest(n_rows), n_rows // _PART, n_rows * excess // storage.memory_bytes())
-        if (n := min(n, n_rows - at - 1, n_rows - 1)) <= 0 or not limit.n_oldest(n_rows):
+    most_waiting = _WAITING_NBYTES * len({leaf.array.store for leaf in storage.compressed().values()})
+    while (nbytes := storage.memory_bytes()) > limit.max_bytes:
+        if nbytes <= min(storage.futile_bytes, limit.max_bytes + most_waiting):
+            break
+        n = max(limit.n_oldest(n_rows), n_rows // _PART, n_rows * (nbytes - limit.max_bytes) // nbytes)
+        if (n := min(n, n_rows - at - 1, n_rows - _LEAST_ROWS)) <= 0:
             return
-        limit.warn(n_rows, storage.n_rows, storage.memory_bytes())
+        limit.warn(n_rows, storage.n_rows, nbytes)
         storage.moving = Move(at, at, n, n_rows)
         finish_move(storage)
         n_rows -= n
+        storage.futile_bytes = nbytes if storage.memory_bytes() >= nbytes else 0
+    else:
+        storage.futile_bytes = 0
     is_spare = storage.memory_bytes() < limit.max_bytes - limit.max_bytes // _SPARE
     if storage.n_ring_rows is not None and at < n_rows <= at + len(rows) and is_spare:
         _open(storage, at, n_rows)
@@ -110,9 +125,7 @@ def finish_move(storage: LazyTensorStorage) -> None:
     storage._len = (end - n) * per_row
     storage.n_ring_rows = end - n
     _release(storage, end - n, end)
-    generations = getattr(storage, "_slot_generations", None)
-    if generations is not None:  # whoever has sampled one of these rows finds that it has changed
-        generations[begin:end] += 1
+    _change_generations(storage, begin, end - n)
     storage.moving = None
     for sampler in _samplers(storage):
         if not isinstance(sampler, PrioritizedSampler):
@@ -154,12 +167,25 @@ def _open(storage: LazyTensorStorage, at: int, n_rows: int) -> None:
 def _release(storage: LazyTensorStorage, begin: int, end: int) -> None:
     """Release what rows had that are not in use any more."""
     per_row = storage._total_shape[1:].numel()
-    for leaf in storage.compressed().values():
-        n = leaf.array.ids[begin:end].size
-        leaf.array.assign_ids(slice(begin, end), np.zeros(n, np.int64))
+    for leaf in leaves(storage._storage).values():
+        rows = leaf[begin:end]
+        if isinstance(leaf, CompressedTensor):
+            leaf.array.assign_ids(slice(begin, end), np.zeros(rows.array.ids.size, np.int64))
+        elif rows.device.type == "cpu" and rows.is_contiguous() and rows.nbytes:
+            give_back_pages(rows.view(-1).view(torch.uint8).numpy())
+    _change_generations(storage, begin, end)
     for sampler in _samplers(storage):
         if isinstance(sampler, PrioritizedSampler):
             sampler._sum_tree[torch.arange(begin * per_row, end * per_row, device=sampler.device)] = 0.0
+            if sampler._max_priority_within_buffer:  # its row may have moved, or be gone
+                sampler._recompute_max_priority_from_tree()
+
+
+def _change_generations(storage: LazyTensorStorage, begin: int, end: int) -> None:
+    """Have whoever has sampled one of these rows find that it has changed."""
+    generations = getattr(storage, "_slot_generations", None)
+    if generations is not None:
+        generations[begin:end] += 1
 
 
 def _buffers(storage: LazyTensorStorage) -> list[ReplayBuffer]:
@@ -170,6 +196,11 @@ def _samplers(storage: LazyTensorStorage) -> list[Sampler]:
     return list({id(x._sampler): x._sampler for x in _buffers(storage)}.values())
 
 
+def _remembers_rows(sampler: Sampler, storage: LazyTensorStorage) -> bool:
+    """Whether rows must stay where they are: with priorities for more than rows, TorchRL refuses rows that are gone."""
+    return isinstance(sampler, _OF_ROWS) or (isinstance(sampler, PrioritizedSampler) and storage.ndim > 1)
+
+
 def _buffer_at_work(storage: LazyTensorStorage) -> ReplayBuffer | None:
     """The buffer that is writing, if the rows of the storage are a ring, around which it goes alone."""
     others = [x for x in _buffers(storage) if not x._replay_lock._is_owned()]
@@ -178,6 +209,6 @@ def _buffer_at_work(storage: LazyTensorStorage) -> ReplayBuffer | None:
         len(at_work) == 1
         and isinstance(at_work[0]._writer, RoundRobinWriter)
         and not any(getattr(x._writer, "_write_count", 0) for x in others)
-        and not any(isinstance(x, _OF_ROWS) for x in _samplers(storage))
+        and not any(_remembers_rows(x, storage) for x in _samplers(storage))
     )
     return at_work[0] if is_ring else None

@@ -115,7 +115,7 @@ def check_size(storage: LazyTensorStorage, per_row: int, length: int, *, is_full
     """
     n_rows, room = -(-length // per_row), -(-storage.capacity // per_row)
     if n_rows > room or (is_full and n_rows < room and not storage.may_drop):
-        found = f"there are {length}" + " of a full storage, which need one of its size" * is_full
+        found = f"there are {length}" + " of a full storage, which need one of its size, or max_bytes" * is_full
         raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
 
 
@@ -135,7 +135,8 @@ def replace(
         for leaf in fresh.compressed().values():
             leaf.array.store.changing = storage.lock
         storage._storage, storage.initialized, storage.capacity = fresh._storage, fresh.initialized, fresh.capacity
-        storage._len, storage.device, storage.moving = length, fresh.device, None
+        storage._len, storage.device = length, fresh.device
+        storage.moving, storage.futile_bytes = None, 0
         storage.n_ring_rows = fresh._len_along_dim0 if is_full and length < fresh.capacity else None
         storage._set_last_cursor(last_row)
         storage._bump_mutation_revision()

@@ -48,13 +48,14 @@ def state_of(storage: LazyTensorStorage) -> State:
     with storage.lock:
         if not storage.initialized:
             raise RuntimeError("Cannot get elements out of a non-initialized storage.")
+        length = len(storage)  # first: it finishes what was interrupted
         own, is_tree = leaves(storage._storage), not is_tensor_collection(storage._storage)
         stores = list(dict.fromkeys(x.array.store for x in own.values() if isinstance(x, CompressedTensor)))
         of_stores = [store.state() for store in stores]
         n_rows = _n_rows(storage, own)
         return {
             "axes": [n_rows, *storage._total_shape[1:]],
-            "length": len(storage),
+            "length": length,
             "is_full": storage._is_full,
             "last_row": storage._last_cursor_index,
             "is_tree": is_tree,

@@ -121,6 +121,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     capacity: int  # for how many items there is room
     n_ring_rows: int | None = None  # after how many rows the writer begins anew, if bytes run out before rows do
     moving: Move | None = None  # a move of rows that is under way, or was interrupted
+    futile_bytes = 0  # of memory that did not fall when rows went: only more than these have others go
 
     def __init__(
         self,
@@ -158,7 +159,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.options = BufferOptions[Key](**options)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = PicklableLock()
-        self._most_rows = 0
 
     @property
     def max_size(self) -> int:
@@ -408,13 +408,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return replace(stats, n_steps=len(self), steps_that_fit=fitting)
 
     def memory_bytes(self) -> int:
-        """About the memory of all items, and of rows that had some; known at once."""
-        self._most_rows = max(self._most_rows, self._len_along_dim0 or 0)
+        """About the memory of all items, known at once."""
+        n_rows = self._len_along_dim0 or 0
         of_rows = 0.0
         for leaf in leaves(self._storage).values():
             array = leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf
             of_rows += array.nbytes / len(array)
-        return sum(store.memory_bytes for store in self._stores()) + int(of_rows * self._most_rows)
+        return sum(store.memory_bytes for store in self._stores()) + int(of_rows * n_rows)
 
     def _stores(self) -> frozenset[Store]:
         return frozenset(leaf.array.store for leaf in self.compressed().values())
@@ -454,7 +454,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     def _empty(self) -> None:
         with self.lock:
             super()._empty()
-            self.moving = self.n_ring_rows = None
+            self.moving, self.n_ring_rows, self.futile_bytes = None, None, 0
             for leaf in self.compressed().values():
                 leaf.array.clear()
 

@@ -51,7 +51,11 @@ class MemoryLimit:
         if "pinned" in heaps:
             raise SpecError("a GPU reads blocks in pinned memory, which can't move to a file: leave spill or heap out")
         folder = Path(cast("str | os.PathLike[str]", spill))
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"spill must be a folder, and {str(folder)!r} can't be made: {error.strerror}"
+            raise type(error)(error.errno, f"{text}; name another one") from error
         return cls(limit, str(folder))
 
     def keep(
@@ -93,8 +97,9 @@ class MemoryLimit:
     def full(self, n_steps: int, memory_bytes: int) -> HeapFull:
         """The error that says that so many steps can't go, though they exceed the limit."""
         return HeapFull(
-            f"max_bytes is {self.max_bytes}, and the buffer needs {memory_bytes} for its {n_steps} newest steps, and "
-            "for what it has not compressed yet: allow more, or lower decide_after"
+            f"max_bytes is {self.max_bytes}, and the buffer takes {memory_bytes} for its {n_steps} newest steps, and "
+            "for what it has not compressed yet: allow some MB more for each compressed field, or lower decide_after, "
+            "the number of tensors that it keeps until it chooses a codec"
         )
 
     def warn(self, n_steps: int, capacity: int, memory_bytes: int) -> None:
@@ -108,8 +113,10 @@ class MemoryLimit:
                 stacklevel=2,
             )
 
-    def steps_that_fit(self, n_steps: int, memory_bytes: int) -> int:
-        """How many steps fit in memory, if each takes what ``n_steps`` take on average."""
+    def steps_that_fit(self, n_steps: int, memory_bytes: int) -> int | None:
+        """How many steps fit in memory, if each takes what ``n_steps`` take on average; None if the others spill."""
+        if self.folder is not None:
+            return None
         return n_steps * self.max_bytes // max(memory_bytes, 1)
 
     def _spill(self, stores: Iterable[Store], excess: int) -> int:

@@ -243,11 +243,17 @@ class RingBuffer:
         """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
 
         Returns:
-            ``i64[n, 2]``: the steps, counted from the oldest, and the environments where something is lost.
+            ``i64[n, 2]``: the steps, counted from the oldest, and the environments where something is lost, in the step
+            itself or in its stack.
         """
         lost = self._set.forget_damaged()
         lost[:, 0] = (lost[:, 0] - self._positions(np.zeros(1, np.int64))) % self._n_rows
-        return lost[np.lexsort((lost[:, 1], lost[:, 0]))]
+        stacked = [lost]
+        for n in self.stack.values():
+            for back in range(1, n):  # steps of which the stack reaches back to a lost one
+                later = lost[lost[:, 0] + back < len(self)] + np.array([back, 0])
+                stacked.append(later[self._inside_episode(later[:, 0], later[:, 1], n)[:, n - 1 - back]])
+        return np.unique(np.concatenate(stacked), axis=0)
 
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""

@@ -30,6 +30,10 @@ _PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | ge
 Manifest = dict[str, Any]  # JSON values
 
 
+class NewerVersion(SnapshotError):
+    """A manifest is of a newer version of the format."""
+
+
 class Folder:
     """The folder of a snapshot. A generation is there as soon as its manifest is, which is written last, and renamed.
 
@@ -127,7 +131,9 @@ class Folder:
         with self.opened(name) as file:
             content = file.read()
         if xxhash.xxh3_64_hexdigest(content) != match[2]:
-            raise SnapshotError(f"{self.path / name} is damaged: load another generation, {[*self.generations()]}")
+            others = [number for number in self.generations() if number != int(match[1])]
+            which = others or "(there is none)"
+            raise SnapshotError(f"{self.path / name} is damaged: load another generation, {which}")
         try:
             manifest = json.loads(content, parse_constant=_no_number)
             if manifest["format"] != FORMAT or type(manifest["version"]) is not int:
@@ -135,11 +141,25 @@ class Folder:
         except (LookupError, TypeError, ValueError, RecursionError) as error:
             raise SnapshotError(f"{self.path / name} is no manifest of a snapshot: {error}") from error
         if manifest["version"] > VERSION:
-            raise SnapshotError(
+            raise NewerVersion(
                 f"{self.path / name} has version {manifest['version']} of the format, this obscodec reads up to "
                 f"{VERSION}: update obscodec"
             )
         return dict(manifest)
+
+    def refuse_newer(self) -> None:
+        """Refuse to write where a newer version has written, since the oldest generations would go.
+
+        Raises:
+            SnapshotError: a newer version has.
+        """
+        for name in self.generations().values():
+            try:
+                self.read_manifest(name)
+            except NewerVersion:
+                raise
+            except SnapshotError:  # the others are intact
+                continue
 
     @contextmanager
     def opened(self, name: str, kind: str | None = None) -> Iterator[BinaryIO]:

@@ -18,7 +18,15 @@ import numpy as np
 from obscodec.arguments import as_count, as_option, kind_of
 from obscodec.arrays import TensorArray
 from obscodec.buffers import RingBuffer
-from obscodec.errors import BackendUnavailable, DTypeError, HeapFull, MissingPackage, ObscodecError, SnapshotError
+from obscodec.errors import (
+    BackendUnavailable,
+    DTypeError,
+    HeapFull,
+    MissingPackage,
+    ObscodecError,
+    SnapshotError,
+    SpecError,
+)
 from obscodec.runtime import Background, Job, says_memory_error
 from obscodec.segments import Ints
 from obscodec.snapshots.folder import Folder, folder_nbytes
@@ -45,12 +53,13 @@ class Saved(Protocol):
 
 
 class Salvaged(NamedTuple):
-    """What could be loaded of a damaged snapshot.
+    """What could be loaded of a damaged snapshot: ``buffer, lost, damage = load(path, salvage=True)``.
 
     Attributes:
         buffer: the buffer, array or store. Its lost tensors are zeros; those of a store raise ``CorruptStream``.
-        lost: ``i64[n, 2]``: the step, as in ``buffer[step]``, and the environment of each tensor that is lost; the
-            indices of lost items for an array, ``i64[n, ids.ndim]``. Leave these out.
+        lost: ``i64[n, 2]``: the step, as in ``buffer[step]``, and the environment of each item that has lost a tensor,
+            be it of its stack; the indices of lost items for an array, ``i64[n, ids.ndim]``. Leave these out:
+            ``sample`` draws them as zeros.
         damage: what is damaged, a text for each place.
     """
 
@@ -260,6 +269,7 @@ def load(
 
     Raises:
         SnapshotError: the folder has no snapshot; or a file of it is damaged, missing, or of a newer version.
+        SpecError: ``spill`` is given for a buffer without ``max_bytes``.
         BackendUnavailable: it was on a device that can't be used here.
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
@@ -300,12 +310,12 @@ def load_by(
         try:
             (kind, arguments, state), known = _read(path, number, mmap, damage)
             if "spill" in arguments:
-                arguments["spill"] = _folder_to_spill(arguments["spill"], spill, path)
+                arguments["spill"] = _folder_to_spill(arguments, spill, path)
             made = restored(make(kind, arguments, os.fspath(path)), state, path)
             _loaded[made] = Folder(path).path, known
             break
         except SnapshotError as error:
-            if damage is None or number in (generation, there[-1]):
+            if damage is None or number in (generation, *there[-1:]):
                 raise
             damage.append(str(error))
     if damage is None:
@@ -315,9 +325,11 @@ def load_by(
 
 
 def _folder_to_spill(
-    spilled: object, spill: str | os.PathLike[str] | None, path: str | os.PathLike[str]
+    arguments: State, spill: str | os.PathLike[str] | None, path: str | os.PathLike[str]
 ) -> str | os.PathLike[str] | None:
-    if spilled and spill is None:
+    if spill is not None and arguments.get("max_bytes") is None:
+        raise SpecError(f"{path} has a buffer without max_bytes, of which nothing can exceed it: leave spill out")
+    if arguments["spill"] and spill is None:
         raise SnapshotError(f"{path} has a buffer whose oldest blocks are in files: pass spill, a folder for them")
     return spill
 

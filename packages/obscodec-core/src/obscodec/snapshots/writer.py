@@ -95,7 +95,8 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
     does not go on.
 
     Raises:
-        SnapshotError: there are such generations, and the buffer was not loaded from one before them.
+        SnapshotError: there are such generations, and the buffer was not loaded from one before them; or a newer
+            version has written there.
     """
     if number is not None and number >= NO_NUMBER:
         raise SnapshotError(f"the number of a generation is less than {NO_NUMBER}, got {number}")
@@ -107,6 +108,8 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
             f"{folder.path} has generation {max(later)} already, and what is written as generation {number} was not "
             "loaded from an earlier one there: load that, or name another folder"
         )
+    if not is_base:
+        folder.refuse_newer()
     return {of: manifest for of, manifest in there.items() if of not in later}
 
 
