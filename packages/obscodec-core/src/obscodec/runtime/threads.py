@@ -45,17 +45,18 @@ def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
     errors: list[Exception] = []
     jobs = [Job(partial(_take, work, ranges, errors)) for _ in range(threads - 1)]
     try:
-        with suppress(RuntimeError):  # the system has no thread left
-            for helper, job in zip(_helpers(), jobs, strict=False):
-                helper.put(job)
-        _take(work, ranges, errors)
-    finally:
-        ranges.clear()
         try:
+            with suppress(RuntimeError):  # the system has no thread left
+                for helper, job in zip(_helpers(), jobs, strict=False):
+                    helper.put(job)
+            _take(work, ranges, errors)
+        finally:
+            ranges.clear()
             _wait(jobs)
-        except BaseException:  # from a signal handler, while calls still run
-            _wait(jobs)
-            raise
+    except BaseException:  # from a signal handler, maybe while calls still run
+        ranges.clear()
+        _wait(jobs)
+        raise
     if errors:
         raise errors[0]
 
