@@ -343,6 +343,18 @@ def test_a_copy_goes_on_as_the_original(copied: Callable[[Any], Any]) -> None:
         check(one, written(one, 0, 500, 10))
 
 
+def test_a_ring_takes_the_items_of_a_stock_storage_of_single_tensors() -> None:
+    stock = ReplayBuffer(storage=LazyTensorStorage(100), batch_size=8)
+    stock.extend(images(0, 100, 40))
+    buffer = ReplayBuffer(storage=CompressedStorage(100, codec=None, max_bytes=100_000), batch_size=8)
+    while buffer.storage.n_ring_rows is None:
+        buffer.extend(images(len(buffer), 10, 40))
+    assert buffer.storage.max_size < 100
+    buffer.load_state_dict(stock.state_dict())
+    assert (len(buffer), buffer.storage.max_size) == (100, 100)
+    assert torch.equal(buffer[:].clone(), images(0, 100, 40))
+
+
 @pytest.mark.parametrize("how", ["dumps", "state_dict"])
 def test_a_ring_is_saved_and_loaded(tmp_path: Path, how: str) -> None:
     buffer, loaded, larger = new_buffer(), new_buffer(), new_buffer(max_size=MAX_SIZE + 100)

@@ -8,15 +8,16 @@ move down. Near the end of a lap the ring opens again if there are bytes for mor
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from obscodec import HeapFull
-from obscodec.buffers import MemoryLimit
+from obscodec.buffers import LEAST_STEPS, MemoryLimit
 from obscodec.runtime import give_back_pages, says_memory_error
 from tensordict import is_tensor_collection
-from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter, TensorDictRoundRobinWriter
+from torch.utils._pytree import tree_map
+from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter, TensorDictRoundRobinWriter, TensorStorage
 from torchrl.data.replay_buffers.samplers import (
     ConsumingSampler,
     PrioritizedSampler,
@@ -27,11 +28,11 @@ from torchrl.data.replay_buffers.samplers import (
 )
 
 from obscodec_torchrl.arrays import append_together
+from obscodec_torchrl.compiling import not_compiled
 from obscodec_torchrl.compressed_tensor import CompressedTensor, stored_array
 from obscodec_torchrl.leaves import leaves, selected
 
-_PART = 64  # one drop is this part of the rows: a smaller one would move the others more often
-_LEAST_ROWS = 16  # always stay
+_PART = 32  # one drop is this part of the rows: a smaller one would move the others more often
 _WAITING_NBYTES = 1 << 21  # of a store may wait to be compressed: they do not fall when rows go
 _SPARE = 16  # this part of the bytes must be free before the ring opens
 # These remember rows, of which nobody can tell them that they move, or read them past the storage.
@@ -54,7 +55,83 @@ class Move(NamedTuple):
     end: int
 
 
-def check_room(storage: LazyTensorStorage, limit: MemoryLimit) -> None:
+class RowRing(LazyTensorStorage):  # type: ignore[misc]
+    """A storage with compressed leaves that may be a shorter ring of rows than it has room for.
+
+    Attributes:
+        capacity: for how many items there is room.
+        n_ring_rows: after how many rows the writer begins anew; None for as many as there is room for.
+        moving: a move of rows that is under way, or was interrupted.
+        futile_bytes: of memory that did not fall when rows went: only more than these have others go.
+    """
+
+    capacity: int
+    n_ring_rows: int | None = None
+    moving: Move | None = None
+    futile_bytes = 0
+
+    @property
+    def max_size(self) -> int:
+        """After how many items the writer begins anew: as many as there is room for, or as ``max_bytes`` has left."""
+        self._settle()
+        if self.n_ring_rows is None:
+            return self.capacity
+        return cast("int", self.n_ring_rows * super()._total_shape[1:].numel())
+
+    @max_size.setter
+    def max_size(self, n: int) -> None:
+        self.capacity = n
+
+    @property
+    def n_rows(self) -> int:
+        """For how many rows there is room: items, if ``ndim`` is 1."""
+        return cast("int", super()._total_shape[0])
+
+    @property
+    def _total_shape(self) -> Any:
+        shape = super()._total_shape
+        return shape if self.n_ring_rows is None else torch.Size([self.n_ring_rows, *shape[1:]])
+
+    @not_compiled
+    def __len__(self) -> int:
+        self._settle()
+        return cast("int", super().__len__())
+
+    def get(self, index: Any) -> Any:
+        """The items that ``index`` selects; TorchRL's would select among all rows of a full storage."""
+        n_rows = self._len_along_dim0
+        if self.n_ring_rows is None:
+            return super().get(index)
+        return selected(selected(self._storage, slice(n_rows)), index)
+
+    def flatten(self) -> TensorStorage:
+        """The items, along one axis."""
+        self._settle()
+        if self.n_ring_rows is None:
+            return super().flatten()
+        rows = selected(self._storage, slice(self.n_ring_rows))
+        if is_tensor_collection(rows):
+            return TensorStorage(rows.flatten(0, self.ndim - 1))
+        return TensorStorage(tree_map(lambda x: x.flatten(0, self.ndim - 1), rows))
+
+    def reset_ring(self, n_rows: int | None = None) -> None:
+        """Begin with other items: with a ring of ``n_rows``, None for as many as there is room for."""
+        self.moving, self.n_ring_rows, self.futile_bytes = None, n_rows, 0
+
+    def _empty(self) -> None:
+        self._settle()  # else it would be finished later, and count rows again
+        super()._empty()
+        self.reset_ring()
+
+    def _settle(self) -> None:
+        """Finish a move of rows that was interrupted."""
+        if self.moving is not None:
+            with self.lock:
+                if self.moving is not None:  # else another thread was here first
+                    _finish(self, self.moving)
+
+
+def check_room(storage: RowRing, limit: MemoryLimit) -> None:
     """Before items are added to a storage that has reached its limit: see whether older ones can go.
 
     Raises:
@@ -67,12 +144,12 @@ def check_room(storage: LazyTensorStorage, limit: MemoryLimit) -> None:
                 f"max_bytes is {limit.max_bytes}, and the storage takes {nbytes}. Older items go only if one buffer "
                 "with a RoundRobinWriter, in the process of the storage, writes: write through one, or allow more"
             )
-        if limit.n_oldest(n_rows) <= 0:
+        if n_rows <= LEAST_STEPS:
             raise limit.full(n_rows, nbytes)
 
 
 @says_memory_error
-def keep_limit(storage: LazyTensorStorage, limit: MemoryLimit, cursor: Any) -> None:
+def keep_limit(storage: RowRing, limit: MemoryLimit, cursor: Any) -> None:
     """After items were added at ``cursor``: let the oldest ones go if the limit is exceeded.
 
     The rows at ``cursor`` stay where they are, since the caller tells its sampler about them: after a write that went
@@ -89,16 +166,16 @@ def keep_limit(storage: LazyTensorStorage, limit: MemoryLimit, cursor: Any) -> N
             limit.warn(n_rows, storage.n_rows, storage.memory_bytes())
             _close(storage, buffer._writer, n_rows)
         return
-    most_waiting = _WAITING_NBYTES * len({leaf.array.store for leaf in storage.compressed().values()})
+    most_waiting = _WAITING_NBYTES * len(storage.stores())
     while (nbytes := storage.memory_bytes()) > limit.max_bytes:
         if nbytes <= min(storage.futile_bytes, limit.max_bytes + most_waiting):
             break
-        n = max(limit.n_oldest(n_rows), n_rows // _PART, n_rows * (nbytes - limit.max_bytes) // nbytes)
-        if (n := min(n, n_rows - at - 1, n_rows - _LEAST_ROWS)) <= 0:
+        n = max(LEAST_STEPS, n_rows // _PART, n_rows * (nbytes - limit.max_bytes) // nbytes)
+        if (n := min(n, n_rows - at - 1, n_rows - LEAST_STEPS)) <= 0:
             return
         limit.warn(n_rows, storage.n_rows, nbytes)
         storage.moving = Move(at, at, n, n_rows)
-        finish_move(storage)
+        _finish(storage, storage.moving)
         n_rows -= n
         storage.futile_bytes = nbytes if storage.memory_bytes() >= nbytes else 0
     else:
@@ -108,9 +185,9 @@ def keep_limit(storage: LazyTensorStorage, limit: MemoryLimit, cursor: Any) -> N
         _open(storage, at, n_rows)
 
 
-def finish_move(storage: LazyTensorStorage) -> None:
+def _finish(storage: RowRing, move: Move) -> None:
     """Go on with a move, which may have been interrupted anywhere: each step can be done twice."""
-    begin, row, n, end = storage.moving
+    begin, row, n, end = move
     per_row = storage._total_shape[1:].numel()
     prioritized = [x for x in _samplers(storage) if isinstance(x, PrioritizedSampler)]
     while row < end - n:
@@ -132,7 +209,7 @@ def finish_move(storage: LazyTensorStorage) -> None:
             sampler.mark_update(torch.arange(begin, end - n), storage=storage)
 
 
-def _copy_rows(storage: LazyTensorStorage, of: int, to: int, n: int) -> None:
+def _copy_rows(storage: RowRing, of: int, to: int, n: int) -> None:
     """Copy ``n`` rows to others; compressed ones are neither decoded nor encoded."""
     items = selected(storage._storage, slice(of, of + n))
     own, given = storage.compressed(), leaves(items)
@@ -146,7 +223,7 @@ def _copy_rows(storage: LazyTensorStorage, of: int, to: int, n: int) -> None:
     LazyTensorStorage.set(storage, slice(to, to + n), items, set_cursor=False)
 
 
-def _close(storage: LazyTensorStorage, writer: RoundRobinWriter, n_rows: int) -> None:
+def _close(storage: RowRing, writer: RoundRobinWriter, n_rows: int) -> None:
     """Have the writer go on with the first row."""
     storage.n_ring_rows = n_rows
     try:
@@ -157,14 +234,14 @@ def _close(storage: LazyTensorStorage, writer: RoundRobinWriter, n_rows: int) ->
         raise
 
 
-def _open(storage: LazyTensorStorage, at: int, n_rows: int) -> None:
+def _open(storage: RowRing, at: int, n_rows: int) -> None:
     """Have the writer go on with rows that were never used. The oldest ones, which it was about to replace, go."""
     storage._len = at * storage._total_shape[1:].numel()
     storage.n_ring_rows = None
     _release(storage, at, n_rows)
 
 
-def _release(storage: LazyTensorStorage, begin: int, end: int) -> None:
+def _release(storage: RowRing, begin: int, end: int) -> None:
     """Release what rows had that are not in use any more."""
     per_row = storage._total_shape[1:].numel()
     for leaf in leaves(storage._storage).values():
@@ -181,30 +258,30 @@ def _release(storage: LazyTensorStorage, begin: int, end: int) -> None:
                 sampler._recompute_max_priority_from_tree()
 
 
-def _change_generations(storage: LazyTensorStorage, begin: int, end: int) -> None:
+def _change_generations(storage: RowRing, begin: int, end: int) -> None:
     """Have whoever has sampled one of these rows find that it has changed."""
     generations = getattr(storage, "_slot_generations", None)
     if generations is not None:
         generations[begin:end] += 1
 
 
-def _buffers(storage: LazyTensorStorage) -> list[ReplayBuffer]:
+def _buffers(storage: RowRing) -> list[ReplayBuffer]:
     return [x for x in storage._attached_entities if isinstance(x, ReplayBuffer)]
 
 
-def _samplers(storage: LazyTensorStorage) -> list[Sampler]:
+def _samplers(storage: RowRing) -> list[Sampler]:
     return list({id(x._sampler): x._sampler for x in _buffers(storage)}.values())
 
 
-def _remembers_rows(sampler: Sampler, storage: LazyTensorStorage) -> bool:
+def _remembers_rows(sampler: Sampler, storage: RowRing) -> bool:
     """Whether rows must stay where they are: with priorities for more than rows, TorchRL refuses rows that are gone."""
     return isinstance(sampler, _OF_ROWS) or (isinstance(sampler, PrioritizedSampler) and storage.ndim > 1)
 
 
-def _buffer_at_work(storage: LazyTensorStorage) -> ReplayBuffer | None:
+def _buffer_at_work(storage: RowRing) -> ReplayBuffer | None:
     """The buffer that is writing, if the rows of the storage are a ring, around which it goes alone."""
-    others = [x for x in _buffers(storage) if not x._replay_lock._is_owned()]
     at_work = storage.buffers_at_work()
+    others = [x for x in _buffers(storage) if x not in at_work]
     is_ring = (
         len(at_work) == 1
         and isinstance(at_work[0]._writer, RoundRobinWriter)

@@ -136,7 +136,6 @@ def replace(
             leaf.array.store.changing = storage.lock
         storage._storage, storage.initialized, storage.capacity = fresh._storage, fresh.initialized, fresh.capacity
         storage._len, storage.device = length, fresh.device
-        storage.moving, storage.futile_bytes = None, 0
-        storage.n_ring_rows = fresh._len_along_dim0 if is_full and length < fresh.capacity else None
+        storage.reset_ring(fresh._len_along_dim0 if is_full and length < fresh.capacity else None)
         storage._set_last_cursor(last_row)
         storage._bump_mutation_revision()

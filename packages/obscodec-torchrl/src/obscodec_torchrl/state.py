@@ -95,7 +95,7 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
         storage._storage[: axes[0]] = rest
     storage._len = number_of(state, "length", 0, math.prod(axes))
     if part_of(state, "is_full", bool) and axes[0] < room:
-        storage.n_ring_rows = axes[0]
+        storage.reset_ring(axes[0])
     storage._set_last_cursor(None if state.get("last_row") is None else number_of(state, "last_row", 0, room - 1))
 
 

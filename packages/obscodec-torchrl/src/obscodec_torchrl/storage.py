@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, NoReturn, Self, TypeVar, cast
+from typing import Any, NoReturn, Self
 
 import obscodec
 import torch
@@ -21,12 +21,13 @@ from obscodec.state import State
 from obscodec.stores import Store
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
-from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter, TensorStorage
+from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.arrays import DrawnArray, append_together, shared_stores, stats_of
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
 from obscodec_torchrl.checks import check_items
+from obscodec_torchrl.compiling import not_compiled
 from obscodec_torchrl.compressed_tensor import (
     DRAWING,
     CompressedTensor,
@@ -38,17 +39,11 @@ from obscodec_torchrl.compressed_tensor import (
 )
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, selected, stacked, with_leaves
 from obscodec_torchrl.remote_object import RemoteObject
-from obscodec_torchrl.row_ring import Move, check_room, finish_move, keep_limit
+from obscodec_torchrl.row_ring import RowRing, check_room, keep_limit
 from obscodec_torchrl.saving import Contents, contents_of, restore
 from obscodec_torchrl.state import arguments_of, as_arguments, fill, state_of
 
 _MIN_NBYTES = 1024  # a smaller leaf is no image, and takes little memory uncompressed
-_F = TypeVar("_F", bound=Callable[..., object])
-
-
-def _not_compiled(function: _F) -> _F:
-    reason = "a CompressedStorage is called from compiled code, but not compiled: leave fullgraph=True out"
-    return cast("_F", torch.compiler.disable(function, reason=reason))  # type: ignore[no-untyped-call]
 
 
 @RemoteObject.forward(
@@ -64,7 +59,7 @@ class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
     __getstate__ = object.__getstate__  # TorchRL's looks for contents
 
 
-class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
+class CompressedStorage(RowRing):
     """A storage that keeps images compressed, without loss, and gives the items that ``LazyTensorStorage`` gives.
 
     Leaves of 1 KiB or more per item are compressed, smaller ones are plain tensors. Leaves whose keys differ in
@@ -118,10 +113,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     """
 
     _default_checkpointer = CompressedStorageCheckpointer
-    capacity: int  # for how many items there is room
-    n_ring_rows: int | None = None  # after how many rows the writer begins anew, if bytes run out before rows do
-    moving: Move | None = None  # a move of rows that is under way, or was interrupted
-    futile_bytes = 0  # of memory that did not fall when rows went: only more than these have others go
 
     def __init__(
         self,
@@ -159,40 +150,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.options = BufferOptions[Key](**options)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = PicklableLock()
-
-    @property
-    def max_size(self) -> int:
-        """After how many items the writer begins anew: as many as there is room for, or as ``max_bytes`` has left."""
-        self._settle()
-        if self.n_ring_rows is None:
-            return self.capacity
-        return cast("int", self.n_ring_rows * super()._total_shape[1:].numel())
-
-    @max_size.setter
-    def max_size(self, n: int) -> None:
-        self.capacity = n
-
-    @property
-    def n_rows(self) -> int:
-        """For how many rows there is room: items, if ``ndim`` is 1."""
-        return cast("int", super()._total_shape[0])
-
-    @property
-    def _total_shape(self) -> Any:
-        shape = super()._total_shape
-        return shape if self.n_ring_rows is None else torch.Size([self.n_ring_rows, *shape[1:]])
-
-    @_not_compiled
-    def __len__(self) -> int:
-        self._settle()
-        return cast("int", super().__len__())
-
-    def _settle(self) -> None:
-        """Finish a move of rows that was interrupted."""
-        if self.moving is not None:
-            with self.lock:
-                if self.moving is not None:  # else another thread was here first
-                    finish_move(self)
 
     @property
     def may_drop(self) -> bool:
@@ -267,7 +224,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if getattr(buffer, "_init_collate_fn", self) is None:
             buffer._init_collate_fn = decoded
 
-    @_not_compiled
+    @not_compiled
     @says_memory_error
     def get(self, index: Any) -> Any:
         """The items that ``index`` selects; for an integer or a slice views, which write through.
@@ -279,27 +236,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         context = copy_context()
         context.run(DRAWING.set, True)
         with self.lock:  # a buffer's index is a tuple of one tensor, which tensordict takes longer for
-            items = context.run(self._get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
+            items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
         return items if any(x._collate_fn is decoded for x in self.buffers_at_work()) else decoded(items)
 
-    def _get(self, index: Any) -> Any:
-        """The items, compressed ones not decoded."""
-        n_rows = self._len_along_dim0
-        if self.n_ring_rows is None:
-            return super().get(index)
-        return selected(selected(self._storage, slice(n_rows)), index)  # TorchRL's takes all rows of a full storage
-
-    def flatten(self) -> TensorStorage:
-        """The items, along one axis."""
-        self._settle()
-        if self.n_ring_rows is None:
-            return super().flatten()
-        rows = selected(self._storage, slice(self.n_ring_rows))
-        if is_tensor_collection(rows):
-            return TensorStorage(rows.flatten(0, self.ndim - 1))
-        return TensorStorage(tree_map(lambda x: x.flatten(0, self.ndim - 1), rows))
-
-    @_not_compiled
+    @not_compiled
     @says_memory_error
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Store items, all of them or none; see ``Storage.set``.
@@ -414,9 +354,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         for leaf in leaves(self._storage).values():
             array = leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf
             of_rows += array.nbytes / len(array)
-        return sum(store.memory_bytes for store in self._stores()) + int(of_rows * n_rows)
+        return sum(store.memory_bytes for store in self.stores()) + int(of_rows * n_rows)
 
-    def _stores(self) -> frozenset[Store]:
+    def stores(self) -> frozenset[Store]:
+        """The stores of compressed leaves, each once."""
         return frozenset(leaf.array.store for leaf in self.compressed().values())
 
     def _make_room(self, limit: MemoryLimit) -> None:
@@ -424,7 +365,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if limit.folder is None:
             check_room(self, limit)
         else:
-            limit.keep(self.capacity, self.memory_bytes, self._stores(), self.__len__, _drop_none)
+            limit.keep(self.capacity, self.memory_bytes, self.stores(), self.__len__, _drop_none)
 
     def state_dict(self) -> dict[str, Any]:
         """The contents, of tensors, numbers and strings only; compressed leaves are a message in a tensor of bytes."""
@@ -446,6 +387,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             restore(self, Contents.of_tensordict(saved, state_dict["_len"], self.ndim), new_tensor=True)
         else:
             super().load_state_dict(state_dict)
+            self.reset_ring()
 
     def compressed(self) -> dict[Key, CompressedTensor]:
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
@@ -454,7 +396,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     def _empty(self) -> None:
         with self.lock:
             super()._empty()
-            self.moving, self.n_ring_rows, self.futile_bytes = None, None, 0
             for leaf in self.compressed().values():
                 leaf.array.clear()
 
@@ -520,7 +461,7 @@ def _of_one_moment(data: Any) -> tuple[Any, dict[Key, Any]]:
     return data, given
 
 
-@_not_compiled
+@not_compiled
 def decoded(data: Any) -> Any:
     """``data`` with all leaves that were drawn from a storage decoded in place, those of each store together."""
     drawn = {k: x for k, x in leaves(data).items() if isinstance(getattr(x, "array", None), DrawnArray)}

@@ -2,12 +2,13 @@
 
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field
-from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
+from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferOptions
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
 
 __all__ = [
+    "LEAST_STEPS",
     "LOOK_EVERY",
     "ArraySet",
     "BufferOptions",

@@ -11,7 +11,7 @@ from obscodec.errors import HeapFull, SpecError
 from obscodec.stores import Store
 
 LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the limit
-_LEAST_STEPS = 16  # are always kept
+LEAST_STEPS = 16  # are always kept
 _PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
 
 
@@ -83,16 +83,12 @@ class MemoryLimit:
             if self.folder is not None:
                 freed = self._spill(stores, excess)
             else:
-                freed = self.n_oldest(n_steps())
+                freed = min(max(n_steps() // _PART, LOOK_EVERY), _MOST_STEPS, n_steps() - LEAST_STEPS)
                 if freed > 0:
                     self.warn(n_steps(), capacity, memory_bytes())
                     drop(freed)
             if freed <= 0:
                 raise self.full(n_steps(), memory_bytes())
-
-    def n_oldest(self, n_steps: int) -> int:
-        """How many of the oldest steps go at a time; 0 if there are only so few that they must stay."""
-        return max(0, min(max(n_steps // _PART, LOOK_EVERY), _MOST_STEPS, n_steps - _LEAST_STEPS))
 
     def full(self, n_steps: int, memory_bytes: int) -> HeapFull:
         """The error that says that so many steps can't go, though they exceed the limit."""
