@@ -20,6 +20,7 @@ def test_each_kind_has_a_mutant() -> None:
             "counts",
             "slots",
             "wrap-around",
+            "loops",
             "write-buffer",
             "steps",
             "queues",

@@ -1,7 +1,8 @@
 import ml_dtypes
 import numpy as np
+import pytest
 import torch
-from obscodec import Field, RingBuffer
+from obscodec import BackendUnavailable, Field, Prioritized, RingBuffer
 
 
 def test_a_ring_buffer_takes_and_gives_torch_tensors():
@@ -24,3 +25,84 @@ def test_bfloat16_comes_out_through_a_view_as_integers():
     rng = np.random.default_rng(0)
     x = buffer.sample(20, rng, convert=lambda array: torch.from_numpy(array.view(np.int16)).view(torch.bfloat16))["x"]
     assert torch.equal(x, values[np.random.default_rng(0).integers(5, size=20)])
+
+
+def filled(**options) -> RingBuffer:
+    fields = {
+        "frame": Field((40, 40), np.uint8, "zstd:1"),
+        "plain": Field((3,), np.uint16),
+        "half": Field((2,), ml_dtypes.bfloat16),
+        "small": Field((4,), ml_dtypes.float8_e4m3fn),
+        "reward": Field((), np.float32),
+        "done": Field((), np.bool_),
+    }
+    buffer = RingBuffer(30, fields, n_envs=2, stack={"frame": 2}, pad="edge", episode_end="done", **options)
+    rng = np.random.default_rng(0)
+    for k in range(50):
+        values = {name: rng.integers(0, 200, size=(2, *field.shape)) for name, field in fields.items()}
+        cast = {name: value.astype(fields[name].dtype) for name, value in values.items()}
+        buffer.append(**cast | {"done": np.array([k % 9 == 8, k % 5 == 4])})
+    return buffer
+
+
+def assert_tensors_equal(tensors: dict[str, torch.Tensor], arrays: dict[str, np.ndarray]) -> None:
+    assert tensors.keys() == arrays.keys()
+    for name, array in arrays.items():
+        tensor = tensors[name]
+        assert isinstance(tensor, torch.Tensor)
+        assert tensor.device == torch.device("cpu")
+        assert str(tensor.dtype) == f"torch.{array.dtype.name}"
+        assert tensor.shape == array.shape
+        assert tensor.contiguous().view(torch.uint8).numpy().tobytes() == array.tobytes()
+
+
+def test_to_returns_tensors_of_every_dtype():
+    buffer = filled()
+    arrays, indices = buffer.sample(20, 0, return_indices=True)
+    tensors, same = buffer.sample(20, 0, return_indices=True, to="cpu")
+    assert same.tolist() == indices.tolist()
+    assert_tensors_equal(tensors, arrays)
+    options = {"n_step": 3, "gamma": 0.5}
+    assert_tensors_equal(buffer.take(indices, to=torch.device("cpu"), **options), buffer.take(indices, **options))
+    assert_tensors_equal(buffer.sequences(4, 3, 0, to="cpu"), buffer.sequences(4, 3, 0))
+    for use in (lambda **to: buffer.epochs(16, 0, **to), buffer.episodes):
+        for made, expected in zip(use(to="cpu"), use(), strict=True):
+            assert_tensors_equal(made, expected)
+
+
+def test_a_batch_of_tensors_stays_when_the_next_one_is_drawn():
+    buffer = filled()
+    first, expected = buffer.sample(20, 0, to="cpu"), buffer.sample(20, 0)
+    for seed in range(1, 9):
+        buffer.sample(20, seed, to="cpu")
+    assert_tensors_equal(first, expected)
+
+
+def test_a_generator_of_torch_draws():
+    buffer, priorities = filled(), Prioritized(60)
+    draws = [
+        buffer.sample(20, torch.Generator().manual_seed(seed), return_indices=True)[1].tolist() for seed in (1, 1, 2)
+    ]
+    assert draws[0] == draws[1] != draws[2]
+    generator = torch.Generator().manual_seed(1)
+    first, second = (buffer.sample(20, generator, return_indices=True)[1].tolist() for _ in range(2))
+    assert first == draws[0] != second
+    priorities.advance(0, 60)
+    assert len({tuple(priorities.sample(20, torch.Generator().manual_seed(1)).tolist()) for _ in range(2)}) == 1
+    kinds = [buffer.sequences(20, 2, torch.Generator().manual_seed(1))["reward"] for _ in range(2)]
+    assert np.array_equal(*kinds)
+
+
+def test_tensors_are_indices_and_priorities():
+    buffer, priorities = filled(), Prioritized(60)
+    batch, indices = buffer.sample(8, 0, p=priorities, return_indices=True)
+    taken = buffer.take(torch.from_numpy(indices))
+    np.testing.assert_array_equal(taken["reward"], batch["reward"])
+    priorities.update(torch.from_numpy(indices), torch.rand(8))
+    assert priorities.weights(torch.from_numpy(indices)).shape == (8,)
+
+
+@pytest.mark.parametrize("device", ["cudda", "cuda:99", 3.5])
+def test_a_device_that_is_not_there_is_refused(device):
+    with pytest.raises(BackendUnavailable, match=f"^PyTorch can't use the device {device!r}: "):
+        filled().sample(1, to=device)

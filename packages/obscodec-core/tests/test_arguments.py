@@ -39,7 +39,7 @@ FIELDS = {"frame": Field((4, 3), np.uint8, "zstd:1"), "done": Field((), np.bool_
 NUMBER = obscodec.encode(np.uint8(4), "raw").to_bytes()
 CODEC = obscodec.codec("zstd:1", LAYOUT)
 FIELD = "field 'frame': "
-STACKS = {"episode_end": "done", "fields": FIELDS}
+STACKS = {"episode_end": "done", "fields": FIELDS, "pad": "zeros"}
 
 
 def refused(error, text, call, *arguments, **options):
@@ -242,7 +242,7 @@ A_HEAP = "heap is 'device' or 'pinned', got {value}"
 A_STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
 STACKED = "stack must be a mapping from fields to numbers of steps, such as {{'frame': 4}}, got {kind}"
 A_FIELD = "no field is named {value}, there are frame, done"
-A_SEED = "rng must be a numpy.random.Generator, a seed of 0 or more, or None, got {value}"
+A_SEED = "rng must be a numpy.random.Generator, a torch.Generator, a seed of 0 or more, or None, got {value}"
 A_STAGE = "a stage is name[:arg,...] as in 'zstd:3', got {value} in spec {value}"
 STREAMS = "streams are a list of bytes, or of arrays u8[:], got {value}"
 CHANGED = (
@@ -303,7 +303,7 @@ OTHERS = {
                            lambda x: RingBuffer(5, {x: Field((), "u1")})),
     "RingBuffer(stack)": (DTypeError, STACKED, [4, 0, "frame", ["frame"], FrameStack(4)],
                           lambda x: RingBuffer(5, stack=x, **STACKS)),
-    "RingBuffer(episode_end)": (FieldError, A_FIELD, [1.5, True, ["done"], {"done": 1}, "end"],
+    "RingBuffer(episode_end)": (FieldError, A_FIELD, [1.5, True, {"done"}, {"done": 1}, "end"],
                                 lambda x: RingBuffer(5, FIELDS, episode_end=x)),
     "Field(shares)": (FieldError, A_FIELD + ", x", [1.5, ["frame"], "obs"],
                       lambda x: ArraySet(FIELDS | {"x": Field((4, 3), "u1", shares=x)})),

@@ -29,7 +29,7 @@ from obscodec.layout import FrameStack, Layout
 
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
-    from obscodec.buffers import Field, RingBuffer
+    from obscodec.buffers import Field, Prioritized, RingBuffer
     from obscodec.snapshots import Snapshot, load, save
     from obscodec.stores import AutoStore, FrameStore, StackStore, TensorStore
 
@@ -38,6 +38,7 @@ _LAZY = {
     "AutoStore": "obscodec.stores",
     "Field": "obscodec.buffers",
     "FrameStore": "obscodec.stores",
+    "Prioritized": "obscodec.buffers",
     "RingBuffer": "obscodec.buffers",
     "Snapshot": "obscodec.snapshots",
     "StackStore": "obscodec.stores",
@@ -64,6 +65,7 @@ __all__ = [
     "LevelError",
     "MissingPackage",
     "ObscodecError",
+    "Prioritized",
     "RingBuffer",
     "ShapeError",
     "SlotError",

@@ -26,20 +26,25 @@ class ListOfSteps:
 
     def __init__(self, capacity: int, n_envs: int) -> None:
         self.capacity, self.n_envs = capacity, n_envs
-        self.steps: list[dict[str, np.ndarray]] = []
+        self.appended: list[dict[str, np.ndarray]] = []
+
+    @property
+    def steps(self) -> list[dict[str, np.ndarray]]:
+        return self.appended[-self.capacity :]
 
     def append(self, **values: np.ndarray) -> None:
-        self.steps = [*self.steps, values][-self.capacity :]
+        self.appended.append(values)
 
     def at(self, name: str, time: int, env: int) -> np.ndarray:
+        time += len(self.appended) - len(self.steps)  # stacks reach back to steps that can't be drawn any more
         if name not in STACK:
-            return self.steps[time][name][env]
-        stacked = [self.steps[time][name][env]]
+            return self.appended[time][name][env]
+        stacked = [self.appended[time][name][env]]
         while len(stacked) < STACK[name]:
             time -= 1
-            if time < 0 or self.steps[time]["done"][env]:
+            if time < 0 or self.appended[time]["done"][env]:
                 break
-            stacked.insert(0, self.steps[time][name][env])
+            stacked.insert(0, self.appended[time][name][env])
         missing = [np.zeros_like(stacked[0])] * (STACK[name] - len(stacked))
         return np.stack(missing + stacked)
 
@@ -59,7 +64,7 @@ def random_step(rng: np.random.Generator, n_envs: int) -> dict[str, np.ndarray]:
 
 
 def both(capacity: int, n_envs: int, n_steps: int, seed: int = 0) -> tuple[RingBuffer, ListOfSteps]:
-    buffer = RingBuffer(capacity, FIELDS, n_envs, stack=STACK, episode_end="done")
+    buffer = RingBuffer(capacity, FIELDS, n_envs, stack=STACK, pad="zeros", episode_end="done")
     model = ListOfSteps(capacity, n_envs)
     rng = np.random.default_rng(seed)
     for _ in range(n_steps):
@@ -77,7 +82,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 def test_stacks_end_at_a_compressed_episode_end():
     fields = {"frame": FIELDS["frame"], "done": Field((), np.bool_, "raw", decide_after=4, block_frames=2)}
-    buffer = RingBuffer(20, fields, stack={"frame": 4}, episode_end="done")
+    buffer = RingBuffer(20, fields, stack={"frame": 4}, pad="zeros", episode_end="done")
     for i in range(12):
         buffer.append(frame=np.full((3, 2), i + 1, np.uint8), done=i == 6)
     assert buffer[-1]["frame"][0, :, 0, 0].tolist() == [9, 10, 11, 12]
@@ -364,7 +369,7 @@ REFUSED_BUFFERS = [
 
 @pytest.mark.parametrize(("change", "error", "text"), REFUSED_BUFFERS)
 def test_a_constructor_refuses_what_it_can_know(change, error, text):
-    arguments = {"capacity": 5, "fields": FIELDS, "stack": {"frame": 4}, "episode_end": "done"}
+    arguments = {"capacity": 5, "fields": FIELDS, "stack": {"frame": 4}, "pad": "zeros", "episode_end": "done"}
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         RingBuffer(**arguments | change)
 

@@ -33,7 +33,7 @@ def test_an_intact_snapshot(folder):
     lines = [line.split() for line in ran.stdout.splitlines()]
     rows = [line for line in lines if "RingBuffer" in line]
     assert [(row[1], row[3], row[-2]) for row in rows] == [("1", "RingBuffer", "intact"), ("2", "RingBuffer", "intact")]
-    assert "generation 2: RingBuffer(capacity=100, n_envs=2, episode_end='$', spill=False)" in " ".join(
+    assert "generation 2: RingBuffer(capacity=100, n_envs=2, episode_end='$', spill=False, pad='zeros')" in " ".join(
         ran.stdout.split()
     )
     assert "state/arrays/stores/depth/store" in ran.stdout

@@ -53,7 +53,7 @@ def ring(n_steps, capacity=100, n_envs=2):
         "time": Field((), "datetime64[ns]"),
         "$": Field((), bool),
     }
-    buffer = RingBuffer(capacity, fields, n_envs, stack={"vector": 2}, episode_end="$")
+    buffer = RingBuffer(capacity, fields, n_envs, stack={"vector": 2}, pad="zeros", episode_end="$")
     append(buffer, 0, n_steps)
     return buffer
 

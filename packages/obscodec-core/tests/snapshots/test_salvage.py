@@ -79,7 +79,7 @@ def test_a_ring_without_the_steps_of_a_damaged_record(n_steps, tmp_path):
 
 def test_steps_whose_stack_reaches_into_lost_ones_are_lost(tmp_path):
     fields = {"obs": Field(FRAME.shape, np.uint8, "raw", block_frames=4), "done": Field((), np.bool_)}
-    buffer = RingBuffer(300, fields, 2, stack={"obs": 4}, episode_end="done")
+    buffer = RingBuffer(300, fields, 2, stack={"obs": 4}, pad="zeros", episode_end="done")
     for k in range(390):
         buffer.append(obs=noise(2, seed=k), done=[k % 7 == 0, k % 50 == 0])
     obscodec.save(buffer, tmp_path)

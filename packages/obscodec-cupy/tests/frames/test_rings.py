@@ -22,7 +22,7 @@ def rings(cuda: str, n_envs: int, heap: str = "device") -> list[RingBuffer]:
             {"frame": FRAME, "reward": Layout((), np.float32), "done": Layout((), bool)}
         )
         fields["following"] = Field(FRAME.shape, FRAME.dtype, shares="frame")
-        made.append(RingBuffer(70, fields, n_envs, stack={"frame": 3}, episode_end="done"))
+        made.append(RingBuffer(70, fields, n_envs, stack={"frame": 3}, pad="zeros", episode_end="done"))
     return made
 
 

@@ -288,7 +288,8 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
-        self._arrays.restore(part_of(state, "observations", dict), number_of(state, "n_steps", 0, self.buffer_size))
+        n_steps = number_of(state, "n_steps", 0, self.buffer_size)
+        self._arrays.restore(part_of(state, "observations", dict), np.arange(n_steps))
         for name, of in part_of(state, "arrays", dict).items():
             array, items = vars(self)[name], part_of(of, "items", np.ndarray)
             if isinstance(array, PaletteArray):

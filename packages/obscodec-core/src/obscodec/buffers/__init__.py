@@ -4,6 +4,7 @@ from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferOptions
+from obscodec.buffers.prioritized import Prioritized
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
 
@@ -15,5 +16,6 @@ __all__ = [
     "BufferStats",
     "Field",
     "MemoryLimit",
+    "Prioritized",
     "RingBuffer",
 ]

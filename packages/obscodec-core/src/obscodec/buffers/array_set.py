@@ -1,7 +1,7 @@
 """ArraySet: the arrays of a buffer, which share stores."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 
 import numpy as np
@@ -22,7 +22,7 @@ class ArraySet:
     """The arrays of a buffer, compressed field by field.
 
     Arrays of one field, such as observations and next observations, share a store. So do fields of which one names the
-    other in ``shares``. The store keeps each frame once.
+    other in ``shares`` or ``next_of``. The store keeps each frame once.
 
     Args:
         fields: the fields of a step of one environment.
@@ -52,8 +52,8 @@ class ArraySet:
         self.fields = dict(fields)
         self.n_envs = n_envs = as_count("n_envs", n_envs)
         threads = as_option("threads", threads)
-        self.owners = {name: field.shares or name for name, field in fields.items()}
-        own = {name: field.new_store(threads) for name, field in fields.items() if field.shares is None}
+        self.owners = {name: field.owner or name for name, field in fields.items()}
+        own = {name: field.new_store(threads) for name, field in fields.items() if field.owner is None}
         self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
         self._write_buffers: dict[str, WriteBuffer] = {}  # by owner
@@ -118,14 +118,25 @@ class ArraySet:
         shape, dtype = self._rows[field]
         if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
             return value
-        return self._fitted(field, value)
+        return self._fitted(field, value, self.fields[field].step)
 
-    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
+    def steps(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
+        """``value`` as many steps of all environments, ``[n_steps, n_envs, *shape]``; see :meth:`step`.
+
+        Raises:
+            ShapeError: it has another shape.
+            DTypeError: the dtype of the field would change a number.
+        """
+        return self._fitted(field, value, self.fields[field].steps)
+
+    def _fitted(
+        self, field: str, value: ArrayLike | npt.ArrayLike, fit: Callable[[ArrayLike | npt.ArrayLike, int], Array]
+    ) -> Array:
         store = self.stores[field]
         if store is not None and store.is_on_device(value):
             value = store.to_host(value)
         try:
-            return self.fields[field].step(value, self.n_envs)
+            return fit(value, self.n_envs)
         except LayoutError as error:
             raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
 
@@ -180,8 +191,8 @@ class ArraySet:
             arrays.append({"name": name, "field": field, "items": items[:n_steps].copy()})
         return {"stores": of_stores, "arrays": arrays, "n_samples": self._n_samples, "sample_s": self._sample_s}
 
-    def restore(self, state: State, n_steps: int) -> None:
-        """Fill the arrays, which are new.
+    def restore(self, state: State, rows: Ints) -> None:
+        """Fill the arrays, which are new: step ``k`` of the state goes to row ``rows[k]``.
 
         Raises:
             CorruptStream: no equal arrays have such a state.
@@ -195,7 +206,7 @@ class ArraySet:
                 store.restore(part_of(of_stores, owner, dict))
         for of, array in zip(arrays, self._arrays.values(), strict=True):
             items = array.ids if isinstance(array, TensorArray) else array
-            items[:n_steps] = array_of(of, "items", items.dtype, (n_steps, *items.shape[1:]))
+            items[rows] = array_of(of, "items", items.dtype, (len(rows), *items.shape[1:]))
         self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
     def forget_damaged(self) -> Ints:
@@ -244,15 +255,15 @@ def _check_fields(fields: Mapping[str, Field]) -> None:
     for name, field in fields.items():
         check_kind(f"field {name!r}", field, Field, "a Field, such as Field((84, 84), 'uint8')")
     for name, field in fields.items():
-        if field.shares is None:
+        if field.owner is None:
             continue
-        if not _is_among(field.shares, fields):
-            raise FieldError(f"no field is named {field.shares!r}, there are {listed(fields)}")
-        shared = fields[field.shares]
-        if field.shares == name or shared.shares is not None:
-            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.shares!r}")
+        if not _is_among(field.owner, fields):
+            raise FieldError(f"no field is named {field.owner!r}, there are {listed(fields)}")
+        shared = fields[field.owner]
+        if field.owner == name or shared.owner is not None:
+            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.owner!r}")
         if shared.layout != field.layout:
             raise ShapeError(
                 f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "
-                f"{field.shares!r} is {shared.layout}"
+                f"{field.owner!r} is {shared.layout}"
             )

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Self
 
@@ -38,6 +38,9 @@ class Field:
         max_bytes: the most bytes to reserve for its streams, None for no limit.
         shares: a field of the same shape and dtype whose store keeps this field, too, with all its options. If
             ``next_obs`` shares the store of ``obs``, each frame is stored once.
+        next_of: the field that this field is one step later: ``Field((84, 84), "uint8", next_of="obs")``. It shares the
+            store of that field, and so keeps no frame twice. In a RingBuffer, it is stacked as that field is, and with
+            ``n_step`` it is the one after the last of the steps.
         device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``. A field that
             is not compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
         heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
@@ -48,7 +51,7 @@ class Field:
         BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: a shape or a number is out of range.
         DTypeError: the dtype can't be stored, or an argument has another type.
-        FieldError: a field that shares a store has options of its own.
+        FieldError: a field that shares a store has options of its own, or both ``shares`` and ``next_of``.
 
     Example:
         >>> Field((84, 84), np.uint8, "zstd:1").codec
@@ -65,6 +68,7 @@ class Field:
     block_frames: int | None = None
     max_bytes: int | None = None
     shares: str | None = None
+    next_of: str | None = field(default=None, kw_only=True)
     device: str = "cpu"
     heap: str = "device"
 
@@ -73,10 +77,17 @@ class Field:
         for name in _STORE_OPTIONS:
             object.__setattr__(self, name, getattr(self.options, name))
         object.__setattr__(self, "min_nbytes", as_option("min_nbytes", self.min_nbytes, 0))
-        if self.shares is not None:
-            options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares")]
+        if self.owner is not None:
+            if self.shares is not None and self.next_of is not None:
+                raise FieldError("next_of shares the store of the field it names: leave out shares")
+            options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares", "next_of")]
             if named := [of.name for of in options if getattr(self, of.name) != of.default]:
                 raise FieldError(f"a field that shares a store has its options, got some: leave out {', '.join(named)}")
+
+    @property
+    def owner(self) -> str | None:
+        """The field whose store keeps this field, None for one of its own."""
+        return self.shares if self.next_of is None else self.next_of
 
     @cached_property
     def layout(self) -> Layout:
@@ -127,11 +138,27 @@ class Field:
             DTypeError: the dtype would change a number.
         """
         array: Array = as_numbers(value)
-        found, layout = array.shape, self.layout
-        shape = (n_envs, *layout.shape)
-        missing = (n_envs == 1 and found == layout.shape) or (layout.shape == (1,) and found in ((), (n_envs,)))
-        if missing and math.prod(found) == math.prod(shape):
+        return self._fitted(array, array.shape, (n_envs,))
+
+    def steps(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
+        """``value``, many steps, as ``[n_steps, n_envs, *shape]`` of the dtype; see :meth:`step`.
+
+        Raises:
+            ShapeError: it has another shape.
+            DTypeError: the dtype would change a number.
+        """
+        array: Array = as_numbers(value)
+        if array.ndim == 0:
+            raise ShapeError("expected an array of steps, got a number")
+        return self._fitted(array, array.shape[1:], (len(array), n_envs))
+
+    def _fitted(self, array: Array, of_step: tuple[int, ...], leading: tuple[int, ...]) -> Array:
+        """``array``, of which each step has the shape ``of_step``, as ``[*leading, *shape]``."""
+        layout, n_envs = self.layout, leading[-1]
+        shape = (*leading, *layout.shape)
+        missing = (n_envs == 1 and of_step == layout.shape) or (layout.shape == (1,) and of_step in ((), (n_envs,)))
+        if missing and array.size == math.prod(shape):
             array = array.reshape(shape)
-        elif found != shape:
-            raise ShapeError(f"expected shape {shape}, got {found}")
+        elif array.shape != shape:
+            raise ShapeError(f"expected shape {shape}, got {array.shape}")
         return as_dtype(array, layout.dtype)

@@ -1,36 +1,31 @@
-"""RingBuffer: the last steps of some environments, with compressed fields."""
+"""RingBuffer: the last steps of some environments, with compressed fields, drawn as training loops need them."""
 
-import math
-import os
-import reprlib
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Self, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind, kind_of
-from obscodec.arrays import DeferredRead, Index, TensorArray
-from obscodec.buffers.array_set import ArraySet, listed
-from obscodec.buffers.field import Array, Field
-from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
-from obscodec.errors import DTypeError, FieldError, SlotError
-from obscodec.layout import ArrayLike, Layout
+from obscodec.arguments import as_count, as_flag, as_option, kind_of
+from obscodec.buffers.draws import Rng, as_generator, draw
+from obscodec.buffers.episodes import Ends, Episodes, draw_starts
+from obscodec.buffers.field import Array
+from obscodec.buffers.n_step import NStep
+from obscodec.buffers.prioritized import Prioritized
+from obscodec.buffers.step_ring import StepRing
+from obscodec.buffers.torch_batch import TorchBatch
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State, number_of, part_of
-from obscodec.stats import BufferStats
+from obscodec.stores import new_batch
 
 T = TypeVar("T")
-_NEVER = math.inf
-_WAITING_STEPS = 3  # may wait in the write buffer, however large they are
+Bools = npt.NDArray[np.bool_]
+Batch = dict[str, Array]
 
 
-class RingBuffer:
+class RingBuffer(StepRing):
     """The last ``capacity`` steps of each of ``n_envs`` environments.
 
     Steps of compressed fields wait in a write buffer, so that some are stored together; steps of a field with
@@ -42,26 +37,34 @@ class RingBuffer:
         fields: the fields of a step.
         n_envs: how many environments step together.
         stack: fields to read as a stack of their last steps, and how many: ``{"frame": 4}``. The buffer stores one step
-            of each. Steps before the start of the episode, or before the oldest stored step, are read as zeros.
-        episode_end: the boolean field that is true in the last step of an episode, terminated or truncated; stacks
-            need it.
+            of each. A field that is the ``next_of`` another one is stacked as that is, without being named.
+        episode_end: the boolean field, or several, of which one is true in the last step of an episode:
+            ``("terminated", "truncated")``. Stacks, ``n_step`` and sequences need it.
         threads: how many threads decode a batch, None for half of the usable processors.
         max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
             ``capacity`` does, the oldest steps of all environments go, and a warning says so once. The memory may
             exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
         spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
             step goes before ``capacity`` runs out. The files end with the process.
+        pad: what stacks have before the first step of an episode; there is no default, since it must be what the actor
+            saw. ``"edge"``: the first step again, as Gymnasium's FrameStackObservation. ``"zeros"``: as SB3's
+            VecFrameStack. The steps before the oldest one are kept as long as stacks need them.
+        mask: a boolean field that is false in steps that are no part of an episode, and are never drawn: such as the
+            step in which a vectorized environment ignores the action and resets itself (EnvPool; Gymnasium's
+            ``AutoresetMode.NEXT_STEP``).
 
     Raises:
-        FieldError: there are no fields, or ``stack`` or ``episode_end`` names a field that does not exist.
+        FieldError: there are no fields, or an argument names a field that does not exist.
         ShapeError: a number is out of range.
-        DTypeError: an argument has another type, or the dtype of ``episode_end`` is not bool.
-        SpecError: a spec names no codec, or ``spill`` is given without ``max_bytes`` or for pinned memory.
+        DTypeError: an argument has another type, or the dtype of ``episode_end`` or ``mask`` is not bool.
+        SpecError: a spec names no codec; there are stacks and no ``pad``; or ``spill`` is given without ``max_bytes``
+            or for pinned memory.
 
     Example:
+        >>> from obscodec import Field
         >>> fields = {"frame": Field((84, 84), np.uint8, "zstd:1"), "reward": Field((), np.float32),
         ...           "done": Field((), bool)}
-        >>> buffer = RingBuffer(1000, fields, stack={"frame": 4}, episode_end="done")
+        >>> buffer = RingBuffer(1000, fields, stack={"frame": 4}, pad="zeros", episode_end="done")
         >>> for i in range(10):
         ...     buffer.append(frame=np.full((84, 84), i, np.uint8), reward=1.0, done=i == 6)
         >>> buffer[-1]["frame"][0, :, 0, 0]
@@ -70,281 +73,340 @@ class RingBuffer:
         (32, 4, 84, 84)
     """
 
-    def __init__(
+    _ends_found = Ends.none()  # of the last call that looked for episodes
+
+    @overload
+    def sample(
+        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None, gamma: float | None = None, reward: str = "reward",
+    ) -> Batch: ...  # fmt: skip
+
+    @overload
+    def sample(
+        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", return_indices: Literal[True],
+    ) -> tuple[Batch, Ints]: ...  # fmt: skip
+
+    @overload
+    def sample(
+        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", to: object,
+    ) -> dict[str, Any]: ...  # fmt: skip
+
+    @overload
+    def sample(
+        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", return_indices: Literal[True],
+        to: object,
+    ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
+
+    @overload
+    def sample(
+        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", convert: Callable[[Array], T],
+    ) -> dict[str, T]: ...  # fmt: skip
+
+    @says_memory_error
+    def sample(
         self,
-        capacity: int,
-        fields: Mapping[str, Field],
-        n_envs: int = 1,
-        stack: Mapping[str, int] | None = None,
-        episode_end: str | None = None,
-        threads: int | None = None,
-        max_bytes: int | None = None,
-        spill: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._set = ArraySet(fields, n_envs, threads)
-        self.fields, self.n_envs = self._set.fields, self._set.n_envs
-        self._threads = as_option("threads", threads)
-        self.capacity = as_count("capacity", capacity)
-        if stack is not None:
-            check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
-        self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
-        self.episode_end = episode_end
-        self._check_names()
-        self._limit = MemoryLimit.of(max_bytes, spill, [field.heap for field in self.fields.values()])
-        # One row more than steps: the next step is written into the row without a step, then counted in one line.
-        self._n_rows = self.capacity + 1
-        n_sharing = Counter(self._set.owners.values())
-        self._arrays = {
-            name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
-            for name, owner in self._set.owners.items()
-        }
-        self._n_appended = 0
-        self._first = 0  # no step before this one is kept, for want of bytes
-        self._released = 0  # and none before this one has tensors
-        self._next_look = 0 if self._limit else _NEVER  # at the memory, at this number of steps
-
-    @says_memory_error
-    def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
-        """Store one step of all environments. A refused call changes nothing.
-
-        Args:
-            **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
-                an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
-                any other change of dtype must keep every value. A compressed field on a GPU also takes an array on
-                that GPU, and downloads it.
-
-        Raises:
-            FieldError: a field is missing, or unknown.
-            ShapeError: a value has another shape.
-            DTypeError: the dtype of a field would change a number.
-            HeapFull: there is not enough room below the ``max_bytes`` of a field, or of the buffer for its newest
-                steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
-            OSError: blocks can't be written to the folder ``spill``.
-        """
-        steps = self._checked(values)
-        if self._n_appended >= self._next_look:
-            self._keep_limit()
-        at = self._n_appended % self._n_rows
-        self._set.reserve(at)
-        try:
-            for name, array in self._arrays.items():
-                array[at] = steps[name]
-        except BaseException:
-            self._set.forget(at)
-            raise
-        self._n_appended += 1
-
-    @overload
-    def sample(self, batch: int, rng: np.random.Generator | int | None = None) -> dict[str, Array]: ...
-
-    @overload
-    def sample(
-        self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T]
-    ) -> dict[str, T]: ...
-
-    @says_memory_error
-    def sample(
-        self, batch: int, rng: np.random.Generator | int | None = None, *, convert: Callable[[Array], T] | None = None
-    ) -> dict[str, Array] | dict[str, T]:
-        """Steps of random environments at random times, uniformly and with replacement.
+        batch: int,
+        rng: Rng = None,
+        *,
+        replace: bool = True,
+        p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        reward: str = "reward",
+        return_indices: bool = False,
+        to: object = None,
+        convert: Callable[[Array], Any] | None = None,
+    ) -> Any:
+        """Steps of random environments at random times, uniformly and with replacement unless you say otherwise.
 
         Args:
             batch: how many steps.
-            rng: a random generator, or a seed; None for a new generator.
-            convert: called with each array, such as ``torch.from_numpy``, which shares its memory. ``from_numpy``
-                refuses bfloat16 and float8: give it a view as integers, and view the result. With fields on a GPU,
-                ``partial(torch.as_tensor, device="cuda")`` shares the memory of these, and copies the others.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            replace: whether a step may be drawn more than once.
+            p: the probability of each step, ``[len(self), n_envs]`` or flat; or the priorities of the steps.
+            n_step: add up the rewards of so many steps, fewer where an episode ends or no more are stored. What a step
+                led to (the ``next_of`` fields, and those in ``episode_end``) is read at the last of these. The batch
+                has one array more, ``"discount"``: ``gamma`` to the power of their number, the factor of the value of
+                the next observation.
+            gamma: the discount of each step, for ``n_step``.
+            reward: the field of the rewards, for ``n_step``.
+            return_indices: whether to return the indices of the steps, too. An index stays valid until its step is
+                overwritten: see :meth:`take`, and :class:`Prioritized`.
+            to: a device of PyTorch, to return tensors: ``"cpu"`` shares the memory of the arrays, ``"cuda"`` copies
+                from page-locked memory in the background.
+            convert: called with each array, such as ``jax.numpy.asarray``.
 
         Returns:
-            For each field a new array ``[batch, *shape]``, or what ``convert`` returns for it; for a stack of ``n``
-            steps ``[batch, n, *shape]``, the oldest first. Compressed fields on a GPU come as arrays on that GPU.
+            For each field a new array ``[batch, *shape]``, a tensor, or what ``convert`` returns for it; for a stack of
+            ``n`` steps ``[batch, n, *shape]``, the oldest first. Compressed fields on a GPU come as arrays on that GPU.
+            With ``return_indices`` a pair, of that and of ``i64[batch]``.
 
         Raises:
-            SlotError: no step is stored.
-            ShapeError: ``batch`` is negative.
-            DTypeError: ``batch`` is no number, ``rng`` no seed, or ``convert`` can't be called.
+            SlotError: no step is stored, or none can be drawn.
+            ShapeError: ``batch`` is negative, or more than there are to draw without replacement; ``p`` has another
+                shape; ``n_step`` or ``gamma`` is out of range.
+            DTypeError: an argument has another type.
+            FieldError: ``n_step`` finds no rewards, or no ``episode_end``.
+            SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other.
+            MissingPackage: ``to`` is given, and PyTorch is not installed.
+            BackendUnavailable: PyTorch can't use the device.
         """
-        batch = as_count("batch", batch, 0)
-        if convert is not None and not callable(convert):
-            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
+        batch, began = as_count("batch", batch, 0), perf_counter()
+        read = self._reader(n_step, gamma, reward, to, convert)
         if not len(self):
             raise SlotError("the buffer is empty: append a step before you sample")
-        try:
-            rng = np.random.default_rng(rng)
-        except (TypeError, ValueError):
-            found = reprlib.repr(rng)
-            raise DTypeError(
-                f"rng must be a numpy.random.Generator, a seed of 0 or more, or None, got {found}"
-            ) from None
-        began = perf_counter()
-        arrays = self._read(rng.integers(len(self), size=batch), rng.integers(self.n_envs, size=batch))
-        sampled = arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+        rng = as_generator(rng)
+        shape = (len(self), self.n_envs)
+        if isinstance(p, Prioritized):
+            if not replace:
+                raise SpecError("priorities are drawn with replacement: leave replace out")
+            steps, envs = np.divmod(self._draw_by(p, batch, rng) - self.indices.start, self.n_envs)
+        else:
+            drawable = None if self.mask is None else self._drawable
+            steps, envs = draw(rng, batch, shape, drawable, as_flag("replace", replace), p)
+        sampled = read(steps, envs)
         self._set.note_sample(began)
-        return sampled
-
-    @says_memory_error
-    def __getitem__(self, index: Index) -> dict[str, Array]:
-        """``array[index]`` of each field, an array ``[len(self), n_envs, *shape]`` that begins with the oldest step.
-
-        Raises:
-            SlotError: the index is out of range.
-        """
-        grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
-        try:
-            steps, envs = (np.asarray(axis[index]) for axis in grid)
-        except IndexError as error:
-            raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
-        return self._read(steps, envs)
-
-    def __len__(self) -> int:
-        return self._n_appended - self._oldest
-
-    def arguments(self) -> State:
-        """What :meth:`from_arguments` takes for an equal, empty buffer."""
-        return {
-            "capacity": self.capacity,
-            "fields": {name: field.config() for name, field in self.fields.items()},
-            "n_envs": self.n_envs,
-            "stack": self.stack,
-            "episode_end": self.episode_end,
-            "threads": self._threads,
-            "max_bytes": self._limit and self._limit.max_bytes,
-            "spill": self._limit is not None and self._limit.folder is not None,
-        }
-
-    @classmethod
-    def from_arguments(cls, arguments: State) -> Self:
-        """An empty buffer."""
-        fields = part_of(arguments, "fields", dict)
-        made = {name: Field.from_config(field) for name, field in fields.items()}
-        return cls(**{**arguments, "fields": made, "spill": arguments.get("spill") or None})
-
-    @says_memory_error
-    def state(self) -> State:
-        """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
-        arrays = self._set.state(min(self._n_appended, self._n_rows))
-        return {"n_appended": self._n_appended, "first": self._first, "arrays": arrays}
-
-    @says_memory_error
-    def restore(self, state: State) -> None:
-        """Fill this buffer, which is empty, with the :meth:`state` of one that was made with equal arguments.
-
-        Raises:
-            CorruptStream: no buffer has such a state.
-        """
-        n_appended = number_of(state, "n_appended")
-        first = number_of({"first": 0, **state}, "first", 0, n_appended)
-        self._set.restore(part_of(state, "arrays", dict), min(n_appended, self._n_rows))
-        self._n_appended, self._first, self._released = n_appended, first, first
-        if self._limit and self._limit.folder is not None:
-            self._keep_limit()  # else the next step looks
-
-    def forget_damaged(self) -> Ints:
-        """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
-
-        Returns:
-            ``i64[n, 2]``: the steps, counted from the oldest, and the environments where something is lost, in the step
-            itself or in its stack.
-        """
-        lost = self._set.forget_damaged()
-        lost[:, 0] = (lost[:, 0] - self._positions(np.zeros(1, np.int64))) % self._n_rows
-        stacked = [lost]
-        for n in self.stack.values():
-            for back in range(1, n):  # steps of which the stack reaches back to a lost one
-                later = lost[lost[:, 0] + back < len(self)] + np.array([back, 0])
-                stacked.append(later[self._inside_episode(later[:, 0], later[:, 1], n)[:, n - 1 - back]])
-        return np.unique(np.concatenate(stacked), axis=0)
-
-    def stats(self) -> BufferStats:
-        """What the buffer holds now, and how long its samples took."""
-        stats = self._set.stats(len(self) * self.n_envs)
-        if self._limit is None:
-            return stats
-        return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))
-
-    def __repr__(self) -> str:
-        return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
-
-    def _read(self, steps: Ints, envs: Ints) -> dict[str, Array]:
-        """The steps ``i64[...]``, counted from the oldest, of the environments ``i64[...]``."""
-        inside = {name: self._inside_episode(steps, envs, n) for name, n in self.stack.items()}
-        arrays: dict[str, Array] = DeferredRead(partial(self._choose, steps, envs, inside)).result()
-        return arrays
-
-    def _choose(self, steps: Ints, envs: Ints, inside: Mapping[str, npt.NDArray[np.bool_]]) -> dict[str, Array]:
-        chosen: dict[str, Array] = {}
-        for name, array in self._arrays.items():
-            items = array.ids if isinstance(array, TensorArray) else array
-            if name in self.stack:
-                n = self.stack[name]
-                window = np.maximum(steps[..., None] - np.arange(n - 1, -1, -1), 0)
-                picked = np.asarray(items[self._positions(window), envs[..., None]])
-                picked[~inside[name]] = 0  # zeros, or the id of the zero tensor
-            else:
-                picked = np.asarray(items[self._positions(steps), envs])
-            chosen[name] = TensorArray(picked, array.store)[...] if isinstance(array, TensorArray) else picked
-        return chosen
-
-    def _inside_episode(self, steps: Ints, envs: Ints, n: int) -> npt.NDArray[np.bool_]:
-        """``bool[..., n]``: which of the ``n`` steps up to each step are stored and belong to its episode."""
-        ends = self._arrays[self.episode_end or ""]
-        inside = np.ones((*steps.shape, n), np.bool_)
-        for back in range(1, n):
-            before = np.maximum(steps - back, 0)
-            ended = ends[self._positions(before), envs].astype(np.bool_)
-            inside[..., n - 1 - back] = inside[..., n - back] & (steps >= back) & ~ended
-        return inside
-
-    def _positions(self, steps: Ints) -> Ints:
-        """The rows of steps in the arrays."""
-        return (steps + self._oldest % self._n_rows) % self._n_rows
+        return (sampled, self._indices(steps, envs)) if return_indices else sampled
 
     @property
-    def _oldest(self) -> int:
-        """The number of the oldest step, counted from the first one that was ever appended."""
-        return max(self._first, self._n_appended - self.capacity)
+    def indices(self) -> range:
+        """The indices of all steps: that of step ``k`` of environment ``e`` is ``indices.start + k * n_envs + e``.
 
-    def _memory(self) -> int:
-        return self._set.memory_bytes(min(self._n_appended + LOOK_EVERY, self._n_rows))
+        Steps are counted on and on, so a step keeps its index, and no later one gets the same.
+        """
+        return range(self._oldest * self.n_envs, self._n_appended * self.n_envs)
 
-    def _keep_limit(self) -> None:
-        """Look at the memory, and free what exceeds the limit."""
-        assert self._limit is not None
-        self._release()  # what an interrupted call has left
-        self._limit.keep(self.capacity, self._memory, self._set.own_stores, self.__len__, self._drop)
-        self._next_look = self._n_appended + LOOK_EVERY
+    @says_memory_error
+    def take(
+        self,
+        indices: npt.ArrayLike,
+        *,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        reward: str = "reward",
+        to: object = None,
+    ) -> dict[str, Any]:
+        """The steps with these indices, as :meth:`sample` returns them.
 
-    def _drop(self, n: int) -> None:
-        """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""
-        self._first = self._oldest + n
-        self._release()
+        Args:
+            indices: ``i64[batch]``, such as :meth:`sample` returned them.
+            n_step: see :meth:`sample`, for this and the other arguments.
+            gamma: see there.
+            reward: see there.
+            to: see there.
 
-    def _release(self) -> None:
-        """Release the tensors of dropped steps, as far as their rows have no newer steps."""
-        begin, n_rows = max(self._released, self._n_appended - self._n_rows), self._n_rows
-        while begin < self._first:
-            row = begin % n_rows
-            end = min(self._first, begin - row + n_rows)
-            self._set.drop(slice(row, row + end - begin))
-            begin = end
-        self._released = self._first
+        Raises:
+            SlotError: a step is overwritten, or not there yet.
+            Exception: see :meth:`sample`.
+        """
+        read = self._reader(n_step, gamma, reward, to, None)
+        return read(*self._steps_of(indices))
 
-    def _checked(self, values: Mapping[str, ArrayLike | npt.ArrayLike]) -> dict[str, Array]:
-        if values.keys() != self.fields.keys():
-            raise FieldError(f"a step has the fields {listed(self.fields)}, got {listed(values)}")
-        return {name: self._set.step(name, value) for name, value in values.items()}
+    @says_memory_error
+    def epochs(
+        self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None
+    ) -> Iterator[dict[str, Any]]:
+        """Every step once, in random order, a batch at a time; and again, in another order, for further epochs.
 
-    def _check_names(self) -> None:
-        for name in self.fields:
-            check_kind("the name of a field", name, str, "a text, such as 'frame'")
-        if not self.fields:
-            raise FieldError("a buffer has one field or more, got none")
-        if self.stack and self.episode_end is None:
-            raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
-        ends = [] if self.episode_end is None else [self.episode_end]
-        for name in [*self.stack, *ends]:
-            if not isinstance(name, str) or name not in self.fields:
-                raise FieldError(f"no field is named {name!r}, there are {listed(self.fields)}")
-        for name in ends:
-            if self.fields[name].layout != Layout((), np.bool_):
-                raise DTypeError(f"episode_end takes a field bool[], {name!r} is {self.fields[name].layout}")
+        Args:
+            batch: steps of a batch; the last one of an epoch has what is left.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            n_epochs: how many times.
+            drop_last: leave a smaller last batch out.
+            to: see :meth:`sample`.
+
+        Yields:
+            Batches, as :meth:`sample` returns them.
+
+        Raises:
+            SlotError: a step was overwritten since the first batch.
+            Exception: see :meth:`sample`.
+        """
+        batch, n_epochs = as_count("batch", batch), as_count("n_epochs", n_epochs)
+        read, rng, last = self._reader(None, None, "", to, None), as_generator(rng), as_flag("drop_last", drop_last)
+        return self._epochs(batch, rng, n_epochs, last, read)
+
+    def _epochs(
+        self, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool, read: Callable[..., dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        for _ in range(n_epochs):
+            steps, envs = np.divmod(np.arange(len(self) * self.n_envs), self.n_envs)
+            indices = rng.permutation(self._indices(steps, envs)[self._drawable(steps, envs)])
+            for begin in range(0, len(indices) - (batch - 1 if drop_last else 0), batch):
+                yield read(*self._steps_of(indices[begin : begin + batch]))
+
+    @says_memory_error
+    def sequences(
+        self,
+        batch: int,
+        length: int,
+        rng: Rng = None,
+        *,
+        overlap: int | None = None,
+        burn_in: int = 0,
+        strict_length: bool = True,
+        across_episodes: bool = False,
+        starts: npt.ArrayLike | None = None,
+        to: object = None,
+    ) -> dict[str, Any]:
+        """Random sequences of consecutive steps of one environment, uniformly and with replacement.
+
+        A sequence lies in one episode. The batch has one array more, ``"mask"``, ``bool[batch, burn_in + length]``:
+        False where a step is missing, which is read as zeros.
+
+        Args:
+            batch: how many sequences.
+            length: steps of a sequence.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            overlap: sequences begin only where an episode begins, and ``length - overlap`` steps after one another; the
+                last one of an episode begins earlier, to end with it. None to begin anywhere.
+            burn_in: so many steps of the episode before each sequence, to warm up a recurrent network; they are missing
+                where the episode begins later.
+            strict_length: leave out episodes with fewer steps than ``length``; False to fill up their ends.
+            across_episodes: draw from all steps, whatever ends in between.
+            starts: indices of steps to begin at, ``i64[batch]``, instead of drawing them; where their episode ends
+                earlier, steps are missing.
+            to: see :meth:`sample`.
+
+        Returns:
+            For each field an array ``[batch, burn_in + length, *shape]``, or a tensor; with a stack of ``n`` steps
+            ``[batch, burn_in + length, n, *shape]``.
+
+        Raises:
+            SlotError: no step is stored; no episode is long enough; or there is no step with such an index.
+            FieldError: there is no ``episode_end``; or a field is named ``"mask"``.
+            ShapeError: a number is out of range.
+            DTypeError: an argument has another type.
+            Exception: see :meth:`sample`.
+        """
+        batch, length = as_count("batch", batch, 0), as_count("length", length)
+        overlap, burn_in = as_option("overlap", overlap, 0), as_count("burn_in", burn_in, 0)
+        if overlap is not None and overlap >= length:
+            raise ShapeError(f"overlap must be less than length, {length}, got {overlap}")
+        strict, read = as_flag("strict_length", strict_length), self._reader(None, None, "", to, None)
+        if "mask" in self.fields:
+            raise FieldError("sequences return a mask: give the field 'mask' another name")
+        if not len(self):
+            raise SlotError("the buffer is empty: append a step before you sample")
+        began, rng = perf_counter(), as_generator(rng)
+        parts = self._parts(as_flag("across_episodes", across_episodes))
+        if starts is None:
+            stride = 1 if overlap is None else length - overlap
+            part, start = draw_starts(rng, parts, batch, length, stride, strict)
+        else:
+            steps, envs = self._steps_of(starts)
+            start = steps + self._oldest
+            part = parts.find(start, envs)
+        steps = start[:, None] + np.arange(-burn_in, length)
+        real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
+        steps = np.where(real, steps, start[:, None]) - self._oldest
+        sequences = read(steps, np.broadcast_to(parts.envs[part][:, None], steps.shape), real)
+        self._set.note_sample(began)
+        return sequences
+
+    @says_memory_error
+    def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:
+        """The episodes that are stored, one after the other, by environment and time.
+
+        Args:
+            unfinished: whether the running episodes are among them.
+            to: see :meth:`sample`.
+
+        Yields:
+            For each field an array ``[n_steps, *shape]``, or a tensor. The oldest episode of an environment may lack
+            its first steps, which are overwritten.
+
+        Raises:
+            FieldError: there is no ``episode_end``.
+            SlotError: a step was overwritten since the first episode.
+            Exception: see :meth:`sample`.
+        """
+        unfinished, read = as_flag("unfinished", unfinished), self._reader(None, None, "", to, None)
+        parts = self._parts(False)
+        return self._episodes(parts, np.flatnonzero(parts.done | unfinished), read)
+
+    def _episodes(self, parts: Episodes, chosen: Ints, read: Callable[..., dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for k in chosen:
+            steps = np.arange(parts.begin[k], parts.end[k])
+            yield read(*self._steps_of(steps * self.n_envs + parts.envs[k]))
+
+    def _reader(
+        self, n_step: object, gamma: object, reward: str, to: object, convert: Callable[[Array], Any] | None
+    ) -> Callable[..., dict[str, Any]]:
+        """A function that reads steps, their environments, and optionally which of them are real.
+
+        All arguments are checked before.
+        """
+        if convert is not None and not callable(convert):
+            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
+        if to is not None and convert is not None:
+            raise SpecError("to returns tensors of PyTorch, convert whatever you like: pass one of them")
+        n_steps = NStep.of(n_step, gamma, reward)
+        self._check_n_step(n_steps)
+        tensors = None if to is None else TorchBatch(to)
+        made = tensors.tensor if tensors else convert
+        new_array = tensors.new_array if tensors else new_batch
+
+        def read(steps: Ints, envs: Ints, real: Bools | None = None) -> dict[str, Any]:
+            more: Batch = {} if real is None else {"mask": real}
+            last = steps
+            if n_steps is not None:
+                last = n_steps.last(steps, envs, len(self), self._ends, self._drawable)
+                window = np.minimum(steps[:, None] + np.arange(n_steps.n), last[:, None])
+                rewards: Any = self._arrays[reward][self._positions(window), envs[:, None]]
+                more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
+            at_once = tensors.tensor if tensors else None  # all items of a store
+            arrays = self._read(steps, envs, last=last, real=real, new_array=new_array, convert=at_once) | more
+            return arrays if made is None else {name: made(array) for name, array in arrays.items()}
+
+        return read
+
+    def _check_n_step(self, n_steps: NStep | None) -> None:
+        if n_steps is None:
+            return
+        if n_steps.reward not in self.fields:
+            raise FieldError(f"n_step adds rewards, and no field is named {n_steps.reward!r}: pass reward")
+        if "discount" in self.fields:
+            raise FieldError("n_step returns a discount: give the field 'discount' another name")
+        if not self.episode_end:
+            raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
+        n_steps.check(self.fields[n_steps.reward].layout.dtype)
+
+    def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
+        indices = self.indices
+        new = p.advance(indices.start, indices.stop)
+        if self.mask is not None:
+            p.exclude(new[~self._drawable(*np.divmod(new - indices.start, self.n_envs))])
+        return p.sample(batch, rng)
+
+    def _indices(self, steps: Ints, envs: Ints) -> Ints:
+        return (steps + self._oldest) * self.n_envs + envs
+
+    def _steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
+        """The steps and environments that have some indices."""
+        given, there = np.asarray(indices), self.indices
+        if given.size and given.dtype.kind not in "iu":
+            raise DTypeError(f"indices are integers, got {given.dtype}")
+        if given.size and not there.start <= given.min() <= given.max() < there.stop:
+            raise SlotError(
+                f"the steps that are stored have the indices {there.start} to {there.stop - 1}, got {given.min()} to "
+                f"{given.max()}: steps before the first are overwritten"
+            )
+        steps, envs = np.divmod(given.astype(np.int64) - there.start, self.n_envs)
+        return steps, envs
+
+    def _parts(self, across_episodes: bool) -> Episodes:
+        if across_episodes:
+            return Episodes.all_steps(self._oldest, self._n_appended, self.n_envs)
+        if not self.episode_end:
+            raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
+        self._ends_found = self._ends_found.up_to(self._oldest, self._n_appended, self._scan)
+        return Episodes.between(self._ends_found, self._oldest, self._n_appended, self.n_envs)
+
+    def _scan(self, numbers: Ints) -> tuple[Bools, Bools]:
+        steps, envs = (numbers - self._oldest)[:, None], np.arange(self.n_envs)
+        return self._ends(steps, envs), self._drawable(steps, envs)

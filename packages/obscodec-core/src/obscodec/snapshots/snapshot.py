@@ -17,7 +17,7 @@ import numpy as np
 
 from obscodec.arguments import as_count, as_option, kind_of
 from obscodec.arrays import TensorArray
-from obscodec.buffers import RingBuffer
+from obscodec.buffers import Prioritized, RingBuffer
 from obscodec.errors import (
     BackendUnavailable,
     DTypeError,
@@ -71,6 +71,7 @@ class Salvaged(NamedTuple):
 S = TypeVar("S", bound=Saved)
 
 _MADE: Final[dict[str, Callable[[State], Saved]]] = {
+    "Prioritized": Prioritized.from_arguments,
     "RingBuffer": RingBuffer.from_arguments,
     "TensorArray": TensorArray.from_arguments,
 }
@@ -208,8 +209,8 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     :class:`Snapshot` writes in the background, and only what is new.
 
     Args:
-        saved: a RingBuffer, a TensorArray, with its whole store, or a store. A subclass of the first two comes back as
-            a plain one.
+        saved: a RingBuffer, Prioritized, a TensorArray, with its whole store, or a store. A subclass of the first
+            three comes back as a plain one.
         path: the folder; it is made if it is not there.
 
     Raises:
@@ -228,8 +229,8 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
         ...     load(folder).read(ids).mean()
         np.float64(1.0)
     """
-    if not isinstance(saved, (RingBuffer, TensorArray, Store)):
-        what = "save takes a RingBuffer, a TensorArray or a store"
+    if not isinstance(saved, (RingBuffer, Prioritized, TensorArray, Store)):
+        what = "save takes a RingBuffer, a Prioritized, a TensorArray or a store"
         raise DTypeError(f"{what}, got {kind_of(saved)}: buffers of adapters have a method save")
     write_snapshot(saved, path)
 

@@ -1,0 +1,121 @@
+"""Draws: random steps, by generators of numpy and of PyTorch."""
+
+import reprlib
+import sys
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.segments import Ints
+
+_MOST_DRAWS = 8  # before all steps are looked at, for those that can be drawn
+
+
+class TorchGenerator(Protocol):
+    """A ``torch.Generator``."""
+
+    def initial_seed(self) -> int:
+        """The seed it was made with."""
+
+
+Rng: TypeAlias = np.random.Generator | TorchGenerator | int | None
+
+
+def as_generator(rng: Rng) -> np.random.Generator:
+    """``rng`` as a generator of numpy; one of PyTorch gives the seed of a new one.
+
+    Raises:
+        DTypeError: ``rng`` is no generator and no seed.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(rng, torch.Generator):
+        seed = torch.randint(1 << 62, (1,), generator=rng, device=rng.device)
+        return np.random.default_rng(int(seed))
+    try:
+        return np.random.default_rng(rng)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        found = reprlib.repr(rng)
+        raise DTypeError(
+            f"rng must be a numpy.random.Generator, a torch.Generator, a seed of 0 or more, or None, got {found}"
+        ) from None
+
+
+class Drawable(Protocol):
+    """Tells which steps may be drawn."""
+
+    def __call__(self, steps: Ints, envs: Ints, /) -> npt.NDArray[np.bool_]:
+        """Whether each step ``i64[...]`` of an environment ``i64[...]`` may be drawn."""
+
+
+def draw(
+    rng: np.random.Generator,
+    batch: int,
+    shape: tuple[int, int],
+    drawable: Drawable | None,
+    replace: bool,
+    p: npt.ArrayLike | None,
+) -> tuple[Ints, Ints]:
+    """Random steps and their environments, ``i64[batch]`` each.
+
+    Args:
+        rng: draws.
+        batch: how many steps.
+        shape: how many steps and environments there are.
+        drawable: tells which steps may be drawn; None for all.
+        replace: whether a step may be drawn again.
+        p: the probability of each step, ``[n_steps, n_envs]`` or flat; None for equal ones.
+
+    Raises:
+        ShapeError: there are fewer steps to draw without replacement; or ``p`` has another shape, or is no probability.
+        SlotError: no step may be drawn.
+    """
+    n_steps, n_envs = shape
+    if replace and p is None:
+        steps, envs = rng.integers(n_steps, size=batch), rng.integers(n_envs, size=batch)
+        if drawable is not None:
+            _draw_again(rng, steps, envs, shape, drawable)
+        return steps, envs
+    among = n_steps * n_envs if drawable is None else drawable_steps(shape, drawable)
+    n_among = among if isinstance(among, int) else len(among)
+    if not replace and batch > n_among:
+        raise ShapeError(f"batch is {batch}, and without replacement there are {n_among} steps to draw")
+    chosen = rng.choice(among, batch, replace, None if p is None else _probabilities(p, shape, among))
+    return chosen // n_envs, chosen % n_envs
+
+
+def drawable_steps(shape: tuple[int, int], drawable: Drawable) -> Ints:
+    """The flat indices ``i64[n]`` of all steps that may be drawn.
+
+    Raises:
+        SlotError: there is none.
+    """
+    steps, envs = np.divmod(np.arange(shape[0] * shape[1]), shape[1])
+    found: Ints = np.flatnonzero(drawable(steps, envs))
+    if not len(found):
+        raise SlotError("the mask is False in all steps: append one that can be drawn")
+    return found
+
+
+def _draw_again(rng: np.random.Generator, steps: Ints, envs: Ints, shape: tuple[int, int], drawable: Drawable) -> None:
+    """Draw steps that may not be drawn anew, until none is left."""
+    again = np.flatnonzero(~drawable(steps, envs))
+    for _ in range(_MOST_DRAWS):
+        if not len(again):
+            return
+        steps[again], envs[again] = rng.integers(shape[0], size=len(again)), rng.integers(shape[1], size=len(again))
+        again = again[~drawable(steps[again], envs[again])]
+    if len(again):
+        steps[again], envs[again] = np.divmod(rng.choice(drawable_steps(shape, drawable), len(again)), shape[1])
+
+
+def _probabilities(p: npt.ArrayLike, shape: tuple[int, int], among: int | Ints) -> npt.NDArray[np.float64]:
+    given = np.asarray(p, np.float64)
+    if given.shape not in (shape, (shape[0] * shape[1],)):
+        raise ShapeError(f"p has a probability for each step and environment, {shape}, got shape {given.shape}")
+    flat = given.reshape(-1) if isinstance(among, int) else given.reshape(-1)[among]
+    total = flat.sum()
+    if not (np.isfinite(total) and total > 0 and flat.min() >= 0):
+        raise ShapeError("p must be numbers of 0 or more, of which one is not 0")
+    return np.asarray(flat / total)

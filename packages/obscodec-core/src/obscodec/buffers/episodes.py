@@ -1,0 +1,143 @@
+"""Episodes: where the episodes of a buffer begin and end."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.errors import SlotError
+from obscodec.segments import Ints
+
+Bools = npt.NDArray[np.bool_]
+_SCANNED = 1 << 16  # steps at a time
+
+
+class Ends(NamedTuple):
+    """The steps that end episodes, by their numbers.
+
+    Attributes:
+        scanned: of the steps before this one.
+        steps: ``i64[n]``, rising.
+        envs: ``i64[n]``, their environments.
+        belongs: ``bool[n]``, whether the step is the last one of its episode, or one between two episodes.
+    """
+
+    scanned: int
+    steps: Ints
+    envs: Ints
+    belongs: Bools
+
+    @classmethod
+    def none(cls) -> "Ends":
+        """Of no steps."""
+        return cls(0, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+
+    def up_to(self, begin: int, end: int, scan: Callable[[Ints], tuple[Bools, Bools]]) -> "Ends":
+        """The ends among the steps ``begin`` to ``end``, of which only the new ones are scanned.
+
+        Args:
+            begin: the first step.
+            end: the step after the last one.
+            scan: called with steps ``i64[n]``; returns ``bool[n, n_envs]`` twice: whether an episode ends with the
+                step, and whether it belongs to the episode.
+        """
+        kept = self.steps >= begin
+        found = [(self.steps[kept], self.envs[kept], self.belongs[kept])]
+        for at in range(max(begin, self.scanned), end, _SCANNED):
+            steps = np.arange(at, min(at + _SCANNED, end))
+            ends, belongs = scan(steps)
+            rows, envs = np.nonzero(ends)
+            found.append((steps[rows], envs, belongs[rows, envs]))
+        return Ends(end, *(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+class Episodes(NamedTuple):
+    """Parts of the steps of a buffer, each of one environment, in the order of environments and steps.
+
+    Attributes:
+        envs: ``i64[n]``, their environments.
+        begin: ``i64[n]``, the number of their first step.
+        end: ``i64[n]``, the number of the step after the last one.
+        done: ``bool[n]``, whether the episode has ended.
+    """
+
+    envs: Ints
+    begin: Ints
+    end: Ints
+    done: Bools
+
+    @classmethod
+    def between(cls, ends: Ends, oldest: int, n_appended: int, n_envs: int) -> "Episodes":
+        """The episodes of the steps from ``oldest`` on, each as far as it is stored; the running ones last."""
+        every_env = np.arange(n_envs)
+        envs = np.concatenate([ends.envs, every_env])
+        last = np.concatenate([ends.steps, np.full(n_envs, n_appended)])
+        belongs = np.concatenate([ends.belongs, np.zeros(n_envs, np.bool_)])
+        done = np.concatenate([np.ones(len(ends.steps), np.bool_), np.zeros(n_envs, np.bool_)])
+        order = np.lexsort((last, envs))
+        envs, last, belongs, done = envs[order], last[order], belongs[order], done[order]
+        begin = np.full(len(last), oldest)
+        follows = envs[1:] == envs[:-1]
+        begin[1:][follows] = last[:-1][follows] + 1
+        end = last + belongs
+        kept = end > begin
+        return cls(envs[kept], begin[kept], end[kept], done[kept])
+
+    @classmethod
+    def all_steps(cls, oldest: int, n_appended: int, n_envs: int) -> "Episodes":
+        """One part for all steps of each environment, whatever ends in between."""
+        n = np.ones(n_envs, np.int64)
+        return cls(np.arange(n_envs), oldest * n, n_appended * n, np.zeros(n_envs, np.bool_))
+
+    def find(self, steps: Ints, envs: Ints) -> Ints:
+        """``i64[n]``: the part that has each step of an environment.
+
+        Raises:
+            SlotError: none has it.
+        """
+        # By environment, then by step: numbers that rise from part to part.
+        least = int(self.begin.min(initial=0))
+        span = int(self.end.max(initial=0)) - least + 1
+        found: Ints = np.searchsorted(self.envs * span + self.begin - least, envs * span + steps - least, "right") - 1
+        inside = (found >= 0) & (self.envs[found] == envs) & (self.begin[found] <= steps) & (steps < self.end[found])
+        if not inside.all():
+            at = int(np.argmin(inside))
+            raise SlotError(f"no sequence begins at step {steps[at]} of environment {envs[at]}: mask is False there")
+        return found
+
+
+def draw_starts(
+    rng: np.random.Generator, parts: Episodes, batch: int, length: int, stride: int, strict_length: bool
+) -> tuple[Ints, Ints]:
+    """Random starts of sequences, ``i64[batch]``: their parts, and the numbers of their first steps.
+
+    Sequences of a part begin at its first step, and at every ``stride``-th after it; one that would exceed the part
+    begins earlier.
+
+    Args:
+        rng: draws.
+        parts: of these.
+        batch: how many.
+        length: steps of a sequence.
+        stride: steps from one sequence to the next one.
+        strict_length: whether parts with fewer steps are left out.
+
+    Raises:
+        SlotError: no part is long enough.
+    """
+    lengths = parts.end - parts.begin
+    beyond = np.maximum(lengths - length, 0)
+    n_starts = -(-beyond // stride) + 1
+    if strict_length:
+        n_starts[lengths < length] = 0
+    up_to = np.cumsum(n_starts)
+    if not len(up_to) or not up_to[-1]:
+        raise SlotError(
+            f"no episode has {length} steps, the longest stored has {lengths.max(initial=0)}: append more, ask for "
+            "shorter sequences, or pass strict_length=False to have shorter ones filled with zeros"
+        )
+    number = rng.integers(up_to[-1], size=batch)
+    part = np.searchsorted(up_to, number, "right")
+    offset = (number - (up_to - n_starts)[part]) * stride
+    return part, parts.begin[part] + np.minimum(offset, beyond[part])

@@ -1,0 +1,222 @@
+"""Prioritized: draws steps in proportion to their priorities."""
+
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count
+from obscodec.buffers.draws import Rng, as_generator
+from obscodec.buffers.sum_tree import find_leaves, new_tree, set_leaves
+from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
+from obscodec.segments import Ints
+from obscodec.state import State, array_of, number_of, part_of
+
+_LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-300, 1e300  # of an item that can be drawn; the sum of all stays finite
+
+
+class Prioritized:
+    """The priorities of the last ``capacity`` of a row of items, which are numbered on and on.
+
+    Pass it as ``p`` to ``RingBuffer.sample``: the buffer tells it which steps there are. By itself, it draws numbers,
+    of whatever they stand for: :meth:`advance` says which numbers there are. New items have the greatest priority that
+    any item has had, so that each is drawn soon.
+
+    An item is drawn with a probability in proportion to ``(priority + eps) ** alpha``. Source: Schaul et al. 2016,
+    Prioritized Experience Replay.
+
+    Args:
+        capacity: the most items at a time; of a buffer, ``capacity * n_envs``.
+        alpha: how much priorities count; 0 draws uniformly.
+        beta: how much :meth:`weights` make up for it; 1 entirely. Set it as you like, such as rising to 1.
+        eps: is added to each priority, so that an item of priority 0 is drawn, too.
+
+    Raises:
+        ShapeError: a number is out of range.
+        DTypeError: an argument is no number.
+
+    Example:
+        >>> from obscodec import Field, RingBuffer
+        >>> fields = {"obs": Field((4,), np.float32), "reward": Field((), np.float32)}
+        >>> buffer, priorities = RingBuffer(100, fields), Prioritized(100)
+        >>> for k in range(10):
+        ...     buffer.append(obs=np.full(4, k, np.float32), reward=k)
+        >>> batch, indices = buffer.sample(32, 0, p=priorities, return_indices=True)
+        >>> priorities.update(indices, abs(batch["reward"]))
+        >>> priorities.weights(indices).shape
+        (32,)
+    """
+
+    def __init__(self, capacity: int, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
+        self.capacity = as_count("capacity", capacity)
+        self.alpha, self.beta, self.eps = (
+            _number(name, value) for name, value in (("alpha", alpha), ("beta", beta), ("eps", eps))
+        )
+        if self.eps == 0:
+            raise ShapeError("eps must be more than 0: an item of priority 0 would never be drawn again")
+        self._tree = new_tree(self.capacity)
+        self._first = self._end = 0
+        self._greatest = 1.0  # weight of an item
+
+    @property
+    def indices(self) -> range:
+        """The numbers of the items."""
+        return range(self._first, self._end)
+
+    def advance(self, first: int, end: int) -> Ints:
+        """Let the items have the numbers ``first`` to ``end - 1``. Items before ``first`` are forgotten.
+
+        Returns:
+            The numbers of the new ones, ``i64[n]``.
+
+        Raises:
+            ShapeError: there are more than ``capacity``; or numbers do not rise from call to call.
+        """
+        if not self._first <= first <= end or end < self._end:
+            raise ShapeError(
+                f"items go from {self._first} to {self._end}, and can't go from {first} to {end}: make one Prioritized "
+                "for each buffer"
+            )
+        if end - first > self.capacity:
+            raise ShapeError(f"there are {end - first} items, and capacity is {self.capacity}: make it larger")
+        gone = np.arange(self._first, min(first, self._end))
+        new = np.arange(max(first, self._end), end)
+        if len(gone):
+            set_leaves(self._tree, gone % self.capacity, np.zeros(len(gone)))
+        if len(new):
+            set_leaves(self._tree, new % self.capacity, np.full(len(new), self._greatest))
+        self._first, self._end = first, end
+        return new
+
+    def sample(self, batch: int, rng: Rng = None) -> Ints:
+        """The numbers of random items, ``i64[batch]``, with replacement.
+
+        The priorities are divided into ``batch`` equal parts, and one item is drawn of each, as in the paper.
+
+        Args:
+            batch: how many.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+
+        Raises:
+            SlotError: there is none.
+            ShapeError: ``batch`` is negative.
+            DTypeError: ``batch`` is no number, or ``rng`` no seed.
+        """
+        batch, rng = as_count("batch", batch, 0), as_generator(rng)
+        total = self._tree[1]
+        if total == 0:
+            raise SlotError("there are no items to draw: advance first, or append a step")
+        leaves = np.empty(batch, np.int64)
+        find_leaves(self._tree, (np.arange(batch) + rng.random(batch)) * (total / max(batch, 1)), leaves)
+        return self._first + (leaves - self._first) % self.capacity
+
+    def weights(self, indices: npt.ArrayLike, beta: float | None = None) -> npt.NDArray[np.float32]:
+        """Importance weights of sampled items, ``f32[batch]``: what to multiply their losses by; 1 for the largest.
+
+        Args:
+            indices: as :meth:`sample` returned them.
+            beta: in place of the attribute.
+
+        Raises:
+            SlotError: an item is not there, or is never drawn.
+        """
+        weights = self._tree[len(self._tree) // 2 + self._leaves(indices)]
+        if not weights.all():
+            raise SlotError("an item that is never drawn has no weight")
+        exponent = self.beta if beta is None else _number("beta", beta)
+        return np.asarray((weights / weights.min(initial=np.inf)) ** -exponent, np.float32)
+
+    def update(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
+        """Give items new priorities, such as the absolute TD errors of a batch.
+
+        Items that have gone meanwhile are left out; of an item that is named twice, the last priority counts.
+
+        Args:
+            indices: ``i64[n]``, their numbers.
+            priorities: ``[n]``, of 0 or more.
+
+        Raises:
+            ShapeError: a priority is negative, infinite or NaN; or their number is another one.
+            SlotError: an item is not there yet.
+        """
+        numbers, given = _whole(indices), np.asarray(priorities, np.float64).reshape(-1)
+        if len(given) != len(numbers):
+            raise ShapeError(f"there are {len(numbers)} indices and {len(given)} priorities: pass one for each")
+        if len(given) and not (given.min() >= 0 and given.max() < np.inf):
+            raise ShapeError(f"priorities must be finite and 0 or more, got {given.min()} to {given.max()}")
+        there = numbers >= self._first
+        leaves = self._leaves(numbers[there])
+        with np.errstate(over="ignore", under="ignore"):
+            weights = np.maximum((given[there] + self.eps) ** self.alpha, _LEAST_WEIGHT)
+        if weights.sum() > _GREATEST_WEIGHT:
+            raise ShapeError(f"priorities of up to {given.max()} are too large for alpha={self.alpha}: divide them")
+        drawn = self._tree[len(self._tree) // 2 + leaves] > 0
+        set_leaves(self._tree, leaves[drawn], weights[drawn])
+        self._greatest = max(self._greatest, weights.max(initial=0.0))
+
+    def exclude(self, indices: npt.ArrayLike) -> None:
+        """Never draw items again; later priorities of these are left out.
+
+        Raises:
+            SlotError: an item is not there.
+        """
+        leaves = self._leaves(indices)
+        set_leaves(self._tree, leaves, np.zeros(len(leaves)))
+
+    def arguments(self) -> State:
+        """What :meth:`from_arguments` takes for an equal object without items."""
+        return {"capacity": self.capacity, "alpha": self.alpha, "beta": self.beta, "eps": self.eps}
+
+    @classmethod
+    def from_arguments(cls, arguments: State) -> Self:
+        """One without items."""
+        return cls(**arguments)
+
+    def state(self) -> State:
+        """The priorities: see ``obscodec.state``."""
+        begin = len(self._tree) // 2
+        numbers = {"first": self._first, "end": self._end, "greatest": self._greatest}
+        return {**numbers, "weights": self._tree[begin : begin + self.capacity].copy()}
+
+    def restore(self, state: State) -> None:
+        """Fill this object, which has no items.
+
+        Raises:
+            CorruptStream: none with this capacity has such a state.
+        """
+        end = number_of(state, "end")
+        first = number_of(state, "first", max(0, end - self.capacity), end)
+        weights, greatest = array_of(state, "weights", np.float64, (self.capacity,)), part_of(state, "greatest", float)
+        if not (weights.min() >= 0 and np.isfinite(weights.sum()) and 0 < greatest < np.inf):
+            raise CorruptStream("'weights' of a state are finite and 0 or more")
+        there = np.arange(first, end) % self.capacity
+        set_leaves(self._tree, there, weights[there])
+        self._first, self._end, self._greatest = first, end, greatest
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def __repr__(self) -> str:
+        numbers = f"alpha={self.alpha}, beta={self.beta}, eps={self.eps}"
+        return f"Prioritized(capacity={self.capacity}, {numbers}, {len(self)} items)"
+
+    def _leaves(self, indices: npt.ArrayLike) -> Ints:
+        numbers = _whole(indices)
+        if len(numbers) and not self._first <= numbers.min() <= numbers.max() < self._end:
+            raise SlotError(f"items go from {self._first} to {self._end - 1}, got {numbers.min()} to {numbers.max()}")
+        return numbers % self.capacity
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)):
+        raise DTypeError(f"{name} must be a number of 0 or more, got {value!r}")
+    if not 0 <= value < np.inf:
+        raise ShapeError(f"{name} must be finite and 0 or more, got {value}")
+    return float(value)
+
+
+def _whole(indices: npt.ArrayLike) -> Ints:
+    numbers = np.asarray(indices).reshape(-1)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise DTypeError(f"indices are integers, got {numbers.dtype}")
+    return numbers.astype(np.int64)

@@ -1,0 +1,84 @@
+"""Stack: of which steps a stack is made, and what stands before the start of an episode."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from obscodec.errors import FieldError, SpecError
+from obscodec.segments import Ints
+
+Pad = Literal["edge", "zeros"]
+
+
+class Items(Protocol):
+    """Reads the array of a field."""
+
+    def __call__(self, name: str, steps: Ints, /) -> Any:
+        """What the array of the field has at each of the steps ``i64[...]``, ``[..., *shape]``."""
+
+
+class Stack(NamedTuple):
+    """How a field is read as a stack.
+
+    Attributes:
+        n: how many steps a stack has.
+        pad: what stands before the start of an episode.
+        next_of: the field that this field is one step later, None for none. All of the stack but its last part is of
+            that field.
+    """
+
+    n: int
+    pad: Pad
+    next_of: str | None
+
+    @classmethod
+    def of(cls, stack: Mapping[str, int], next_of: Mapping[str, str | None], pad: Pad | None) -> dict[str, Self]:
+        """The stacks of the fields that have one: those named in ``stack``, and those that are one step later.
+
+        Raises:
+            FieldError: a field is stacked otherwise than the field that it is one step later.
+        """
+        made: dict[str, Self] = {}
+        for name, before in next_of.items():
+            n = stack.get(name if before is None else before)
+            if before is not None and stack.get(name, n) != n:
+                raise FieldError(f"{name!r} is the next of {before!r}, and stacked as that is: leave it out of stack")
+            if n is not None and pad is not None:
+                made[name] = cls(n, pad, before)
+        return made
+
+    def pick(self, items: Items, name: str, steps: Ints, n_inside: Ints) -> Any:
+        """A stack of each step, ``[..., n, *shape]``, the oldest first.
+
+        Args:
+            items: reads an array.
+            name: the field.
+            steps: ``i64[...]``.
+            n_inside: ``i64[...]``, how many of the last steps, up to each step, belong to its episode.
+        """
+        back = np.arange(self.n - 1, -1, -1)
+        kept = np.minimum(back, n_inside[..., None] - 1)
+        if self.next_of is None:
+            picked = items(name, steps[..., None] - kept)
+        else:  # the stack of the field before, one step on
+            before = items(self.next_of, steps[..., None] - kept[..., 1:])
+            picked = np.concatenate([before, items(name, steps[..., None])], axis=steps.ndim)
+        if self.pad == "zeros":
+            picked[back >= (n_inside + (self.next_of is not None))[..., None]] = 0
+        return picked
+
+
+def check_pad(pad: object, stack: Mapping[str, int]) -> None:
+    """Refuse a ``pad`` that is none, or that no stack reads.
+
+    Raises:
+        SpecError: it is something else than ``"edge"`` or ``"zeros"``; or None although there are stacks.
+    """
+    choices = "'edge' repeats the first one, as Gymnasium's FrameStackObservation; 'zeros' is as SB3's VecFrameStack"
+    if stack and pad is None:
+        raise SpecError(f"stacks need pad, what stands before the first step of an episode: {choices}")
+    if pad is not None and pad not in ("edge", "zeros"):
+        raise SpecError(f"pad must be 'edge' or 'zeros', got {pad!r}: {choices}")
+    if pad is not None and not stack:
+        raise SpecError("pad is for stacks: pass stack, too, or leave pad out")

@@ -1,0 +1,378 @@
+"""StepRing: the last steps of some environments, stored with compressed fields and read by their numbers."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.arrays import DeferredRead, Index, TensorArray
+from obscodec.buffers.array_set import ArraySet, listed
+from obscodec.buffers.field import Array, Field
+from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
+from obscodec.buffers.stacks import Pad, Stack, check_pad
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
+from obscodec.layout import ArrayLike, Layout
+from obscodec.runtime import says_memory_error
+from obscodec.segments import Ints
+from obscodec.state import State, number_of, part_of
+from obscodec.stats import BufferStats
+from obscodec.stores import Store, new_batch
+
+Bools = npt.NDArray[np.bool_]
+
+_WAITING_STEPS = 3  # may wait in the write buffer, however large they are
+
+
+class StepRing:
+    """What a :class:`RingBuffer` stores, and how it is read; RingBuffer draws.
+
+    A step has a number, counted from the first step that was ever appended. Methods whose names begin with ``_`` count
+    steps from the oldest one that can be drawn; the steps before it that stacks still need have numbers below 0.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        n_envs: int = 1,
+        stack: Mapping[str, int] | None = None,
+        episode_end: str | Sequence[str] | None = None,
+        threads: int | None = None,
+        max_bytes: int | None = None,
+        spill: str | os.PathLike[str] | None = None,
+        *,
+        pad: Pad | None = None,
+        mask: str | None = None,
+    ) -> None:
+        self._set = ArraySet(fields, n_envs, threads)
+        self.fields, self.n_envs = self._set.fields, self._set.n_envs
+        self._threads = as_option("threads", threads)
+        self.capacity = as_count("capacity", capacity)
+        if stack is not None:
+            check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
+        self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
+        self.episode_end = tuple(episode_end) if isinstance(episode_end, (list, tuple)) else (episode_end,)
+        if episode_end is None:
+            self.episode_end = ()
+        self.pad, self.mask = pad, mask
+        self._check_names()
+        check_pad(pad, self.stack)
+        self._stacks = Stack.of(self.stack, {name: field.next_of for name, field in self.fields.items()}, pad)
+        self._limit = MemoryLimit.of(max_bytes, spill, [field.heap for field in self.fields.values()])
+        # Steps before the oldest one, of which its stack is made.
+        self._n_before = max(self.stack.values(), default=1) - 1
+        # One row more than steps: the next step is written into the row without a step, then counted in one line.
+        self._n_rows = self.capacity + self._n_before + 1
+        n_sharing = Counter(self._set.owners.values())
+        self._arrays = {
+            name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
+            for name, owner in self._set.owners.items()
+        }
+        self._n_appended = 0
+        self._first = 0  # no step before this one can be drawn, for want of bytes
+        self._earliest = 0  # none before this one belongs to a stack
+        self._released = 0  # and none before this one has tensors
+        self._next_look: float = 0 if self._limit else inf  # at the memory, at this number of steps
+
+    @says_memory_error
+    def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Store one step of all environments. A refused call changes nothing.
+
+        Args:
+            **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
+                an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
+                any other change of dtype must keep every value. A compressed field on a GPU also takes an array on
+                that GPU, and downloads it.
+
+        Raises:
+            FieldError: a field is missing, or unknown.
+            ShapeError: a value has another shape.
+            DTypeError: the dtype of a field would change a number.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field, or of the buffer for its newest
+                steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
+            OSError: blocks can't be written to the folder ``spill``.
+        """
+        self._check_fields(values)
+        self._append({name: self._set.step(name, value) for name, value in values.items()})
+
+    @says_memory_error
+    def extend(self, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Store many steps, the oldest first. All are checked before the first one is stored.
+
+        An exception while they are stored, such as HeapFull, leaves the steps before it in the buffer.
+
+        Args:
+            **values: for each field ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` if there is one
+                environment, as :meth:`append` takes them.
+
+        Raises:
+            ShapeError: a value has another shape, or two fields have different numbers of steps.
+            Exception: see :meth:`append`.
+        """
+        self._check_fields(values)
+        steps = {name: self._set.steps(name, value) for name, value in values.items()}
+        if len(numbers := {len(of_field) for of_field in steps.values()}) > 1:
+            found = ", ".join(f"{name} {len(of_field)}" for name, of_field in steps.items())
+            raise ShapeError(f"all fields have as many steps, got {found}")
+        for step in range(numbers.pop()):
+            self._append({name: of_field[step] for name, of_field in steps.items()})
+
+    def _append(self, step: Mapping[str, Array]) -> None:
+        """Store one step, ``[n_envs, *shape]`` of each field."""
+        if self._n_appended >= self._next_look:
+            self._keep_limit()
+        at = self._n_appended % self._n_rows
+        self._set.reserve(at)
+        try:
+            for name, array in self._arrays.items():
+                array[at] = step[name]
+        except BaseException:
+            self._set.forget(at)
+            raise
+        self._n_appended += 1
+
+    @says_memory_error
+    def clear(self) -> None:
+        """Forget all steps, and give their memory back. The next step begins an episode."""
+        self._first = self._earliest = self._n_appended
+        self._release()
+
+    @says_memory_error
+    def __getitem__(self, index: Index) -> dict[str, Array]:
+        """``array[index]`` of each field, an array ``[len(self), n_envs, *shape]`` that begins with the oldest step.
+
+        Raises:
+            SlotError: the index is out of range.
+        """
+        grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
+        try:
+            steps, envs = (np.asarray(axis[index]) for axis in grid)
+        except IndexError as error:
+            raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
+        return self._read(steps, envs)
+
+    def __len__(self) -> int:
+        return self._n_appended - self._oldest
+
+    @property
+    def full(self) -> bool:
+        """Whether the buffer has ``capacity`` steps, so that the next one takes the place of the oldest."""
+        return len(self) == self.capacity
+
+    def arguments(self) -> State:
+        """What :meth:`from_arguments` takes for an equal, empty buffer."""
+        return {
+            "capacity": self.capacity,
+            "fields": {name: field.config() for name, field in self.fields.items()},
+            "n_envs": self.n_envs,
+            "stack": self.stack,
+            "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
+            "threads": self._threads,
+            "max_bytes": self._limit and self._limit.max_bytes,
+            "spill": self._limit is not None and self._limit.folder is not None,
+            "pad": self.pad,
+            "mask": self.mask,
+        }
+
+    @classmethod
+    def from_arguments(cls, arguments: State) -> Self:
+        """An empty buffer."""
+        fields = part_of(arguments, "fields", dict)
+        made = {name: Field.from_config(field) for name, field in fields.items()}
+        pad = "zeros" if arguments.get("stack") else None  # of the first versions, which knew no other
+        return cls(**{"pad": pad, **arguments, "fields": made, "spill": arguments.get("spill") or None})
+
+    @says_memory_error
+    def state(self) -> State:
+        """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
+        arrays = self._set.state(min(self._n_appended, self._n_rows))
+        numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
+        return {**numbers, "n_rows": self._n_rows, "arrays": arrays}
+
+    @says_memory_error
+    def restore(self, state: State) -> None:
+        """Fill this buffer, which is empty, with the :meth:`state` of one that was made with equal arguments.
+
+        Raises:
+            CorruptStream: no buffer has such a state.
+        """
+        n_appended = number_of(state, "n_appended")
+        first = number_of({"first": 0, **state}, "first", 0, n_appended)
+        # The first versions kept no step before the oldest, and told neither of these two numbers.
+        n_rows = number_of({"n_rows": self.capacity + 1, **state}, "n_rows", self.capacity + 1, self._n_rows)
+        earliest = number_of({"earliest": first, **state}, "earliest", 0, first)
+        rows = np.arange(min(n_appended, n_rows))  # where the state has steps, and where they go
+        steps_back = (n_appended - 1 - rows) % n_rows
+        self._set.restore(part_of(state, "arrays", dict), (n_appended - 1 - steps_back) % self._n_rows)
+        self._n_appended, self._first = n_appended, first
+        self._earliest = self._released = max(earliest, n_appended - n_rows + 1)
+        if self._limit and self._limit.folder is not None:
+            self._keep_limit()  # else the next step looks
+
+    def forget_damaged(self) -> Ints:
+        """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
+
+        Returns:
+            ``i64[n, 2]``: the steps, counted from the oldest, and the environments where something is lost, in the step
+            itself or in its stack.
+        """
+        lost = self._set.forget_damaged()
+        steps = (lost[:, 0] - self._positions(np.zeros(1, np.int64))) % self._n_rows
+        lost[:, 0] = np.where(steps < len(self), steps, steps - self._n_rows)
+        stacked = [lost]
+        for n in self.stack.values():
+            for back in range(1, n):  # steps of which the stack reaches back to a lost one
+                later = lost[(lost[:, 0] + back >= 0) & (lost[:, 0] + back < len(self))] + np.array([back, 0])
+                stacked.append(later[self._n_inside(later[:, 0], later[:, 1], n) > back])
+        found: Ints = np.unique(np.concatenate(stacked), axis=0)
+        return found[found[:, 0] >= 0]
+
+    def stats(self) -> BufferStats:
+        """What the buffer holds now, and how long its samples took."""
+        stats = self._set.stats(len(self) * self.n_envs)
+        if self._limit is None:
+            return stats
+        return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))
+
+    def __repr__(self) -> str:
+        name, of = type(self).__name__, f"capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}"
+        return f"{name}({of}, {self.stats()})"
+
+    def _read(
+        self,
+        steps: Ints,
+        envs: Ints,
+        *,
+        last: Ints | None = None,
+        real: Bools | None = None,
+        new_array: Callable[[Store, int], Any] = new_batch,
+        convert: Callable[[Array], Any] | None = None,
+    ) -> dict[str, Any]:
+        """The steps ``i64[...]`` of the environments ``i64[...]``.
+
+        Args:
+            steps: the steps.
+            envs: their environments.
+            last: the last step of each, if a step stands for several: what comes after it, and whether its episode
+                ends, is read there. None for ``steps``.
+            real: ``bool[...]``, False to read zeros.
+            new_array: see ``DeferredRead``.
+            convert: see ``DeferredRead``.
+        """
+        at = {name: steps if last is None or not self._is_outcome(name) else last for name in self.fields}
+        inside = {name: self._n_inside(at[name], envs, stack.n) for name, stack in self._stacks.items()}
+
+        def choose() -> dict[str, Any]:
+            return {name: self._chosen(name, at[name], envs, inside.get(name), real) for name in self.fields}
+
+        arrays: dict[str, Any] = DeferredRead(choose, new_array, convert).result()
+        return arrays
+
+    def _is_outcome(self, name: str) -> bool:
+        """Whether a field tells what a step led to."""
+        return self.fields[name].next_of is not None or name in self.episode_end
+
+    def _chosen(self, name: str, steps: Ints, envs: Ints, inside: Ints | None, real: Bools | None) -> Array:
+        if inside is None:
+            picked = self._items(name, steps, envs)
+        else:
+            picked = self._stacks[name].pick(partial(self._items, envs=envs[..., None]), name, steps, inside)
+        if real is not None:
+            picked[~real] = 0  # zeros, or the id of the zero tensor
+        array = self._arrays[name]
+        return TensorArray(picked, array.store)[...] if isinstance(array, TensorArray) else picked
+
+    def _items(self, name: str, steps: Ints, envs: Ints) -> Any:
+        """A new array of what the array of a field has: ids if it is compressed."""
+        array = self._arrays[name]
+        items = array.ids if isinstance(array, TensorArray) else array
+        return np.asarray(items[self._positions(steps), envs])
+
+    def _flags(self, name: str, steps: Ints, envs: Ints) -> Bools:
+        return np.asarray(self._arrays[name][self._positions(steps), envs]).astype(np.bool_)
+
+    def _ends(self, steps: Ints, envs: Ints) -> Bools:
+        """Whether the episode of a step ends with it."""
+        ends = ~self._drawable(steps, envs)
+        for name in self.episode_end:
+            ends |= self._flags(name, steps, envs)
+        return ends
+
+    def _drawable(self, steps: Ints, envs: Ints) -> Bools:
+        """Whether steps may be drawn."""
+        if self.mask is None:
+            return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
+        return self._flags(self.mask, steps, envs)
+
+    def _n_inside(self, steps: Ints, envs: Ints, n: int) -> Ints:
+        """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
+        earliest = max(self._earliest, self._n_appended - self._n_rows + 1) - self._oldest
+        is_inside = np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
+        n_inside = np.ones(is_inside.shape, np.int64)
+        for back in range(1, n):
+            before = steps - back
+            is_inside &= (before >= earliest) & ~self._ends(np.maximum(before, earliest), envs)
+            n_inside += is_inside
+        return n_inside
+
+    def _positions(self, steps: Ints) -> Ints:
+        """The rows of steps in the arrays."""
+        return (steps + self._oldest % self._n_rows) % self._n_rows
+
+    @property
+    def _oldest(self) -> int:
+        """The number of the oldest step that can be drawn."""
+        return max(self._first, self._n_appended - self.capacity)
+
+    def _memory(self) -> int:
+        return self._set.memory_bytes(min(self._n_appended + LOOK_EVERY, self._n_rows))
+
+    def _keep_limit(self) -> None:
+        """Look at the memory, and free what exceeds the limit."""
+        assert self._limit is not None
+        self._release()  # what an interrupted call has left
+        self._limit.keep(self.capacity, self._memory, self._set.own_stores, self.__len__, self._drop)
+        self._next_look = self._n_appended + LOOK_EVERY
+
+    def _drop(self, n: int) -> None:
+        """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""
+        self._first = self._oldest + n
+        self._earliest = max(self._earliest, self._first - self._n_before)
+        self._release()
+
+    def _release(self) -> None:
+        """Release the tensors of dropped steps, as far as their rows have no newer steps."""
+        begin, n_rows = max(self._released, self._n_appended - self._n_rows), self._n_rows
+        while begin < self._earliest:
+            row = begin % n_rows
+            end = min(self._earliest, begin - row + n_rows)
+            self._set.drop(slice(row, row + end - begin))
+            begin = end
+        self._released = self._earliest
+
+    def _check_fields(self, values: Mapping[str, object]) -> None:
+        if values.keys() != self.fields.keys():
+            raise FieldError(f"a step has the fields {listed(self.fields)}, got {listed(values)}")
+
+    def _check_names(self) -> None:
+        for name in self.fields:
+            check_kind("the name of a field", name, str, "a text, such as 'frame'")
+        if not self.fields:
+            raise FieldError("a buffer has one field or more, got none")
+        if self.stack and not self.episode_end:
+            raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
+        flags = [(name, "episode_end") for name in self.episode_end]
+        flags += [] if self.mask is None else [(self.mask, "mask")]
+        for name in [*self.stack, *(name for name, _ in flags)]:
+            if not isinstance(name, str) or name not in self.fields:
+                raise FieldError(f"no field is named {name!r}, there are {listed(self.fields)}")
+        for name, argument in flags:
+            if self.fields[name].layout != Layout((), np.bool_):
+                raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self.fields[name].layout}")
