@@ -33,7 +33,7 @@ def new_buffer(capacity: int = CAPACITY, **options) -> RingBuffer:
 
 
 def steps(n: int, seed: int = 0, p_end: float = 0.15, p_reset: float = 0.5) -> list[dict[str, np.ndarray]]:
-    """Steps of environments. After an episode, some environments need a step to reset themselves."""
+    """Steps of environments. After an episode, or when they break down, some need a step to reset themselves."""
     rng = np.random.default_rng(seed)
     made = []
     resets = np.zeros(N_ENVS, np.bool_)
@@ -46,7 +46,7 @@ def steps(n: int, seed: int = 0, p_end: float = 0.15, p_reset: float = 0.5) -> l
             "terminated": terminated, "truncated": ended & ~terminated, "valid": ~resets,
             "number": np.arange(N_ENVS) + N_ENVS * number,
         })  # fmt: skip
-        resets = ended & (rng.random(N_ENVS) < p_reset)
+        resets = ended & (rng.random(N_ENVS) < p_reset) | (rng.random(N_ENVS) < 0.03)
     return made
 
 
@@ -431,7 +431,7 @@ def test_a_loaded_buffer_draws_the_same(n, tmp_path):
 REFUSED = [
     (lambda ring: ring.sample(2, replace=0.5), DTypeError, "replace must be True or False, got 0.5"),
     (lambda ring: ring.sample(1000, replace=False), ShapeError,
-     "batch is 1000, and without replacement there are 106 steps to draw"),
+     "batch is 1000, and without replacement there are 102 steps to draw"),
     (lambda ring: ring.sample(2, p=[0.5, 0.5]), ShapeError,
      "p has a probability for each step and environment, (40, 3), got shape (2,)"),
     (lambda ring: ring.sample(2, p=np.full((40, 3), -1)), ShapeError,
@@ -458,7 +458,7 @@ REFUSED = [
     (lambda ring: ring.sequences(2, 4, overlap=4), ShapeError, "overlap must be less than length, 4, got 4"),
     (lambda ring: ring.sequences(2, 4, burn_in=-1), ShapeError, "burn_in must be 0 or more, got -1"),
     (lambda ring: ring.sequences(2, 1000), SlotError,
-     "no episode has 1000 steps, the longest stored has 24: append more, ask for shorter sequences, or pass "
+     "no episode has 1000 steps, the longest stored has 11: append more, ask for shorter sequences, or pass "
      "strict_length=False to have shorter ones filled with zeros"),
     (lambda ring: ring.epochs(0), ShapeError, "batch must be 1 or more, got 0"),
 ]  # fmt: skip
