@@ -8,7 +8,7 @@ import numpy.typing as npt
 from obscodec.codecs.auto import AUTO, is_worth, sample_of, worth_trying
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.encoded import EncodedTensor, check_encoded
-from obscodec.codecs.registry import new_codec
+from obscodec.codecs.registry import check_names, new_codec
 from obscodec.codecs.spec import check_spec
 from obscodec.errors import CorruptStream, LayoutError, SpecError
 from obscodec.layout import ArrayLike, Layout, as_array
@@ -53,6 +53,19 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     """
     array = as_array(tensor)
     return _smallest(array) if check_spec(spec) == AUTO else _encoded(array, spec)
+
+
+def check_encodable(spec: object) -> str:
+    """``spec``, which :func:`encode` takes for some tensor.
+
+    Raises:
+        SpecError: it is malformed, or names no codec.
+        MissingPackage: a codec needs a package that is not installed.
+    """
+    checked = check_spec(spec)
+    if checked != AUTO:
+        check_names(checked)
+    return checked
 
 
 def _encoded(array: npt.NDArray[np.generic], spec: str) -> EncodedTensor:

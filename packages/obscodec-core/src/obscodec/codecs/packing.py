@@ -13,6 +13,7 @@ from obscodec.codecs.coding import decode, encode
 from obscodec.codecs.encoded import EncodedTensor
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.layout import ArrayLike, SupportsDLPack, as_array
+from obscodec.segments import Bytes
 
 _HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
 _SPEC = "delta-rle|zstd:3"
@@ -45,18 +46,20 @@ def pack(batches: ArrayLike | Iterable[ArrayLike]) -> bytes:
     return b"".join(_packed(batch) for batch in cast("Iterable[ArrayLike]", several))
 
 
-def unpack(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[npt.NDArray[np.generic]]:
+def unpack(
+    packed: bytes | bytearray | memoryview | Bytes, *, max_bytes: int | None = None
+) -> Iterator[npt.NDArray[np.generic]]:
     """The batches that :func:`pack` packed, one after the other.
 
     Args:
-        packed: the bytes, possibly from a stranger.
+        packed: the bytes, possibly from a stranger; also as an array ``u8[:]``.
         max_bytes: the most bytes that a batch may have, see ``EncodedTensor.from_bytes``.
 
     Raises:
         CorruptStream: the bytes are truncated or altered, or a batch has more than ``max_bytes``.
         MemoryError: there is no room for a batch.
     """
-    rest = memoryview(packed)
+    rest = memoryview(packed)  # type: ignore[arg-type,unused-ignore] # as in EncodedTensor.from_bytes
     while rest:
         head, rest = _split(rest, _HEAD.size)
         nbytes, n_axes = _HEAD.unpack(head)

@@ -93,6 +93,12 @@ def new_codec(spec: str, layout: Layout) -> Codec:
     return _build(spec, [(stage, _load(stage, spec)) for stage in parse(spec)], layout)
 
 
+def check_names(spec: str) -> None:
+    """Raise SpecError unless all stages of ``spec`` have the name of a codec or filter; see :func:`new_codec`."""
+    for stage in parse(spec):
+        _load(stage, spec)
+
+
 def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
     entry = _entries().get(stage.name)
     if stage.name == AUTO:
