@@ -41,3 +41,5 @@ def mistakes(env: VecEnv, rollout: CompressedRolloutBuffer) -> None:
     obscodec.decode(b"OBSC")  # type: ignore
     EncodedTensor.from_bytes(20)  # type: ignore
     print(obscodec.encode(np.zeros(3)).nbytes)  # type: ignore
+    obscodec.RingBufer(1000, {})  # type: ignore
+    CompressedReplayBuffer.load("folder").sampel(32)  # type: ignore

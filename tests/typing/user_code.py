@@ -73,6 +73,7 @@ def sb3(folder: str) -> None:
     for minibatch in rollout.get(32):
         print(minibatch.observations.shape, stock.size())
     buffer.save(folder)
+    assert_type(CompressedReplayBuffer.load(folder, device="cpu"), CompressedReplayBuffer)
     print(buffer.stats().raw_bytes, CompressedHerReplayBuffer)
 
 
