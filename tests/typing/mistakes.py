@@ -8,7 +8,9 @@ from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedDictRolloutBuffer,
     CompressedHerReplayBuffer,
+    CompressedMaskableDictRolloutBuffer,
     CompressedNStepReplayBuffer,
+    CompressedRecurrentRolloutBuffer,
     CompressedReplayBuffer,
     CompressedRolloutBuffer,
 )
@@ -32,6 +34,9 @@ def mistakes(env: VecEnv, rollout: CompressedRolloutBuffer) -> None:
     CompressedRolloutBuffer(1000, IMAGE, MOVES, gae=0.9)  # type: ignore
     CompressedRolloutBuffer.like(rollout, codecc="raw")  # type: ignore
     CompressedDictRolloutBuffer(1000, BOTH, MOVES, codecc="raw")  # type: ignore
+    CompressedRecurrentRolloutBuffer(1000, IMAGE, MOVES, (1, 2, 3, 4), codecc="raw")  # type: ignore
+    CompressedRecurrentRolloutBuffer(1000, IMAGE, MOVES, codec="raw")  # type: ignore
+    CompressedMaskableDictRolloutBuffer(1000, BOTH, MOVES, codecc="raw")  # type: ignore
     CompressedStorage(1000, codecc="zstd:3")  # type: ignore
     CompressedStorage(1000, max_bytes="1 GB")  # type: ignore
     Field((84, 84), np.uint8, codecc="raw")  # type: ignore
