@@ -17,6 +17,7 @@ lint:
 
 types:
     uv run mypy
+    uv run basedpyright
 
 # Who may import whom: the contracts in pyproject.toml.
 imports:

@@ -49,9 +49,8 @@ def main(game: str = "Pong", steps: int = 20_000, buffer_size: int = 100_000, ba
     loss.make_value_estimator(gamma=0.99)
     target = SoftUpdate(loss, eps=0.995)
     optimizer = torch.optim.Adam(loss.parameters(), lr=1e-4)
-    buffer = TensorDictPrioritizedReplayBuffer(
-        alpha=0.6, beta=0.4, storage=CompressedStorage(buffer_size), batch_size=batch, prefetch=2
-    )
+    storage = CompressedStorage(buffer_size)
+    buffer = TensorDictPrioritizedReplayBuffer(alpha=0.6, beta=0.4, storage=storage, batch_size=batch, prefetch=2)
     pixels, _ = env.reset(seed=seed)
     last_loss = float("nan")
     for step in range(steps):
@@ -76,7 +75,7 @@ def main(game: str = "Pong", steps: int = 20_000, buffer_size: int = 100_000, ba
             target.step()
             buffer.update_tensordict_priority(sample)
             last_loss = losses["loss"].item()
-    stats = buffer.storage.compressed()[("pixels",)].array.store.stats()
+    stats = storage.compressed()[("pixels",)].array.store.stats()
     print(f"{len(buffer)} transitions, the last loss is {last_loss:.4f}")
     print(f"observations take {stats.total_bytes / len(buffer):,.0f} bytes per transition, not {2 * pixels.nbytes:,}")
 

@@ -229,7 +229,7 @@ def test_a_thing_of_another_kind_is_refused(where):
 
 
 def test_pack_takes_arrays():
-    refused(DTypeError, "batches must be some arrays [n, *shape], got int", obscodec.pack, 4)
+    refused(DTypeError, "batches must be some arrays [n, *shape], or one, got int", obscodec.pack, 4)
     refused(ShapeError, "a batch is an array [n, *shape], got a single number", obscodec.pack, [np.uint8(4)])
 
 

@@ -86,12 +86,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value  # the next access finds it there
-    return value
+if not TYPE_CHECKING:  # a type checker shall see names that do not exist
+
+    def __getattr__(name: str) -> object:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value  # the next access finds it there
+        return value
 
 
 def __dir__() -> list[str]:

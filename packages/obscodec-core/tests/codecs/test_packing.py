@@ -11,8 +11,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from obscodec import AutoStore, CorruptStream, EncodedTensor, FrameStore, Layout, encode, pack, unpack
+from obscodec import (
+    AutoStore,
+    CorruptStream,
+    DTypeError,
+    EncodedTensor,
+    FrameStore,
+    Layout,
+    ShapeError,
+    TensorArray,
+    TensorStore,
+    codec,
+    encode,
+    pack,
+    unpack,
+)
 from obscodec.codecs import encoded
+from obscodec.layout import ArrayLike, as_array
+
+
+class OnlyDLPack:
+    """An array of a library that has DLPack, and nothing else."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
 
 SHAPES = [(0,), (5,), (3, 4), (3, 0, 4), (6, 2, 5, 7), (6, 5, 7, 2), (4, 2, 3, 5, 6), (2, 3, 1, 1, 1)]
 
@@ -31,6 +60,34 @@ def test_batches_come_back(shape: tuple[int, ...], dtype: str) -> None:
 @given(arrays.arrays(np.uint8, arrays.array_shapes(max_dims=5, max_side=6)), st.integers(1, 3))
 def test_any_batch_comes_back(batch: np.ndarray, n: int) -> None:
     assert all(np.array_equal(given_back, batch) for given_back in unpack(pack([batch] * n)))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24, dtype=np.int16).reshape(2, 3, 4),
+        bytearray(b"abc"),
+        memoryview(b"abc"),
+        b"abc",
+        b"",
+        OnlyDLPack(np.arange(6.0).reshape(3, 2)),
+    ],
+    ids=lambda array: type(array).__name__,
+)
+def test_an_array_is_one_batch_and_not_its_rows(array: ArrayLike) -> None:
+    (batch,) = unpack(pack(array))
+    assert np.array_equal(batch, as_array(array))
+    assert pack(array) == pack([array]) == pack(iter([array]))
+
+
+def test_an_array_that_can_not_be_a_batch_is_refused() -> None:
+    store = TensorStore(codec("raw", Layout((4,), "u1")), n_slots=9)
+    with pytest.raises(DTypeError, match=r"^expected a numpy array, .*, got TensorArray: convert it first"):
+        pack(TensorArray.zeros((3,), store))  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match=r"^a batch is an array \[n, \*shape\], got a single number$"):
+        pack(np.array(3))
+    with pytest.raises(DTypeError, match=r"^batches must be some arrays \[n, \*shape\], or one, got int$"):
+        pack(3)  # type: ignore[arg-type]
 
 
 def test_frames_that_stacks_share_take_little() -> None:

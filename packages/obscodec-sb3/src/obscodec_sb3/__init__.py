@@ -1,7 +1,7 @@
 """Compressed replay and rollout buffers for Stable-Baselines3 and sb3-contrib."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from obscodec import MissingPackage
 
@@ -30,15 +30,22 @@ __all__ = [
     "resume",
 ]
 
-# The buffers of sb3-contrib, made when they are asked for.
+# The buffers of sb3-contrib, made when they are asked for; contrib.pyi has their types.
 _CONTRIB = [f"Compressed{kind}{of}RolloutBuffer" for kind in ("Maskable", "Recurrent") for of in ("", "Dict")]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _CONTRIB:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"sb3_contrib.common.{'maskable' if 'Maskable' in name else 'recurrent'}.buffers")
-    except ModuleNotFoundError:
-        raise MissingPackage(f"{name} needs sb3-contrib: pip install sb3-contrib") from None
-    return compressed(getattr(module, name.removeprefix("Compressed")))
+if TYPE_CHECKING:
+    from obscodec_sb3.contrib import CompressedMaskableDictRolloutBuffer as CompressedMaskableDictRolloutBuffer
+    from obscodec_sb3.contrib import CompressedMaskableRolloutBuffer as CompressedMaskableRolloutBuffer
+    from obscodec_sb3.contrib import CompressedRecurrentDictRolloutBuffer as CompressedRecurrentDictRolloutBuffer
+    from obscodec_sb3.contrib import CompressedRecurrentRolloutBuffer as CompressedRecurrentRolloutBuffer
+else:  # a type checker shall see names that do not exist
+
+    def __getattr__(name: str) -> Any:
+        if name not in _CONTRIB:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            module = import_module(f"sb3_contrib.common.{'maskable' if 'Maskable' in name else 'recurrent'}.buffers")
+        except ModuleNotFoundError:
+            raise MissingPackage(f"{name} needs sb3-contrib: pip install sb3-contrib") from None
+        return compressed(getattr(module, name.removeprefix("Compressed")))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -202,6 +202,32 @@ class CompressedBuffer(buffers.BaseBuffer):
             OSError: the disk is full, or refuses.
         """
         write_snapshot(self, path)
+
+    @overload
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        generation: int | None = None,
+        mmap: bool = False,
+        salvage: Literal[False] = False,
+        spill: str | os.PathLike[str] | None = None,
+        **arguments: Any,
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        generation: int | None = None,
+        mmap: bool = False,
+        salvage: bool,
+        spill: str | os.PathLike[str] | None = None,
+        **arguments: Any,
+    ) -> Any: ...
 
     @classmethod
     def load(

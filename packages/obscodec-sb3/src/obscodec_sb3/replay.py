@@ -3,23 +3,26 @@
 import inspect
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import obscodec
 import torch as th
+from gymnasium import spaces
 from obscodec.arguments import as_count, as_flag
 from obscodec.arrays import OPEN_READ, Prefetcher
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.state import State, number_of
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.vec_env import VecNormalize
-from stable_baselines3.her import HerReplayBuffer
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.her import GoalSelectionStrategy, HerReplayBuffer
 
 from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer
 from obscodec_sb3.direct_add import DirectAdd
+from obscodec_sb3.keywords import CompressedKeywords, ReplayKeywords
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _ARRAYS = np.ndarray, PaletteArray
@@ -85,7 +88,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _why_not_drop = "which needs SB3's own sample"
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
-    def __init__(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
+    def _init(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
         at = _place(type(self), "optimize_memory_usage")
         optimized = args[at] if at < len(args) else kwargs.pop("optimize_memory_usage", False)
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
@@ -99,6 +102,23 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         samples = {stock.sample.__module__, type(self).sample.__module__}
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
             raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
+
+    if TYPE_CHECKING:  # what the constructors of this class and of SB3's take together
+
+        def __init__(
+            self,
+            buffer_size: int,
+            observation_space: spaces.Space[Any],
+            action_space: spaces.Space[Any],
+            device: th.device | str = "auto",
+            n_envs: int = 1,
+            optimize_memory_usage: bool = False,
+            handle_timeout_termination: bool = True,
+            **options: Unpack[ReplayKeywords],
+        ) -> None: ...
+
+    else:
+        __init__ = _init
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
@@ -163,7 +183,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return self._n_rows - self._dropped
 
     @says_memory_error
-    def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
         """Random transitions; with ``prefetch``, drawn when the batch before was returned.
 
         Raises:
@@ -174,6 +194,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if env is not None and not hasattr(env, "normalize_obs"):
             raise obscodec.DTypeError(f"env must be a VecNormalize or None, got {type(env).__name__}")
         began = perf_counter()
+        sampled: ReplayBufferSamples
         if not self._prefetch or env is not None:
             sampled = self._draw(batch_size, env)
         else:
@@ -270,6 +291,25 @@ class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):
         (1000000, 1, 4, 84, 84)
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            buffer_size: int,
+            observation_space: spaces.Dict,
+            action_space: spaces.Space[Any],
+            device: th.device | str = "auto",
+            n_envs: int = 1,
+            optimize_memory_usage: bool = False,
+            handle_timeout_termination: bool = True,
+            **options: Unpack[ReplayKeywords],
+        ) -> None: ...
+
+        def sample(  # type: ignore[override]
+            self, batch_size: int, env: VecNormalize | None = None
+        ) -> DictReplayBufferSamples:
+            """See ``sample`` of SB3's class."""
+
 
 class CompressedNStepReplayBuffer(CompressedReplayBuffer, NStepReplayBuffer):
     """``NStepReplayBuffer`` with compressed observations; see :class:`CompressedReplayBuffer`.
@@ -283,6 +323,23 @@ class CompressedNStepReplayBuffer(CompressedReplayBuffer, NStepReplayBuffer):
         5
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            buffer_size: int,
+            observation_space: spaces.Space[Any],
+            action_space: spaces.Space[Any],
+            device: th.device | str = "auto",
+            n_envs: int = 1,
+            optimize_memory_usage: bool = False,
+            handle_timeout_termination: bool = True,
+            *,
+            n_steps: int = 3,
+            gamma: float = 0.99,
+            **options: Unpack[ReplayKeywords],
+        ) -> None: ...
+
 
 class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
     """``HerReplayBuffer`` with compressed observations, without ``prefetch``; see :class:`CompressedDictReplayBuffer`.
@@ -294,6 +351,29 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         >>> env = "a goal environment"
         >>> model = SAC("MultiInputPolicy", env, replay_buffer_class=CompressedHerReplayBuffer)  # doctest: +SKIP
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            buffer_size: int,
+            observation_space: spaces.Dict,
+            action_space: spaces.Space[Any],
+            env: VecEnv,
+            device: th.device | str = "auto",
+            n_envs: int = 1,
+            optimize_memory_usage: bool = False,
+            handle_timeout_termination: bool = True,
+            n_sampled_goal: int = 4,
+            goal_selection_strategy: GoalSelectionStrategy | str = "future",
+            copy_info_dict: bool = False,
+            **options: Unpack[CompressedKeywords],
+        ) -> None: ...
+
+        def sample(  # type: ignore[override]
+            self, batch_size: int, env: VecNormalize | None = None
+        ) -> DictReplayBufferSamples:
+            """See ``sample`` of SB3's class."""
 
     _looks_at = ("achieved_goal", "desired_goal")
 

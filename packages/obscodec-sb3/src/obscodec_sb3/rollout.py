@@ -2,13 +2,16 @@
 
 import inspect
 from time import perf_counter
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+import torch as th
+from gymnasium import spaces
 from obscodec.arguments import check_kind
 from obscodec.state import State
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from obscodec_sb3.base import CompressedBuffer, each
+from obscodec_sb3.keywords import CompressedKeywords
 
 
 class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
@@ -26,10 +29,24 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         >>> model = PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=CompressedRolloutBuffer)
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            buffer_size: int,
+            observation_space: spaces.Space[Any],
+            action_space: spaces.Space[Any],
+            device: th.device | str = "auto",
+            gae_lambda: float = 1,
+            gamma: float = 0.99,
+            n_envs: int = 1,
+            **options: Unpack[CompressedKeywords],
+        ) -> None: ...
+
     _why_not_drop = "and a rollout needs all of them"
 
     @classmethod
-    def like(cls, buffer: RolloutBuffer, **options: Any) -> Self:
+    def like(cls, buffer: RolloutBuffer, **options: Unpack[CompressedKeywords]) -> Self:
         """An empty buffer of the same size and for the same spaces.
 
         For algorithms that make their buffer themselves, such as RecurrentPPO.
@@ -79,3 +96,17 @@ class CompressedDictRolloutBuffer(CompressedRolloutBuffer, DictRolloutBuffer):
         >>> env = "an environment with dictionaries"
         >>> model = PPO("MultiInputPolicy", env, rollout_buffer_class=CompressedDictRolloutBuffer)  # doctest: +SKIP
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            buffer_size: int,
+            observation_space: spaces.Dict,
+            action_space: spaces.Space[Any],
+            device: th.device | str = "auto",
+            gae_lambda: float = 1,
+            gamma: float = 0.99,
+            n_envs: int = 1,
+            **options: Unpack[CompressedKeywords],
+        ) -> None: ...

@@ -10,12 +10,12 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import obscodec
 import torch
 from obscodec.arguments import as_count
-from obscodec.buffers import BufferOptions, BufferStats, MemoryLimit
+from obscodec.buffers import BufferKeywords, BufferOptions, BufferStats, MemoryLimit
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.state import State
 from obscodec.stores import Store
@@ -125,7 +125,7 @@ class CompressedStorage(RowRing):
         consolidated: bool = False,
         cleanup_memmap: bool = True,
         spill: str | os.PathLike[str] | None = None,
-        **options: Any,
+        **options: Unpack[BufferKeywords[Any]],
     ) -> None:
         if consolidated:
             raise obscodec.SpecError(
@@ -144,10 +144,13 @@ class CompressedStorage(RowRing):
         max_size, ndim = as_count("max_size", max_size), as_count("ndim", ndim)
         super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
-        options |= {n: {as_key(k): x for k, x in of.items()} for n, of in options.items() if isinstance(of, Mapping)}
-        options.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
-        self._limit = MemoryLimit.of(options.pop("max_bytes", None), spill, [options.get("heap", "device")])
-        self.options = BufferOptions[Key](**options)
+        given: dict[str, Any] = {
+            name: {as_key(k): x for k, x in of.items()} if isinstance(of, Mapping) else of
+            for name, of in options.items()
+        }
+        given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
+        self._limit = MemoryLimit.of(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
+        self.options = BufferOptions[Key](**given)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = PicklableLock()
 

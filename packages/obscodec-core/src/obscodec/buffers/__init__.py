@@ -3,7 +3,7 @@
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
-from obscodec.buffers.options import BufferOptions
+from obscodec.buffers.options import BufferKeywords, BufferOptions
 from obscodec.buffers.prioritized import Prioritized
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
@@ -12,6 +12,7 @@ __all__ = [
     "LEAST_STEPS",
     "LOOK_EVERY",
     "ArraySet",
+    "BufferKeywords",
     "BufferOptions",
     "BufferStats",
     "Field",

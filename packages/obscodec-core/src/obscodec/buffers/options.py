@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar
 
 from obscodec.arguments import check_kind
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
@@ -14,6 +14,20 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 _FOR_SOME = ("codec", "frame_stack", "budget")  # may be mappings
 _FOR_ALL = ("min_nbytes", "decide_after", "block_frames", "max_bytes")
+
+
+class BufferKeywords(TypedDict, Generic[K], total=False):
+    """The keyword arguments of a buffer that become its :class:`BufferOptions`, for type checkers and editors."""
+
+    codec: str | Mapping[K, str | None] | None
+    frame_stack: FrameStack | int | Mapping[K, FrameStack | int | None] | None
+    budget: str | Mapping[K, str | None] | None
+    min_nbytes: int | None
+    decide_after: int | None
+    block_frames: int | None
+    max_bytes: int | None
+    buffer_device: str
+    heap: str
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
 from obscodec.codecs.chain import TailedCodec
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.coding import decode, encode
+from obscodec.codecs.coding import check_encodable, decode, encode
 from obscodec.codecs.encoded import EncodedTensor
 from obscodec.codecs.filter import Filter
 from obscodec.codecs.packing import pack, unpack
@@ -25,6 +25,7 @@ __all__ = [
     "Lz4Room",
     "TailedCodec",
     "available",
+    "check_encodable",
     "check_spec",
     "codec_from_config",
     "decode",

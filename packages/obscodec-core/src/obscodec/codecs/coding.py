@@ -5,9 +5,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.codecs.auto import AUTO, is_worth, sample_of, worth_trying
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.encoded import EncodedTensor, check_encoded
-from obscodec.codecs.registry import new_codec
+from obscodec.codecs.registry import check_names, new_codec
 from obscodec.codecs.spec import check_spec
 from obscodec.errors import CorruptStream, LayoutError, SpecError
 from obscodec.layout import ArrayLike, Layout, as_array
@@ -18,16 +19,24 @@ def _cached_codec(spec: str, layout: Layout) -> Codec:
     return new_codec(spec, layout)
 
 
-def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
+def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     """Encode one tensor without loss.
+
+    With ``"auto"``, equal tensors always get the same codec: of ``raw``, ``zstd:3``, and ``zstd:3`` behind ``rle``,
+    ``shuffle``, ``delta|shuffle``, ``bitpack`` or ``delta-rle``, as far as dtype and shape suit, the one with the
+    shortest stream. A tensor that none of them makes at least a twentieth smaller, or that has less than 64 bytes, is
+    stored ``raw``. They are tried on the tensor if it has at most 256 KiB, else on a sample of this size, so that a
+    large tensor takes hardly longer than with the codec that is chosen. The first call compiles two kernels, within
+    seconds, and keeps them on disk.
 
     Args:
         tensor: a numpy array of any strides and byte order, or an object with DLPack (a torch CPU tensor) or the buffer
             protocol; of bool, integers, floats, complex, datetime64, timedelta64, bfloat16 or float8.
-        spec: the codec, such as ``"zstd:3"`` or ``"shuffle|lz4"``; ``obscodec.available()`` lists the names.
+        spec: the codec, such as ``"zstd:3"`` or ``"shuffle|lz4"``; ``obscodec.available()`` lists the names. With
+            ``"auto"``, the tensor decides.
 
     Returns:
-        The stream with its layout (always little-endian) and its canonical spec.
+        The stream with its layout (always little-endian) and its canonical spec, never ``"auto"``.
 
     Raises:
         SpecError: the spec names no codec, or one that does not take this tensor.
@@ -39,9 +48,42 @@ def encode(tensor: ArrayLike, spec: str) -> EncodedTensor:
         >>> encoded = encode(np.zeros((84, 84), np.uint8), "zstd:3")
         >>> encoded.stream.nbytes < 30
         True
+        >>> encode(np.arange(1000)).spec
+        'shuffle|zstd:3'
     """
     array = as_array(tensor)
-    return _cached_codec(check_spec(spec), Layout.of(array)).encode(array)
+    return _smallest(array) if check_spec(spec) == AUTO else _encoded(array, spec)
+
+
+def check_encodable(spec: object) -> str:
+    """``spec``, which :func:`encode` takes for some tensor.
+
+    Raises:
+        SpecError: it is malformed, or names no codec.
+        MissingPackage: a codec needs a package that is not installed.
+    """
+    checked = check_spec(spec)
+    if checked != AUTO:
+        check_names(checked)
+    return checked
+
+
+def _encoded(array: npt.NDArray[np.generic], spec: str) -> EncodedTensor:
+    return _cached_codec(spec, Layout.of(array)).encode(array)
+
+
+def _smallest(array: npt.NDArray[np.generic]) -> EncodedTensor:
+    """The tensor by the codec that makes a sample of it smallest, or as it is."""
+    sample = sample_of(array)
+    trials = [_encoded(sample, spec) for spec in worth_trying(array)]
+    if trials:
+        best = min(trials, key=lambda trial: trial.stream.nbytes)
+        if is_worth(best.stream.nbytes, sample.nbytes):
+            if sample is not array:
+                best = _encoded(array, best.spec)
+            if is_worth(best.stream.nbytes, array.nbytes):
+                return best
+    return _encoded(array, "raw")
 
 
 def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[np.generic]:

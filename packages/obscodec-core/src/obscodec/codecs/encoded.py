@@ -55,11 +55,13 @@ class EncodedTensor:
         return body + _CRC.pack(zlib.crc32(body))
 
     @classmethod
-    def from_bytes(cls, encoded: bytes | bytearray | memoryview, *, max_bytes: int | None = None) -> EncodedTensor:
+    def from_bytes(
+        cls, encoded: bytes | bytearray | memoryview | Bytes, *, max_bytes: int | None = None
+    ) -> EncodedTensor:
         """The inverse of :meth:`to_bytes`; copies the stream, and decodes nothing yet.
 
         Args:
-            encoded: the bytes, possibly from a stranger.
+            encoded: the bytes, possibly from a stranger; also as an array ``u8[:]``.
             max_bytes: the most bytes that the item may have: :func:`obscodec.decode` allocates them before it reads the
                 stream. None for 1 GiB, or 32,768 times the size of ``encoded`` if that is more.
 
@@ -68,7 +70,8 @@ class EncodedTensor:
                 announce an item of more than ``max_bytes``.
             TypeError: ``encoded`` has no bytes.
         """
-        encoded = bytes(memoryview(encoded))  # bytes(20) would be 20 zeros
+        # bytes(20) would be 20 zeros; before Python 3.12, no type says that an array has a buffer
+        encoded = bytes(memoryview(encoded))  # type: ignore[arg-type,unused-ignore]
         if len(encoded) < _HEAD.size + _CRC.size:
             raise CorruptStream(f"an encoded tensor has at least {_HEAD.size + _CRC.size} bytes, got {len(encoded)}")
         magic, version, header_nbytes = _HEAD.unpack_from(encoded)

@@ -3,6 +3,7 @@
 import math
 import struct
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +12,21 @@ from obscodec.arguments import check_kind
 from obscodec.codecs.coding import decode, encode
 from obscodec.codecs.encoded import EncodedTensor
 from obscodec.errors import CorruptStream, ShapeError
-from obscodec.layout import as_array
+from obscodec.layout import ArrayLike, SupportsDLPack, as_array
+from obscodec.segments import Bytes
 
 _HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
 _SPEC = "delta-rle|zstd:3"
 
 
-def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
+def pack(batches: ArrayLike | Iterable[ArrayLike]) -> bytes:
     """Batches of tensors as bytes; see ``docs/formats/packed.md``.
 
     Frames that several stacks of a batch share take time, but next to no bytes.
 
     Args:
         batches: ``[n, *shape]`` each, in the order of time. Large batches compress better: each is encoded on its own.
+            An array instead of some arrays is one batch.
 
     Raises:
         DTypeError: a dtype can't be stored, or a batch is no array.
@@ -37,22 +40,26 @@ def pack(batches: Iterable[npt.NDArray[np.generic]]) -> bytes:
         >>> [batch.shape for batch in unpack(packed)]
         [(100, 4, 84, 84), (30, 4, 84, 84)]
     """
-    check_kind("batches", batches, Iterable, "some arrays [n, *shape]")
-    return b"".join(_packed(batch) for batch in batches)
+    is_array = isinstance(batches, (bytes, bytearray, memoryview, SupportsDLPack)) or hasattr(batches, "__array__")
+    several = [batches] if is_array else batches  # Python would go over the rows of an array
+    check_kind("batches", several, Iterable, "some arrays [n, *shape], or one")
+    return b"".join(_packed(batch) for batch in cast("Iterable[ArrayLike]", several))
 
 
-def unpack(packed: bytes | memoryview, *, max_bytes: int | None = None) -> Iterator[npt.NDArray[np.generic]]:
+def unpack(
+    packed: bytes | bytearray | memoryview | Bytes, *, max_bytes: int | None = None
+) -> Iterator[npt.NDArray[np.generic]]:
     """The batches that :func:`pack` packed, one after the other.
 
     Args:
-        packed: the bytes, possibly from a stranger.
+        packed: the bytes, possibly from a stranger; also as an array ``u8[:]``.
         max_bytes: the most bytes that a batch may have, see ``EncodedTensor.from_bytes``.
 
     Raises:
         CorruptStream: the bytes are truncated or altered, or a batch has more than ``max_bytes``.
         MemoryError: there is no room for a batch.
     """
-    rest = memoryview(packed)
+    rest = memoryview(packed)  # type: ignore[arg-type,unused-ignore] # as in EncodedTensor.from_bytes
     while rest:
         head, rest = _split(rest, _HEAD.size)
         nbytes, n_axes = _HEAD.unpack(head)
@@ -74,8 +81,8 @@ def _unpacked(shape: tuple[int, ...], message: EncodedTensor) -> npt.NDArray[np.
         raise CorruptStream(f"a batch of shape {shape} can't be: {error}") from error
 
 
-def _packed(batch: npt.NDArray[np.generic]) -> bytes:
-    batch = as_array(batch)
+def _packed(x: ArrayLike) -> bytes:
+    batch = as_array(x)
     if not batch.ndim:
         raise ShapeError("a batch is an array [n, *shape], got a single number")
     frames = np.ascontiguousarray(batch.transpose(_order(batch.shape))).reshape(_frames(batch.shape))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from obscodec.arguments import check_kind
+from obscodec.codecs.auto import AUTO
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.codecs.codec import Codec
@@ -92,8 +93,18 @@ def new_codec(spec: str, layout: Layout) -> Codec:
     return _build(spec, [(stage, _load(stage, spec)) for stage in parse(spec)], layout)
 
 
+def check_names(spec: str) -> None:
+    """Raise SpecError unless all stages of ``spec`` have the name of a codec or filter; see :func:`new_codec`."""
+    for stage in parse(spec):
+        _load(stage, spec)
+
+
 def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
     entry = _entries().get(stage.name)
+    if stage.name == AUTO:
+        raise SpecError(
+            f"{AUTO!r} (in spec {spec!r}) looks at data: it is for encode() and buffers, on its own; name a codec"
+        )
     if entry is None:
         raise SpecError(f"no codec is named {stage.name!r} (in spec {spec!r}), there are {', '.join(_entries())}")
     return entry.load(stage.name)
