@@ -43,7 +43,9 @@ def one_tensor(frame: npt.NDArray[np.uint8]) -> bytes:
 
 def a_loop(folder: str) -> float:
     fields = {"frame": Field((84, 84), np.uint8), "reward": Field((), np.float32), "done": Field((), np.bool_)}
-    buffer = RingBuffer(10_000, fields, n_envs=2, stack={"frame": 4}, episode_end="done", max_bytes=1 << 30)
+    buffer = RingBuffer(
+        10_000, fields, n_envs=2, stack={"frame": 4}, pad="zeros", episode_end="done", max_bytes=1 << 30
+    )
     snapshot = Snapshot(folder)
     for _ in range(100):
         buffer.append(frame=np.zeros((2, 84, 84), np.uint8), reward=[0.0, 1.0], done=[False, True])

@@ -9,6 +9,10 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ModuleNotFoundError as error:
+        if sys.argv[1:] == ["warm"]:
+            from obscodec.cli.warm import run_warm
+
+            sys.exit(run_warm())
         sys.exit(f"the command obscodec needs {error.name}: pip install typer rich")
     from obscodec.cli.commands import app
 

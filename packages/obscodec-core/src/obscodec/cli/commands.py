@@ -8,6 +8,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
 from obscodec.snapshots import GenerationReport, Progress, folder_nbytes, inspect_snapshot
 
@@ -45,6 +46,19 @@ def inspect(path: Annotated[str, typer.Argument(help="The folder of a snapshot."
             errors.print(f"generation {report.generation}: {len(report.damage) - _MOST_DAMAGE} places more")
     if any(report.damage for report in reports):
         raise typer.Exit(1)
+
+
+@app.command()
+def warm(
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="How many compile; each usable processor if left out.")
+    ] = None,
+) -> None:
+    """Compile the kernels ahead, so that no later process waits for them. Prints the folder that keeps them.
+
+    Exit code 1 if numba can write no folder to keep them in.
+    """
+    raise typer.Exit(run_warm(processes))
 
 
 def _generations(path: str, reports: list[GenerationReport]) -> Table:

@@ -1,6 +1,6 @@
 """The building blocks of compiled kernels: the compiler, and memory by its address."""
 
-from obscodec.kernels.compiler import compiled, compiled_with_gil, inlined
+from obscodec.kernels.compiler import UNCACHED, cache_folder, compiled, compiled_here, compiled_with_gil, inlined
 from obscodec.kernels.memory import (
     LINE_NBYTES,
     address,
@@ -30,10 +30,13 @@ from obscodec.kernels.memory import (
 
 __all__ = [
     "LINE_NBYTES",
+    "UNCACHED",
     "address",
     "bools_at",
     "bytes_at",
+    "cache_folder",
     "compiled",
+    "compiled_here",
     "compiled_with_gil",
     "copy",
     "copy_line_past_caches",

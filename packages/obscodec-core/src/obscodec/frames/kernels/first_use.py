@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from obscodec.frames.kernels.append import append_frames
+from obscodec.kernels import UNCACHED
 
 _log = logging.getLogger("obscodec")
 
@@ -12,7 +13,10 @@ _log = logging.getLogger("obscodec")
 @cache
 def announce() -> None:
     """Warn, once in a process, if kernels are not in numba's cache and are about to be compiled."""
-    code = append_frames.py_func.__code__
-    compiled = Path(append_frames.stats.cache_path or "").glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi")
-    if not append_frames.signatures and not any(compiled):
+    folder, code = append_frames.stats.cache_path, append_frames.py_func.__code__
+    if append_frames.signatures:
+        return
+    if folder is None:
+        _log.warning(f"obscodec compiles its kernels: {UNCACHED}")
+    elif not any(Path(folder).glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi")):
         _log.warning("obscodec compiles its kernels for this machine, some seconds, the first time only")

@@ -105,7 +105,8 @@ class DeltaRle(Codec):
 
     def _references(self) -> Rows:
         """``u8[n, frame_nbytes]``: a frame of zeros, and the dictionary."""
-        known = np.frombuffer(bytes(self.frame_nbytes) + self.dictionary, np.uint8)
+        # Writable, though nobody writes: numba would compile the kernels once more for arrays that are read-only.
+        known = np.frombuffer(bytearray(self.frame_nbytes) + self.dictionary, np.uint8)
         return known.reshape(1 + len(self.dictionary) // max(1, self.frame_nbytes), self.frame_nbytes)
 
     def _scratch(self, n_frames: int) -> tuple[Bytes, Bytes]:

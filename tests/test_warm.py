@@ -1,0 +1,97 @@
+"""``obscodec warm`` compiles all that the buffers of the adapters run."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections import defaultdict
+
+import pytest
+
+COUNTED = textwrap.dedent(
+    """
+    from numba.core import event
+
+    class Compiled(list, event.Listener):
+        def on_start(self, event):
+            self.append(event.data["dispatcher"].py_func.__qualname__)
+
+        def on_end(self, event):
+            pass
+
+    compiled = Compiled()
+    event.register("numba:compile", compiled)
+    """
+)
+BUFFERS = {
+    "Stable-Baselines3": """
+        import numpy as np
+        from gymnasium.spaces import Box, Discrete
+        from obscodec_sb3 import CompressedReplayBuffer
+
+        frames = np.zeros((1000, 84, 84), np.uint8)
+        frames[np.arange(1000), np.arange(1000) % 84, 5] = 200
+        buffer = CompressedReplayBuffer(400, Box(0, 255, (4, 84, 84), np.uint8), Discrete(4), "cpu")
+        for i in range(600):
+            obs, next_obs = frames[None, i : i + 4], frames[None, i + 1 : i + 5]
+            buffer.add(obs, next_obs, np.array([i % 4]), np.ones(1), np.array([i % 90 == 0]), [{}])
+        buffer.sample(256)
+        """,
+    "TorchRL": """
+        import torch
+        from obscodec_torchrl import CompressedStorage
+        from tensordict import TensorDict
+        from torchrl.data import TensorDictReplayBuffer
+
+        pixels = torch.zeros(1001, 4, 84, 84, dtype=torch.uint8)
+        pixels[torch.arange(1001), :, torch.arange(1001) % 84, 5] = 200
+        buffer = TensorDictReplayBuffer(storage=CompressedStorage(800), batch_size=256)
+        following = TensorDict(pixels=pixels[1:], reward=torch.zeros(1000, 1), batch_size=1000)
+        steps = TensorDict({"pixels": pixels[:-1], "next": following}, batch_size=1000)
+        for i in range(0, 900, 100):
+            buffer.extend(steps[i : i + 100])
+        for step in steps[900:]:
+            buffer.add(step)
+        buffer.sample()
+        """,
+}
+
+
+def run(*command, folder):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    ran = subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def warmed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("warmed")
+    run("-m", "obscodec", "warm", "--processes", "2", folder=folder)
+    return folder
+
+
+@pytest.mark.parametrize("library", BUFFERS)
+def test_the_buffers_of_adapters_compile_nothing(library, warmed):
+    program = f"{COUNTED}\n{textwrap.dedent(BUFFERS[library])}\nprint(compiled)"
+    assert run("-c", program, folder=warmed) == "[]"
+
+
+def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
+    """Parts run at the same time, and numba's files of a kernel are not made for two processes that add types to it."""
+    program = textwrap.dedent(
+        """
+        import sys
+        from importlib.metadata import entry_points
+        from obscodec.warming import ENTRY_POINT_GROUP, PARTS, run_part
+        print(run_part([*PARTS, *entry_points(group=ENTRY_POINT_GROUP)][int(sys.argv[1])]))
+        """
+    )
+    types = defaultdict(set)
+    for part in range(4):
+        of_part = defaultdict(set)
+        for kernel, signature in eval(run("-c", program, str(part), folder=tmp_path / str(part))):
+            of_part[kernel].add(signature)
+        for kernel, signatures in of_part.items():
+            types[kernel].add(frozenset(signatures))
+    assert {kernel for kernel, of_parts in types.items() if len(of_parts) > 1} == set()
