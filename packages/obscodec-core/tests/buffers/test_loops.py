@@ -278,7 +278,10 @@ def test_sequences_are_parts_of_episodes(overlap, burn_in, strict_length, seed):
         for begin in {min(k, max(beyond, 0)) for k in range(0, max(beyond, 0) + stride, stride)}:
             expected[episode[begin]] = [*episode[max(begin - burn_in, 0) : begin], *episode[begin : begin + length]]
     options = {"overlap": overlap, "burn_in": burn_in, "strict_length": strict_length}
-    batch = buffer.sequences(600, length, seed, **options)
+    batch, indices = buffer.sequences(600, length, seed, **options, return_indices=True)
+    np.testing.assert_array_equal(batch["number"][:, burn_in], indices)
+    again = buffer.sequences(0, length, burn_in=burn_in, starts=indices[:9])
+    np.testing.assert_array_equal(again["number"], batch["number"][:9])
     found = set()
     for k in range(600):
         real = batch["mask"][k]
@@ -330,6 +333,8 @@ def test_an_epoch_has_every_step_once():
             assert len({*numbers}) == len(numbers)
             assert sorted(numbers) == every if not drop_last else {*numbers} < {*every}
     assert len({tuple(order) for order in orders[:2]}) == 2
+    for batch, indices in buffer.epochs(32, 0, return_indices=True):
+        np.testing.assert_array_equal(batch["number"], indices)
     batches = buffer.epochs(32, 0)
     next(batches)
     for step in steps(CAPACITY):

@@ -170,7 +170,7 @@ class RingBuffer(StepRing):
             steps, envs = draw(rng, batch, shape, drawable, as_flag("replace", replace), p)
         sampled = read(steps, envs)
         self._set.note_sample(began)
-        return (sampled, self._indices(steps, envs)) if return_indices else sampled
+        return (sampled, self._indices(steps, envs)) if as_flag("return_indices", return_indices) else sampled
 
     @property
     def indices(self) -> range:
@@ -206,10 +206,28 @@ class RingBuffer(StepRing):
         read = self._reader(n_step, gamma, reward, to, None)
         return read(*self._steps_of(indices))
 
-    @says_memory_error
+    @overload
     def epochs(
         self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, Any]]: ...
+
+    @overload
+    def epochs(
+        self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None,
+        return_indices: Literal[True],
+    ) -> Iterator[tuple[dict[str, Any], Ints]]: ...  # fmt: skip
+
+    @says_memory_error
+    def epochs(
+        self,
+        batch: int,
+        rng: Rng = None,
+        *,
+        n_epochs: int = 1,
+        drop_last: bool = False,
+        to: object = None,
+        return_indices: bool = False,
+    ) -> Iterator[Any]:
         """Every step once, in random order, a batch at a time; and again, in another order, for further epochs.
 
         Args:
@@ -218,9 +236,10 @@ class RingBuffer(StepRing):
             n_epochs: how many times.
             drop_last: leave a smaller last batch out.
             to: see :meth:`sample`.
+            return_indices: whether to return the indices of the steps, too.
 
         Yields:
-            Batches, as :meth:`sample` returns them.
+            Batches, as :meth:`sample` returns them; with ``return_indices`` pairs, of these and of ``i64[batch]``.
 
         Raises:
             SlotError: a step was overwritten since the first batch.
@@ -228,16 +247,32 @@ class RingBuffer(StepRing):
         """
         batch, n_epochs = as_count("batch", batch), as_count("n_epochs", n_epochs)
         read, rng, last = self._reader(None, None, "", to, None), as_generator(rng), as_flag("drop_last", drop_last)
-        return self._epochs(batch, rng, n_epochs, last, read)
+        drawn = self._shuffled(batch, rng, n_epochs, last)
+        if as_flag("return_indices", return_indices):
+            return ((read(*self._steps_of(indices)), indices) for indices in drawn)
+        return (read(*self._steps_of(indices)) for indices in drawn)
 
-    def _epochs(
-        self, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool, read: Callable[..., dict[str, Any]]
-    ) -> Iterator[dict[str, Any]]:
+    def _shuffled(self, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
+        """The indices of the batches of some epochs, ``i64[batch]`` each."""
         for _ in range(n_epochs):
             steps, envs = np.divmod(np.arange(len(self) * self.n_envs), self.n_envs)
             indices = rng.permutation(self._indices(steps, envs)[self._drawable(steps, envs)])
             for begin in range(0, len(indices) - (batch - 1 if drop_last else 0), batch):
-                yield read(*self._steps_of(indices[begin : begin + batch]))
+                yield indices[begin : begin + batch]
+
+    @overload
+    def sequences(
+        self, batch: int, length: int, rng: Rng = None, *, overlap: int | None = None, burn_in: int = 0,
+        strict_length: bool = True, across_episodes: bool = False, starts: npt.ArrayLike | None = None,
+        to: object = None,
+    ) -> dict[str, Any]: ...  # fmt: skip
+
+    @overload
+    def sequences(
+        self, batch: int, length: int, rng: Rng = None, *, overlap: int | None = None, burn_in: int = 0,
+        strict_length: bool = True, across_episodes: bool = False, starts: npt.ArrayLike | None = None,
+        to: object = None, return_indices: Literal[True],
+    ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
 
     @says_memory_error
     def sequences(
@@ -252,7 +287,8 @@ class RingBuffer(StepRing):
         across_episodes: bool = False,
         starts: npt.ArrayLike | None = None,
         to: object = None,
-    ) -> dict[str, Any]:
+        return_indices: bool = False,
+    ) -> Any:
         """Random sequences of consecutive steps of one environment, uniformly and with replacement.
 
         A sequence lies in one episode. The batch has one array more, ``"mask"``, ``bool[batch, burn_in + length]``:
@@ -271,10 +307,11 @@ class RingBuffer(StepRing):
             starts: indices of steps to begin at, ``i64[batch]``, instead of drawing them; where their episode ends
                 earlier, steps are missing.
             to: see :meth:`sample`.
+            return_indices: whether to return the indices of the steps where they begin, after the burn-in, too.
 
         Returns:
             For each field an array ``[batch, burn_in + length, *shape]``, or a tensor; with a stack of ``n`` steps
-            ``[batch, burn_in + length, n, *shape]``.
+            ``[batch, burn_in + length, n, *shape]``. With ``return_indices`` a pair, of that and of ``i64[batch]``.
 
         Raises:
             SlotError: no step is stored; no episode is long enough; or there is no step with such an index.
@@ -306,7 +343,8 @@ class RingBuffer(StepRing):
         steps = np.where(real, steps, start[:, None]) - self._oldest
         sequences = read(steps, np.broadcast_to(parts.envs[part][:, None], steps.shape), real)
         self._set.note_sample(began)
-        return sequences
+        indices = start * self.n_envs + parts.envs[part]
+        return (sequences, indices) if as_flag("return_indices", return_indices) else sequences
 
     @says_memory_error
     def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:
