@@ -53,7 +53,8 @@ class _FileMemory:
 
     def _map_by_python(self, file: int, nbytes: int) -> int:
         self._mapping = mmap.mmap(file, nbytes, access=mmap.ACCESS_COPY)
-        return int(np.frombuffer(self._mapping, np.uint8).ctypes.data)
+        memory = np.frombuffer(self._mapping, np.uint8)
+        return int(memory.ctypes.data)
 
     def _map(self, libc: ctypes.CDLL, file: int, nbytes: int) -> int:
         address: int = libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE, file, 0)
