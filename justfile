@@ -3,8 +3,14 @@
 # Tests of obscodec-torchrl that start other processes, each of which imports torch: some minutes.
 without_workers := "--ignore packages/obscodec-torchrl/tests/test_ray.py --ignore packages/obscodec-torchrl/tests/test_processes.py"
 
+# The Pythons that the packages name, the oldest first.
+pythons := "3.11 3.12 3.13 3.14"
+
+# What the core does on any version of what it needs: formats, kernels, stores, buffers and files; a fourth of its tests.
+essence := "codecs/test_golden.py codecs/test_contract.py layout stores/test_contract.py frames/test_frame_log.py buffers snapshots/test_snapshot.py"
+
 # All that CI checks, the cheapest first.
-check: lint types imports alone example test oldest oldest-torchrl (upstream "-k" "delta-rle")
+check: lint types imports platforms sdists alone example test oldest oldest-torchrl oldest-core newest-core (upstream "-k" "delta-rle")
 
 # Fix what ruff can fix, and format.
 fix:
@@ -23,12 +29,53 @@ types:
 imports:
     uv run lint-imports
 
-# The tests of each package, in an environment that has only this package and its dependencies.
-alone: (_alone "obscodec" "--all-extras" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "--extra cuda13" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "--all-extras" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "--all-extras" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3" without_workers)
+# Whether each Python on each platform has a wheel of everything that `uv run pytest` and the examples install.
+platforms:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export MACOSX_DEPLOYMENT_TARGET=14.0  # the oldest macOS that torch has wheels for
+    mkdir -p build
+    uv export --quiet --no-hashes --no-emit-workspace --output-file build/dev.txt
+    for example in dqn_atari torchrl_dqn torchrl_epochs; do
+        uv export --quiet --no-hashes --script examples/$example.py | grep -v "^-e " > build/$example.txt
+    done
+    for platform in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin x86_64-pc-windows-msvc; do
+        for python in {{ pythons }}; do
+            for needed in dev dqn_atari torchrl_dqn torchrl_epochs; do
+                uv pip install --quiet --dry-run --no-deps --only-binary :all: --target build/none \
+                    --python-platform $platform --python-version $python --requirements build/$needed.txt
+            done
+            echo "$platform has wheels for Python $python"
+        done
+    done
 
-_alone package extras absent *options:
-    uv run --isolated --package {{ package }} {{ extras }} --no-default-groups --group test python .ci/alone.py {{ absent }}
-    uv run --isolated --package {{ package }} {{ extras }} --no-default-groups --group test pytest packages/{{ if package == "obscodec" { "obscodec-core" } else { package } }} {{ options }}
+# Source distributions of all packages, and wheels that are built from these, in `dist`.
+build:
+    uv build --quiet --all-packages --clear --out-dir dist
+
+# The source distributions can be installed, and what is installed imported.
+sdists: build
+    uv run --isolated --no-project $(printf -- "--with %s " dist/*.tar.gz) python -c \
+        "import obscodec, obscodec_cupy, obscodec_sb3, obscodec_torchrl; print(obscodec.RingBuffer.__name__)"
+
+# The tests of each package against its wheel, in an environment that has only this package and its dependencies. It is
+# one environment that changes, so that numba compiles the kernels of the core once.
+alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,igzip,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3" without_workers)
+
+_new_alone:
+    uv venv --quiet --clear build/alone
+
+_alone folder module extras absent *options:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export VIRTUAL_ENV=$PWD/build/alone
+    for wheel in dist/obscodec-*.whl dist/{{ module }}-*.whl; do echo "./$wheel"; done | sort -u \
+        | sed 's/\({{ module }}-.*\)/\1{{ extras }}/' > build/alone.in
+    uv pip compile --quiet --no-sources --group packages/{{ folder }}/pyproject.toml:test build/alone.in \
+        --output-file build/alone.txt
+    uv pip sync --quiet build/alone.txt
+    build/alone/bin/python .ci/alone.py {{ module }} {{ absent }}
+    build/alone/bin/python -m pytest packages/{{ folder }}/tests --pyargs {{ module }} {{ options }}
 
 # The examples with few steps.
 example:
@@ -81,6 +128,33 @@ oldest-torchrl:
         --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
         --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
         {{ without_workers }}
+
+# What is essential in the core, with the oldest version of each package that it needs, on the oldest Python. The whole suite
+# would take as long as all other tests of the core.
+oldest-core: build
+    uv pip compile --quiet --no-config --no-sources --resolution lowest-direct --python-version 3.11 --all-extras \
+        packages/obscodec-core/pyproject.toml --output-file build/oldest.txt
+    uv run --no-config --isolated --no-project --python 3.11 --with-requirements build/oldest.txt \
+        --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
+        --with pytest --with safetensors pytest {{ prepend("packages/obscodec-core/tests/", essence) }}
+
+# What is essential in the core, with the newest of `pythons` that is here or that uv can download.
+newest-core: build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for python in $(printf "%s\n" {{ pythons }} | tac); do
+        if [ $python = 3.11 ]; then
+            echo "SKIPPED: no Python newer than 3.11 is here, and uv can't download one; only the wheels were looked up"
+        elif uv python find --quiet $python || uv python install --quiet $python 2> /dev/null; then
+            echo "Python $python"
+            uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli,igzip]" --with ale-py \
+                --with gymnasium --with hypothesis --with opencv-python-headless --with pytest --with safetensors \
+                pytest {{ prepend("packages/obscodec-core/tests/", essence) }}
+            break
+        else
+            echo "Python $python is not here, and uv can't download it"
+        fi
+    done
 
 # The tests of Stable-Baselines3 and sb3-contrib with compressed buffers; prints how many blocks were encoded and decoded.
 upstream *options:

@@ -1,3 +1,25 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "obscodec-sb3",
+#     "ale-py==0.12.1",
+#     "gymnasium==1.4.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "opencv-python-headless==5.0.0.93",
+#     "psutil==7.2.2",
+#     "rich==15.0.0",
+#     "stable-baselines3==2.9.2",
+#     "torch==2.15.0",
+#     "tqdm==4.70.1",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# obscodec-sb3 = { path = "../packages/obscodec-sb3", editable = true }
+# ///
 """Train SB3's DQN on an Atari game with a compressed replay buffer, then compare that buffer with SB3's own.
 
 uv run examples/dqn_atari.py --game Pong --steps 4000 --codec zstd:1

@@ -1,3 +1,23 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "obscodec-torchrl",
+#     "ale-py==0.12.1",
+#     "gymnasium==1.4.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "opencv-python-headless==5.0.0.93",
+#     "tensordict==0.14.3",
+#     "torch==2.15.0",
+#     "torchrl==0.14.1",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# obscodec-torchrl = { path = "../packages/obscodec-torchrl", editable = true }
+# ///
 """Train TorchRL's DQN with prioritized replay on an Atari game; observations are compressed in the replay buffer.
 
 uv run examples/torchrl_dqn.py --game Pong --steps 20000

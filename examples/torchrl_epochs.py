@@ -1,3 +1,20 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "obscodec-torchrl",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "tensordict==0.14.3",
+#     "torch==2.15.0",
+#     "torchrl==0.14.1",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# obscodec-torchrl = { path = "../packages/obscodec-torchrl", editable = true }
+# ///
 """A replay buffer with the interface of ObjectRL's, over TorchRL's buffer with a compressed storage.
 
 It is saved and loaded as a whole. It returns single fields by index without decoding the others, and shuffled epochs

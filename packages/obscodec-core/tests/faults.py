@@ -1,17 +1,20 @@
 """Exceptions that come at any line of our code: what Ctrl-C, or a handler of SIGTERM or SIGALRM that raises, does."""
 
 import dis
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
-import obscodec
 
-_SOURCES = str(Path(obscodec.__file__).parents[3])  # of all packages of the workspace
+_OURS = ("obscodec", "obscodec_cupy", "obscodec_sb3", "obscodec_torchrl")
+# Their folders, in the checkout or where a wheel was installed.
+_SOURCES = tuple(f"{Path(found.origin or '').parent}{os.sep}" for found in map(find_spec, _OURS) if found)
 
 
 class Interrupt(BaseException):
@@ -51,7 +54,7 @@ class _Tracer:
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
-        ours = code.co_filename.startswith(_SOURCES) and "/src/" in code.co_filename
+        ours = code.co_filename.startswith(_SOURCES)
         return self._line if ours and not _is_swallowed(frame) else None
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:

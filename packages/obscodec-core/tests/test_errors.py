@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import (
+    BackendUnavailable,
     CorruptStream,
     DictionaryMissing,
     DTypeError,
@@ -25,6 +27,7 @@ from obscodec import (
     encode,
 )
 from obscodec.codecs import Codec, codec_from_config
+from obscodec.devices import backends
 from obscodec.segments import Segments
 
 FOUR = Layout((4,), "uint8")
@@ -270,7 +273,7 @@ def test_a_missing_dictionary_is_noticed_in_the_stream_itself() -> None:
         ("rle", "numba", "numba"),
         ("lz4", "lz4", "lz4"),
         ("lz4-frame", "lz4", "lz4"),
-        ("igzip", "isal", "obscodec[igzip]"),
+        ("igzip", "isal", "isal"),
     ],
 )
 def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, spec: str, package: str, install: str) -> None:
@@ -283,6 +286,21 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, spec: str, package: 
     )
     assert obscodec.available()[spec] == f"pip install '{install}'"
     assert obscodec.available()["raw"] == "ready"
+
+
+def test_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [])
+    backends._made.cache_clear()
+    try:
+        raises(
+            BackendUnavailable,
+            "device 'cuda' needs obscodec-cupy, which is not installed: in a checkout of "
+            "https://github.com/obscodec/obscodec, pip install packages/obscodec-core "
+            "'packages/obscodec-cupy[cuda12]', or [cuda13], for the CUDA version of the driver",
+            lambda: codec("rle", FOUR, "cuda"),
+        )
+    finally:
+        backends._made.cache_clear()
 
 
 def test_a_damaged_encoded_tensor_can_not_be_decoded() -> None:

@@ -191,6 +191,7 @@ def test_integers_take_as_few_bytes_as_all_need(least, most, nbytes):
         assert x.memory_bytes == 500 * nbytes
 
 
+@pytest.mark.needs("/proc")
 def test_becoming_plain_takes_no_memory_for_zeros():
     def resident():
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096

@@ -4,6 +4,10 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
+pytestmark = pytest.mark.needs("/proc")
+
 RESIDENT = """
     import mmap
 

@@ -6,7 +6,6 @@ import errno
 import os
 import random
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -50,6 +49,7 @@ def assert_equal(given: TensorDict, expected: TensorDict) -> None:
     assert (given.exclude("name") == expected.exclude("name")).all()
 
 
+@pytest.mark.needs("fork")
 def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> None:
     """At lines of a writer over a checkpoint of ours, TorchRL's or earlier versions', and at random times."""
     script = Path(__file__).parent / "killed_dumps.py"
@@ -61,6 +61,8 @@ def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> No
 
 @contextmanager
 def files_of_at_most(nbytes: int) -> Iterator[None]:
+    import resource  # which Windows does not have
+
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
     try:
@@ -70,6 +72,7 @@ def files_of_at_most(nbytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("storage", [CompressedStorage, LazyTensorStorage])
+@pytest.mark.needs("limits of a process")
 def test_a_disk_that_is_full_leaves_the_old_checkpoint(tmp_path: Path, storage: type[LazyTensorStorage]) -> None:
     filled(1, storage).dumps(tmp_path / "old")
     new = filled(2)
@@ -85,6 +88,7 @@ def test_a_disk_that_is_full_leaves_the_old_checkpoint(tmp_path: Path, storage: 
 
 
 @pytest.mark.parametrize("nth", range(3), ids=["of arrays", "of the manifest", "of names"])
+@pytest.mark.needs("limits of a process")
 def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:

@@ -145,6 +145,7 @@ def test_rows_that_are_announced_too_large_are_refused() -> None:
         list(unpack_together(packed, max_bytes=299))
 
 
+@pytest.mark.needs("/proc")
 def test_bytes_that_are_changed_below_their_checksums(pytestconfig: pytest.Config) -> None:
     """In a process of its own, which may die of it, and which has little memory."""
     fuzzer = Path(__file__).with_name("fuzz_packed_together.py")

@@ -209,6 +209,7 @@ def test_memory_that_does_not_fall_has_few_rows_go(monkeypatch: pytest.MonkeyPat
     assert 160 < len(buffer) < 200
 
 
+@pytest.mark.needs("/proc")
 def test_memory_of_rows_that_went_goes_back() -> None:
     buffer = new_buffer(max_size=4000, codec=None, max_bytes=1 << 30)
 

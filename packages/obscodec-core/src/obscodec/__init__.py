@@ -48,6 +48,8 @@ _LAZY = {
     "save": "obscodec.snapshots",
 }
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AutoStore",
     "BackendUnavailable",

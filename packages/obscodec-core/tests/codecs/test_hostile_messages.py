@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CASES = os.environ.get("HOSTILE_CASES", "4000")
 
 
+@pytest.mark.needs("/proc")
 def test_messages_that_are_changed_below_their_checksums() -> None:
     """In a process of its own, which may die of it, and which has little memory."""
     fuzzer = Path(__file__).with_name("fuzz_messages.py")

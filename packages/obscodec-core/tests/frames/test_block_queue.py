@@ -128,6 +128,7 @@ def test_a_pickle_has_what_is_on_its_way(monkeypatch):
     np.testing.assert_array_equal(store.read(ids[:70]), WALK[:70])
 
 
+@pytest.mark.needs("fork")
 def test_a_forked_process_goes_on_without_the_background():
     script = f"""
 import os, sys
@@ -162,6 +163,7 @@ store.append(WALK[16:100])
     assert (done.stdout, done.returncode) == ("200 300\n", 0), done.stderr
 
 
+@pytest.mark.needs("signals at any time")
 def test_an_interrupt_while_a_caller_waits_loses_nothing(monkeypatch):
     store, ids = walked()
     held = Held(monkeypatch, store)

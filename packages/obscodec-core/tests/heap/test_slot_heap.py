@@ -339,6 +339,7 @@ def test_two_threads_read_while_one_writes():
     assert not torn
 
 
+@pytest.mark.needs("/proc")
 def test_memory_goes_back_to_the_operating_system():
     program = """
         import mmap

@@ -41,6 +41,7 @@ def test_an_interrupt_at_any_line_keeps_no_later_call_from_its_end():
     assert n_interrupts > 5
 
 
+@pytest.mark.needs("signals at any time")
 def test_signals_at_any_time_keep_no_later_call_from_its_end():
     class Signal(BaseException):
         pass
@@ -65,6 +66,7 @@ def test_signals_at_any_time_keep_no_later_call_from_its_end():
     assert n_interrupts > 250
 
 
+@pytest.mark.needs("fork")
 def test_a_forked_process_has_a_thread_of_its_own():
     background = Background()
     assert background.submit(lambda: 7).result() == 7

@@ -1,6 +1,6 @@
 """Memory in files: it reads as it was written, and goes with its last reader."""
 
-import os
+import mmap
 import re
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def test_a_copy_in_a_file_has_the_same_bytes_and_leaves_no_name(tmp_path):
     copy = in_file(content, tmp_path)
     assert copy.dtype == np.uint8
     assert copy.flags.c_contiguous
-    assert copy.ctypes.data % os.sysconf("SC_PAGESIZE") == 0
+    assert copy.ctypes.data % mmap.PAGESIZE == 0
     np.testing.assert_array_equal(copy, content)
     assert not [*tmp_path.iterdir()]
     assert is_in_file(copy)

@@ -30,6 +30,7 @@ def test_a_chunk_is_of_zeros_and_can_be_written(new) -> None:
 
 
 @pytest.mark.parametrize("new", [new_chunk, new_huge_chunk])
+@pytest.mark.needs("/proc")
 def test_a_chunk_takes_no_memory_until_it_is_written_and_goes_with_its_last_view(new) -> None:
     mapped, resident = pages()
     chunk = new(LARGE)
@@ -52,6 +53,7 @@ def test_a_huge_chunk_begins_with_a_huge_page() -> None:
 
 
 @pytest.mark.parametrize("new", [new_chunk, new_huge_chunk])
+@pytest.mark.needs("fork")
 def test_what_a_forked_process_writes_is_not_seen(new) -> None:
     chunk = new(1 << 21)
     child = os.fork()
@@ -79,6 +81,7 @@ def test_tables_are_of_zeros_and_twice_as_long() -> None:
     assert doubled(new_table((2,), np.bool_)).tolist() == [False] * 4
 
 
+@pytest.mark.needs("/proc")
 def test_a_table_takes_no_memory_until_it_is_written() -> None:
     _, resident = pages()
     table = doubled(new_table((LARGE // 16,), np.int64))
@@ -86,6 +89,7 @@ def test_a_table_takes_no_memory_until_it_is_written() -> None:
     assert pages()[1] - resident < 3 * LARGE // 4  # the first half was read
 
 
+@pytest.mark.needs("/proc")
 def test_what_malloc_has_free_goes_back() -> None:
     """Between blocks that are kept, so that malloc can't give it back by itself."""
     blocks = [bytearray(100_000) for _ in range(1000)]  # below what malloc maps on its own

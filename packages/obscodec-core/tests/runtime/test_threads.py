@@ -97,6 +97,7 @@ def test_an_interrupt_at_any_line_leaves_no_call_running():
     assert n_interrupts > 10
 
 
+@pytest.mark.needs("signals at any time")
 def test_signals_at_any_time_keep_no_later_call_from_its_end():
     class Signal(BaseException):
         pass
@@ -133,6 +134,7 @@ def test_the_caller_does_what_no_thread_begins(monkeypatch):
         assert sums_to_its_length()
 
 
+@pytest.mark.needs("fork")
 def test_a_forked_process_has_threads_of_its_own():
     assert sums_to_its_length()
     child = os.fork()

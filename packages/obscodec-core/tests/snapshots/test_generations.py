@@ -232,6 +232,7 @@ def test_a_fork_while_a_generation_is_written(tmp_path):
     check_equal_rings(buffer, obscodec.load(tmp_path / "parent"))
 
 
+@pytest.mark.needs("fork")
 def test_python_exits_when_the_last_generation_is_finished(tmp_path):
     child = os.fork()
     if child == 0:

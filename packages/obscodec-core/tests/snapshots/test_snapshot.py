@@ -1,7 +1,6 @@
 """What is loaded equals what was saved, and goes on as that would have gone on."""
 
 import json
-import os
 
 import numpy as np
 import obscodec
@@ -322,7 +321,6 @@ def test_no_link_is_followed(tmp_path):
         obscodec.load(tmp_path / "there")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="no such locks")
 def test_two_do_not_write_to_one_folder(tmp_path):
     folder = Folder(tmp_path)
     with folder.locked(), pytest.raises(SnapshotError, match="is being written by somebody else"):

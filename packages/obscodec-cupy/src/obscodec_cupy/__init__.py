@@ -2,4 +2,6 @@
 
 from obscodec_cupy.frames.batch_reader import BatchReader
 
+__version__ = "0.1.0"
+
 __all__ = ["BatchReader"]

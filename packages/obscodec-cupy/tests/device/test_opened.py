@@ -47,8 +47,8 @@ except obscodec.BackendUnavailable as error:
 """
     # None in sys.modules is an import that fails with ModuleNotFoundError.
     assert run(code) == (
-        "device 'cuda' needs CuPy, which is not installed: pip install 'obscodec-cupy[cuda12]' or "
-        "'obscodec-cupy[cuda13]', for the CUDA version of the driver"
+        "device 'cuda' needs CuPy, which is not installed: pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12, "
+        "or cupy-cuda13x nvidia-cuda-nvrtc, for the CUDA version of the driver"
     )
 
 
@@ -75,7 +75,7 @@ def test_without_the_compiler_it_is_the_compiler_that_is_missing(monkeypatch: py
         device("cuda")
     assert str(caught.value) == (
         "device 'cuda' needs NVRTC, the compiler for its kernels, which CuPy does not find: pip install "
-        "'obscodec-cupy[cuda12]' or 'obscodec-cupy[cuda13]', for the CUDA version of the driver"
+        "cupy-cuda12x nvidia-cuda-nvrtc-cu12, or cupy-cuda13x nvidia-cuda-nvrtc, for the CUDA version of the driver"
     )
 
 

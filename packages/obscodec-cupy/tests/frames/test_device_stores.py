@@ -351,6 +351,7 @@ def test_a_store_that_goes_while_streams_read_it(monkeypatch):
         np.testing.assert_array_equal(device.download(out), small_steps(40))
 
 
+@pytest.mark.needs("fork")
 def test_a_forked_process_is_told_that_it_can_not_read(cuda):
     store = FrameStore(SMALL, device=cuda)
     device = opened.device(cuda)

@@ -16,6 +16,8 @@ from obscodec_sb3.replay import (
 from obscodec_sb3.rollout import CompressedDictRolloutBuffer, CompressedRolloutBuffer
 from obscodec_sb3.snapshots import Resumed, SnapshotCallback, resume
 
+__version__ = "0.1.0"
+
 __all__ = [
     "CompressedDictReplayBuffer",
     "CompressedDictRolloutBuffer",

@@ -58,7 +58,7 @@ _BUILT_IN = {
     "delta": Entry("obscodec.codecs.formats.delta:Delta"),
     "delta-rle": Entry("obscodec.codecs.formats.delta_rle.delta_rle:DeltaRle", "numba", "numba"),
     "gzip": Entry("obscodec.codecs.formats.gzip:Gzip"),
-    "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "obscodec[igzip]"),
+    "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "isal"),
     "lz4": Entry("obscodec.codecs.formats.lz4:Lz4", "lz4", "lz4"),
     "lz4-frame": Entry("obscodec.codecs.formats.lz4_frame:Lz4Frame", "lz4", "lz4"),
     "raw": Entry("obscodec.codecs.formats.raw:Raw"),

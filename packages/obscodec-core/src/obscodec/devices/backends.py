@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "obscodec.backends"
 _HEAPS = ("device", "pinned")  # where a store on a device has its streams: in memory of the device, or of the host
-_INSTALL = {"cuda": "obscodec-cupy[cuda12]' or 'obscodec-cupy[cuda13]"}
+_INSTALL = {  # the packages are not on an index yet
+    "cuda": "in a checkout of https://github.com/obscodec/obscodec, pip install packages/obscodec-core "
+    "'packages/obscodec-cupy[cuda12]', or [cuda13], for the CUDA version of the driver"
+}
 
 
 class Backend(ABC):
@@ -109,10 +112,7 @@ def _made(kind: str) -> Backend:
     found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
     if kind not in found:
         if kind in _INSTALL:
-            raise BackendUnavailable(
-                f"device {kind!r} needs obscodec-cupy, which is not installed: pip install '{_INSTALL[kind]}', "
-                "for the CUDA version of the driver"
-            )
+            raise BackendUnavailable(f"device {kind!r} needs obscodec-cupy, which is not installed: {_INSTALL[kind]}")
         names = ", ".join(["cpu", *sorted({*found, *_INSTALL})])
         raise SpecError(f"no device is named {kind!r}, there are {names}; the CPU has no number")
     made = found[kind].load()()

@@ -1,7 +1,6 @@
 """Memory in files: bytes that are read as memory, and lie on a disk."""
 
 import ctypes
-import errno
 import mmap
 import os
 import tempfile
@@ -41,18 +40,29 @@ def is_in_file(memory: Bytes) -> bool:
 
 
 class _FileMemory:
-    """A private mapping of a file. ``mmap.mmap`` would keep the file open, and a process has few open files."""
+    """A private mapping of a file.
+
+    ``mmap.mmap`` would keep the file open, and a process has few open files. Windows has
+    no other way.
+    """
 
     def __init__(self, file: int, nbytes: int) -> None:
-        if _libc is None:
-            raise OSError(errno.ENOTSUP, "this system can't map files privately")
-        address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE, file, 0)
-        if address == _FAILED:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        self._unmap, self._mapped = _libc.munmap, (address, nbytes)
-        _libc.madvise(address, nbytes, mmap.MADV_RANDOM)  # read no neighbours: streams are read in any order
+        address = self._map_by_python(file, nbytes) if _libc is None else self._map(_libc, file, nbytes)
         interface = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (address, False)}
         self.__array_interface__ = interface  # numpy holds this object as long as an array views its memory
+
+    def _map_by_python(self, file: int, nbytes: int) -> int:
+        self._mapping = mmap.mmap(file, nbytes, access=mmap.ACCESS_COPY)
+        memory = np.frombuffer(self._mapping, np.uint8)
+        return int(memory.ctypes.data)
+
+    def _map(self, libc: ctypes.CDLL, file: int, nbytes: int) -> int:
+        address: int = libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE, file, 0)
+        if address == _FAILED:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._unmap, self._mapped = libc.munmap, (address, nbytes)
+        libc.madvise(address, nbytes, mmap.MADV_RANDOM)  # read no neighbours: streams are read in any order
+        return address
 
     def __del__(self) -> None:
         if hasattr(self, "_mapped"):

@@ -8,7 +8,8 @@ F = TypeVar("F", bound=Callable[..., object])
 _SAID = (
     *("without exception set", "without setting an exception", "with an exception set", "computing overlap"),  # numpy
     *("bad_alloc", "can't allocate", "not enough memory"),  # C++, Python's locks, zstd
-    "Cannot allocate memory",  # the operating system
+    *("Cannot allocate memory", "paging file is too small"),  # Linux and macOS, Windows
+    "bad allocation",  # C++ on Windows
 )
 
 

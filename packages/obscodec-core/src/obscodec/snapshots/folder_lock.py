@@ -1,8 +1,11 @@
 """A lock on a folder, by which one process writes to it at a time."""
 
 import os
+import tempfile
 import weakref
 from pathlib import Path
+
+import xxhash
 
 from obscodec.errors import SnapshotError
 
@@ -10,6 +13,7 @@ try:
     import fcntl
 except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
+    import msvcrt
 
 
 class FolderLock:
@@ -27,13 +31,11 @@ class FolderLock:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
-        if fcntl is None:
-            return
         _held.add(self)
-        self._descriptor = os.open(path, os.O_RDONLY)
+        self._descriptor = os.open(_locked_file(path), _FLAGS)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(self._descriptor)
+        except (BlockingIOError, PermissionError):
             raise SnapshotError(f"{path} is being written by somebody else: use another folder") from None
 
     def close(self) -> None:
@@ -50,6 +52,27 @@ class FolderLock:
 
     def __del__(self) -> None:
         self.close()
+
+
+if fcntl is not None:
+    _FLAGS = os.O_RDONLY
+
+    def _locked_file(path: Path) -> Path:
+        return path
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+else:
+    _FLAGS = os.O_RDWR | os.O_CREAT
+
+    def _locked_file(path: Path) -> Path:
+        """A file that stands for the folder, which Windows can't lock. It stays, empty."""
+        name = xxhash.xxh3_128_hexdigest(os.fsencode(os.path.normcase(path.resolve())))
+        return Path(tempfile.gettempdir(), f"obscodec-{name}.lock")
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
 
 _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()

@@ -8,7 +8,10 @@ from obscodec import BackendUnavailable, SpecError
 
 from obscodec_cupy.device.device import FORKED, Device
 
-_INSTALL = "pip install 'obscodec-cupy[cuda12]' or 'obscodec-cupy[cuda13]', for the CUDA version of the driver"
+_INSTALL = (
+    "pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12, or cupy-cuda13x nvidia-cuda-nvrtc, "
+    "for the CUDA version of the driver"
+)
 _NAME = re.compile(r"cuda(?::(\d+))?")
 _USERS: set[int] = set()  # processes that opened a device
 
