@@ -2,6 +2,7 @@
 
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.field import Field
+from obscodec.buffers.forecast import Forecast
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferOptions
 from obscodec.buffers.ring import RingBuffer
@@ -14,6 +15,7 @@ __all__ = [
     "BufferOptions",
     "BufferStats",
     "Field",
+    "Forecast",
     "MemoryLimit",
     "RingBuffer",
 ]

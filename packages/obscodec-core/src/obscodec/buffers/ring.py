@@ -17,6 +17,7 @@ from obscodec.arguments import as_count, as_option, check_kind, kind_of
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.field import Array, Field
+from obscodec.buffers.forecast import Forecast
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.errors import DTypeError, FieldError, SlotError
 from obscodec.layout import ArrayLike, Layout
@@ -102,6 +103,7 @@ class RingBuffer:
         self._first = 0  # no step before this one is kept, for want of bytes
         self._released = 0  # and none before this one has tensors
         self._next_look = 0 if self._limit else _NEVER  # at the memory, at this number of steps
+        self._forecast = Forecast(self.capacity, self._limit)
 
     @says_memory_error
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -124,6 +126,8 @@ class RingBuffer:
         steps = self._checked(values)
         if self._n_appended >= self._next_look:
             self._keep_limit()
+        if self._n_appended >= self._forecast.next_look:
+            self._forecast.look(len(self), self.stats)
         at = self._n_appended % self._n_rows
         self._set.reserve(at)
         try:
@@ -258,6 +262,7 @@ class RingBuffer:
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
         stats = self._set.stats(len(self) * self.n_envs)
+        stats = self._forecast.add_to(stats, len(self), self._set.own_stores)
         if self._limit is None:
             return stats
         return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))

@@ -210,6 +210,12 @@ class ChunkLog:
         """Whether files have more dead bytes than live ones: to give them back, live streams come back to memory."""
         return self.disk_bytes - self.disk_live_bytes > self.disk_live_bytes + _MAX_CHUNK_NBYTES
 
+    @property
+    def room_bytes(self) -> int:
+        """Bytes of the newest chunk that are not written yet."""
+        chunk = self.chunks.get(self.newest)
+        return chunk.nbytes - chunk.end if chunk else 0
+
     def deadest(self, *, spilled: bool = False) -> int:
         """The number of the chunk with most dead bytes, in memory or in a file; there is one with dead bytes."""
         numbers = [number for number, chunk in self.chunks.items() if chunk.is_spilled == spilled]

@@ -209,12 +209,17 @@ class AutoStore(Store):
         if self._store is not None:
             return replace(self._store.stats(), choice=self.choice)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
-        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0)
+        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, growing_bytes=nbytes)
 
     @property
     def parts(self) -> tuple[Store, ...]:
         """See ``Store.parts``; there are none before the store has decided."""
         return () if self._store is None else (self._store,)
+
+    @property
+    def is_decided(self) -> bool:
+        """See ``Store.is_decided``."""
+        return self._store is not None
 
     @property
     def memory_bytes(self) -> int:
