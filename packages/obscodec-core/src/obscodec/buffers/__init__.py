@@ -1,6 +1,8 @@
 """Buffers for training loops, and the arrays that adapters build theirs from."""
 
 from obscodec.buffers.array_set import ArraySet
+from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
+from obscodec.buffers.exploration import is_space, random_steps
 from obscodec.buffers.field import Field
 from obscodec.buffers.forecast import Forecast
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
@@ -14,8 +16,13 @@ __all__ = [
     "ArraySet",
     "BufferOptions",
     "BufferStats",
+    "Estimate",
     "Field",
+    "FieldEstimate",
     "Forecast",
     "MemoryLimit",
     "RingBuffer",
+    "estimate",
+    "is_space",
+    "random_steps",
 ]

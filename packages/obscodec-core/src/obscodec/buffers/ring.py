@@ -25,6 +25,7 @@ from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import BufferStats
+from obscodec.stores import Store
 
 T = TypeVar("T")
 _NEVER = math.inf
@@ -266,6 +267,11 @@ class RingBuffer:
         if self._limit is None:
             return stats
         return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))
+
+    @property
+    def stores(self) -> set[Store]:
+        """The stores of its compressed fields, each once."""
+        return self._set.own_stores
 
     def __repr__(self) -> str:
         return f"RingBuffer(capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}, {self.stats()})"
