@@ -3,8 +3,8 @@
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
 from obscodec.buffers.exploration import is_space, random_steps
-from obscodec.buffers.field import Field
-from obscodec.buffers.forecast import Forecast
+from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
+from obscodec.buffers.forecast import Forecast, in_units
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferOptions
 from obscodec.buffers.ring import RingBuffer
@@ -13,6 +13,7 @@ from obscodec.stats import BufferStats
 __all__ = [
     "LEAST_STEPS",
     "LOOK_EVERY",
+    "MIN_COMPRESSED_NBYTES",
     "ArraySet",
     "BufferOptions",
     "BufferStats",
@@ -23,6 +24,7 @@ __all__ = [
     "MemoryLimit",
     "RingBuffer",
     "estimate",
+    "in_units",
     "is_space",
     "random_steps",
 ]
