@@ -70,3 +70,14 @@ def test_noise_in_a_ring_buffer(spec):
             buffer.append(frame=frames[i : i + 2])
         buffers.append(buffer)
     check(*(buffer.stats() for buffer in buffers))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("block_frames", [1, 16])
+def test_small_frames_of_noise(spec, block_frames):
+    layout = Layout((1024,), np.uint8)
+    store = FrameStore(layout, codec=spec, block_frames=block_frames)
+    store.append(noise(layout, 160))
+    stats = store.stats()
+    assert stats.live_bytes <= MOST * stats.raw_bytes
+    assert stats.table_bytes <= 24 * 161  # and an id has four bytes
