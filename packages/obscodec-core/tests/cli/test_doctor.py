@@ -55,10 +55,10 @@ def test_an_npy_file(tmp_path, frames):
         assert of["gb_per_million"] == pytest.approx(of["item_bytes"] / 1000)
         assert 0 < of["decode_us"] < 1e4
         assert 0 < of["encode_us"] < 1e5
-        assert of["item_bytes"] < 4096 * 1.03
+        assert of["item_bytes"] < 4096 * 1.06
         assert of["decoded_sha256"] == field["raw_sha256"]
     (raw,) = [of for of in field["codecs"] if of["spec"] == "raw"]
-    assert raw["ratio"] == pytest.approx(1, rel=0.03)
+    assert raw["ratio"] == pytest.approx(1, rel=0.06)
     assert [n for n, _ in field["sizes"]][-1] == N
     # the codec that it recommends is the one that a buffer chooses
     buffer = RingBuffer(N, {"frame": Field((64, 64), np.uint8)})
@@ -204,6 +204,13 @@ def test_a_page_that_loads_nothing(tmp_path, frames):
     ("arguments", "blocked", "text"),
     [
         (["gone.npy"], (), "gone.npy does not exist"),
+        (
+            ["objects.npy"],
+            (),
+            "objects.npy can't be read: Array can't be memory-mapped: Python objects in dtype.",
+        ),
+        (["CartPole-v1", "--wrapper", "gone:Gone"], (), "this source needs gone: pip install gone"),
+        (["name.npz"], (), "name.npz has no arrays of numbers along time, nothing only"),
         (["nothing.txt"], (), "nothing.txt is no .npy, .npz or .hdf5 file, and no folder of zarr or of a snapshot"),
         (["data.hdf5"], ("h5py",), "this source needs h5py: pip install h5py"),
         (["folder.zarr"], ("zarr",), "this source needs zarr: pip install zarr"),
@@ -222,6 +229,8 @@ def test_a_page_that_loads_nothing(tmp_path, frames):
 def test_what_it_refuses(tmp_path, monkeypatch, arguments, blocked, text):
     monkeypatch.chdir(tmp_path)
     np.save("small.npy", np.zeros((100, 4), np.uint8))
+    np.save("objects.npy", np.array([{}, {}], object))
+    np.savez("name.npz", name="pong")
     (tmp_path / "nothing.txt").write_text("")
     (tmp_path / "data.hdf5").write_text("")
     (tmp_path / "folder.zarr").mkdir()

@@ -1,6 +1,5 @@
 """Environments of Gymnasium, with wrappers, as a source of data."""
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ def _wrapped(env: Any, name: str, wrappers: Any) -> Any:
     if name == "pixels":
         return wrappers.AddRenderObservation(env, render_only=True)
     of_module, _, of_class = name.rpartition(":")
-    place = import_module(of_module) if of_module else wrappers
+    place = module(of_module) if of_module else wrappers
     if not hasattr(place, of_class):
         raise SourceError(
             f"there is no wrapper {name!r}: name 'atari', 'pixels', a class of gymnasium.wrappers, or module:Class"

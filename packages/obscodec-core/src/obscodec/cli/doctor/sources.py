@@ -86,11 +86,11 @@ def _from_path(path: Path, request: Request) -> dict[str, Array]:
             opened = module("zarr").open(str(path), mode="r")
             return _first_of(_arrays_of_zarr("", opened), request)
         return _from_snapshot(path, request)
-    if path.suffix == ".npy":
-        return _first_of({path.stem: np.load(path, mmap_mode="r")}.items(), request)
-    if path.suffix == ".npz":
-        with np.load(path) as archive:
-            return _first_of(((name, archive[name]) for name in archive.files), request)
+    if path.suffix in (".npy", ".npz"):
+        try:
+            return _first_of(_arrays_of_numpy(path), request)
+        except (ValueError, EOFError) as error:  # Python objects, or no file of numpy
+            raise SourceError(f"{path} can't be read: {error}") from None
     if path.suffix in _HDF5:
         with module("h5py").File(path, "r") as file:
             return _first_of(_arrays_of_hdf5(file), request)
@@ -105,6 +105,15 @@ def _first_of(arrays: Any, request: Request) -> dict[str, Array]:
             found[name] = np.asarray(array[: request.n])
             request.advance(len(found[name]))
     return found
+
+
+def _arrays_of_numpy(path: Path) -> Iterator[tuple[str, Array]]:
+    if path.suffix == ".npy":
+        yield path.stem, np.load(path, mmap_mode="r")
+        return
+    with np.load(path) as archive:
+        for name in archive.files:
+            yield name, archive[name]
 
 
 def _arrays_of_hdf5(file: Any) -> list[tuple[str, Any]]:
