@@ -6,6 +6,9 @@ without_workers := "--ignore packages/obscodec-torchrl/tests/test_ray.py --ignor
 # The Pythons that the packages name, the oldest first.
 pythons := "3.11 3.12 3.13 3.14"
 
+# The programs of `examples`.
+examples := "dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq_mujoco torchrl_dqn torchrl_epochs"
+
 # What the core does on any version of what it needs: formats, kernels, stores, buffers and files; a fourth of its tests.
 essence := "codecs/test_golden.py codecs/test_contract.py layout stores/test_contract.py frames/test_frame_log.py buffers snapshots/test_snapshot.py"
 
@@ -36,12 +39,12 @@ platforms:
     export MACOSX_DEPLOYMENT_TARGET=14.0  # the oldest macOS that torch has wheels for
     mkdir -p build
     uv export --quiet --no-hashes --no-emit-workspace --output-file build/dev.txt
-    for example in dqn_atari torchrl_dqn torchrl_epochs; do
+    for example in {{ examples }}; do
         uv export --quiet --no-hashes --script examples/$example.py | grep -v "^-e " > build/$example.txt
     done
     for platform in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin x86_64-pc-windows-msvc; do
         for python in {{ pythons }}; do
-            for needed in dev dqn_atari torchrl_dqn torchrl_epochs; do
+            for needed in dev {{ examples }}; do
                 uv pip install --quiet --dry-run --no-deps --only-binary :all: --target build/none \
                     --python-platform $platform --python-version $python --requirements build/$needed.txt
             done
@@ -80,6 +83,11 @@ _alone folder module extras absent *options:
 # The examples with few steps.
 example:
     uv run examples/dqn_atari.py --steps 600
+    uv run examples/cleanrl_dqn.py --steps 600 --n-envs 2 --n-step 3 --prioritized
+    uv run examples/envpool_dqn.py --steps 2560
+    uv run examples/ppo_rollout.py --steps 1024 --rollout 64
+    uv run examples/dreamer_sequences.py --steps 600
+    uv run examples/drq_mujoco.py --steps 200
     uv run examples/torchrl_dqn.py --steps 400
     uv run examples/torchrl_epochs.py
 

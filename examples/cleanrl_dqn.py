@@ -1,3 +1,19 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "ale-py==0.12.1",
+#     "gymnasium==1.4.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "opencv-python-headless==5.0.0.93",
+#     "torch==2.15.0",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# ///
 """DQN on an Atari game in one file, as in CleanRL; with two parts of Rainbow: prioritized replay and n-step returns.
 
 uv run examples/cleanrl_dqn.py --game Breakout --steps 100000 --n-step 3 --prioritized
@@ -82,7 +98,7 @@ def main(
     priorities = Prioritized(buffer.capacity * n_envs) if prioritized else None
 
     obs, _ = envs.reset(seed=seed)
-    loss = torch.zeros(())
+    loss, real_next_obs = torch.zeros(()), obs
     for step in range(steps // n_envs):
         epsilon = max(0.05, 1 - 2 * step * n_envs / steps)
         with torch.no_grad():

@@ -1,3 +1,19 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "ale-py==0.12.1",
+#     "gymnasium==1.4.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "opencv-python-headless==5.0.0.93",
+#     "torch==2.15.0",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# ///
 """A world model of an Atari game, trained on sequences as Dreamer does: an encoder, a recurrent network and a decoder.
 
 uv run examples/dreamer_sequences.py --game Breakout --steps 20000

@@ -1,3 +1,20 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "gymnasium==1.4.0",
+#     "imageio==2.38.1",
+#     "mujoco==4.0.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "opencv-python-headless==5.0.0.93",
+#     "torch==2.15.0",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# ///
 """Control a robot from its camera image, as DrQ does: images are shifted at random before the critic sees them.
 
 uv run examples/drq_mujoco.py --env-id Reacher-v5 --steps 5000

@@ -1,3 +1,18 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "ale-py==0.12.1",
+#     "gymnasium==1.4.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "torch==2.15.0",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# ///
 """Collect and learn from 64 Atari environments that step together, as EnvPool's do, with frames of a byte per pixel.
 
 uv run examples/envpool_dqn.py --game breakout --steps 200000
@@ -52,7 +67,7 @@ def main(
     buffer = RingBuffer(max(buffer_size // n_envs, 1), fields, n_envs, episode_end=ends, mask="valid")
 
     obs, _ = envs.reset(seed=seed)
-    resets = np.zeros(n_envs, np.bool_)
+    resets: np.ndarray = np.zeros(n_envs, np.bool_)
     loss, began, in_buffer = torch.zeros(()), time.perf_counter(), 0.0
     for _ in range(max(steps // n_envs, 2)):
         with torch.no_grad():
@@ -71,7 +86,7 @@ def main(
         )
         batch = buffer.sample(batch_size, rng, to=device)
         in_buffer += time.perf_counter() - start
-        obs, resets = next_obs, terminated | truncated
+        obs, resets = next_obs, np.logical_or(terminated, truncated)
         with torch.no_grad():
             best = network(batch["next_obs"].float() / 255).max(dim=1).values
             expected = batch["reward"] + 0.99 * best * ~batch["terminated"]

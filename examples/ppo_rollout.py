@@ -1,3 +1,18 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "obscodec",
+#     "ale-py==0.12.1",
+#     "gymnasium==1.4.0",
+#     "numba==0.68.1",
+#     "numpy==2.4.6",
+#     "torch==2.15.0",
+#     "typer==0.29.2",
+# ]
+#
+# [tool.uv.sources]  # of this checkout
+# obscodec = { path = "../packages/obscodec-core", editable = true }
+# ///
 """PPO on an Atari game, from rollouts of compressed frames.
 
 uv run examples/ppo_rollout.py --game Breakout --steps 200000
@@ -71,7 +86,8 @@ def main(
     ends = np.zeros((rollout, n_envs), np.bool_)
 
     obs, _ = envs.reset(seed=seed)
-    for update in range(max(steps // (rollout * n_envs), 1)):
+    loss, n_updates = torch.zeros(()), max(steps // (rollout * n_envs), 1)
+    for update in range(n_updates):
         buffer.clear()
         for step in range(rollout):
             with torch.no_grad():
@@ -79,7 +95,7 @@ def main(
                 action = policy.sample()
             buffer.append(obs=obs, action=action.cpu(), log_prob=policy.log_prob(action).cpu())
             obs, rewards[step], terminated, truncated, _ = envs.step(action.cpu().numpy())
-            values[step], ends[step] = value.cpu(), terminated | truncated
+            values[step], ends[step] = value.cpu(), np.logical_or(terminated, truncated)
         with torch.no_grad():
             last_value = agent(torch.from_numpy(obs).to(device))[1].cpu().numpy()
         gained = advantages(rewards, values, ends, last_value, 0.99, 0.95)
@@ -99,7 +115,7 @@ def main(
             nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
             optimizer.step()
     stats = buffer.stats()
-    print(f"{update + 1} rollouts, the last loss is {loss.item():.4f}")
+    print(f"{n_updates} rollouts, the last loss is {loss.item():.4f}")
     print(f"a rollout takes {stats.total_bytes:,} bytes, not {stats.raw_bytes:,}")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch as th
 from gymnasium import spaces
+from obscodec.runtime import free_memory
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedReplayBuffer,
@@ -82,8 +83,8 @@ def test_the_callback_logs_what_the_buffer_holds(algorithm):
     written = Written()
     model.set_logger(Logger(None, [written]))
     model.learn(640, callback=CompressionCallback(every=64), log_interval=1)
-    assert {"buffer/ratio", "buffer/bytes", "buffer/sample_ms"} <= written.values.keys()
-    assert written.values["buffer/bytes"] > 0
+    assert {"buffer/ratio", "buffer/bytes", "buffer/projected_bytes", "buffer/sample_ms"} <= written.values.keys()
+    assert written.values["buffer/projected_bytes"] >= written.values["buffer/bytes"] > 0
     assert 0 < written.values["buffer/sample_ms"] < 1000
 
 
@@ -109,3 +110,47 @@ def test_sb3_contrib_is_not_imported_before_it_is_asked_for():
     program = "import sys, obscodec_sb3; print('sb3_contrib' in sys.modules)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def noisy_steps(n, n_envs):
+    rng = np.random.default_rng(0)
+    before = np.zeros((n_envs, *IMAGE.shape), np.uint8)
+    for _ in range(n):
+        frame = np.zeros((n_envs, 1, 84, 84), np.uint8)
+        frame[:, :, :30] = rng.integers(256, size=(n_envs, 1, 30, 84), dtype=np.uint8)
+        obs = np.concatenate([before[:, 1:], frame], axis=1)
+        yield before, obs, np.zeros((n_envs, 1)), np.zeros(n_envs), np.zeros(n_envs), [{}] * n_envs
+        before = obs
+
+
+def fill(buffer, n):
+    for step in noisy_steps(n // buffer.n_envs, buffer.n_envs):
+        buffer.add(*step)
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+def test_the_projection_is_what_the_full_buffer_takes(n_envs):
+    buffer = CompressedReplayBuffer(4000, IMAGE, spaces.Discrete(2), "cpu", n_envs=n_envs)
+    projected = []
+    for i, step in enumerate(noisy_steps(4000 // n_envs, n_envs), 1):
+        buffer.add(*step)
+        if i == 400 // n_envs:
+            projected.append(buffer.stats().projected_bytes)
+    assert projected == pytest.approx([buffer.stats().total_bytes], rel=0.15)
+    assert buffer.stats().projected_bytes == buffer.stats().total_bytes
+
+
+@pytest.mark.parametrize("n_envs", [1, 8])
+def test_a_buffer_that_the_machine_has_no_memory_for_warns_once(n_envs):
+    size = 8 * free_memory() // 7056
+    buffer = CompressedReplayBuffer(size, IMAGE, spaces.Discrete(2), "cpu", n_envs=n_envs)
+    text = rf"{size // n_envs} steps will take about .* judging by \d+ steps, and the machine has"
+    with pytest.warns(UserWarning, match=text) as caught:
+        fill(buffer, 600)
+    assert len(caught) == 1
+
+
+def test_a_buffer_with_a_limit_does_not_warn():
+    size = 8 * free_memory() // 7056
+    buffer = CompressedReplayBuffer(size, IMAGE, spaces.Discrete(2), "cpu", max_bytes=free_memory() // 2)
+    fill(buffer, 300)  # a warning is an error

@@ -29,7 +29,7 @@ from obscodec.layout import FrameStack, Layout
 
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
-    from obscodec.buffers import Field, Prioritized, RingBuffer
+    from obscodec.buffers import Field, Prioritized, RingBuffer, estimate
     from obscodec.snapshots import Snapshot, load, save
     from obscodec.stores import AutoStore, FrameStore, StackStore, TensorStore
 
@@ -44,6 +44,7 @@ _LAZY = {
     "StackStore": "obscodec.stores",
     "TensorArray": "obscodec.arrays",
     "TensorStore": "obscodec.stores",
+    "estimate": "obscodec.buffers",
     "load": "obscodec.snapshots",
     "save": "obscodec.snapshots",
 }
@@ -81,6 +82,7 @@ __all__ = [
     "codec",
     "decode",
     "encode",
+    "estimate",
     "load",
     "pack",
     "save",

@@ -54,6 +54,8 @@ class StoreStats:
         table_bytes: tables that find the stream of an id.
         dictionary_bytes: dictionaries that the streams need.
         disk_bytes: streams in files, see ``Store.spill``; they take no memory.
+        growing_bytes: about the part of ``total_bytes`` and ``disk_bytes`` that grows with the number of tensors:
+            streams and tables, but no dictionaries, queues or open blocks.
         choice: the codec that the store chose, with its reason and all trials; None before that, or if it was given.
     """
 
@@ -64,6 +66,7 @@ class StoreStats:
     table_bytes: int
     dictionary_bytes: int
     disk_bytes: int = field(default=0, kw_only=True)
+    growing_bytes: int = field(default=0, kw_only=True)
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
 
     @property
@@ -92,6 +95,8 @@ class BufferStats:
         n_steps: how many steps the buffer has, if it has a limit of memory; else None.
         steps_that_fit: how many steps fit into this limit, at the present bytes for each; None without a limit, or if
             blocks that exceed it go to files.
+        projected_bytes: about the memory of the full buffer, at the present bytes for each step; None while the buffer
+            is empty, or while it is not decided how a field is stored.
     """
 
     fields: Mapping[str, StoreStats | int]
@@ -103,18 +108,33 @@ class BufferStats:
     sample_s: float = 0.0
     n_steps: int | None = None
     steps_that_fit: int | None = None
+    projected_bytes: int | None = None
 
     @property
     def total_bytes(self) -> int:
         """The memory of all of them; a store that fields share counts once."""
-        plain = sum(of for of in self.fields.values() if isinstance(of, int))
-        stores = {id(of): of.total_bytes for of in self.fields.values() if isinstance(of, StoreStats)}
-        return plain + sum(stores.values()) + self.id_bytes + self.waiting_bytes + self.other_bytes
+        stored = sum(of.total_bytes for of in self._stores)
+        return stored + self._plain_bytes + self.waiting_bytes
+
+    @property
+    def growing_bytes(self) -> int:
+        """About what grows with the number of steps: see ``StoreStats``."""
+        return sum(of.growing_bytes for of in self._stores) + self._plain_bytes
+
+    @property
+    def _stores(self) -> list[StoreStats]:
+        """Each store once."""
+        return [*{id(of): of for of in self.fields.values() if isinstance(of, StoreStats)}.values()]
+
+    @property
+    def _plain_bytes(self) -> int:
+        """What is not compressed."""
+        return sum(of for of in self.fields.values() if isinstance(of, int)) + self.id_bytes + self.other_bytes
 
     @property
     def disk_bytes(self) -> int:
         """Bytes in files, of all stores; a store that fields share counts once."""
-        return sum({id(of): of.disk_bytes for of in self.fields.values() if isinstance(of, StoreStats)}.values())
+        return sum(of.disk_bytes for of in self._stores)
 
     @property
     def ratio(self) -> float:

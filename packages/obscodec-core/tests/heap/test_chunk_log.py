@@ -94,14 +94,25 @@ def test_a_full_log_refuses_and_adds_nothing() -> None:
         log.plan(np.array([10_000, 40_000]))
     assert state(log) == before
     log.plan(np.array([10_000, 40_000]), above=20_000)  # while another chunk is emptied
-    assert log.reserved_bytes == 100_000 + 20_000
+    assert log.reserved_bytes == 100_000 + 20_000 - mmap.PAGESIZE  # which the first chunk will never fill
 
 
 def test_the_last_chunk_is_as_small_as_the_room_that_is_left() -> None:
     log = ChunkLog(100_000, new_chunk)
     written(log, [4000] * 15)
     written(log, [30_000])
-    assert [chunk.nbytes for chunk in log.chunks.values()] == [65_536, 34_464]
+    assert [chunk.nbytes for chunk in log.chunks.values()] == [61_440, 34_464]
+
+
+def test_pages_that_are_never_written_do_not_count() -> None:
+    log = ChunkLog(None, new_chunk)
+    written(log, [1_500_000, 1_000_000])  # does not fit behind the first one
+    written(log, [1, 1_500_000])
+    ends = [chunk.end for chunk in log.chunks.values()]
+    assert [*log.chunks] == [1, 2, 3]
+    for number, end in zip((1, 2), ends[:2], strict=True):
+        assert 0 <= log.chunks[number].nbytes - end < mmap.PAGESIZE
+    assert log.reserved_bytes == sum(chunk.nbytes for chunk in log.chunks.values())
 
 
 def up_to_50_000(nbytes: int) -> np.ndarray:

@@ -18,7 +18,7 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
-from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, MemoryLimit
+from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit
 from obscodec.palette import PaletteArray
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of
@@ -98,6 +98,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
         with self._placeholders_replaced():
             super().__init__(*args, **kwargs)
+        self._forecast = Forecast(self.buffer_size, self._limit)
 
     @property
     def obs_shape(self) -> Any:
@@ -152,6 +153,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         stats = replace(
             stats, other_bytes=round(used * self._other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
         )
+        stats = self._forecast.add_to(stats, self.size(), self._arrays.own_stores)
         if self._limit is None:
             return stats
         n_fit = self._limit.steps_that_fit(self.size(), self._memory())
@@ -179,7 +181,9 @@ class CompressedBuffer(buffers.BaseBuffer):
         return self._arrays.memory_bytes(n) + n * self._other_bytes // self.buffer_size
 
     def _look(self) -> None:
-        """Before a step comes: every few steps, free the memory that exceeds the limit."""
+        """Before a step comes: every few steps, look what the full buffer will take, and keep the limit."""
+        if self.pos >= self._forecast.next_look:
+            self._forecast.look(self.size(), self.stats)
         if self._limit is not None and self.pos % LOOK_EVERY == 0:
             self._limit.keep(self.buffer_size, self._memory, self._arrays.own_stores, self.size, self._drop)
 

@@ -7,7 +7,10 @@ from obscodec_sb3.base import CompressedBuffer
 
 
 class CompressionCallback(BaseCallback):
-    """Records ``buffer/ratio``, ``buffer/bytes`` and ``buffer/sample_ms``, the mean time since the last record.
+    """Records the size of the buffer and the time of its samples, for TensorBoard and other loggers.
+
+    ``buffer/ratio``, ``buffer/bytes``, ``buffer/projected_bytes``, which the full buffer will take, and
+    ``buffer/sample_ms``, the mean time since the last record.
 
     Args:
         every: the number of environment steps between two records; SB3 decides when it prints them.
@@ -40,6 +43,8 @@ class CompressionCallback(BaseCallback):
             stats = self._buffer.stats()
             self.logger.record("buffer/ratio", stats.ratio)
             self.logger.record("buffer/bytes", stats.total_bytes)
+            if stats.projected_bytes is not None:
+                self.logger.record("buffer/projected_bytes", stats.projected_bytes)
             if (sample_ms := stats.sample_ms_since(self._before)) is not None:
                 self.logger.record("buffer/sample_ms", sample_ms)
             self._before = stats

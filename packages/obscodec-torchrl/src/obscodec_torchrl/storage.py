@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self, Unpack
 import obscodec
 import torch
 from obscodec.arguments import as_count
-from obscodec.buffers import BufferKeywords, BufferOptions, BufferStats, MemoryLimit
+from obscodec.buffers import BufferKeywords, BufferOptions, BufferStats, Forecast, MemoryLimit
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.state import State
 from obscodec.stores import Store
@@ -150,6 +150,7 @@ class CompressedStorage(RowRing):
         }
         given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self._limit = MemoryLimit.of(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
+        self._forecast = Forecast(max_size, self._limit)
         self.options = BufferOptions[Key](**given)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
         self.lock = PicklableLock()
@@ -267,6 +268,8 @@ class CompressedStorage(RowRing):
                 self._check(cursor, given, own)
                 if self._limit is not None and set_cursor:
                     self._make_room(self._limit)
+                if len(self) >= self._forecast.next_look:
+                    self._forecast.look(len(self), self.stats)
                 plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
                 data = with_leaves(data, plain)
                 if is_tensor_collection(data):
@@ -345,6 +348,7 @@ class CompressedStorage(RowRing):
         """Statistics of the storage and of each leaf; see ``obscodec.buffers.BufferStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         stats = stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
+        stats = self._forecast.add_to(stats, len(self), self.stores())
         if self._limit is None:
             return stats
         fitting = self._limit.steps_that_fit(len(self), self.memory_bytes())

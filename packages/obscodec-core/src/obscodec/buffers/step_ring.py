@@ -15,6 +15,7 @@ from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.field import Array, Field
+from obscodec.buffers.forecast import Forecast
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.buffers.stacks import Pad, Stack, check_pad
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
@@ -80,6 +81,8 @@ class StepRing:
         self._earliest = 0  # none before this one belongs to a stack
         self._released = 0  # and none before this one has tensors
         self._next_look: float = 0 if self._limit else inf  # at the memory, at this number of steps
+        self._forecast = Forecast(self.capacity, self._limit)
+        self._next_forecast = self._forecast.next_look  # at this number of steps, of all that were ever appended
 
     @says_memory_error
     def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -128,6 +131,8 @@ class StepRing:
         """Store one step, ``[n_envs, *shape]`` of each field."""
         if self._n_appended >= self._next_look:
             self._keep_limit()
+        if self._n_appended >= self._next_forecast:
+            self._look_ahead()
         at = self._n_appended % self._n_rows
         self._set.reserve(at)
         try:
@@ -237,9 +242,15 @@ class StepRing:
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
         stats = self._set.stats(len(self) * self.n_envs)
+        stats = self._forecast.add_to(stats, len(self), self._set.own_stores)
         if self._limit is None:
             return stats
         return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))
+
+    @property
+    def stores(self) -> set[Store]:
+        """The stores of its compressed fields, each once."""
+        return self._set.own_stores
 
     def __repr__(self) -> str:
         name, of = type(self).__name__, f"capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}"
@@ -325,6 +336,12 @@ class StepRing:
     def _positions(self, steps: Ints) -> Ints:
         """The rows of steps in the arrays."""
         return (steps + self._oldest % self._n_rows) % self._n_rows
+
+    def _look_ahead(self) -> None:
+        """Warn if the full buffer will need more memory than there is."""
+        if len(self) >= self._forecast.next_look:  # else steps went meanwhile
+            self._forecast.look(len(self), self.stats)
+        self._next_forecast = self._n_appended - len(self) + self._forecast.next_look
 
     @property
     def _oldest(self) -> int:

@@ -8,11 +8,13 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from obscodec.cli.doctor import doctor
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
 from obscodec.snapshots import GenerationReport, Progress, folder_nbytes, inspect_snapshot
 
-app = typer.Typer(help="Look into snapshots of obscodec.", add_completion=False, no_args_is_help=True)
+app = typer.Typer(help="Look into snapshots, and see how data compress.", add_completion=False, no_args_is_help=True)
+app.command()(doctor)
 _MOST_DAMAGE = 20  # texts to print for a generation
 _MOST_PARTS = 500  # what is smaller than such a part of the whole is not listed
 

@@ -47,7 +47,7 @@ from obscodec.frames.sealer import Sealer
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.step_state import StepState
 from obscodec.frames.tables import FrameTables
-from obscodec.heap import Allocate, SlotHeap
+from obscodec.heap import Allocate, HeapStats, SlotHeap
 from obscodec.layout import Rows
 from obscodec.segments import Ints, Segments
 from obscodec.state import State, array_of, check_range, part_of
@@ -150,7 +150,15 @@ class FrameLog:
                 table_bytes=heap.table_bytes + self._table_nbytes,
                 dictionary_bytes=self.open.reference_bytes + (versions.dictionary_bytes if versions else 0),
                 disk_bytes=heap.disk_bytes,
+                growing_bytes=self._growing_bytes(n_frames, heap),
             )
+
+    def _growing_bytes(self, n_frames: int, heap: HeapStats) -> int:
+        """What frames take, those in open blocks as much as the others, as soon as some are in full blocks."""
+        n_stored = n_frames - self.open.n_frames
+        known = heap.n_streams and n_stored > 0
+        of_frame = heap.taken_bytes / n_stored if known else self.open.mean_frame_bytes
+        return round(n_frames * of_frame) + heap.table_bytes + self._table_nbytes
 
     @property
     def memory_bytes(self) -> int:

@@ -69,6 +69,11 @@ class OpenBlocks:
         return recent_nbytes + self._content_nbytes + self.rows.nbytes + self.queue.nbytes + self.leaving.nbytes
 
     @property
+    def n_frames(self) -> int:
+        """How many frames are in blocks that are not full."""
+        return int(self.rows[self.rows[:, column.QUEUED] == 0, column.PLACE].sum())
+
+    @property
     def mean_frame_bytes(self) -> float:
         """Bytes for each frame in the open blocks."""
         n_frames = int(self.rows[:, column.PLACE].sum())

@@ -97,7 +97,9 @@ class ChunkLog:
                 pieces.append((newest, slice(first, last)))
                 first = last
             if first == len(lengths):
-                self.newest = newest
+                left, self.newest = self.newest, newest
+                if left not in (newest, pieces[0][0]):
+                    self._close(left)
                 return pieces
             wanted = int(ends[min(first + _MAX_CHUNK_STREAMS, len(lengths))] - ends[first])
             try:
@@ -126,6 +128,8 @@ class ChunkLog:
             self.written_bytes += int(ends[-1]) - chunk.end
             chunk.end = int(ends[-1])
             chunk.n_streams += len(lengths)
+            if number != self.newest:
+                self._close(number)
         return entries
 
     def adopt(self, streams: Segments) -> npt.NDArray[np.uint32] | None:
@@ -210,6 +214,12 @@ class ChunkLog:
         """Whether files have more dead bytes than live ones: to give them back, live streams come back to memory."""
         return self.disk_bytes - self.disk_live_bytes > self.disk_live_bytes + _MAX_CHUNK_NBYTES
 
+    @property
+    def room_bytes(self) -> int:
+        """Bytes of the newest chunk that are not written yet."""
+        chunk = self.chunks.get(self.newest)
+        return chunk.nbytes - chunk.end if chunk else 0
+
     def deadest(self, *, spilled: bool = False) -> int:
         """The number of the chunk with most dead bytes, in memory or in a file; there is one with dead bytes."""
         numbers = [number for number, chunk in self.chunks.items() if chunk.is_spilled == spilled]
@@ -267,6 +277,13 @@ class ChunkLog:
         self.chunks[number] = Chunk(memory, nbytes)
         self.reserved_bytes += nbytes
         return number
+
+    def _close(self, number: int) -> None:
+        """Do not count the pages at the end of a chunk that will never be written: they take no memory."""
+        chunk = self.chunks.get(number)
+        if chunk is not None and self.allocate is new_chunk and not chunk.is_spilled:
+            before, chunk.nbytes = chunk.nbytes, min(chunk.nbytes, -(-chunk.end // mmap.PAGESIZE) * mmap.PAGESIZE)
+            self.reserved_bytes -= before - chunk.nbytes
 
     def _new_memory(self, nbytes: int, least: int) -> tuple[Bytes, int]:
         """Memory for a chunk of ``nbytes``, or of as few as ``least`` where memory is short; and its bytes."""

@@ -39,6 +39,7 @@ class HeapStats:
         reserved_bytes: bytes of the chunks in memory. Where the newest one is not written yet, it takes no memory.
         table_bytes: bytes of the table of slots, as far as it was ever used.
         disk_bytes: bytes of the chunks in files, see :meth:`SlotHeap.spill`.
+        room_bytes: bytes of the newest chunk that are not written yet.
     """
 
     n_streams: int
@@ -46,6 +47,12 @@ class HeapStats:
     reserved_bytes: int
     table_bytes: int
     disk_bytes: int
+    room_bytes: int
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the streams take in memory and in files: all but the room for more of them."""
+        return self.reserved_bytes + self.disk_bytes - self.room_bytes
 
 
 class HeapChanges(NamedTuple):
@@ -266,7 +273,8 @@ class SlotHeap:
         with self.lock:
             self._count()
             log = self._log
-            return HeapStats(log.n_streams, log.live_bytes, log.reserved_bytes, self._table.nbytes, log.disk_bytes)
+            reserved, table, on_disk = log.reserved_bytes, self._table.nbytes, log.disk_bytes
+            return HeapStats(log.n_streams, log.live_bytes, reserved, table, on_disk, log.room_bytes)
 
     def __repr__(self) -> str:
         return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {self.stats()})"

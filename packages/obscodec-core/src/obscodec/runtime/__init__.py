@@ -1,5 +1,6 @@
 """Pages of memory, threads and locks, from the operating system and from Python."""
 
+from obscodec.runtime.available_memory import free_memory
 from obscodec.runtime.background import Background, Job
 from obscodec.runtime.file_memory import in_file, is_in_file
 from obscodec.runtime.lock import PicklableLock
@@ -13,6 +14,7 @@ __all__ = [
     "PicklableLock",
     "as_threads",
     "doubled",
+    "free_memory",
     "give_back_free_memory",
     "give_back_pages",
     "in_file",

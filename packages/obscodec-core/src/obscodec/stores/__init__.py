@@ -3,6 +3,7 @@
 from obscodec.stats import Choice, StoreStats, Trial
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.options import StoreOptions
+from obscodec.stores.auto.plan import StoragePlan, find_plan, n_first_of
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -25,13 +26,16 @@ __all__ = [
     "NarrowStore",
     "Place",
     "StackStore",
+    "StoragePlan",
     "Store",
     "StoreOptions",
     "StoreStats",
     "TensorStore",
     "Trial",
     "find_narrow",
+    "find_plan",
     "guarded",
+    "n_first_of",
     "new_batch",
     "store_of",
 ]

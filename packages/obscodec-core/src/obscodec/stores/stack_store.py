@@ -122,6 +122,7 @@ class StackStore(Store):
             n_tensors=self.listed.n_stacks,
             raw_bytes=self.listed.n_stacks * self.layout.nbytes,
             table_bytes=frames.table_bytes + self.listed.nbytes,
+            growing_bytes=frames.growing_bytes + self.listed.nbytes,
         )
 
     @property

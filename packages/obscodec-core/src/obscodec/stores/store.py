@@ -328,6 +328,11 @@ class Store(IdExchange, ABC):
         return ()
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it is decided how tensors are stored; until then they take their full size."""
+        return all(part.is_decided for part in self.parts)
+
+    @property
     def memory_bytes(self) -> int:
         """About the memory of ``stats().total_bytes``, known at once and without a lock."""
         return sum(part.memory_bytes for part in self.parts)

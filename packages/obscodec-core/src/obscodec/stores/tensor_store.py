@@ -172,6 +172,7 @@ class TensorStore(Store):
             table_bytes=heap.table_bytes,
             dictionary_bytes=len(self.codec.dictionary),
             disk_bytes=heap.disk_bytes,
+            growing_bytes=heap.taken_bytes + heap.table_bytes,
         )
 
     @property

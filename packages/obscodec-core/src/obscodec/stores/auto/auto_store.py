@@ -17,13 +17,10 @@ from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
+from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, leave
 from obscodec.stores.store import Store
 
-_MAX_FIRST = 256
-_MAX_FIRST_NBYTES = 1 << 23
-_MIN_FIRST = 16
 _MOST_FIRST = 1 << 24
 _MOST_SEQUENCES = 1 << 16
 
@@ -107,8 +104,7 @@ class AutoStore(Store):
             options.frame_stack.frame_layout(layout)
         self._plan: StoragePlan | None = None
         self._store: Store | None = None
-        by_size = np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST)
-        self._n_first = int(by_size if options.decide_after is None else options.decide_after)
+        self._n_first = n_first_of(layout) if options.decide_after is None else options.decide_after
         if options.max_bytes is not None:
             self._n_first = int(np.clip(options.max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
@@ -209,12 +205,17 @@ class AutoStore(Store):
         if self._store is not None:
             return replace(self._store.stats(), choice=self.choice)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
-        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0)
+        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, growing_bytes=nbytes)
 
     @property
     def parts(self) -> tuple[Store, ...]:
         """See ``Store.parts``; there are none before the store has decided."""
         return () if self._store is None else (self._store,)
+
+    @property
+    def is_decided(self) -> bool:
+        """See ``Store.is_decided``."""
+        return self._store is not None
 
     @property
     def memory_bytes(self) -> int:

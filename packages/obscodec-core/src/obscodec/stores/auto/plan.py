@@ -24,6 +24,7 @@ from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
+_MIN_FIRST, _MAX_FIRST, _MAX_FIRST_NBYTES = 16, 256, 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,11 @@ class StoragePlan:
             threads=options.threads,
         )
         return NarrowStore(self.narrow, store, wide, threads=options.threads)
+
+
+def n_first_of(layout: Layout) -> int:
+    """How many tensors to look at before :func:`find_plan`: 256, or as many as have 8 MB, but 16 at least."""
+    return int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
 
 
 def frames_of_block(codec: str, block_frames: int | None = None) -> int:

@@ -197,6 +197,7 @@ class NarrowStore(Store):
             table_bytes=codes.table_bytes + wide.table_bytes + self.narrow.nbytes,
             dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
             disk_bytes=codes.disk_bytes + wide.disk_bytes,
+            growing_bytes=codes.growing_bytes + wide.growing_bytes,
         )
 
     @property

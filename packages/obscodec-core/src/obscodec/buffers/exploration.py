@@ -1,0 +1,78 @@
+"""Steps of an environment, for whoever wants to know how its data compress."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import kind_of
+from obscodec.errors import DTypeError
+
+Array = npt.NDArray[np.generic]
+OBSERVATION, NEXT = "observation", "next observation"
+
+
+def is_space(x: object) -> bool:
+    """Whether ``x`` is a space, as Gymnasium has them."""
+    return hasattr(x, "sample") and hasattr(x, "contains") and not hasattr(x, "step")
+
+
+def n_envs_of(env: object) -> int:
+    """How many environments step together; 1 for a space.
+
+    Raises:
+        DTypeError: it is no environment of Gymnasium, and no space.
+    """
+    if not is_space(env) and not all(hasattr(env, name) for name in ("reset", "step", "action_space")):
+        raise DTypeError(f"env must be an environment or a space of Gymnasium, got {kind_of(env)}")
+    return int(getattr(env, "num_envs", 1))
+
+
+def random_steps(env: Any, n: int, seed: int | None = 0) -> Iterator[dict[str, Array]]:
+    """Steps with random actions, or of random observations if there is only a space.
+
+    Args:
+        env: an environment of Gymnasium, a vector of them, or a space of observations.
+        n: how many steps.
+        seed: of the environment and of the actions.
+
+    Yields:
+        For each step the arrays ``[n_envs, *shape]`` of a transition, by name. A dictionary or a tuple of observations
+        becomes several, such as ``"observation.image"``.
+    """
+    if is_space(env):
+        env.seed(seed)
+        before = env.sample()
+        for _ in range(n):
+            after = env.sample()
+            yield _transition({OBSERVATION: before, NEXT: after}, is_vector=False)
+            before = after
+        return
+    is_vector = hasattr(env, "num_envs")
+    env.action_space.seed(seed)
+    before, _ = env.reset(seed=seed)
+    for _ in range(n):
+        action = env.action_space.sample()
+        after, reward, terminated, truncated, _ = env.step(action)
+        values = {"action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
+        yield _transition({OBSERVATION: before, NEXT: after, **values}, is_vector=is_vector)
+        before = env.reset()[0] if not is_vector and (terminated or truncated) else after  # a vector resets itself
+
+
+def _transition(values: Mapping[str, Any], *, is_vector: bool) -> dict[str, Array]:
+    arrays = {name: np.array(leaf) for part, value in values.items() for name, leaf in _leaves(part, value)}
+    return arrays if is_vector else {name: array[None] for name, array in arrays.items()}
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The arrays in a value, and the name of each."""
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, tuple):
+        parts = dict(enumerate(value)).items()
+    else:
+        yield name, value
+        return
+    for key, part in parts:
+        yield from _leaves(f"{name}.{key}", part)

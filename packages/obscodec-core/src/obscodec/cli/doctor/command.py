@@ -1,0 +1,76 @@
+"""The command ``obscodec doctor``."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from obscodec.cli.doctor.report import Report
+from obscodec.cli.doctor.sources import Array, Request, SourceError, read
+from obscodec.cli.doctor.trials import examine
+from obscodec.errors import ObscodecError
+
+_SOURCE = (
+    "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5; a folder of zarr; "
+    "minari:ID; or the folder of a snapshot."
+)
+_WRAPPER = (
+    "A wrapper of the environment: atari, pixels (its rendered image), a class of gymnasium.wrappers, or module:Class. "
+    "Several are applied in their order."
+)
+_N_CANDIDATES = 8
+
+
+def doctor(
+    source: Annotated[str, typer.Argument(help=_SOURCE, metavar="SOURCE")],
+    wrapper: Annotated[list[str] | None, typer.Option(help=_WRAPPER, metavar="NAME")] = None,
+    stack: Annotated[int, typer.Option(help="How many frames to stack.", min=1)] = 1,
+    steps: Annotated[int, typer.Option(help="How many steps or items to look at.", min=64)] = 2000,
+    seed: Annotated[int, typer.Option(help="Of the environment and its random actions.")] = 0,
+    budget: Annotated[str | None, typer.Option(help="How long a batch of 256 may take, such as '1 ms/batch'.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
+) -> None:
+    """Try the codecs on real data: memory, time, and whether each bit comes back.
+
+    Exit code 1 if an item comes back changed, 2 if the source can't be read.
+    """
+    out, errors = Console(), Console(stderr=True)
+    bar = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    try:
+        with Progress(*bar, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+            task = progress.add_task("read", total=steps)
+            request = Request(source, steps, tuple(wrapper or ()), stack, seed, lambda n: progress.advance(task, n))
+            items = read(request)
+            report = _report(source, items, budget, progress)
+        if html is not None:
+            _write_page(html, report, items)
+    except (SourceError, ObscodecError, OSError) as error:
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=2))
+    else:
+        report.print(out)
+    if not report.is_lossless:
+        raise typer.Exit(1)
+
+
+def _report(source: str, items: dict[str, Array], budget: str | None, progress: Progress) -> Report:
+    fields = []
+    for name, array in items.items():
+        task = progress.add_task(f"try {name}", total=len(array) * _N_CANDIDATES)
+        fields.append(examine(name, array, budget, lambda n, task=task: progress.advance(task, n)))  # type: ignore[misc]
+        progress.update(task, completed=len(array) * _N_CANDIDATES)
+    return Report(source, tuple(fields))
+
+
+def _write_page(path: Path, report: Report, items: dict[str, Array]) -> None:
+    try:
+        from obscodec.cli.doctor.page import page
+    except ModuleNotFoundError as error:
+        raise SourceError(f"--html needs {error.name}: pip install {error.name}") from None
+    path.write_text(page(report, items), encoding="utf-8")

@@ -1,0 +1,133 @@
+"""Report: what the doctor found out, as a table and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from obscodec.cli.doctor.trials import FieldReport, Measured
+
+COLUMNS = "codec", "block", "ratio", "bytes/item", "GB/million", "µs encode", "µs decode", "lossless"
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the doctor found out about a source."""
+
+    source: str
+    fields: tuple[FieldReport, ...]
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether every field came back bit for bit, with every codec."""
+        return all(field.is_lossless for field in self.fields)
+
+    @property
+    def step_bytes(self) -> float:
+        """Memory for each step, as recommended. Next observations share the frames of observations."""
+        return sum(field.item_bytes for field in self.fields)
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values."""
+        fields = [_field_as_json(field) for field in self.fields]
+        return {
+            "source": self.source,
+            "is_lossless": self.is_lossless,
+            "bytes_per_step": self.step_bytes,
+            "fields": fields,
+        }
+
+    def print(self, out: Console) -> None:
+        """Print a table for each field that was compressed, and a line for each of the others."""
+        for field in self.fields:
+            if field.measured:
+                out.print(_table(field))
+                for line in _notes(field):
+                    out.print(line, soft_wrap=True, highlight=False)
+                out.print()
+        if plain := [field for field in self.fields if not field.measured]:
+            listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
+            out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
+        gb = self.step_bytes * _MILLION / 1e9
+        text = f"A million steps take {gb:.3g} GB. Next observations share the frames of observations."
+        out.print(text, soft_wrap=True, highlight=False)
+
+
+def gb_per_million(of: Measured) -> float:
+    """GB for a million items."""
+    return of.item_bytes * _MILLION / 1e9
+
+
+def _field_as_json(field: FieldReport) -> dict[str, object]:
+    codecs = [
+        {
+            **asdict(of),
+            "gb_per_million": gb_per_million(of),
+            "is_lossless": of.decoded_sha256 == field.raw_sha256,
+        }
+        for of in field.measured
+    ]
+    return {
+        "name": field.name,
+        "shape": list(field.layout.shape),
+        "dtype": str(field.layout.dtype),
+        "nbytes": field.layout.nbytes,
+        "n_items": field.n,
+        "raw_sha256": field.raw_sha256,
+        "recommended": field.recommended,
+        "reason": field.reason,
+        "frame_stack": field.frame_stack.config() if field.frame_stack else None,
+        "stored_as": field.stored_as,
+        "line": field.line,
+        "codecs": codecs,
+        "sizes": [list(point) for point in field.sizes],
+    }
+
+
+def cells(field: FieldReport, of: Measured) -> tuple[str, ...]:
+    """The texts of a row, for ``COLUMNS``."""
+    return (
+        of.spec,
+        str(of.block_frames),
+        f"{of.ratio:,.1f}",
+        f"{of.item_bytes:,.0f}",
+        f"{gb_per_million(of):,.3f}",
+        f"{of.encode_us:,.1f}",
+        f"{of.decode_us:,.1f}",
+        "yes" if of.decoded_sha256 == field.raw_sha256 else "NO",
+    )
+
+
+def _table(field: FieldReport) -> Table:
+    title = f"{field.name}: {field.n:,} items {field.layout}, {field.layout.nbytes:,} bytes each"
+    table = Table(title=escape(title), title_justify="left")
+    for column in COLUMNS:
+        left = column in ("codec", "lossless")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column == "codec")
+    for of in sorted(field.measured, key=lambda of: of.item_bytes):
+        table.add_row(*map(escape, cells(field, of)), style="bold green" if of.spec == field.recommended else None)
+    return table
+
+
+def _notes(field: FieldReport) -> Iterator[str]:
+    yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(field.reason)}"
+    yield from map(escape, notes(field))
+
+
+def notes(field: FieldReport) -> Iterator[str]:
+    """What else is to be said of a field, in lines."""
+    if field.frame_stack:
+        yield f"Items are stacks of {field.frame_stack.depth} frames; each frame is stored once."
+    if field.stored_as:
+        yield f"The floats are integers in disguise, and are stored as {field.stored_as}."
+    best = next((of for of in field.measured if of.spec == field.recommended), None)
+    if best is not None and best.ratio < 1.2:
+        yield "This hardly shrinks: it is noise, a textured camera image, or a vector."
+    what = "equals that of all items read back, with every codec" if field.is_lossless else "DIFFERS from what was read"
+    yield f"SHA-256 of the raw items {field.raw_sha256[:16]}… {what}."
+    yield f"Paste: {field.line}"

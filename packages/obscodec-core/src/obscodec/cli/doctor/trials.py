@@ -1,0 +1,179 @@
+"""Examine: how a field compresses with each codec, and whether it comes back bit for bit."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.buffers import MIN_COMPRESSED_NBYTES
+from obscodec.layout import FrameStack, Layout
+from obscodec.segments import Ints
+from obscodec.stats import Trial
+from obscodec.stores import StoragePlan, Store, StoreOptions, find_plan, n_first_of
+
+Array = npt.NDArray[np.generic]
+_BATCH, _N_BATCHES = 256, 7
+_AT_ONCE = 32  # items, as a buffer stores some steps together
+_ID_NBYTES = 4
+_N_POINTS = 40
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How a codec did on all items of a field.
+
+    Attributes:
+        spec: the codec.
+        block_frames: how many frames it encodes together.
+        item_bytes: memory for each item, with its id and tables; fixed costs, such as dictionaries, are left out.
+        ratio: raw bytes for each of them.
+        encode_us: microseconds to store an item.
+        decode_us: microseconds to read one, in random batches of 256.
+        fits: whether ``auto`` takes it for fast enough.
+        decoded_sha256: of all items, read back.
+    """
+
+    spec: str
+    block_frames: int
+    item_bytes: float
+    ratio: float
+    encode_us: float
+    decode_us: float
+    fits: bool
+    decoded_sha256: str
+
+
+@dataclass(frozen=True)
+class FieldReport:
+    """What the doctor found out about a field.
+
+    Attributes:
+        name: of the field.
+        layout: of an item.
+        n: how many items there were.
+        raw_sha256: of all items.
+        recommended: the codec that ``auto`` chooses, None for a plain array.
+        reason: why.
+        frame_stack: how items are made of frames, None if an item is a frame.
+        stored_as: the dtype of the codes that floats are stored as, None if they are stored as they are.
+        measured: every codec that was tried.
+        sizes: memory after so many items, with the recommended codec; fixed costs are left out.
+    """
+
+    name: str
+    layout: Layout
+    n: int
+    raw_sha256: str
+    recommended: str | None
+    reason: str
+    frame_stack: FrameStack | None
+    stored_as: str | None
+    measured: tuple[Measured, ...]
+    sizes: tuple[tuple[int, int], ...]
+
+    @property
+    def item_bytes(self) -> float:
+        """Memory for each item as recommended."""
+        found = [of.item_bytes for of in self.measured if of.spec == self.recommended]
+        return found[0] if found else float(self.layout.nbytes)
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether every codec gave back what it got."""
+        return all(of.decoded_sha256 == self.raw_sha256 for of in self.measured)
+
+    @property
+    def line(self) -> str:
+        """The line to paste."""
+        stack = f", frame_stack={self.frame_stack!r}" if self.frame_stack else ""
+        codec = f'"{self.recommended}"' if self.recommended else "None"
+        return f'Field({self.layout.shape}, "{self.layout.dtype}", codec={codec}{stack})'
+
+
+def examine(name: str, items: Array, budget: str | None, advance: Callable[[int], None]) -> FieldReport:
+    """Try the codecs that ``auto`` tries, on all items.
+
+    Args:
+        name: of the field.
+        items: ``[n, *shape]``, in the order of time.
+        budget: how long reading a batch may take, see ``Field``; None for as fast as uncompressed.
+        advance: called with a number of items whenever a codec has done them.
+    """
+    layout = Layout(items.shape[1:], items.dtype)
+    items = layout.tensors(layout.rows(items))
+    digest = hashlib.sha256(layout.rows(items).data).hexdigest()
+    if layout.nbytes < MIN_COMPRESSED_NBYTES:
+        advance(len(items))
+        why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
+        return FieldReport(name, layout, len(items), digest, None, why, None, None, (), ())
+    options = StoreOptions(budget=budget)
+    first = items[: n_first_of(layout)]
+    plan = find_plan(first, np.zeros(len(first), np.int64), options)
+    assert plan.choice is not None  # the codec is "auto"
+    measured = []
+    for trial in plan.choice.trials:
+        measured.append(_measure(plan, trial, layout, items, options))
+        advance(len(items))
+    narrow = str(plan.narrow.code_dtype) if plan.narrow else None
+    best, reason, sizes = plan.choice.chosen.spec, plan.choice.reason, _sizes(plan, layout, items, options)
+    return FieldReport(name, layout, len(items), digest, best, reason, plan.frame_stack, narrow, tuple(measured), sizes)
+
+
+def _measure(plan: StoragePlan, trial: Trial, layout: Layout, items: Array, options: StoreOptions) -> Measured:
+    def new_store() -> Store:
+        return replace(plan, spec=trial.spec, block_frames=trial.block_frames).new_store(layout, options, first_id=1)
+
+    small = new_store()
+    small.read(small.append(items[:_AT_ONCE]))  # compiles its kernels
+    store = new_store()
+    began = time.perf_counter()
+    ids = np.concatenate([store.append(part) for part in _parts(items)])
+    stats = store.stats()  # which compresses the blocks that wait
+    encode_s = time.perf_counter() - began
+    item_bytes = stats.growing_bytes / len(items) + _ID_NBYTES
+    return Measured(
+        trial.spec,
+        trial.block_frames,
+        item_bytes,
+        layout.nbytes / item_bytes,
+        1e6 * encode_s / len(items),
+        _decode_us(store, ids),
+        trial.fits,
+        _decoded_digest(store, ids),
+    )
+
+
+def _parts(items: Array) -> Iterator[Array]:
+    for begin in range(0, len(items), _AT_ONCE):
+        yield items[begin : begin + _AT_ONCE]
+
+
+def _decode_us(store: Store, ids: Ints) -> float:
+    """Median microseconds to read an item of a random batch."""
+    rng, times = np.random.default_rng(0), []
+    out = np.empty((_BATCH, *store.layout.shape), store.layout.dtype)
+    for _ in range(_N_BATCHES):
+        wanted = rng.choice(ids, _BATCH)
+        began = time.perf_counter()
+        store.read(wanted, out)
+        times.append(time.perf_counter() - began)
+    return 1e6 * float(np.median(times)) / _BATCH
+
+
+def _decoded_digest(store: Store, ids: Ints) -> str:
+    digest = hashlib.sha256()
+    for begin in range(0, len(ids), _BATCH):
+        digest.update(store.layout.rows(store.read(ids[begin : begin + _BATCH])).data)
+    return digest.hexdigest()
+
+
+def _sizes(plan: StoragePlan, layout: Layout, items: Array, options: StoreOptions) -> tuple[tuple[int, int], ...]:
+    store, sizes, done = plan.new_store(layout, options, first_id=1), [(0, 0)], 0
+    for part in np.array_split(items, min(_N_POINTS, len(items))):
+        store.append(part)
+        done += len(part)
+        sizes.append((done, store.stats().growing_bytes + done * _ID_NBYTES))
+    return tuple(sizes)

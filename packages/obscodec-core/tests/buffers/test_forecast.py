@@ -1,0 +1,117 @@
+"""A buffer knows what it will take when it is full, and warns once if that is more than the machine has."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from obscodec import Field, RingBuffer
+from obscodec.runtime import free_memory
+
+SIDE = 84
+TEXT = (
+    r"(?P<steps>\d+) steps will take about (?P<size>[\d.,]+) (?P<unit>[GT]B), judging by (?P<n>\d+) steps, and the "
+    r"machine has (?P<free>[\d.]+ [GT]B) free: make the buffer smaller, or pass max_bytes, and spill, a folder, to "
+    r"keep on a disk what exceeds it; stats\(\) has the size of each field"
+)
+
+
+def too_many(codec: str | None) -> int:
+    """For so many steps, the machine has too little; but not for one array of them, which numpy would refuse."""
+    return int(free_memory() * (4 if codec else 0.75)) // (SIDE * SIDE)
+
+
+def fields(codec: str | None = "auto") -> dict[str, Field]:
+    return {
+        "obs": Field((SIDE, SIDE), np.uint8, codec),
+        "next": Field((SIDE, SIDE), np.uint8, shares="obs"),
+        "action": Field((), np.int64),
+    }
+
+
+def steps(n: int, n_envs: int, noisy: int):
+    """A square that moves, over ``noisy`` rows of noise."""
+    rng = np.random.default_rng(0)
+    before = np.zeros((n_envs, SIDE, SIDE), np.uint8)
+    for i in range(n):
+        frame = np.zeros((n_envs, SIDE, SIDE), np.uint8)
+        frame[:, :noisy] = rng.integers(256, size=(n_envs, noisy, SIDE), dtype=np.uint8)
+        frame[:, 70:80, i % 70 :][..., :10] = 200
+        yield {"obs": before, "next": frame, "action": np.zeros(n_envs, np.int64)}
+        before = frame
+
+
+def fill(buffer: RingBuffer, n: int) -> None:
+    for step in steps(n, buffer.n_envs, SIDE):
+        buffer.append(**step)
+
+
+@pytest.mark.parametrize("codec", ["auto", "delta-rle", "delta-rle|zstd:3", "zstd:1", "rle", "raw", None])
+@pytest.mark.parametrize("n_envs", [1, 8])
+def test_the_projection_is_what_the_full_buffer_takes(codec, n_envs):
+    n = 12_800 // n_envs
+    buffer, projected = RingBuffer(n, fields(codec), n_envs), {}
+    for i, step in enumerate(steps(n, n_envs, noisy=4), 1):
+        buffer.append(**step)
+        if i in (n // 10, n // 3, n):
+            projected[i] = buffer.stats().projected_bytes
+    full = buffer.stats().total_bytes
+    assert projected.pop(n) == full
+    assert [*projected.values()] == pytest.approx([full] * 2, rel=0.15)
+
+
+def test_there_is_no_projection_before_a_codec_is_chosen_or_a_step_is_there():
+    buffer = RingBuffer(1000, fields())
+    assert buffer.stats().projected_bytes is None
+    for step in steps(100, 1, 4):
+        buffer.append(**step)
+    assert buffer.stats().projected_bytes is None
+
+
+def test_the_projection_stays_within_the_limit():
+    buffer = RingBuffer(100_000_000, fields("raw"), max_bytes=30_000_000)
+    fill(buffer, 1000)
+    assert buffer.stats().projected_bytes == 30_000_000
+
+
+@pytest.mark.parametrize("codec", ["auto", "delta-rle", None])
+@pytest.mark.parametrize("n_envs", [1, 16])
+def test_it_warns_once_with_the_numbers(codec, n_envs):
+    capacity = too_many(codec) // n_envs
+    buffer = RingBuffer(capacity, fields(codec), n_envs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fill(buffer, 600 // n_envs)
+    (warning,) = caught
+    match = re.fullmatch(TEXT, str(warning.message))
+    assert match["steps"] == str(capacity)
+    assert int(match["n"]) == (128 if codec and n_envs == 1 else 16)  # a store decides after 256 frames
+    expected = capacity * n_envs * SIDE * SIDE * (2 if codec is None else 1)
+    assert float(match["size"]) * {"GB": 1e9, "TB": 1e12}[match["unit"]] == pytest.approx(expected, rel=0.15)
+
+
+def test_a_step_that_warns_can_be_appended_again_if_warnings_are_errors():
+    buffer, refused = RingBuffer(too_many(None), fields(None)), 0
+    for n, step in enumerate(steps(40, 1, SIDE)):
+        assert len(buffer) == n
+        try:
+            buffer.append(**step)
+        except UserWarning:
+            refused += 1
+            buffer.append(**step)
+    assert refused == 1
+
+
+@pytest.mark.parametrize(
+    ("capacity", "options"),
+    [(1000, {}), (too_many(None), {"max_bytes": free_memory() // 2})],
+)
+def test_it_does_not_warn_if_the_memory_suffices(capacity, options):
+    buffer = RingBuffer(capacity, fields(None), **options)
+    fill(buffer, 300)  # a warning is an error
+
+
+def test_it_warns_of_a_limit_that_is_more_than_the_machine_has():
+    buffer = RingBuffer(too_many(None), fields(None), max_bytes=10**13)
+    with pytest.warns(UserWarning, match=rf"{buffer.capacity} steps will take about .*, judging by 16 steps"):
+        fill(buffer, 40)

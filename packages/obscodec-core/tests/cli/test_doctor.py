@@ -1,0 +1,239 @@
+"""The command ``obscodec doctor``, as a shell runs it."""
+
+import html.parser
+import json
+import subprocess
+import sys
+
+import numpy as np
+import obscodec
+import pytest
+from obscodec import Field, RingBuffer, codec
+
+N = 300
+
+
+def run(*arguments, blocked=()):
+    program = "import sys; " + "".join(f"sys.modules[{name!r}] = None; " for name in blocked)
+    program += "from obscodec.cli import main; main()"
+    options = {"capture_output": True, "text": True, "env": {"PATH": "", "COLUMNS": "200", "HOME": "/tmp"}}
+    return subprocess.run([sys.executable, "-c", program, "doctor", *map(str, arguments)], **options)
+
+
+def result(*arguments):
+    ran = run(*arguments, "--json")
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.fixture(scope="module")
+def frames():
+    """A square that moves before a textured background."""
+    frames = np.empty((N, 64, 64), np.uint8)
+    frames[:] = np.random.default_rng(0).integers(256, size=(64, 64), dtype=np.uint8)
+    for i, frame in enumerate(frames):
+        frame[20:28, i % 50 : i % 50 + 8] = 255
+    return frames
+
+
+def check(found, frames, name):
+    (field,) = [field for field in found["fields"] if field["name"] == name]
+    assert (field["shape"], field["dtype"], field["n_items"]) == ([64, 64], "uint8", len(frames))
+    assert field["recommended"] == "delta-rle|lz4:6"
+    assert all(of["is_lossless"] for of in field["codecs"])
+    assert found["is_lossless"]
+    return field
+
+
+def test_an_npy_file(tmp_path, frames):
+    np.save(tmp_path / "frames.npy", frames)
+    field = check(result(tmp_path / "frames.npy"), frames, "frames")
+    assert field["line"] == 'Field((64, 64), "uint8", codec="delta-rle|lz4:6")'
+    assert len(field["codecs"]) == 8
+    for of in field["codecs"]:
+        assert of["ratio"] == pytest.approx(4096 / of["item_bytes"])
+        assert of["gb_per_million"] == pytest.approx(of["item_bytes"] / 1000)
+        assert 0 < of["decode_us"] < 1e4
+        assert 0 < of["encode_us"] < 1e5
+        assert of["item_bytes"] < 4096 * 1.06
+        assert of["decoded_sha256"] == field["raw_sha256"]
+    (raw,) = [of for of in field["codecs"] if of["spec"] == "raw"]
+    assert raw["ratio"] == pytest.approx(1, rel=0.06)
+    assert [n for n, _ in field["sizes"]][-1] == N
+    # the codec that it recommends is the one that a buffer chooses
+    buffer = RingBuffer(N, {"frame": Field((64, 64), np.uint8)})
+    for frame in frames:
+        buffer.append(frame=frame)
+    assert buffer.stats().fields["frame"].choice.chosen.spec == field["recommended"]
+    assert buffer.stats().fields["frame"].choice.reason == field["reason"]
+
+
+def test_the_memory_is_that_of_a_store(tmp_path, frames):
+    np.save(tmp_path / "frames.npy", frames)
+    field = check(result(tmp_path / "frames.npy"), frames, "frames")
+    (rle,) = [of for of in field["codecs"] if of["spec"] == "zstd:1"]
+    streams = sum(codec("zstd:1", obscodec.Layout((64, 64), "uint8")).encode(frame).stream.nbytes for frame in frames)
+    assert rle["item_bytes"] == pytest.approx(streams / N, rel=0.05)
+
+
+def test_the_fields_of_an_npz_file_in_tables(tmp_path, frames):
+    np.savez(tmp_path / "run.npz", obs=frames, reward=np.zeros(N, np.float32), name="pong")
+    ran = run(tmp_path / "run.npz")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    lines = ran.stdout.splitlines()
+    assert lines[0].strip() == f"obs: {N} items uint8[64, 64], 4,096 bytes each"
+    rows = [line.split() for line in lines if line.startswith("│")]
+    assert next(row[1] for row in rows if row[-2] == "yes").startswith("delta-rle|")
+    assert len(rows) == 8
+    assert 'Paste: Field((64, 64), "uint8", codec="delta-rle|lz4:6")' in lines
+    assert any(line.startswith("Plain arrays: reward float32[]; below 1024 bytes") for line in lines)
+
+
+def test_noise_is_called_what_it_is(tmp_path):
+    np.save(tmp_path / "noise.npy", np.random.default_rng(0).integers(256, size=(N, 64, 64), dtype=np.uint8))
+    ran = run(tmp_path / "noise.npy")
+    assert "Recommended: raw, the smallest that is as fast as uncompressed" in ran.stdout
+    assert "This hardly shrinks: it is noise, a textured camera image, or a vector." in ran.stdout
+
+
+def test_hdf5(tmp_path, frames):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "run.hdf5", "w") as file:
+        file["episode/observations"] = frames
+        file["episode/rewards"] = np.zeros(N)
+        file["version"] = 3
+    found = result(tmp_path / "run.hdf5", "--steps", 200)
+    check(found, frames[:200], "episode/observations")
+    assert [field["name"] for field in found["fields"]] == ["episode/observations", "episode/rewards"]
+
+
+def test_zarr(tmp_path, frames):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(tmp_path / "run.zarr"), mode="w")
+    group.create_array("data/observations", data=frames)
+    check(result(tmp_path / "run.zarr"), frames, "data/observations")
+
+
+@pytest.mark.filterwarnings("ignore")  # Minari wants to know more about the data set
+def test_minari(tmp_path, frames, monkeypatch):
+    minari = pytest.importorskip("minari")
+    import gymnasium as gym
+
+    class Moving(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 255, (64, 64), np.uint8), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.at = 0
+            return frames[0], {}
+
+        def step(self, action):
+            self.at += 1
+            return frames[self.at], 0.0, False, self.at == N - 1, {}
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = minari.DataCollector(Moving())
+    env.reset()
+    while not env.step(0)[3]:
+        pass
+    env.create_dataset("moving/test-v0", algorithm_name="none", author="none", author_email="a@b.c", code_permalink="-")
+    env.close()
+    program = f"import os; os.environ['MINARI_DATASETS_PATH'] = {str(tmp_path)!r}; "
+    program += "from obscodec.cli import main; main()"
+    arguments = [sys.executable, "-c", program, "doctor", "minari:moving/test-v0", "--json"]
+    ran = subprocess.run(arguments, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    check(json.loads(ran.stdout), frames, "observation")
+
+
+def test_a_snapshot(tmp_path, frames):
+    buffer = RingBuffer(N, {"frame": Field((64, 64), np.uint8), "done": Field((), np.bool_)}, n_envs=2)
+    for frame in frames:
+        buffer.append(frame=np.stack([frame, frame]), done=[False, True])
+    obscodec.save(buffer, tmp_path)
+    check(result(tmp_path), frames, "frame")
+
+
+def test_an_environment_in_its_wrappers():
+    found = result("ALE/Pong-v5", "--wrapper", "atari", "--stack", 4, "--steps", 300)
+    observation = found["fields"][0]
+    assert (observation["shape"], observation["frame_stack"]) == ([4, 84, 84], {"depth": 4, "axis": 0})
+    assert observation["line"] == (
+        'Field((4, 84, 84), "uint8", codec="delta-rle|lz4:6", frame_stack=FrameStack(depth=4, axis=0))'
+    )
+    assert found["bytes_per_step"] < 300
+    assert [field["name"] for field in found["fields"]] == [
+        "observation",
+        "action",
+        "reward",
+        "terminated",
+        "truncated",
+    ]
+
+
+class Page(html.parser.HTMLParser):
+    """Notes the tags of a page, and what it would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.loads = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not value.startswith(("#", "data:")):
+                self.loads.append(value)
+
+
+def test_a_page_that_loads_nothing(tmp_path, frames):
+    pytest.importorskip("matplotlib")
+    np.savez(tmp_path / "<run>.npz", obs=frames, reward=np.zeros(N, np.float32))
+    ran = run(tmp_path / "<run>.npz", "--html", tmp_path / "report.html")
+    assert ran.returncode == 0, ran.stderr
+    text = (tmp_path / "report.html").read_text("utf-8")
+    page = Page(text)
+    assert page.loads == []
+    assert "url(http" not in text
+    assert "script" not in page.tags
+    assert [page.tags.count(tag) for tag in ("svg", "img", "tr")] == [2, 2, 9]
+    assert "&lt;run&gt;.npz" in text
+    assert "every bit comes back" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "blocked", "text"),
+    [
+        (["gone.npy"], (), "gone.npy does not exist"),
+        (
+            ["objects.npy"],
+            (),
+            "objects.npy can't be read: Array can't be memory-mapped: Python objects in dtype.",
+        ),
+        (["CartPole-v1", "--wrapper", "gone:Gone"], (), "this source needs gone: pip install gone"),
+        (["name.npz"], (), "name.npz has no arrays of numbers along time, nothing only"),
+        (["nothing.txt"], (), "nothing.txt is no .npy, .npz or .hdf5 file, and no folder of zarr or of a snapshot"),
+        (["data.hdf5"], ("h5py",), "this source needs h5py: pip install h5py"),
+        (["folder.zarr"], ("zarr",), "this source needs zarr: pip install zarr"),
+        (["minari:a/b-v0"], ("minari",), "this source needs minari: pip install minari"),
+        (["CartPole-v1"], ("gymnasium",), "this source needs gymnasium: pip install gymnasium"),
+        (["ALE/Pong-v5"], ("ale_py",), "this source needs ale_py: pip install ale-py"),
+        (["small.npy", "--stack", "4"], (), "small.npy is data: --wrapper and --stack are for environments"),
+        (["small.npy", "--html", "a.html"], ("matplotlib",), "--html needs matplotlib: pip install matplotlib"),
+        (
+            ["CartPole-v1", "--wrapper", "Nope"],
+            (),
+            "there is no wrapper 'Nope': name 'atari', 'pixels', a class of gymnasium.wrappers, or module:Class",
+        ),
+    ],
+)
+def test_what_it_refuses(tmp_path, monkeypatch, arguments, blocked, text):
+    monkeypatch.chdir(tmp_path)
+    np.save("small.npy", np.zeros((100, 4), np.uint8))
+    np.save("objects.npy", np.array([{}, {}], object))
+    np.savez("name.npz", name="pong")
+    (tmp_path / "nothing.txt").write_text("")
+    (tmp_path / "data.hdf5").write_text("")
+    (tmp_path / "folder.zarr").mkdir()
+    (tmp_path / "folder.zarr/zarr.json").write_text("{}")
+    ran = run(*arguments, blocked=blocked)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (2, text)
