@@ -22,7 +22,7 @@ from obscodec import (
 )
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.runtime import PicklableLock
-from obscodec.stores.auto import auto_store
+from obscodec.stores.auto import plan
 
 LAYOUT = Layout((3, 8, 8), np.uint8)
 STACK = FrameStack(3)
@@ -49,7 +49,7 @@ def random_rows(rng):
 @pytest.mark.parametrize("kind", STORES)
 def test_arrays_whose_rows_wait_equal_plain_ones(monkeypatch, kind, few_rows):
     """Half of the rows are those of the assignment before, as the observations of a replay buffer are."""
-    monkeypatch.setattr(auto_store, "_MAX_FIRST", 20)
+    monkeypatch.setattr(plan, "_MAX_FIRST", 20)
     if few_rows:
         monkeypatch.setattr(write_buffer, "_MAX_NBYTES", FEW_ROWS)
     rng = np.random.default_rng(0)

@@ -426,3 +426,17 @@ def test_a_buffer_of_a_million_frames_is_made_without_memory():
 def test_a_field_refuses_options_that_nothing_would_read(options, error, text):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         Field((84, 84), np.uint8, **options)
+
+
+def test_a_buffer_that_is_cleared_again_and_again_does_not_look_ahead_at_each_step(monkeypatch):
+    buffer = RingBuffer(1000, {"number": Field((), np.int64)})
+    looks = []
+    look = buffer._forecast.look
+    monkeypatch.setattr(buffer._forecast, "look", lambda *arguments: (looks.append(len(buffer)), look(*arguments)))
+    for _ in range(20):
+        for number in range(100):
+            buffer.append(number=number)
+        buffer.clear()
+    for number in range(1000):
+        buffer.append(number=number)
+    assert looks == [16, 32, 64, 128, 256, 512]

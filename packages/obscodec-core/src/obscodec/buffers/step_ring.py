@@ -212,7 +212,8 @@ class StepRing:
         first = number_of({"first": 0, **state}, "first", 0, n_appended)
         # The first versions kept no step before the oldest, and told neither of these two numbers.
         n_rows = number_of({"n_rows": self.capacity + 1, **state}, "n_rows", self.capacity + 1, self._n_rows)
-        earliest = number_of({"earliest": first, **state}, "earliest", 0, first)
+        oldest = max(first, n_appended - self.capacity)
+        earliest = number_of({"earliest": first, **state}, "earliest", 0, oldest)
         rows = np.arange(min(n_appended, n_rows))  # where the state has steps, and where they go
         steps_back = (n_appended - 1 - rows) % n_rows
         self._set.restore(part_of(state, "arrays", dict), (n_appended - 1 - steps_back) % self._n_rows)
