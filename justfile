@@ -13,7 +13,7 @@ examples := "dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq
 essence := "codecs/test_golden.py codecs/test_contract.py layout stores/test_contract.py frames/test_frame_log.py buffers snapshots/test_snapshot.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports platforms sdists alone example test oldest oldest-torchrl oldest-core newest-core (upstream "-k" "delta-rle")
+check: lint types imports site platforms sdists alone example test oldest oldest-torchrl oldest-core newest-core (upstream "-k" "delta-rle")
 
 # Fix what ruff can fix, and format.
 fix:
@@ -31,6 +31,10 @@ types:
 # Who may import whom: the contracts in pyproject.toml.
 imports:
     uv run lint-imports
+
+# The site in `build/site`; a broken link or docstring is an error.
+site:
+    uv run --isolated --only-group docs mkdocs build --strict --site-dir build/site
 
 # Whether each Python on each platform has a wheel of everything that `uv run pytest` and the examples install.
 platforms:
