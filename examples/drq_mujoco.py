@@ -24,6 +24,7 @@ Source: Yarats et al. 2021, Image Augmentation Is All You Need; without the entr
 
 import os
 import sys
+from collections import deque
 from typing import Any
 
 import gymnasium as gym
@@ -115,11 +116,12 @@ def main(
     buffer = RingBuffer(buffer_size, fields, stack={"image": STACK}, pad="edge", episode_end=ends)
 
     image, _ = env.reset(seed=seed)
+    images_seen = deque([image] * STACK, STACK)  # what the actor sees
     losses: dict[str, Any] = {}
     for step in range(steps):
         action = rng.uniform(-high, high, n_actions).astype(np.float32)
         if len(buffer) > steps // 4:
-            seen = torch.from_numpy(buffer[-1, 0]["next_image"]).to(device)  # the stack that ends with this image
+            seen = torch.from_numpy(np.stack(images_seen)).to(device)
             with torch.no_grad():
                 mean = high * actor(scaled(seen[None])).tanh()[0].cpu().numpy()
             action = np.clip(mean + 0.1 * action, -high, high)
@@ -133,6 +135,7 @@ def main(
             truncated=truncated,
         )
         image = env.reset()[0] if terminated or truncated else following
+        images_seen.extend([image] * STACK if terminated or truncated else [image])
         if len(buffer) <= steps // 4 or step % 2:
             continue
         batch = buffer.sample(batch_size, rng, n_step=3, gamma=0.99, to=device)

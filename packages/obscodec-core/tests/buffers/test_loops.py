@@ -119,6 +119,13 @@ def filled(n: int, seed: int = 0, **options) -> tuple[RingBuffer, Loops]:
     return buffer, Loops(appended, buffer.capacity, buffer.pad or "edge")
 
 
+def new_buffer_of(appended: list[dict[str, np.ndarray]], **options) -> RingBuffer:
+    buffer = new_buffer(**options)
+    for step in appended:
+        buffer.append(**step)
+    return buffer
+
+
 def check_batch(batch: dict[str, np.ndarray], expected: list[dict[str, np.ndarray]]) -> None:
     for name, array in batch.items():
         stacked = np.stack([step[name] for step in expected])
@@ -280,7 +287,7 @@ def test_sequences_are_parts_of_episodes(overlap, burn_in, strict_length, seed):
     options = {"overlap": overlap, "burn_in": burn_in, "strict_length": strict_length}
     batch, indices = buffer.sequences(600, length, seed, **options, return_indices=True)
     np.testing.assert_array_equal(batch["number"][:, burn_in], indices)
-    again = buffer.sequences(0, length, burn_in=burn_in, starts=indices[:9])
+    again = buffer.sequences(9, length, burn_in=burn_in, starts=indices[:9])
     np.testing.assert_array_equal(again["number"], batch["number"][:9])
     found = set()
     for k in range(600):
@@ -314,6 +321,13 @@ def test_sequences_begin_where_they_are_told():
 def test_sequences_across_episodes_are_all_consecutive_steps():
     buffer, loops = filled(100, 2)
     batch = buffer.sequences(500, 7, 0, across_episodes=True)
+    numbers = batch["number"][:, :1] + N_ENVS * np.arange(7)
+    begins_real = batch["mask"][:, 0]
+    real = np.array([[loops.appended[n // N_ENVS]["valid"][n % N_ENVS] for n in row] for row in numbers])
+    assert (batch["mask"] == real)[begins_real].all()
+    assert (batch["number"] == numbers * batch["mask"])[begins_real].all()
+    assert not batch["mask"].all()
+    batch = new_buffer_of(loops.appended, mask=None).sequences(500, 7, 0, across_episodes=True)
     assert batch["mask"].all()
     assert (np.diff(batch["number"], axis=1) == N_ENVS).all()
     assert {*(batch["number"][:, 0] // N_ENVS).tolist()} == {*range(loops.stored.start, loops.stored.stop - 6)}
@@ -335,9 +349,8 @@ def test_an_epoch_has_every_step_once():
     assert len({tuple(order) for order in orders[:2]}) == 2
     for batch, indices in buffer.epochs(32, 0, return_indices=True):
         np.testing.assert_array_equal(batch["number"], indices)
-    batches = buffer.epochs(32, 0)
-    next(batches)
-    for step in steps(CAPACITY):
+    batches = buffer.epochs(32, 0, n_epochs=2)
+    for step in steps(CAPACITY):  # of which none is drawn, though they come before the first batch
         buffer.append(**step)
     with pytest.raises(SlotError, match=r": steps before the first are overwritten$"):
         next(batches)
@@ -456,7 +469,21 @@ REFUSED = [
     (lambda ring: ring.sample(2, n_step=2, gamma=1, reward="r"), FieldError,
      "n_step adds rewards, and no field is named 'r': pass reward"),
     (lambda ring: ring.sample(2, n_step=2, gamma=1, reward="number"), DTypeError,
-     "n_step adds discounted rewards, which are floats, field 'number' is int64"),
+     "n_step adds rewards of float16, float32 or float64, field 'number' is int64"),
+    (lambda ring: ring.sample(2, n_step=2, gamma=1, reward=["reward"]), FieldError,
+     "n_step adds rewards, and no field is named ['reward']: pass reward"),
+    (lambda ring: ring.sample(5, replace=False, p=np.arange(120) > 117), ShapeError,
+     "batch is 5, and without replacement there are 2 steps to draw"),
+    (lambda ring: ring.sample(2, p="abc"), DTypeError,
+     "p must be real numbers, got 'abc': pass an array of them"),
+    (lambda ring: ring.sample(2, p=[[1], [1, 2]]), DTypeError,
+     "p must be real numbers, got [[1], [1, 2]]: pass an array of them"),
+    (lambda ring: ring.sample(2, p=Prioritized(120), replace="False"), DTypeError,
+     "replace must be True or False, got 'False'"),
+    (lambda ring: ring.take(3), ShapeError, "indices are an array [batch], got shape ()"),
+    (lambda ring: ring.take([[1, 2]]), ShapeError, "indices are an array [batch], got shape (1, 2)"),
+    (lambda ring: ring.sequences(7, 2, starts=ring.indices[-2:]), ShapeError,
+     "batch is 7, and there are 2 starts: pass a start for each sequence"),
     (lambda ring: ring.sample(2, to="cpu", convert=len), SpecError,
      "to returns tensors of PyTorch, convert whatever you like: pass one of them"),
     (lambda ring: ring.take([0.5]), DTypeError, "indices are integers, got float64"),
@@ -547,3 +574,45 @@ def test_stacks_of_a_limited_buffer_have_the_steps_before_the_oldest():
         number = loops.stored[k]
         if appended[number]["valid"][env]:
             np.testing.assert_array_equal(buffer[k, env]["obs"], loops.stack(number, env))
+
+
+def test_empty_batches_have_the_shapes_of_others():
+    buffer, _ = filled(60)
+    priorities = Prioritized(CAPACITY * N_ENVS)
+    for batch in (
+        buffer.sample(0),
+        buffer.sample(0, p=priorities),
+        buffer.sample(0, replace=False),
+        buffer.take(np.empty(0, np.int64), n_step=3, gamma=0.5),
+        buffer.sequences(0, 3),
+    ):
+        assert {len(array) for array in batch.values()} == {0}
+        assert batch["obs"].shape[-3:] == (DEPTH, *SHAPE)
+
+
+def test_an_empty_buffer_has_no_batches_of_any_kind():
+    text = r"^the buffer is empty: append a step before you sample$"
+    for draw in (lambda ring: ring.sequences(1, 1), lambda ring: ring.epochs(4), lambda ring: ring.sample(0)):
+        with pytest.raises(SlotError, match=text):
+            draw(new_buffer())
+    assert [*new_buffer().episodes(unfinished=True)] == []
+
+
+def test_any_finite_numbers_are_probabilities():
+    buffer, _ = filled(60, mask=None)
+    _, indices = buffer.sample(50, 0, p=np.full(CAPACITY * N_ENVS, 1e308), return_indices=True)
+    assert len({*indices.tolist()}) > 20
+
+
+def test_many_steps_of_an_episode_that_is_short_take_no_time():
+    buffer, loops = filled(60)
+    drawable = loops.drawable()[:5]
+    indices = [number * N_ENVS + env for number, env in drawable]
+    check_batch(buffer.take(indices, n_step=1 << 40, gamma=np.int64(1)), [loops.step(*at, 100, 1) for at in drawable])
+
+
+def test_rewards_that_are_stacked_are_not_added():
+    buffer = RingBuffer(5, fields(), N_ENVS, {"reward": 2}, "truncated", pad="zeros")
+    buffer.append(**steps(1)[0])
+    with pytest.raises(FieldError, match=r"^n_step adds rewards, and field 'reward' is read as a stack$"):
+        buffer.sample(1, n_step=2, gamma=1)

@@ -1,11 +1,14 @@
 """Priorities, against a dictionary of numbers."""
 
+import itertools
 import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import obscodec
 import pytest
+from faults import at_every_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, DTypeError, Field, Prioritized, RingBuffer, ShapeError, SlotError
@@ -63,8 +66,9 @@ def test_priorities_come_and_go_with_their_items(capacity, seed):
         first = (
             int(rng.integers(max(first, end - capacity), end + 1)) if rng.random() < 0.2 else max(first, end - capacity)
         )
-        assert priorities.advance(first, end).tolist() == [k for k in range(first, end) if k not in model]
-        model = {k: model.get(k, greatest) for k in range(first, end)}
+        never = [k for k in range(first, end) if rng.random() < 0.1]
+        priorities.advance(first, end, never)
+        model = {k: model.get(k, 0.0 if k in never else greatest) for k in range(first, end)}
         if not model:
             continue
         excluded = [k for k in model if rng.random() < 0.05]
@@ -120,8 +124,8 @@ def test_saved_priorities_are_the_same_and_go_on(way, tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"first": -1}, {"first": 9}, {"end": 3}, {"greatest": np.inf}, {"greatest": 0.0}, {"weights": np.zeros(3)},
-     {"weights": np.full(4, -1.0)}, {"weights": np.full(4, np.nan)}],
+    [{"first": -1}, {"first": 9}, {"end": 3}, {"greatest": np.inf}, {"greatest": 0.0}, {"greatest": 1.7e308},
+     {"weights": np.zeros(3)}, {"weights": np.full(4, -1.0)}, {"weights": np.full(4, np.nan)}],
 )  # fmt: skip
 def test_a_state_is_checked(change):
     priorities = Prioritized(4)
@@ -145,6 +149,10 @@ REFUSED = [
     (lambda of: of.update([4], [-1]), ShapeError, "priorities must be finite and 0 or more, got -1.0 to -1.0"),
     (lambda of: of.update([4], [np.nan]), ShapeError, "priorities must be finite and 0 or more, got nan to nan"),
     (lambda of: of.update([4, 5], [1, np.inf]), ShapeError, "priorities must be finite and 0 or more, got 1.0 to inf"),
+    (lambda of: of.update([-1], [1]), SlotError, "items have numbers of 0 or more, got -1"),
+    (lambda of: of.update([4], ["a"]), DTypeError, "priorities must be real numbers, got ['a']: pass an array of them"),
+    (lambda of: of.update([4], [1j]), DTypeError, "priorities must be real numbers, got [1j]: pass an array of them"),
+    (lambda of: of.advance(0.5, 2), ShapeError, "first must be a whole number, 0 or more, got 0.5"),
     (lambda of: of.update([8], [1]), SlotError, "items go from 4 to 7, got 8 to 8"),
     (lambda of: of.update([0.5], [1]), DTypeError, "indices are integers, got float64"),
     (lambda of: of.weights([3]), SlotError, "items go from 4 to 7, got 3 to 3"),
@@ -184,3 +192,49 @@ def test_priorities_of_zero_and_of_any_size_can_be_drawn():
     uniform.advance(0, 3)
     uniform.update([0, 1], [5, 0])
     assert len({*weights_of(uniform).values()}) == 1
+
+
+def test_weights_of_extreme_priorities_are_finite():
+    priorities = Prioritized(2, alpha=50)
+    priorities.advance(0, 2)
+    priorities.update([0, 1], [0, 1e5])
+    assert priorities.weights([0, 1]).tolist() == [1, 0]
+
+
+def test_an_interrupt_leaves_priorities_of_items_that_are_there():
+    """At any line of a call that draws from a buffer with a mask."""
+    fields = {"k": Field((), np.int64), "valid": Field((), np.bool_)}
+    buffer, priorities = RingBuffer(6, fields, mask="valid"), Prioritized(8)
+    count = itertools.count()
+
+    def append(n: int) -> None:
+        for k in itertools.islice(count, n):
+            buffer.append(k=k, valid=k % 3 > 0)
+
+    def prepare():
+        append(5)
+        return lambda: buffer.sample(4, 0, p=priorities)
+
+    for at in at_every_line(prepare):
+        if hash(at) % 2:
+            append(12)  # all items go before the next call
+        batch, indices = buffer.sample(60, 0, p=priorities, return_indices=True)
+        np.testing.assert_array_equal(batch["k"], indices)
+        assert {*indices.tolist()} == {k for k in buffer.indices if k % 3}
+
+
+def test_threads_draw_by_the_same_priorities():
+    fields = {"k": Field((), np.int64), "valid": Field((), np.bool_)}
+    buffer, priorities = RingBuffer(2000, fields, mask="valid"), Prioritized(2000)
+
+    def draw(seed: int) -> bool:
+        batch, indices = buffer.sample(32, seed, p=priorities, return_indices=True)
+        priorities.update(indices, np.ones(32))
+        return bool(batch["valid"].all()) and bool((batch["k"] == indices).all())
+
+    with ThreadPoolExecutor(4) as pool:
+        for begin in range(0, 2000, 100):
+            buffer.extend(k=np.arange(begin, begin + 100), valid=np.arange(100) % 3 > 0)
+            assert all(pool.map(draw, range(8)))
+    tree, n = priorities._tree, len(priorities._tree) // 2
+    np.testing.assert_allclose(tree[1:n], tree[2::2] + tree[3::2])

@@ -42,6 +42,22 @@ def as_generator(rng: Rng) -> np.random.Generator:
         ) from None
 
 
+def as_floats(what: str, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """``value``, an array of any library or numbers, as floats.
+
+    Raises:
+        DTypeError: it has no numbers, or complex ones; or is a tensor with a gradient.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        hint = "detach it" if getattr(value, "requires_grad", False) else "pass an array of them"
+        raise DTypeError(f"{what} must be real numbers, got {reprlib.repr(value)}: {hint}") from None
+
+
 class Drawable(Protocol):
     """Tells which steps may be drawn."""
 
@@ -78,10 +94,14 @@ def draw(
             _draw_again(rng, steps, envs, shape, drawable)
         return steps, envs
     among = n_steps * n_envs if drawable is None else drawable_steps(shape, drawable)
-    n_among = among if isinstance(among, int) else len(among)
+    probabilities = None if p is None else _probabilities(p, shape, among)
+    if probabilities is not None:
+        n_among = int(np.count_nonzero(probabilities))
+    else:
+        n_among = among if isinstance(among, int) else len(among)
     if not replace and batch > n_among:
         raise ShapeError(f"batch is {batch}, and without replacement there are {n_among} steps to draw")
-    chosen = rng.choice(among, batch, replace, None if p is None else _probabilities(p, shape, among))
+    chosen = rng.choice(among, batch, replace, probabilities)
     return chosen // n_envs, chosen % n_envs
 
 
@@ -111,11 +131,11 @@ def _draw_again(rng: np.random.Generator, steps: Ints, envs: Ints, shape: tuple[
 
 
 def _probabilities(p: npt.ArrayLike, shape: tuple[int, int], among: int | Ints) -> npt.NDArray[np.float64]:
-    given = np.asarray(p, np.float64)
+    given = as_floats("p", p)
     if given.shape not in (shape, (shape[0] * shape[1],)):
         raise ShapeError(f"p has a probability for each step and environment, {shape}, got shape {given.shape}")
     flat = given.reshape(-1) if isinstance(among, int) else given.reshape(-1)[among]
-    total = flat.sum()
-    if not (np.isfinite(total) and total > 0 and flat.min() >= 0):
+    if not (flat.min() >= 0 and 0 < flat.max() < np.inf):
         raise ShapeError("p must be numbers of 0 or more, of which one is not 0")
-    return np.asarray(flat / total)
+    flat = flat / flat.max()  # the sum stays finite
+    return np.asarray(flat / flat.sum())

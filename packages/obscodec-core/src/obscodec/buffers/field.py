@@ -39,8 +39,8 @@ class Field:
         shares: a field of the same shape and dtype whose store keeps this field, too, with all its options. If
             ``next_obs`` shares the store of ``obs``, each frame is stored once.
         next_of: the field that this field is one step later: ``Field((84, 84), "uint8", next_of="obs")``. It shares the
-            store of that field, and so keeps no frame twice. In a RingBuffer, it is stacked as that field is, and with
-            ``n_step`` it is the one after the last of the steps.
+            store of that field, so that no compressed frame is kept twice. In a RingBuffer, it is stacked as that field
+            is, and with ``n_step`` it is the one after the last of the steps.
         device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``. A field that
             is not compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
         heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.

@@ -1,17 +1,14 @@
 """NStep: what several steps together return."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count
+from obscodec.buffers.draws import Drawable
 from obscodec.errors import DTypeError, FieldError, ShapeError
 from obscodec.segments import Ints
-
-Bools = npt.NDArray[np.bool_]
-OfSteps = Callable[[Ints, Ints], Bools]
 
 
 class NStep(NamedTuple):
@@ -40,7 +37,7 @@ class NStep(NamedTuple):
             return None
         if n_step is None or gamma is None:
             raise FieldError("n_step and gamma belong together: pass both, such as n_step=3, gamma=0.99")
-        if not isinstance(gamma, (int, float, np.floating)) or isinstance(gamma, bool):
+        if not isinstance(gamma, (int, float, np.integer, np.floating)) or isinstance(gamma, bool):
             raise DTypeError(f"gamma must be a number of 0 to 1, got {gamma!r}")
         if not 0 <= gamma <= 1:
             raise ShapeError(f"gamma must be 0 to 1, got {gamma}")
@@ -49,9 +46,9 @@ class NStep(NamedTuple):
     def check(self, dtype: np.dtype[np.generic]) -> None:
         """Refuse rewards that are no floats."""
         if dtype.kind != "f":
-            raise DTypeError(f"n_step adds discounted rewards, which are floats, field {self.reward!r} is {dtype}")
+            raise DTypeError(f"n_step adds rewards of float16, float32 or float64, field {self.reward!r} is {dtype}")
 
-    def last(self, steps: Ints, envs: Ints, n_stored: int, ends: OfSteps, drawable: OfSteps) -> Ints:
+    def last(self, steps: Ints, envs: Ints, n_stored: int, ends: Drawable, drawable: Drawable) -> Ints:
         """The last step of each, ``i64[batch]``.
 
         Args:
@@ -65,6 +62,8 @@ class NStep(NamedTuple):
         for _ in range(1, self.n):
             following = np.minimum(last + 1, n_stored - 1)
             goes_on &= (following > last) & ~ends(last, envs) & drawable(following, envs)
+            if not goes_on.any():
+                break
             last += goes_on
         return last
 
@@ -74,10 +73,11 @@ class NStep(NamedTuple):
         """The discounted rewards, ``[batch, *shape]``, and the discounts of what follows, ``[batch]``.
 
         Args:
-            rewards: ``[batch, n, *shape]``, from the first step on.
+            rewards: ``[batch, m, *shape]``, from the first step on; ``m`` is up to ``n``.
             n_steps: ``i64[batch]``, how many of them count.
         """
-        weights = self.gamma ** np.arange(self.n) * (np.arange(self.n) < n_steps[:, None])
+        step = np.arange(rewards.shape[1])
+        weights = self.gamma**step * (step < n_steps[:, None])
         weights = np.reshape(weights, (*weights.shape, *(1 for _ in rewards.shape[2:])))
         with np.errstate(invalid="ignore"):  # an infinite reward that does not count
             summed = np.where(weights == 0, 0, weights * rewards).sum(axis=1)

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count
-from obscodec.buffers.draws import Rng, as_generator
+from obscodec.buffers.draws import Rng, as_floats, as_generator
 from obscodec.buffers.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
+from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
 
@@ -55,38 +56,47 @@ class Prioritized:
         if self.eps == 0:
             raise ShapeError("eps must be more than 0: an item of priority 0 would never be drawn again")
         self._tree = new_tree(self.capacity)
-        self._first = self._end = 0
+        self._range = (0, 0)  # of the items; replaced as a whole
+        self._lock = PicklableLock()
         self._greatest = 1.0  # weight of an item
 
     @property
     def indices(self) -> range:
         """The numbers of the items."""
-        return range(self._first, self._end)
+        return range(*self._range)
 
-    def advance(self, first: int, end: int) -> Ints:
+    def advance(self, first: int, end: int, exclude: npt.ArrayLike = ()) -> None:
         """Let the items have the numbers ``first`` to ``end - 1``. Items before ``first`` are forgotten.
 
-        Returns:
-            The numbers of the new ones, ``i64[n]``.
+        ``RingBuffer.sample`` calls this.
+
+        Args:
+            first: the number of the oldest item.
+            end: the number of the next one to come.
+            exclude: new items that are never drawn, ``i64[n]``; others among them are left out.
 
         Raises:
             ShapeError: there are more than ``capacity``; or numbers do not rise from call to call.
+            DTypeError: a number is no integer.
         """
-        if not self._first <= first <= end or end < self._end:
-            raise ShapeError(
-                f"items go from {self._first} to {self._end}, and can't go from {first} to {end}: make one Prioritized "
-                "for each buffer"
-            )
-        if end - first > self.capacity:
-            raise ShapeError(f"there are {end - first} items, and capacity is {self.capacity}: make it larger")
-        gone = np.arange(self._first, min(first, self._end))
-        new = np.arange(max(first, self._end), end)
-        if len(gone):
-            set_leaves(self._tree, gone % self.capacity, np.zeros(len(gone)))
-        if len(new):
-            set_leaves(self._tree, new % self.capacity, np.full(len(new), self._greatest))
-        self._first, self._end = first, end
-        return new
+        first, end, excluded = as_count("first", first, 0), as_count("end", end, 0), _whole(exclude)
+        with self._lock:
+            old_first, old_end = self._range
+            if not old_first <= first <= end or end < old_end:
+                raise ShapeError(
+                    f"items go from {old_first} to {old_end}, and can't go from {first} to {end}: make one Prioritized "
+                    "for each buffer"
+                )
+            if end - first > self.capacity:
+                raise ShapeError(f"there are {end - first} items, and capacity is {self.capacity}: make it larger")
+            # Also what an interrupted call has left: numbers beyond the old end that are gone by now.
+            gone = np.arange(max(old_first, first - self.capacity), first)
+            new = np.arange(max(first, old_end), end)
+            weights = np.where(np.isin(new, excluded), 0.0, self._greatest)
+            numbers = np.concatenate([gone, new])
+            if len(numbers):
+                set_leaves(self._tree, numbers % self.capacity, np.concatenate([np.zeros(len(gone)), weights]))
+            self._range = first, end
 
     def sample(self, batch: int, rng: Rng = None) -> Ints:
         """The numbers of random items, ``i64[batch]``, with replacement.
@@ -103,12 +113,13 @@ class Prioritized:
             DTypeError: ``batch`` is no number, or ``rng`` no seed.
         """
         batch, rng = as_count("batch", batch, 0), as_generator(rng)
-        total = self._tree[1]
-        if total == 0:
-            raise SlotError("there are no items to draw: advance first, or append a step")
-        leaves = np.empty(batch, np.int64)
-        find_leaves(self._tree, (np.arange(batch) + rng.random(batch)) * (total / max(batch, 1)), leaves)
-        return self._first + (leaves - self._first) % self.capacity
+        at, leaves = np.arange(batch) + rng.random(batch), np.empty(batch, np.int64)
+        with self._lock:
+            first, total = self._range[0], self._tree[1]
+            if total == 0:
+                raise SlotError("there are no items to draw: advance first, or append a step")
+            find_leaves(self._tree, at * (total / max(batch, 1)), leaves)
+        return first + (leaves - first) % self.capacity
 
     def weights(self, indices: npt.ArrayLike, beta: float | None = None) -> npt.NDArray[np.float32]:
         """Importance weights of sampled items, ``f32[batch]``: what to multiply their losses by; 1 for the largest.
@@ -120,11 +131,13 @@ class Prioritized:
         Raises:
             SlotError: an item is not there, or is never drawn.
         """
-        weights = self._tree[len(self._tree) // 2 + self._leaves(indices)]
+        with self._lock:
+            weights = self._tree[len(self._tree) // 2 + self._leaves(_whole(indices))]
         if not weights.all():
             raise SlotError("an item that is never drawn has no weight")
         exponent = self.beta if beta is None else _number("beta", beta)
-        return np.asarray((weights / weights.min(initial=np.inf)) ** -exponent, np.float32)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray((weights / weights.min(initial=np.inf)) ** -exponent, np.float32)
 
     def update(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
         """Give items new priorities, such as the absolute TD errors of a batch.
@@ -139,20 +152,23 @@ class Prioritized:
             ShapeError: a priority is negative, infinite or NaN; or their number is another one.
             SlotError: an item is not there yet.
         """
-        numbers, given = _whole(indices), np.asarray(priorities, np.float64).reshape(-1)
+        numbers, given = _whole(indices), as_floats("priorities", priorities).reshape(-1)
         if len(given) != len(numbers):
             raise ShapeError(f"there are {len(numbers)} indices and {len(given)} priorities: pass one for each")
         if len(given) and not (given.min() >= 0 and given.max() < np.inf):
             raise ShapeError(f"priorities must be finite and 0 or more, got {given.min()} to {given.max()}")
-        there = numbers >= self._first
-        leaves = self._leaves(numbers[there])
+        if len(numbers) and numbers.min() < 0:
+            raise SlotError(f"items have numbers of 0 or more, got {numbers.min()}")
         with np.errstate(over="ignore", under="ignore"):
-            weights = np.maximum((given[there] + self.eps) ** self.alpha, _LEAST_WEIGHT)
+            weights = np.maximum((given + self.eps) ** self.alpha, _LEAST_WEIGHT)
         if weights.sum() > _GREATEST_WEIGHT:
             raise ShapeError(f"priorities of up to {given.max()} are too large for alpha={self.alpha}: divide them")
-        drawn = self._tree[len(self._tree) // 2 + leaves] > 0
-        set_leaves(self._tree, leaves[drawn], weights[drawn])
-        self._greatest = max(self._greatest, weights.max(initial=0.0))
+        with self._lock:
+            there = numbers >= self._range[0]
+            leaves, weights = self._leaves(numbers[there]), weights[there]
+            drawn = self._tree[len(self._tree) // 2 + leaves] > 0
+            self._greatest = max(self._greatest, float(weights.max(initial=0.0)))
+            set_leaves(self._tree, leaves[drawn], weights[drawn])
 
     def exclude(self, indices: npt.ArrayLike) -> None:
         """Never draw items again; later priorities of these are left out.
@@ -160,8 +176,9 @@ class Prioritized:
         Raises:
             SlotError: an item is not there.
         """
-        leaves = self._leaves(indices)
-        set_leaves(self._tree, leaves, np.zeros(len(leaves)))
+        with self._lock:
+            leaves = self._leaves(_whole(indices))
+            set_leaves(self._tree, leaves, np.zeros(len(leaves)))
 
     def arguments(self) -> State:
         """What :meth:`from_arguments` takes for an equal object without items."""
@@ -175,8 +192,10 @@ class Prioritized:
     def state(self) -> State:
         """The priorities: see ``obscodec.state``."""
         begin = len(self._tree) // 2
-        numbers = {"first": self._first, "end": self._end, "greatest": self._greatest}
-        return {**numbers, "weights": self._tree[begin : begin + self.capacity].copy()}
+        with self._lock:
+            first, end = self._range
+            weights = self._tree[begin : begin + self.capacity].copy()
+            return {"first": first, "end": end, "greatest": self._greatest, "weights": weights}
 
     def restore(self, state: State) -> None:
         """Fill this object, which has no items.
@@ -187,28 +206,28 @@ class Prioritized:
         end = number_of(state, "end")
         first = number_of(state, "first", max(0, end - self.capacity), end)
         weights, greatest = array_of(state, "weights", np.float64, (self.capacity,)), part_of(state, "greatest", float)
-        if not (weights.min() >= 0 and np.isfinite(weights.sum()) and 0 < greatest < np.inf):
-            raise CorruptStream("'weights' of a state are finite and 0 or more")
+        if not (weights.min() >= 0 and weights.sum() <= _GREATEST_WEIGHT and 0 < greatest <= _GREATEST_WEIGHT):
+            raise CorruptStream("'weights' of a state are 0 or more, and their sum is finite")
         there = np.arange(first, end) % self.capacity
         set_leaves(self._tree, there, weights[there])
-        self._first, self._end, self._greatest = first, end, greatest
+        self._range, self._greatest = (first, end), greatest
 
     def __len__(self) -> int:
-        return self._end - self._first
+        return len(self.indices)
 
     def __repr__(self) -> str:
         numbers = f"alpha={self.alpha}, beta={self.beta}, eps={self.eps}"
         return f"Prioritized(capacity={self.capacity}, {numbers}, {len(self)} items)"
 
-    def _leaves(self, indices: npt.ArrayLike) -> Ints:
-        numbers = _whole(indices)
-        if len(numbers) and not self._first <= numbers.min() <= numbers.max() < self._end:
-            raise SlotError(f"items go from {self._first} to {self._end - 1}, got {numbers.min()} to {numbers.max()}")
+    def _leaves(self, numbers: Ints) -> Ints:
+        first, end = self._range
+        if len(numbers) and not first <= numbers.min() <= numbers.max() < end:
+            raise SlotError(f"items go from {first} to {end - 1}, got {numbers.min()} to {numbers.max()}")
         return numbers % self.capacity
 
 
 def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise DTypeError(f"{name} must be a number of 0 or more, got {value!r}")
     if not 0 <= value < np.inf:
         raise ShapeError(f"{name} must be finite and 0 or more, got {value}")

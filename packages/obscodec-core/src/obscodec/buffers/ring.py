@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_flag, as_option, kind_of
-from obscodec.buffers.draws import Rng, as_generator, draw
+from obscodec.buffers.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.episodes import Ends, Episodes, draw_starts
 from obscodec.buffers.field import Array
 from obscodec.buffers.n_step import NStep
@@ -73,7 +73,9 @@ class RingBuffer(StepRing):
         (32, 4, 84, 84)
     """
 
-    _ends_found = Ends.none()  # of the last call that looked for episodes
+    # Of the last call that looked for episodes: their ends, and the first and last step of it with their places.
+    _ends_found = Ends.none()
+    _parts_found: tuple[tuple[int, int], Episodes] | None = None
 
     @overload
     def sample(
@@ -105,6 +107,13 @@ class RingBuffer(StepRing):
         self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
         n_step: int | None = None, gamma: float | None = None, reward: str = "reward", convert: Callable[[Array], T],
     ) -> dict[str, T]: ...  # fmt: skip
+
+    @overload
+    def sample(
+        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
+        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", return_indices: Literal[True],
+        convert: Callable[[Array], T],
+    ) -> tuple[dict[str, T], Ints]: ...  # fmt: skip
 
     @says_memory_error
     def sample(
@@ -156,9 +165,9 @@ class RingBuffer(StepRing):
             BackendUnavailable: PyTorch can't use the device.
         """
         batch, began = as_count("batch", batch, 0), perf_counter()
+        replace, returns_indices = as_flag("replace", replace), as_flag("return_indices", return_indices)
         read = self._reader(n_step, gamma, reward, to, convert)
-        if not len(self):
-            raise SlotError("the buffer is empty: append a step before you sample")
+        self._check_not_empty()
         rng = as_generator(rng)
         shape = (len(self), self.n_envs)
         if isinstance(p, Prioritized):
@@ -167,10 +176,10 @@ class RingBuffer(StepRing):
             steps, envs = np.divmod(self._draw_by(p, batch, rng) - self.indices.start, self.n_envs)
         else:
             drawable = None if self.mask is None else self._drawable
-            steps, envs = draw(rng, batch, shape, drawable, as_flag("replace", replace), p)
+            steps, envs = draw(rng, batch, shape, drawable, replace, p)
         sampled = read(steps, envs)
         self._set.note_sample(began)
-        return (sampled, self._indices(steps, envs)) if as_flag("return_indices", return_indices) else sampled
+        return (sampled, self._indices(steps, envs)) if returns_indices else sampled
 
     @property
     def indices(self) -> range:
@@ -228,7 +237,7 @@ class RingBuffer(StepRing):
         to: object = None,
         return_indices: bool = False,
     ) -> Iterator[Any]:
-        """Every step once, in random order, a batch at a time; and again, in another order, for further epochs.
+        """Every step that is stored now, in random order, a batch at a time; and again for further epochs.
 
         Args:
             batch: steps of a batch; the last one of an epoch has what is left.
@@ -242,23 +251,18 @@ class RingBuffer(StepRing):
             Batches, as :meth:`sample` returns them; with ``return_indices`` pairs, of these and of ``i64[batch]``.
 
         Raises:
-            SlotError: a step was overwritten since the first batch.
+            SlotError: no step is stored; or one was overwritten since the call.
             Exception: see :meth:`sample`.
         """
         batch, n_epochs = as_count("batch", batch), as_count("n_epochs", n_epochs)
-        read, rng, last = self._reader(None, None, "", to, None), as_generator(rng), as_flag("drop_last", drop_last)
-        drawn = self._shuffled(batch, rng, n_epochs, last)
-        if as_flag("return_indices", return_indices):
+        last, returns_indices = as_flag("drop_last", drop_last), as_flag("return_indices", return_indices)
+        read = self._reader(None, None, "", to, None)
+        self._check_not_empty()
+        among = drawable_steps((len(self), self.n_envs), self._drawable) + self.indices.start
+        drawn = _shuffled(among, batch, as_generator(rng), n_epochs, last)
+        if returns_indices:
             return ((read(*self._steps_of(indices)), indices) for indices in drawn)
         return (read(*self._steps_of(indices)) for indices in drawn)
-
-    def _shuffled(self, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
-        """The indices of the batches of some epochs, ``i64[batch]`` each."""
-        for _ in range(n_epochs):
-            steps, envs = np.divmod(np.arange(len(self) * self.n_envs), self.n_envs)
-            indices = rng.permutation(self._indices(steps, envs)[self._drawable(steps, envs)])
-            for begin in range(0, len(indices) - (batch - 1 if drop_last else 0), batch):
-                yield indices[begin : begin + batch]
 
     @overload
     def sequences(
@@ -303,9 +307,10 @@ class RingBuffer(StepRing):
             burn_in: so many steps of the episode before each sequence, to warm up a recurrent network; they are missing
                 where the episode begins later.
             strict_length: leave out episodes with fewer steps than ``length``; False to fill up their ends.
-            across_episodes: draw from all steps, whatever ends in between.
+            across_episodes: draw from all steps, whatever ends in between. Steps that the ``mask`` of the buffer
+                excludes are missing.
             starts: indices of steps to begin at, ``i64[batch]``, instead of drawing them; where their episode ends
-                earlier, steps are missing.
+                earlier, steps are missing. Draw them with priorities of your own.
             to: see :meth:`sample`.
             return_indices: whether to return the indices of the steps where they begin, after the burn-in, too.
 
@@ -327,24 +332,27 @@ class RingBuffer(StepRing):
         strict, read = as_flag("strict_length", strict_length), self._reader(None, None, "", to, None)
         if "mask" in self.fields:
             raise FieldError("sequences return a mask: give the field 'mask' another name")
-        if not len(self):
-            raise SlotError("the buffer is empty: append a step before you sample")
-        began, rng = perf_counter(), as_generator(rng)
-        parts = self._parts(as_flag("across_episodes", across_episodes))
+        across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
+        self._check_not_empty()
+        began, rng, parts = perf_counter(), as_generator(rng), self._parts(across)
         if starts is None:
             stride = 1 if overlap is None else length - overlap
             part, start = draw_starts(rng, parts, batch, length, stride, strict)
         else:
             steps, envs = self._steps_of(starts)
+            if len(steps) != batch:
+                raise ShapeError(f"batch is {batch}, and there are {len(steps)} starts: pass a start for each sequence")
             start = steps + self._oldest
             part = parts.find(start, envs)
         steps = start[:, None] + np.arange(-burn_in, length)
         real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
         steps = np.where(real, steps, start[:, None]) - self._oldest
-        sequences = read(steps, np.broadcast_to(parts.envs[part][:, None], steps.shape), real)
+        envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
+        if across:
+            real &= self._drawable(steps, envs)
+        sequences = read(steps, envs, real)
         self._set.note_sample(began)
-        indices = start * self.n_envs + parts.envs[part]
-        return (sequences, indices) if as_flag("return_indices", return_indices) else sequences
+        return (sequences, start * self.n_envs + parts.envs[part]) if returns_indices else sequences
 
     @says_memory_error
     def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:
@@ -394,7 +402,8 @@ class RingBuffer(StepRing):
             last = steps
             if n_steps is not None:
                 last = n_steps.last(steps, envs, len(self), self._ends, self._drawable)
-                window = np.minimum(steps[:, None] + np.arange(n_steps.n), last[:, None])
+                length = int((last - steps).max(initial=0)) + 1
+                window = np.minimum(steps[:, None] + np.arange(length), last[:, None])
                 rewards: Any = self._arrays[reward][self._positions(window), envs[:, None]]
                 more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
             at_once = tensors.tensor if tensors else None  # all items of a store
@@ -403,22 +412,29 @@ class RingBuffer(StepRing):
 
         return read
 
+    def _check_not_empty(self) -> None:
+        if not len(self):
+            raise SlotError("the buffer is empty: append a step before you sample")
+
     def _check_n_step(self, n_steps: NStep | None) -> None:
         if n_steps is None:
             return
-        if n_steps.reward not in self.fields:
+        if not isinstance(n_steps.reward, str) or n_steps.reward not in self.fields:
             raise FieldError(f"n_step adds rewards, and no field is named {n_steps.reward!r}: pass reward")
         if "discount" in self.fields:
             raise FieldError("n_step returns a discount: give the field 'discount' another name")
         if not self.episode_end:
             raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
+        if n_steps.reward in self._stacks:
+            raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
         n_steps.check(self.fields[n_steps.reward].layout.dtype)
 
     def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
-        indices = self.indices
-        new = p.advance(indices.start, indices.stop)
+        there, masked = self.indices, np.empty(0, np.int64)
         if self.mask is not None:
-            p.exclude(new[~self._drawable(*np.divmod(new - indices.start, self.n_envs))])
+            new = np.arange(max(there.start, p.indices.stop), there.stop)
+            masked = new[~self._drawable(*np.divmod(new - there.start, self.n_envs))]
+        p.advance(there.start, there.stop, masked)
         return p.sample(batch, rng)
 
     def _indices(self, steps: Ints, envs: Ints) -> Ints:
@@ -427,6 +443,8 @@ class RingBuffer(StepRing):
     def _steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
         """The steps and environments that have some indices."""
         given, there = np.asarray(indices), self.indices
+        if given.ndim != 1:
+            raise ShapeError(f"indices are an array [batch], got shape {given.shape}")
         if given.size and given.dtype.kind not in "iu":
             raise DTypeError(f"indices are integers, got {given.dtype}")
         if given.size and not there.start <= given.min() <= given.max() < there.stop:
@@ -442,9 +460,20 @@ class RingBuffer(StepRing):
             return Episodes.all_steps(self._oldest, self._n_appended, self.n_envs)
         if not self.episode_end:
             raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
-        self._ends_found = self._ends_found.up_to(self._oldest, self._n_appended, self._scan)
-        return Episodes.between(self._ends_found, self._oldest, self._n_appended, self.n_envs)
+        steps, found = (self._oldest, self._n_appended), self._parts_found
+        if found is None or found[0] != steps:
+            self._ends_found = ends = self._ends_found.up_to(*steps, self._scan)
+            self._parts_found = found = steps, Episodes.between(ends, *steps, self.n_envs)
+        return found[1]
 
     def _scan(self, numbers: Ints) -> tuple[Bools, Bools]:
         steps, envs = (numbers - self._oldest)[:, None], np.arange(self.n_envs)
         return self._ends(steps, envs), self._drawable(steps, envs)
+
+
+def _shuffled(indices: Ints, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
+    """Some epochs of indices, a batch ``i64[batch]`` at a time."""
+    for _ in range(n_epochs):
+        order = rng.permutation(indices)
+        for begin in range(0, len(order) - (batch - 1 if drop_last else 0), batch):
+            yield order[begin : begin + batch]

@@ -64,7 +64,7 @@ class Stack(NamedTuple):
         else:  # the stack of the field before, one step on
             before = items(self.next_of, steps[..., None] - kept[..., 1:])
             picked = np.concatenate([before, items(name, steps[..., None])], axis=steps.ndim)
-        if self.pad == "zeros":
+        if self.pad == "zeros" and n_inside.min(initial=self.n) < self.n:
             picked[back >= (n_inside + (self.next_of is not None))[..., None]] = 0
         return picked
 

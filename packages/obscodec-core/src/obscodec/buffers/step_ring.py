@@ -28,6 +28,7 @@ from obscodec.stores import Store, new_batch
 
 Bools = npt.NDArray[np.bool_]
 
+_MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 
 
@@ -208,7 +209,7 @@ class StepRing:
         Raises:
             CorruptStream: no buffer has such a state.
         """
-        n_appended = number_of(state, "n_appended")
+        n_appended = number_of(state, "n_appended", 0, _MOST_INDICES // self.n_envs)
         first = number_of({"first": 0, **state}, "first", 0, n_appended)
         # The first versions kept no step before the oldest, and told neither of these two numbers.
         n_rows = number_of({"n_rows": self.capacity + 1, **state}, "n_rows", self.capacity + 1, self._n_rows)
@@ -308,14 +309,14 @@ class StepRing:
         return np.asarray(items[self._positions(steps), envs])
 
     def _flags(self, name: str, steps: Ints, envs: Ints) -> Bools:
-        return np.asarray(self._arrays[name][self._positions(steps), envs]).astype(np.bool_)
+        return np.asarray(self._arrays[name][self._positions(steps), envs]).astype(np.bool_, copy=False)
 
     def _ends(self, steps: Ints, envs: Ints) -> Bools:
         """Whether the episode of a step ends with it."""
-        ends = ~self._drawable(steps, envs)
-        for name in self.episode_end:
-            ends |= self._flags(name, steps, envs)
-        return ends
+        flags = [self._flags(name, steps, envs) for name in self.episode_end]
+        if self.mask is not None:
+            flags.append(~self._flags(self.mask, steps, envs))
+        return flags[0] if len(flags) == 1 else np.logical_or.reduce(flags)
 
     def _drawable(self, steps: Ints, envs: Ints) -> Bools:
         """Whether steps may be drawn."""
@@ -326,12 +327,13 @@ class StepRing:
     def _n_inside(self, steps: Ints, envs: Ints, n: int) -> Ints:
         """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
         earliest = max(self._earliest, self._n_appended - self._n_rows + 1) - self._oldest
-        is_inside = np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
-        n_inside = np.ones(is_inside.shape, np.int64)
-        for back in range(1, n):
-            before = steps - back
-            is_inside &= (before >= earliest) & ~self._ends(np.maximum(before, earliest), envs)
-            n_inside += is_inside
+        before, envs = steps[..., None] - np.arange(1, n), envs[..., None]
+        if before.min(initial=earliest) >= earliest:
+            goes_on = ~self._ends(before, envs)
+        else:
+            is_stored = before >= earliest
+            goes_on = is_stored & ~self._ends(np.where(is_stored, before, steps[..., None]), envs)
+        n_inside: Ints = 1 + np.logical_and.accumulate(goes_on, axis=-1).sum(axis=-1)
         return n_inside
 
     def _positions(self, steps: Ints) -> Ints:
