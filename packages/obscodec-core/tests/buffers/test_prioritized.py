@@ -201,7 +201,8 @@ def test_weights_of_extreme_priorities_are_finite():
     assert priorities.weights([0, 1]).tolist() == [1, 0]
 
 
-def test_an_interrupt_leaves_priorities_of_items_that_are_there():
+@pytest.mark.parametrize("n_more", [0, 6, 9, 12])  # steps before the next call; with 6, all that were there go
+def test_an_interrupt_leaves_priorities_of_items_that_are_there(n_more):
     """At any line of a call that draws from a buffer with a mask."""
     fields = {"k": Field((), np.int64), "valid": Field((), np.bool_)}
     buffer, priorities = RingBuffer(6, fields, mask="valid"), Prioritized(8)
@@ -215,9 +216,8 @@ def test_an_interrupt_leaves_priorities_of_items_that_are_there():
         append(5)
         return lambda: buffer.sample(4, 0, p=priorities)
 
-    for at in at_every_line(prepare):
-        if hash(at) % 2:
-            append(12)  # all items go before the next call
+    for _ in at_every_line(prepare):
+        append(n_more)
         batch, indices = buffer.sample(60, 0, p=priorities, return_indices=True)
         np.testing.assert_array_equal(batch["k"], indices)
         assert {*indices.tolist()} == {k for k in buffer.indices if k % 3}
