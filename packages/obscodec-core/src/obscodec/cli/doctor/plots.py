@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -117,7 +118,7 @@ def _svg(figure: Figure, label: str) -> str:
     svg = file.getvalue()
     svg = svg[svg.index("<svg") :].replace(_TEXT, "currentColor")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
 
 
 def _png(image: Array) -> str:
