@@ -7,22 +7,8 @@ import textwrap
 from collections import defaultdict
 
 import pytest
+from counted_kernels import COUNTED
 
-COUNTED = textwrap.dedent(
-    """
-    from numba.core import event
-
-    class Compiled(list, event.Listener):
-        def on_start(self, event):
-            self.append(event.data["dispatcher"].py_func.__qualname__)
-
-        def on_end(self, event):
-            pass
-
-    compiled = Compiled()
-    event.register("numba:compile", compiled)
-    """
-)
 BUFFERS = {
     "Stable-Baselines3": """
         import numpy as np

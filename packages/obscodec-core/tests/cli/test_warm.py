@@ -10,22 +10,8 @@ from pathlib import Path
 
 import obscodec
 import pytest
+from counted_kernels import COUNTED
 
-COUNTED = textwrap.dedent(
-    """
-    from numba.core import event
-
-    class Compiled(list, event.Listener):
-        def on_start(self, event):
-            self.append(event.data["dispatcher"].py_func.__qualname__)
-
-        def on_end(self, event):
-            pass
-
-    compiled = Compiled()
-    event.register("numba:compile", compiled)
-    """
-)
 BUFFERS = textwrap.dedent(
     """
     import numpy as np
