@@ -12,7 +12,7 @@ from faults import at_every_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, DTypeError, Field, Prioritized, RingBuffer, ShapeError, SlotError
-from obscodec.buffers.sum_tree import find_leaves, new_tree, set_leaves
+from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 
 
 def weights_of(priorities: Prioritized) -> dict[int, float]:

@@ -1,13 +1,13 @@
 """Buffers for training loops, and the arrays that adapters build theirs from."""
 
 from obscodec.buffers.array_set import ArraySet
+from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
 from obscodec.buffers.exploration import is_space, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.forecast import Forecast, in_units
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferKeywords, BufferOptions
-from obscodec.buffers.prioritized import Prioritized
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
 

@@ -8,13 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_flag, as_option, kind_of
-from obscodec.buffers.draws import Rng, as_generator, draw, drawable_steps
-from obscodec.buffers.episodes import Ends, Episodes, draw_starts
+from obscodec.buffers.drawing import (
+    Ends,
+    Episodes,
+    NStep,
+    Prioritized,
+    Rng,
+    TorchBatch,
+    as_generator,
+    draw,
+    draw_starts,
+    drawable_steps,
+)
 from obscodec.buffers.field import Array
-from obscodec.buffers.n_step import NStep
-from obscodec.buffers.prioritized import Prioritized
 from obscodec.buffers.step_ring import StepRing
-from obscodec.buffers.torch_batch import TorchBatch
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
+from obscodec.buffers.drawing import Pad, Stack, check_pad
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.forecast import Forecast
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
-from obscodec.buffers.stacks import Pad, Stack, check_pad
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count
-from obscodec.buffers.draws import Drawable
+from obscodec.buffers.drawing.draws import Drawable
 from obscodec.errors import DTypeError, FieldError, ShapeError
 from obscodec.segments import Ints
 

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count
-from obscodec.buffers.draws import Rng, as_floats, as_generator
-from obscodec.buffers.sum_tree import find_leaves, new_tree, set_leaves
+from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
+from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints

@@ -1,0 +1,24 @@
+"""What a ring buffer draws: steps, sequences and returns, by numbers of steps; and how their batches are made."""
+
+from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
+from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
+from obscodec.buffers.drawing.n_step import NStep
+from obscodec.buffers.drawing.prioritized import Prioritized
+from obscodec.buffers.drawing.stacks import Pad, Stack, check_pad
+from obscodec.buffers.drawing.torch_batch import TorchBatch
+
+__all__ = [
+    "Ends",
+    "Episodes",
+    "NStep",
+    "Pad",
+    "Prioritized",
+    "Rng",
+    "Stack",
+    "TorchBatch",
+    "as_generator",
+    "check_pad",
+    "draw",
+    "draw_starts",
+    "drawable_steps",
+]
