@@ -12,6 +12,9 @@ examples := "dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq
 # What the core does on any version of what it needs: formats, kernels, stores, buffers and files; a fourth of its tests.
 essence := "codecs/test_golden.py codecs/test_contract.py layout stores/test_contract.py frames/test_frame_log.py buffers snapshots/test_snapshot.py"
 
+# Each file of tests runs in one of several processes.
+parallel := "--numprocesses auto --maxprocesses 4 --dist loadfile"
+
 # All that CI checks, the cheapest first.
 check: lint types imports site platforms sdists alone example test oldest oldest-torchrl oldest-core newest-core (upstream "-k" "delta-rle")
 
@@ -82,7 +85,8 @@ _alone folder module extras absent *options:
         --output-file build/alone.txt
     uv pip sync --quiet build/alone.txt
     build/alone/bin/python .ci/alone.py {{ module }} {{ absent }}
-    build/alone/bin/python -m pytest packages/{{ folder }}/tests --pyargs {{ module }} {{ options }}
+    build/alone/bin/python -m pytest {{ parallel }} packages/{{ folder }}/tests --pyargs {{ module }} \
+        {{ options }}
 
 # The examples with few steps.
 example:
@@ -97,7 +101,8 @@ example:
 
 # What `alone` leaves out: tests of several packages together, and those that start other processes.
 test:
-    uv run pytest tests packages/obscodec-torchrl/tests/test_ray.py packages/obscodec-torchrl/tests/test_processes.py
+    uv run pytest {{ parallel }} tests packages/obscodec-torchrl/tests/test_ray.py \
+        packages/obscodec-torchrl/tests/test_processes.py
 
 # The first run on a machine with a GPU: what is exact, what is fast, what the tests and NVIDIA's tools find.
 gpu-first *options:
@@ -132,14 +137,14 @@ oldest:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core \
         --with-editable "./packages/obscodec-sb3[contrib]" \
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
-        --with hypothesis --with pytest pytest packages/obscodec-sb3/tests
+        --with hypothesis --with pytest-xdist pytest {{ parallel }} packages/obscodec-sb3/tests
 
 # The tests of obscodec-torchrl with the oldest TorchRL that it supports, without those that start processes.
 oldest-torchrl:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
         --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
-        --with opencv-python-headless --with hypothesis --with pytest pytest packages/obscodec-torchrl/tests \
-        {{ without_workers }}
+        --with opencv-python-headless --with hypothesis --with pytest-xdist pytest {{ parallel }} \
+        packages/obscodec-torchrl/tests {{ without_workers }}
 
 # What is essential in the core, with the oldest version of each package that it needs, on the oldest Python. The whole suite
 # would take as long as all other tests of the core.
@@ -148,7 +153,7 @@ oldest-core: build
         packages/obscodec-core/pyproject.toml --output-file build/oldest.txt
     uv run --no-config --isolated --no-project --python 3.11 --with-requirements build/oldest.txt \
         --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
-        --with pytest --with safetensors pytest {{ prepend("packages/obscodec-core/tests/", essence) }}
+        --with pytest-xdist --with safetensors pytest {{ parallel }} {{ prepend("packages/obscodec-core/tests/", essence) }}
 
 # What is essential in the core, with the newest of `pythons` that is here or that uv can download.
 newest-core: build
@@ -160,8 +165,8 @@ newest-core: build
         elif uv python find --quiet $python || uv python install --quiet $python 2> /dev/null; then
             echo "Python $python"
             uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli,igzip]" --with ale-py \
-                --with gymnasium --with hypothesis --with opencv-python-headless --with pytest --with safetensors \
-                pytest {{ prepend("packages/obscodec-core/tests/", essence) }}
+                --with gymnasium --with hypothesis --with opencv-python-headless --with pytest-xdist --with safetensors \
+                pytest {{ parallel }} {{ prepend("packages/obscodec-core/tests/", essence) }}
             break
         else
             echo "Python $python is not here, and uv can't download it"

@@ -105,6 +105,7 @@ def test_a_step_that_warns_can_be_appended_again_if_warnings_are_errors():
 @pytest.mark.parametrize(
     ("capacity", "options"),
     [(1000, {}), (too_many(None), {"max_bytes": free_memory() // 2})],
+    ids=["small", "limited"],
 )
 def test_it_does_not_warn_if_the_memory_suffices(capacity, options):
     buffer = RingBuffer(capacity, fields(None), **options)
