@@ -5,10 +5,12 @@ Run it when the format changes, with another folder, and never to make a failing
 
 import numpy as np
 import obscodec
-from saved import GOLDEN, ring, stores, tensors
+from saved import GOLDEN, loop, priorities, ring, stores, tensors
 
 if __name__ == "__main__":
     obscodec.save(ring(130, capacity=60), GOLDEN / "ring")
+    obscodec.save(loop(130), GOLDEN / "loop")
+    obscodec.save(priorities(130), GOLDEN / "priorities")
     for name in ("stacks", "auto floats"):
         store, path = stores()[name], GOLDEN / name.replace(" ", "-")
         ids = store.append(tensors(store.layout))

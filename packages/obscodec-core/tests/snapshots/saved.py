@@ -3,7 +3,18 @@
 from pathlib import Path
 
 import numpy as np
-from obscodec import AutoStore, Field, FrameStack, FrameStore, Layout, RingBuffer, StackStore, TensorArray, TensorStore
+from obscodec import (
+    AutoStore,
+    Field,
+    FrameStack,
+    FrameStore,
+    Layout,
+    Prioritized,
+    RingBuffer,
+    StackStore,
+    TensorArray,
+    TensorStore,
+)
 from obscodec import codec as new_codec
 from obscodec.stores import GuardedStore
 
@@ -65,6 +76,36 @@ def append(buffer, begin, end):
         depth = rng.integers(5, size=(2, *FRAME.shape)).astype(np.float16)
         time = np.array([k, k + 1], "datetime64[ns]")
         buffer.append(**values, depth=depth, time=time, **{"$": [k % 9 == 0, k % 7 == 0]})
+
+
+def loop(n_steps):
+    """A buffer with all that loops need: next observations stored once, stacks, masked steps."""
+    fields = {
+        "obs": Field(FRAME.shape, np.uint8, min_nbytes=0),
+        "next": Field(FRAME.shape, np.uint8, next_of="obs"),
+        "resets": Field((), bool),
+        "ends": Field((), bool),
+    }
+    buffer = RingBuffer(60, fields, 2, stack={"obs": 3}, pad="edge", episode_end="ends", mask="resets")
+    continue_loop(buffer, 0, n_steps)
+    return buffer
+
+
+def continue_loop(buffer, begin, end):
+    played = frames(end + 62)
+    for k in range(begin, end):
+        ends, resets = np.array([k % 9 == 8, k % 7 == 6]), np.array([k % 9 == 0, k % 7 == 0])
+        buffer.append(
+            obs=played[[k, k + 50]], next=played[[k + 1, k + 51]] + ends[:, None, None], resets=resets, ends=ends
+        )
+
+
+def priorities(n_steps):
+    made = Prioritized(120)
+    for k in range(n_steps):
+        made.advance(2 * max(0, k - 59), 2 * (k + 1))
+        made.update([2 * k, 2 * k + 1], [k % 5 + 0.5, 2.0])
+    return made
 
 
 def array(n_steps):

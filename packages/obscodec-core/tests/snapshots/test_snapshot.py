@@ -9,8 +9,19 @@ import safetensors.numpy
 import xxhash
 from obscodec import CorruptStream, DTypeError, SnapshotError
 from obscodec.snapshots.folder import Folder
-from obscodec.snapshots.snapshot import read_snapshot
-from saved import GOLDEN, append, array, check_equal_rings, frames, ring, stores, tensors
+from saved import (
+    GOLDEN,
+    append,
+    array,
+    check_equal_rings,
+    continue_loop,
+    frames,
+    loop,
+    priorities,
+    ring,
+    stores,
+    tensors,
+)
 
 
 def files(folder, end):
@@ -328,20 +339,36 @@ def test_two_do_not_write_to_one_folder(tmp_path):
     obscodec.save(array(1), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["ring", "stacks", "auto-floats"])
-def test_the_snapshots_of_the_first_release_load_for_ever(name):
-    kind, _, _ = read_snapshot(GOLDEN / name)
-    loaded = obscodec.load(GOLDEN / name)
-    if kind == "RingBuffer":
-        expected = ring(130, capacity=60)
-        expected._earliest = expected._oldest  # these kept no step before the oldest one, for its stack
-        check_equal_rings(expected, loaded)
-        for buffer in (expected, loaded):
-            append(buffer, 130, 160)
-        check_equal_rings(expected, loaded)
-        return
+@pytest.mark.parametrize("name", ["stacks", "auto-floats"])
+def test_the_stores_of_the_first_release_load_for_ever(name):
     store, ids = stores()[name.replace("-", " ")], np.load(GOLDEN / f"{name}-ids.npy")
-    np.testing.assert_array_equal(loaded.read(ids), tensors(store.layout)[50:])
+    np.testing.assert_array_equal(obscodec.load(GOLDEN / name).read(ids), tensors(store.layout)[50:])
+
+
+def test_the_rings_of_the_first_release_load_for_ever():
+    loaded, expected = obscodec.load(GOLDEN / "ring"), ring(130, capacity=60)
+    expected._earliest = expected._oldest  # these kept no step before the oldest one, for its stack
+    check_equal_rings(expected, loaded)
+    for buffer in (expected, loaded):
+        append(buffer, 130, 160)
+    check_equal_rings(expected, loaded)
+
+
+def test_the_loops_of_the_first_release_load_for_ever():
+    loaded, expected = obscodec.load(GOLDEN / "loop"), loop(130)
+    assert (loaded.mask, loaded.pad) == ("resets", "edge")
+    check_equal_rings(expected, loaded)
+    for buffer in (expected, loaded):
+        continue_loop(buffer, 130, 160)
+    check_equal_rings(expected, loaded)
+
+
+def test_the_priorities_of_the_first_release_load_for_ever():
+    loaded, expected = obscodec.load(GOLDEN / "priorities"), priorities(130)
+    assert loaded.indices == expected.indices == range(140, 260)
+    numbers = np.arange(140, 260)
+    np.testing.assert_array_equal(loaded.weights(numbers), expected.weights(numbers))
+    np.testing.assert_array_equal(loaded.sample(50, 0), expected.sample(50, 0))
 
 
 def test_a_state_is_checked():
