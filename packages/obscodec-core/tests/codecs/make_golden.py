@@ -36,6 +36,7 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
         "complex": np.array([1 + 2j, 1 + 2j, -0.0 - 1j]),
         "bfloat16": np.array([1.5, 1.5, -0.0], ml_dtypes.bfloat16),
         "times": np.array(["2000-01-01", "NaT"], "datetime64[ns]"),
+        "short-rows": (np.arange(1, 61) * 37 % 251).astype(np.uint8).reshape(20, 3),
         "ramp-of-uint16": np.arange(250, 270, dtype=np.uint16).reshape(10, 2),
     }
 
@@ -43,8 +44,16 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
 SPECS = {
     "raw": ("image", "empty", "scalar", "nan-payloads-and-negative-zero", "bfloat16", "times"),
     "rle": ("image", "constant-of-70000", "empty", "scalar", "complex", "bools", "ramp-of-uint16"),
-    "delta-rle": ("moving-image", "empty", "scalar", "bools", "ramp-of-uint16", "nan-payloads-and-negative-zero"),
-    "delta-rle|zstd:3": ("moving-image", "empty"),
+    "delta-rle": (
+        "moving-image",
+        "empty",
+        "scalar",
+        "bools",
+        "ramp-of-uint16",
+        "nan-payloads-and-negative-zero",
+        "short-rows",
+    ),
+    "delta-rle|zstd:3": ("moving-image", "empty", "short-rows"),
     "zstd:3": ("image", "empty", "times"),
     "zstd:-5": ("image",),
     "lz4": ("image", "empty"),

@@ -15,9 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec, decode
 from obscodec.codecs import Codec, codec_from_config
-from obscodec.codecs.formats.delta_rle import NO_VERSIONS, check, read_blocks
+from obscodec.codecs.chain import TailedCodec
+from obscodec.codecs.formats.delta_rle import (
+    NO_VERSIONS,
+    check,
+    encode_patch,
+    frame_room,
+    read_blocks,
+    runs_bound,
+)
 from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
-from obscodec.codecs.formats.delta_rle.patch import frame_room
+from obscodec.codecs.formats.delta_rle.references import encode_block
 from obscodec.codecs.varint import decode_varint, encode_varint
 from obscodec.segments import Segments
 from obscodec.testing import SHAPES, CodecContract
@@ -63,6 +71,10 @@ def decode_as_documented(stream: bytes, n_frames: int, references: np.ndarray) -
     """``u8[n_frames, nbytes]``, as ``docs/formats/delta-rle.md`` says it, one byte or one run at a time."""
     src = np.frombuffer(stream, np.uint8)
     reference, at = decode_varint(src)
+    if reference == 127:
+        if len(src) - at != n_frames * references.shape[1]:
+            raise CorruptStream
+        return src[at:].reshape(n_frames, -1) if n_frames else np.empty((0, references.shape[1]), np.uint8)
     runs_nbytes, at = decode_varint(src, at)
     if reference >= len(references) or runs_nbytes > len(src) - at:
         raise CorruptStream
@@ -141,6 +153,18 @@ def encode(tested: Codec, block: np.ndarray) -> bytes:
     return tested.encode(block).stream.tobytes()
 
 
+def nbytes_of_patches(block: np.ndarray) -> int:
+    """What a stream of patches takes; each is written into no more room than one needs."""
+    nbytes = block.shape[1]
+    runs, literals = fenced(runs_bound(nbytes)), fenced(nbytes)
+    n_runs = n_literals = 0
+    for old, new in zip([np.zeros(nbytes, np.uint8), *block], block, strict=False):
+        room = runs.ctypes.data, literals.ctypes.data
+        of_patch = encode_patch(old.ctypes.data, new.ctypes.data, nbytes, *room)
+        n_runs, n_literals = n_runs + of_patch[0], n_literals + of_patch[1]
+    return len(encode_varint(0)) + len(encode_varint(n_runs)) + n_runs + n_literals
+
+
 def fitted(played: np.ndarray, block_frames: int) -> Codec:
     blocks = played.reshape(-1, block_frames, *played.shape[1:])
     return codec("delta-rle", Layout(blocks.shape[1:], played.dtype)).fit(blocks)
@@ -172,7 +196,8 @@ def blocks(draw: st.DrawFn) -> np.ndarray:
 def test_made_up_frames_decode_as_documented(block: np.ndarray) -> None:
     tested = codec("delta-rle", Layout.of(block))
     stream = encode(tested, block)
-    assert len(stream) <= tested.bound()
+    assert len(stream) == min(nbytes_of_patches(block), 1 + block.size)
+    assert (stream[0] == 127) == (nbytes_of_patches(block) > 1 + block.size)
     references = np.zeros((1, block.shape[1]), np.uint8)
     assert decode_as_documented(stream, len(block), references).tobytes() == block.tobytes()
     assert tested.decode(tested.encode(block)).tobytes() == block.tobytes()
@@ -200,13 +225,14 @@ def test_frames_of_several_megabytes() -> None:
     assert Decoder(tested, len(stream))(stream) == block.tobytes()
 
 
-def test_no_stream_of_long_runs_exceeds_its_bound() -> None:
+def test_no_patch_of_long_runs_exceeds_its_bound() -> None:
     """Each run of 2 MiB takes five bytes, and the gap before it is four."""
     frame = np.ones((45, (1 << 21) + 4), np.uint8)
     frame[:, -4:] = 0
-    tested = codec("delta-rle", Layout((1, frame.size), np.uint8))
-    stream = tested.encode(frame.reshape(1, -1)).stream
-    assert frame.size + 27 + 18 < stream.nbytes <= tested.bound()
+    frame = frame.reshape(1, -1)
+    tested = codec("delta-rle", Layout.of(frame))
+    assert frame.size + 27 + 18 < nbytes_of_patches(frame) <= tested.read_bound()
+    assert tested.encode(frame).stream.nbytes == tested.bound() == 1 + frame.size
 
 
 @pytest.mark.parametrize(("game", "part_of_zstd"), [("MsPacman", 0.25), ("Pong", 0.6), ("Breakout", 0.25)])
@@ -223,12 +249,14 @@ def test_real_frames_take_far_less_than_with_zstd(game: str, part_of_zstd: float
 
 @pytest.mark.parametrize("game", GAMES)
 def test_some_frames_of_a_block_are_those_of_the_whole(game: str) -> None:
-    played = frames(game, 320, seed=0)
+    played = frames(game, 320, seed=0).copy()
     tested = fitted(played, 16)
+    played[48:64] = np.random.default_rng(1).integers(256, size=(16, 84, 84))  # which has no patches
     assert isinstance(tested, DeltaRle)
     references = np.frombuffer(bytes(tested.frame_nbytes) + tested.dictionary, np.uint8).reshape(-1, 84 * 84)
     streams = Segments.of([encode(tested, block) for block in played.reshape(-1, 16, 84, 84)])
     addresses = streams.addresses().astype(np.int64)
+    assert [stream[0] == 127 for stream in streams] == [k == 3 for k in range(20)]
     rng = np.random.default_rng(0)
     for _ in range(50):
         per_block = [np.sort(rng.integers(16, size=rng.integers(1, 6))) for _ in range(len(streams))]
@@ -290,6 +318,38 @@ def test_references_are_whole_frames() -> None:
     assert str(caught.value) == "delta-rle takes a dictionary of whole frames of 8 bytes, got 5 bytes"
 
 
+def test_a_dictionary_leaves_a_number_for_frames_without_patches() -> None:
+    tested = codec("delta-rle", Layout((2, 16), np.uint8))
+    references = np.random.default_rng(0).integers(256, size=(127, 16), dtype=np.uint8)
+    most = tested.with_dictionary(references[:126].tobytes())
+    assert most.encode(references[[125, 125]]).stream.tobytes().hex(" ") == "7e 02 00 00"
+    with pytest.raises(SpecError) as caught:
+        tested.with_dictionary(references.tobytes())
+    assert str(caught.value) == "delta-rle takes a dictionary of at most 126 frames, got 127"
+
+
+@pytest.mark.parametrize("n_changed", [15, 16, 17])
+def test_frames_stay_as_they_are_if_patches_take_more_bytes(n_changed: int) -> None:
+    """A run of 16 bytes and its patch take as many bytes as the frame and the number in front of it."""
+    frame = (np.arange(20, dtype=np.uint8) < n_changed)[None].view(np.uint8)
+    stream = codec("delta-rle", Layout.of(frame)).encode(frame).stream.tobytes()
+    patch = bytes([0, 3, 1, 0, n_changed]) + bytes([1] * n_changed)
+    assert stream == (patch if n_changed <= 16 else b"\x7f" + frame.tobytes())
+
+
+def test_a_chain_reads_patches_that_are_longer_than_their_frames() -> None:
+    """As encoders wrote them before frames could stay as they are."""
+    item = np.arange(1, 11, dtype=np.uint8).reshape(10, 1)
+    patches = b"\0\x1e" + b"\1\0\1" * 10 + item.tobytes()
+    tested = codec("delta-rle|zstd:3", Layout.of(item))
+    assert isinstance(tested, TailedCodec)
+    assert len(patches) > tested.inner.bound()
+    stream = encode_varint(len(patches)) + tested.tail.compress(memoryview(patches))
+    decoded = np.zeros((1, 10), np.uint8)
+    tested.decode_batch(Segments.of([stream]), decoded)
+    assert np.array_equal(decoded, item.T)
+
+
 def test_fit_keeps_frames_that_are_far_from_each_other() -> None:
     rng = np.random.default_rng(0)
     scenes = rng.integers(256, size=(5, 1, 84, 84), dtype=np.uint8)
@@ -308,6 +368,7 @@ NO_SECTION = "its runs reach beyond its end"
 OUTSIDE_FRAME = "a run reaches beyond the end of the frame"
 NO_LITERALS = "it has fewer literals than its runs need"
 LEFT_OVER = "it holds more than its frames need"
+FEW_FRAMES = "it has fewer frames than are wanted of it"
 HUGE = bytes([0xFF] * 8 + [0x7F])
 
 CASES = [
@@ -343,6 +404,13 @@ CASES = [
     (b"\0\2\0\0x", LEFT_OVER),
     (b"\0\3\0\0\0", LEFT_OVER),
     (b"\0\4\1\0\1\0ab", LEFT_OVER),
+    (b"\x7f", FEW_FRAMES),
+    (b"\x7fabc", FEW_FRAMES),
+    (b"\x7fabcdefg", FEW_FRAMES),
+    (b"\x7fabcdefghi", LEFT_OVER),
+    (b"\x7f" + b"a" * 60, LEFT_OVER),
+    (b"\x7e\2\0\0", NO_REFERENCE),
+    (b"\xff\1\2\0\0", NO_REFERENCE),
 ]
 
 
@@ -362,10 +430,11 @@ def test_a_stream_that_can_not_be_read(stream: bytes, why: str) -> None:
         (b"\0\x0a\3\0\0\0\0\4\0\1\0\1ab", [0, 0, 0, 0] * 2),
         (b"\0\6\2\0\1\0\1\0ab", [97, 98, 0, 0] * 2),
         (b"\0\6\1\0\2\1\0\2\0\0\0\0", [0] * 8),
+        (b"\x7f" + bytes(8), [0] * 8),
     ],
 )
 def test_what_no_encoder_writes_but_a_decoder_takes(stream: bytes, item: list[int]) -> None:
-    """Empty runs, runs without a gap, and literals that change nothing."""
+    """Empty runs, runs without a gap, literals that change nothing, and no patches where these would be short."""
     decoder = Decoder(codec("delta-rle", Layout((2, 4), np.uint8)), 100)
     decoder.compare(stream)
     decoded = decoder(stream)
@@ -380,10 +449,11 @@ def small_blocks() -> list[np.ndarray]:
         sparse,
         rng.integers(256, size=(2, 9), dtype=np.uint8),
         np.zeros((16, 1), np.uint8),
+        rng.integers(256, size=(4, 3), dtype=np.uint8),
     ]
 
 
-@pytest.mark.parametrize("block", small_blocks(), ids=["tiny", "sparse", "noise", "bytes"])
+@pytest.mark.parametrize("block", small_blocks(), ids=["tiny", "sparse", "noise", "bytes", "no-patches"])
 def test_every_change_of_one_byte_and_every_other_length(block: np.ndarray) -> None:
     tested = codec("delta-rle", Layout.of(block)).with_dictionary(block[:2].tobytes())
     for stream in (encode(tested, block), encode(tested, block[::-1])):
@@ -493,22 +563,36 @@ def test_no_stream_of_small_frames_exceeds_its_bound(nbytes: int) -> None:
     block = np.cumsum([change for change in changes for _ in range(4)], axis=0, dtype=np.uint8)
     for tested in (DeltaRle(Layout(block.shape, "uint8")), DeltaRle(Layout((4, nbytes), "uint8"))):
         for item in block.reshape(-1, *tested.layout.shape):
+            assert nbytes_of_patches(item) <= tested.read_bound()
             assert tested.encode(item).stream.nbytes <= tested.bound()
 
 
-def test_the_bound_of_frames_of_a_byte_is_four_times_these() -> None:
-    """What a chain makes room for: a count, a skip, a length and a literal for each."""
-    block = np.resize(np.array([1, 2], np.uint8), (100_000, 1))
+@pytest.mark.parametrize("nbytes", [1, 5, 84])
+def test_patches_that_are_too_long_stay_in_their_room(nbytes: int) -> None:
+    """The encoder stops early: it has no room for the runs of all frames."""
+    block = np.random.default_rng(0).integers(1, 256, size=(3000, nbytes), dtype=np.uint8).cumsum(0, np.uint8)
+    runs, literals = fenced(block.size + runs_bound(nbytes)), fenced(block.size)
+    _, *written = encode_block(block, np.zeros((1, nbytes), np.uint8), runs, literals)
+    assert block.size < sum(written) < block.size + nbytes + runs_bound(nbytes)
+    assert encode(DeltaRle(Layout.of(block)), block) == b"\x7f" + block.tobytes()
+
+
+def test_the_patches_of_frames_of_a_byte_take_four_times_these() -> None:
+    """A count, a skip, a length and a literal for each."""
+    block = np.resize(np.array([1, 2], np.uint8), (10_000, 1))
     tested = DeltaRle(Layout(block.shape, "uint8"))
-    assert tested.encode(block).stream.nbytes == tested.bound() - 14 == 400_004
+    assert nbytes_of_patches(block) == tested.read_bound() - 14 == 40_004
+    assert encode(tested, block) == b"\x7f" + block.tobytes()
 
 
 def test_items_in_a_batch_with_all_their_frames() -> None:
     rng = np.random.default_rng(0)
     for n_frames, nbytes in ((1, 3), (3, 1), (5, 7), (40, 70_000)):  # the last one is written past the caches
         tested = DeltaRle(Layout((n_frames, nbytes), "uint8"))
-        rows = np.cumsum(rng.random((3, n_frames * nbytes)) < 0.1, axis=0, dtype=np.uint8)
+        rows = np.cumsum(rng.random((3, n_frames * nbytes)) < [[0.1], [0.1], [1]], axis=0, dtype=np.uint8)
+        rows[2] *= rng.integers(1, 256, n_frames * nbytes, np.uint8)  # which has no patches
         streams = tested.encode_batch(rows, np.empty(3 * tested.bound(), np.uint8))
+        assert streams[2][0] == 127
         decoded = np.empty_like(rows)
         tested.decode_batch(streams, decoded)
         assert np.array_equal(decoded, rows)

@@ -368,6 +368,25 @@ def test_a_block_of_more_frames_than_a_block_has_is_refused():
     assert target.stats().n_tensors == 0
 
 
+@pytest.mark.parametrize("spec", ["delta-rle", "delta-rle|lz4", "delta-rle|zstd:3"])
+def test_a_block_without_patches_is_read_and_taken(spec):
+    """No store writes one, but the format of its blocks has them."""
+    noise = np.random.default_rng(0).integers(256, size=(16, 84, 84), dtype=np.uint8)
+    source, target = frame_store(spec), frame_store(spec)
+    ids = source.append(frames("MsPacman", 320, 0)[:64])
+    number, first = int(ids[20] // 16), int(ids[20] // 16) * 16
+    head = bytes([0, 127])
+    source.log.heap.put([number], Segments.of([head + noise.tobytes()]))
+    places = np.array([3, 3, 9, 15])
+    assert np.array_equal(source.read(first + places), noise[places])
+    assert np.array_equal(target.read(target.transfer(source, ids[None])[0]), source.read(ids))
+    few, left = "it has fewer frames than are wanted of it", "it holds more than its frames need"
+    for rest, why in [(noise[:15].tobytes() + b"x", few), (noise.tobytes() + b"x", left)]:
+        source.log.heap.put([number], Segments.of([head + rest]))
+        with pytest.raises(CorruptStream, match=NOT_TAKEN + why + "$"):
+            target.transfer(source, ids[None])
+
+
 def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
     source = stack_store()
     source.append(stacks("Pong", 50))

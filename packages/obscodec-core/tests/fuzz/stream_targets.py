@@ -148,6 +148,8 @@ def _blocks(spec: str, layout: Layout) -> _Blocks:
         samples = Layout((400,), "|u1") if store.log.coder.patches else versions.by_version[1].layout
         versions.number_of(versions._fit(versions.by_version[1], list(samples.rows(items(samples, 600)))))
     streams = [stream.tobytes() for stream in store.log.heap.state()["streams"]]
+    if store.log.coder.patches:  # a block without patches, which no store writes
+        streams.insert(1, bytes([0, delta_rle.NO_PATCHES]) + frames[:4].tobytes())
     if versions is not None:
         for version, codec in list(versions.by_version.items()):
             for stream in streams[:2]:

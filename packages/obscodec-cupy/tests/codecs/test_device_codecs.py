@@ -140,6 +140,20 @@ def test_items_whose_runs_are_as_long_as_they_are(device: Device, dtype: str, sh
     pair.check(rows, shift)
 
 
+@pytest.mark.parametrize(("shape", "shift"), [((1, 300), 1), ((5, 61), 4), ((350, 2), 0), ((3, 9000), 1)])
+def test_items_whose_patches_are_as_long_as_they_are(device: Device, shape: tuple[int, int], shift: int) -> None:
+    """Somewhat shorter, as long, longer, and noise: such with patches and such without, side by side."""
+    pair, n = Pair(device, "delta-rle", Layout(shape, "uint8")), shape[0] * shape[1]
+    changed = np.arange(shape[1]) < np.arange(shape[1] + 1)[-9:][:, None, None]
+    runs = np.cumsum(np.broadcast_to(changed, (len(changed), *shape)), axis=1, dtype=np.uint8).reshape(-1, n)
+    few = np.zeros((24, n), np.uint8)  # of one more frame each that changes everywhere
+    for k, row in enumerate(few):
+        row[n // 24 * (24 - k) :] = np.resize([1, 2, 3, 4, 5, 7, 9], n - n // 24 * (24 - k))
+    rows = np.concatenate([runs, few, np.random.default_rng(0).integers(256, size=(2, n), dtype=np.uint8)])
+    assert {stream[0] for stream in pair.encode_on_cpu(rows)} == {0, 127}
+    pair.check(rows, shift)
+
+
 def test_a_batch_of_more_streams_than_threads(device: Device) -> None:
     rows = np.random.default_rng(0).integers(0, 2, (1500, 6), np.uint8)
     Pair(device, "rle", Layout((6,), "uint8")).check(rows)

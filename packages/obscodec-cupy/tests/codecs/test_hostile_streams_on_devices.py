@@ -18,7 +18,10 @@ def items(spec: str) -> list[tuple[str, np.ndarray]]:
     sparse = np.cumsum(rng.random((4, 12)) < 0.15, axis=0, dtype=np.uint8)
     small = [np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 6]], np.uint8), sparse, np.zeros((16, 1), np.uint8)]
     if spec == "delta-rle":
-        return [("delta-rle", item) for item in [*small, rng.integers(256, size=(2, 9), dtype=np.uint8)]]
+        noise = [
+            rng.integers(256, size=shape, dtype=np.uint8) for shape in ((2, 9), (4, 3))
+        ]  # the second has no patches
+        return [("delta-rle", item) for item in [*small, *noise]]
     wide = [np.repeat(np.array([1, 258, 3], dtype), [2, 200, 3]) for dtype in ("uint16", "uint32", "uint64")]
     return [("rle", item) for item in [*small, *wide]]
 
@@ -118,6 +121,16 @@ def test_what_is_said_of_runs(device: Device, stream: bytes, why: str) -> None:
     pair = Pair(device, "rle", Layout((4,), "uint8"))
     assert pair.decode(stream) == f"rle stream of uint8[4] can't be decoded: {why}"
     pair.compare(stream)
+
+
+def test_what_is_said_of_frames_without_patches(device: Device) -> None:
+    pair = Pair(device, "delta-rle", Layout((2, 4), "uint8"))
+    few, left = "it has fewer frames than are wanted of it", "it holds more than its frames need"
+    for n, why in {0: few, 3: few, 4: few, 7: few, 9: left, 12: left, 60: left}.items():
+        stream = b"\x7f" + bytes(range(n))
+        assert pair.decode(stream) == f"delta-rle stream of uint8[2, 4] can't be decoded: {why}"
+        pair.compare(stream)
+    assert pair.decode(b"\x7fabcdefgh") == b"abcdefgh"
 
 
 @pytest.mark.parametrize("spec", ["rle", "delta-rle"])

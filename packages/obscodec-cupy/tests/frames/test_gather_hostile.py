@@ -100,6 +100,33 @@ def test_every_prefix_and_every_byte_changed(device: Device) -> None:
             reader.compare(stream[:at] + bytes([byte]) + stream[at + 1 :])
 
 
+def without_patches(rows: np.ndarray) -> bytes:
+    return bytes([0, 127]) + rows.tobytes()
+
+
+def test_blocks_without_patches(device: Device) -> None:
+    """Of any length, and with wanted frames that lie in the bytes that are there."""
+    reader = Reader(device, small_frames())
+    stream = without_patches(small_frames())
+    assert reader.compare(stream)
+    assert reader.compare(stream + b"\0")
+    assert not any(reader.compare(stream[:end]) for end in range(1, len(stream)))
+
+
+@pytest.mark.parametrize("codec", ["delta-rle", "delta-rle|lz4"])
+@pytest.mark.parametrize("shared_kib", [227, 0])
+def test_large_blocks_without_patches(
+    device: Device, codec: str, shared_kib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than what is staged; the frame is in shared memory, or in a scratch."""
+    monkeypatch.setattr(device, "shared_nbytes", shared_kib << 10)
+    rows = real_frames()
+    reader = Reader(device, rows, codec)
+    stream = without_patches(rows)
+    assert reader.compare(stream)
+    assert not reader.compare(stream[:-1])
+
+
 def real_frames() -> np.ndarray:
     played = frames("MsPacman", 80, 0)
     changed = np.flatnonzero((played[1:] != played[:-1]).any((1, 2)))

@@ -21,8 +21,9 @@ from obscodec.testing.law import check, check_refused
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "float32", "float64", "longdouble", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 OTHERS = ("bool", "complex64", "complex128", "clongdouble", "datetime64[ns]", "timedelta64[D]")
-SHAPES = ((), (0,), (1,), (7,), (3, 0, 2), (0, 1 << 40), (4, 5), (3, 40, 7))
+SHAPES = ((), (0,), (1,), (7,), (3, 0, 2), (0, 1 << 40), (4, 5), (60, 2), (3, 40, 7))
 
+_NOISE = slice(3, 4)  # of the rows of _rows
 _GUARD_NBYTES = 64
 _GUARD = 0xA5
 _N_THREADS = 4
@@ -31,10 +32,12 @@ _N_THREADS = 4
 class CodecContract:
     """The laws that every codec keeps. A subclass names the ``spec``, or overrides :meth:`make`.
 
-    ``dtypes`` and ``shapes`` are those that the codec takes.
+    ``dtypes`` and ``shapes`` are those that the codec takes, and ``overhead`` the bytes that a stream of noise may have
+    more than the noise and 1 % of it: the few of a header, unless the format needs more.
     """
 
     spec: ClassVar[str] = ""
+    overhead: ClassVar[int] = 40
     dtypes: ClassVar[tuple[str, ...]] = INTEGERS + FLOATS + OTHERS
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = SHAPES
 
@@ -56,6 +59,18 @@ class CodecContract:
             tested = self.make(layout)
             longest = int(_encode(tested, _rows(layout)).lengths.max())
             check(longest <= tested.bound(), tested, f"a stream has {longest} bytes, bound() says {tested.bound()}")
+
+    def test_noise_hardly_grows(self) -> None:
+        """No stream of noise is longer than the item by more than 1 % and ``overhead``, also if frames are short."""
+        for layout in self._layouts():
+            tested = self.make(layout)
+            longest = int(_encode(tested, _rows(layout)[_NOISE]).lengths.max())
+            most = layout.nbytes + layout.nbytes // 100 + self.overhead
+            check(
+                longest <= most,
+                tested,
+                f"{layout.nbytes} bytes of noise become {longest}, not {most} or fewer",
+            )
 
     def test_a_batch_equals_its_rows(self) -> None:
         """Each item has the same stream alone as in a batch."""

@@ -146,7 +146,7 @@ class GatherForm:
             "BLOCK_FRAMES": block_frames,
             "DEPTH": depth,
             "CODEC": _CODECS[spec],
-            "LZ4_NBYTES": cpu_codec(spec, blocks).bound() if tail else 0,
+            "LZ4_NBYTES": cpu_codec(spec, blocks).read_bound() if tail else 0,
             "ELEMENT_NBYTES": element_nbytes(layout),
             "ITEM_NBYTES": item_nbytes,
             "OUT_NBYTES": _CONVERTED_NBYTES.get(dtype or "", item_nbytes),

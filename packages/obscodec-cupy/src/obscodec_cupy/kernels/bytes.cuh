@@ -1,6 +1,8 @@
 // Bytes at any address, and varints.
 #include "basics.cuh"
 
+constexpr u32 NO_PATCHES = 0x7f;  // in place of a reference of delta-rle, before frames that are kept as they are
+
 __device__ __forceinline__ u32 load_4(const u8* at) {
     if (reinterpret_cast<u64>(at) % 4 == 0) return *reinterpret_cast<const u32*>(at);
     return at[0] | at[1] << 8 | at[2] << 16 | static_cast<u32>(at[3]) << 24;

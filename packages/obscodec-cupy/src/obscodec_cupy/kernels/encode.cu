@@ -1,6 +1,6 @@
 // Items to streams of rle or delta-rle, see docs/formats: measure the runs of each frame, place them and the streams, write them.
-// An item of rle is one frame. If its runs would take more bytes than itself, it has none and is copied. All threads of a block work on
-// one frame together; their number is a multiple of 32. Items and frames are below 2^31 bytes.
+// An item of rle is one frame. If its stream would be longer than itself and a byte, this byte and the item are the stream. All
+// threads of a block work on one frame together; their number is a multiple of 32. Items and frames are below 2^31 bytes.
 //
 // WIDTH: bytes of an element of rle, 1, 2, 4 or 8; 0 for delta-rle.
 #include "block_scan.cuh"
@@ -9,7 +9,7 @@
 // Of a frame: the bytes of its runs and values, until encode_place turns them into where these begin among those of its item.
 struct Part { u32 n_runs, runs, values; };
 
-struct Item { u32 reference, runs_nbytes; };
+struct Item { u32 reference, runs_nbytes; };  // NO_PATCHES for an item that is kept as it is, of rle, too
 
 // Of 32 bytes of a frame: where runs begin or end, and of which bytes the stream has values. A bit for each byte, and for the
 // position behind the last one. A stream holds the distance of each edge from the one before it, the first one's from the begin
@@ -151,9 +151,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) encode_place(
     if (WIDTH || n_frames == 0) item.reference = 0;
     item.runs_nbytes = static_cast<u32>(done >> 32);
     u64 length = head_nbytes(item) + (done >> 32) + static_cast<u32>(done);
-    if (WIDTH && length > 1 + static_cast<u64>(nbytes)) {
-        length = 1 + static_cast<u64>(nbytes);
-        own->n_runs = 0;
+    const u64 most = 1 + static_cast<u64>(nbytes) * n_frames;
+    if (length > most) {
+        length = most;
+        item.reference = NO_PATCHES;
     }
     lengths[blockIdx.x] = length;
 }
@@ -191,17 +192,16 @@ extern "C" __global__ void __launch_bounds__(256, 4) encode_write(
     const u64 number = blockIdx.x, place = n_frames ? number / n_frames : number;
     const bool is_first = n_frames == 0 || number % n_frames == 0;
     const Item item = items[place];
-    u8* runs = out + offsets[place];
-    if (!WIDTH && is_first && threadIdx.x == 0) write_varint(write_varint(runs, item.reference), item.runs_nbytes);
-    if (n_frames == 0) return;
-    runs += head_nbytes(item);
-    const Part part = parts[number];
     const u8* frame = frames + number * nbytes;
-    if (WIDTH && part.n_runs == 0) {
-        if (threadIdx.x == 0) *runs = 0;
-        copy_bytes(runs + 1, frame, nbytes);
+    u8* runs = out + offsets[place];
+    if (item.reference == NO_PATCHES) {  // as an item without frames is
+        if (is_first && threadIdx.x == 0) *runs = WIDTH ? 0 : NO_PATCHES;
+        copy_bytes(runs + 1 + (number - place * n_frames) * nbytes, frame, nbytes);
         return;
     }
+    if (!WIDTH && is_first && threadIdx.x == 0) write_varint(write_varint(runs, item.reference), item.runs_nbytes);
+    runs += head_nbytes(item);
+    const Part part = parts[number];
     const u8* old = is_first ? references + static_cast<u64>(item.reference) * nbytes : frame - nbytes;
     u8* values = runs + item.runs_nbytes + part.values;
     runs += part.runs;

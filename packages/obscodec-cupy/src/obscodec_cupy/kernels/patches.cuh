@@ -145,27 +145,36 @@ __device__ __forceinline__ u32 read_frames(const u8* stream, u64 nbytes, const u
     if (nbytes >> 32) return TOO_LONG;
     Patches patches = {staged_stream(staged, stream, static_cast<u32>(nbytes)), static_cast<u32>(nbytes)};
     u32 code;
-    u64 reference, runs_nbytes;
+    u64 reference, runs_nbytes = 0;
     if ((code = read_varint(stream, patches.runs, patches.nbytes, reference)) != OK) return code;
-    if ((code = read_varint(stream, patches.runs, patches.nbytes, runs_nbytes)) != OK) return code;
-    if (runs_nbytes > patches.nbytes - patches.runs) return NO_SUCH_SECTION;
-    if (reference >= n_references) return NO_SUCH_REFERENCE;
+    const bool has_patches = reference != NO_PATCHES;
+    if (has_patches) {
+        if ((code = read_varint(stream, patches.runs, patches.nbytes, runs_nbytes)) != OK) return code;
+        if (runs_nbytes > patches.nbytes - patches.runs) return NO_SUCH_SECTION;
+        if (reference >= n_references) return NO_SUCH_REFERENCE;
+        typedef Sized<FRAME_NBYTES % 16 ? FRAME_NBYTES & -FRAME_NBYTES : 16>::Type Word;
+        begin_copy<Word>(frame, references + reference * FRAME_NBYTES, FRAME_NBYTES);
+    }
     patches.runs_end = patches.literals = patches.runs + static_cast<u32>(runs_nbytes);
-    typedef Sized<FRAME_NBYTES % 16 ? FRAME_NBYTES & -FRAME_NBYTES : 16>::Type Word;
-    begin_copy<Word>(frame, references + reference * FRAME_NBYTES, FRAME_NBYTES);
     __syncthreads();
     for (u32 k = 0; k < n_frames; k++) {
-        if (patches.frame == patches.n_frames) {
-            parse_tile(patches, n_frames - k);
-            wait_for_copies();
-            __syncthreads();
-        }
-        if (next_of_tile(patches, frame)) {
-            patches.frame++;
+        if (!has_patches) {  // the literals are the frames
+            if (FRAME_NBYTES > patches.nbytes - patches.literals) return FEW_FRAMES;
+            copy_bytes(frame, patches.stream + patches.literals, FRAME_NBYTES);
+            patches.literals += FRAME_NBYTES;
         } else {
-            patches.runs = runs_begin[patches.frame];
-            if ((code = next_by_runs(patches, frame)) != OK) return code;
-            patches.frame = patches.n_frames;
+            if (patches.frame == patches.n_frames) {
+                parse_tile(patches, n_frames - k);
+                wait_for_copies();
+                __syncthreads();
+            }
+            if (next_of_tile(patches, frame)) {
+                patches.frame++;
+            } else {
+                patches.runs = runs_begin[patches.frame];
+                if ((code = next_by_runs(patches, frame)) != OK) return code;
+                patches.frame = patches.n_frames;
+            }
         }
         __syncthreads();
         put(k);

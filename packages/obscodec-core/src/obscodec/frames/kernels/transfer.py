@@ -10,6 +10,7 @@ import numpy as np
 from obscodec.codecs.formats.delta_rle import (
     FEW_FRAMES,
     LEFT_OVER,
+    NO_PATCHES,
     NO_SUCH_REFERENCE,
     OK,
     OTHER_VERSION,
@@ -48,9 +49,12 @@ def count_frames(
         runs, runs_end, literals, end, reference = sections(addresses[b] + 1, addresses[b] + lengths[b])
         if runs < 0:
             return -runs
-        if reference >= len(references):
+        if reference >= len(references) and reference != NO_PATCHES:
             return NO_SUCH_REFERENCE
         n = 0
+        if reference == NO_PATCHES:
+            n = (end - literals) // max(1, references.shape[1])
+            literals += n * references.shape[1]
         while runs < runs_end:
             runs, literals = check_patch(references.shape[1], runs, runs_end, literals, end)
             if runs < 0:
@@ -80,7 +84,8 @@ def rebase_blocks(
     """Write blocks of version 0 as patches of other reference frames.
 
     If the reference frame of a block is among the others, too, only its number changes. Otherwise the first patch is
-    made anew, as if the first frame were appended there, and the other patches are copied.
+    made anew, as if the first frame were appended there, and the other patches are copied. A block without patches is
+    copied.
 
     Args:
         addresses: ``i64[n]``, where each block begins; :func:`count_frames` has found nothing wrong in it.
@@ -101,6 +106,10 @@ def rebase_blocks(
     for b in range(len(addresses)):
         begin = at
         runs, runs_end, literals, end, old = sections(addresses[b] + 1, addresses[b] + lengths[b])
+        if old == NO_PATCHES:
+            at = _put(at, addresses[b], lengths[b])
+            out_lengths[b] = lengths[b]
+            continue
         if same[old] == _NOT_LOOKED_FOR:
             same[old] = _find(base + old * nbytes, references, n_references[0])
         reference, runs_nbytes, n_literals = same[old], 0, 0

@@ -1,6 +1,13 @@
 """Blocks of frames, each a patch of the one before it."""
 
-from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, copy_frames, first_bytes, read_blocks, sections
+from obscodec.codecs.formats.delta_rle.blocks import (
+    NO_PATCHES,
+    NO_VERSIONS,
+    copy_frames,
+    first_bytes,
+    read_blocks,
+    sections,
+)
 from obscodec.codecs.formats.delta_rle.patch import (
     apply_patch,
     are_equal,
@@ -21,6 +28,7 @@ __all__ = [
     "LEFT_OVER",
     "MAX_REFERENCES",
     "MAX_VARINT_NBYTES",
+    "NO_PATCHES",
     "NO_SUCH_REFERENCE",
     "NO_VERSIONS",
     "OK",

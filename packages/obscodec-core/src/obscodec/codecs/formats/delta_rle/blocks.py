@@ -31,6 +31,7 @@ from obscodec.kernels import (
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
+NO_PATCHES: Final = 0x7F  # in place of a reference, before frames that are kept as they are
 NO_VERSIONS: Final = np.empty((0, 3), np.int64)  # for streams that are no stored blocks
 _AHEAD: Final = 2048  # bytes of the next block to prefetch; the processor foresees the rest
 _LARGE: Final = 1 << 22  # bytes of a batch that is larger than the caches, and written past them
@@ -87,6 +88,13 @@ def read_blocks(
         runs, runs_end, literals, end, reference = sections(at, end)
         if runs < 0:
             return -runs
+        if reference == NO_PATCHES:
+            status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, literals, end, past_caches)
+            if status != OK:
+                return status
+            if block_frames >= 0 and end - literals != block_frames * nbytes:
+                return LEFT_OVER
+            continue
         if reference >= len(references):
             return NO_SUCH_REFERENCE
         copy(frame, address(references) + reference * nbytes, nbytes)
@@ -124,6 +132,28 @@ def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
 
 
 @compiled
+def _copy_wanted(
+    first: int,
+    last: int,
+    places: Ints,
+    targets: Ints,
+    base: int,
+    nbytes: int,
+    at: int,
+    end: int,
+    past_caches: bool,
+) -> int:
+    """Copy the wanted frames ``first`` to ``last`` out of a block whose frames lie at ``at``; returns a status."""
+    in_order = len(places) == 0
+    for k in range(first, last):
+        place, target = (k - first, k) if in_order else (places[k], targets[k])
+        if (place + 1) * nbytes > end - at:
+            return FEW_FRAMES
+        _put(base + target * nbytes, at + place * nbytes, nbytes, past_caches)
+    return OK
+
+
+@compiled
 def _put(target: int, frame: int, nbytes: int, past_caches: bool) -> None:
     """Copy a frame to its row."""
     if not past_caches:
@@ -146,10 +176,15 @@ def _prefetch_stream(stream: int, nbytes: int) -> None:
 
 @compiled
 def sections(at: int, end: int) -> tuple[int, int, int, int, int]:
-    """Begin and end of the runs, begin and end of the literals, the reference; minus a status first if it is bad."""
+    """Begin and end of the runs, begin and end of the literals, the reference; minus a status first if it is bad.
+
+    If the reference is :data:`NO_PATCHES`, the frames are in the place of the literals, and there are no runs.
+    """
     reference, at = read_varint(at, end)
     if at < 0:
         return at, 0, 0, 0, 0
+    if reference == NO_PATCHES:
+        return at, at, at, end, reference
     runs_nbytes, at = read_varint(at, end)
     if at < 0:
         return at, 0, 0, 0, 0
@@ -170,12 +205,12 @@ def copy_frames(starts: Ints, places: Ints, targets: Ints, rows: Rows, addresses
     """:func:`read_blocks` for blocks that hold their frames as they are."""
     nbytes, base = rows.shape[1], address(rows)
     for b in range(len(addresses)):
-        for k in range(starts[b], starts[b + 1]):
-            target = base + targets[k] * nbytes
-            if addresses[b] == 0:
-                fill_zeros(target, nbytes)
-            elif (places[k] + 1) * nbytes > lengths[b]:
-                return FEW_FRAMES
-            else:
-                copy(target, addresses[b] + places[k] * nbytes, nbytes)
+        at, end = addresses[b], addresses[b] + lengths[b]
+        if at == 0:
+            for k in range(starts[b], starts[b + 1]):
+                fill_zeros(base + targets[k] * nbytes, nbytes)
+            continue
+        status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, at, end, False)
+        if status != OK:
+            return status
     return OK

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, read_blocks
+from obscodec.codecs.formats.delta_rle.blocks import NO_PATCHES, NO_VERSIONS, read_blocks
 from obscodec.codecs.formats.delta_rle.patch import frame_room, runs_bound
 from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, add_references, encode_block
 from obscodec.codecs.statuses import OK, OUTSIDE_BUFFER, check
@@ -17,6 +17,9 @@ from obscodec.codecs.varint import MAX_VARINT_NBYTES, encode_varint
 from obscodec.errors import SpecError
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments, joined, put_streams
+
+_NO_PATCHES = encode_varint(NO_PATCHES)
+_MOST_IN_DICTIONARY = NO_PATCHES - 1  # frames; reference 0 is zeros
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class DeltaRle(Codec):
                 f"{self.spec} takes a dictionary of whole frames of {self.frame_nbytes} bytes, "
                 f"got {len(self.dictionary)} bytes"
             )
+        if len(self.dictionary) > _MOST_IN_DICTIONARY * self.frame_nbytes:
+            raise SpecError(
+                f"{self.spec} takes a dictionary of at most {_MOST_IN_DICTIONARY} frames, "
+                f"got {len(self.dictionary) // self.frame_nbytes}"
+            )
 
     @property
     def n_frames(self) -> int:
@@ -53,7 +61,7 @@ class DeltaRle(Codec):
         """This codec with other reference frames.
 
         Raises:
-            SpecError: the bytes are no whole number of frames.
+            SpecError: the bytes are no whole number of frames, or of more than 126.
         """
         return replace(self, dictionary=dictionary)
 
@@ -64,11 +72,15 @@ class DeltaRle(Codec):
             return self
         references = np.zeros((MAX_REFERENCES, self.frame_nbytes), np.uint8)
         firsts = np.ascontiguousarray(rows[:, : self.frame_nbytes])
-        n = add_references(firsts, references, *self._scratch(1))
+        n = add_references(firsts, references, *self._scratch())
         return self.with_dictionary(references[1:n].tobytes())
 
     def bound(self) -> int:
-        """The most bytes that the stream of one item can have.
+        """A number in the place of a reference, and the frames as they are."""
+        return len(_NO_PATCHES) + self.layout.nbytes
+
+    def read_bound(self) -> int:
+        """The most bytes that patches can have, which a :class:`FrameStore` keeps however many they are.
 
         Runs behind the first of a frame take no more bytes than the gaps before them save, plus one for each 2 MiB.
         The count, and the skip and the length of the first run, are varints of numbers up to the size of the frame.
@@ -77,17 +89,21 @@ class DeltaRle(Codec):
         return nbytes + (nbytes >> 21) + self.n_frames * of_frame + 2 * MAX_VARINT_NBYTES
 
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
-        """Encode patch by patch."""
+        """Encode patch by patch; what these make longer stays as it is."""
         return put_streams(self._streams(rows), out)
 
     def _streams(self, rows: Rows) -> Iterator[Bytes]:
         references = self._references()
-        runs, literals = self._scratch(self.n_frames)
+        runs, literals = self._scratch()
+        most = self.bound()
         for row in rows:
             frames = row.reshape(self.n_frames, self.frame_nbytes)
             reference, runs_nbytes, n_literals = encode_block(frames, references, runs, literals)
             head = encode_varint(reference) + encode_varint(runs_nbytes)
-            yield joined(head, runs[:runs_nbytes].data, literals[:n_literals].data)
+            if len(head) + runs_nbytes + n_literals <= most:
+                yield joined(head, runs[:runs_nbytes].data, literals[:n_literals].data)
+            else:
+                yield joined(_NO_PATCHES, row.data)
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decode all blocks in one compiled call, without the GIL."""
@@ -109,7 +125,7 @@ class DeltaRle(Codec):
         known = np.frombuffer(bytearray(self.frame_nbytes) + self.dictionary, np.uint8)
         return known.reshape(1 + len(self.dictionary) // max(1, self.frame_nbytes), self.frame_nbytes)
 
-    def _scratch(self, n_frames: int) -> tuple[Bytes, Bytes]:
-        """Room for the runs and for the literals of ``n_frames`` patches."""
-        runs_nbytes = n_frames * runs_bound(self.frame_nbytes)
-        return np.empty(runs_nbytes, np.uint8), np.empty(n_frames * self.frame_nbytes, np.uint8)
+    def _scratch(self) -> tuple[Bytes, Bytes]:
+        """Room for the runs and for the literals of an item, see :func:`encode_block`."""
+        nbytes = self.layout.nbytes
+        return np.empty(nbytes + runs_bound(self.frame_nbytes), np.uint8), np.empty(nbytes, np.uint8)

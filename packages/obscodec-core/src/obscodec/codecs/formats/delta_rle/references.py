@@ -9,7 +9,7 @@ from obscodec.kernels import address, compiled, copy, load_u64
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
-MAX_REFERENCES: Final = 33  # the first one is the frame of zeros
+MAX_REFERENCES: Final = 33  # that a store or `fit` makes; the first one is the frame of zeros
 
 # A frame becomes a reference if its patch of the nearest one takes more than this part of it. Measured:
 # docs/performance.md.
@@ -68,7 +68,17 @@ def add_references(frames: Rows, references: Rows, runs: Bytes, literals: Bytes)
 
 @compiled
 def encode_block(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> tuple[int, int, int]:
-    """Write the patches of a whole block; returns its reference, bytes of the runs, bytes of the literals."""
+    """Write the patches of a block, up to the one by which they take more bytes than the frames.
+
+    Args:
+        frames: ``u8[n, nbytes]``, contiguous.
+        references: ``u8[n_references, nbytes]``, contiguous.
+        runs: ``u8[n * nbytes + runs_bound(nbytes)]``, filled.
+        literals: ``u8[n * nbytes]``, filled.
+
+    Returns:
+        The reference, bytes of the runs, bytes of the literals.
+    """
     nbytes, frame = frames.shape[1], address(frames)
     reference = nearest_reference(frame, references, len(references)) if len(frames) else 0
     old = address(references) + reference * nbytes
@@ -78,5 +88,7 @@ def encode_block(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -
         runs_nbytes, n_literals = encode_patch(old, new, nbytes, runs_end, literals_end)
         runs_end += runs_nbytes
         literals_end += n_literals
+        if runs_end - address(runs) + literals_end - address(literals) > frames.size:
+            break
         old = new
     return reference, runs_end - address(runs), literals_end - address(literals)
