@@ -20,7 +20,7 @@ def items(spec: str) -> list[tuple[str, np.ndarray]]:
     if spec == "delta-rle":
         noise = [
             rng.integers(256, size=shape, dtype=np.uint8) for shape in ((2, 9), (4, 3))
-        ]  # the second has no patches
+        ]  # with and without patches
         return [("delta-rle", item) for item in [*small, *noise]]
     wide = [np.repeat(np.array([1, 258, 3], dtype), [2, 200, 3]) for dtype in ("uint16", "uint32", "uint64")]
     return [("rle", item) for item in [*small, *wide]]

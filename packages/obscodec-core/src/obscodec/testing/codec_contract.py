@@ -66,11 +66,7 @@ class CodecContract:
             tested = self.make(layout)
             longest = int(_encode(tested, _rows(layout)[_NOISE]).lengths.max())
             most = layout.nbytes + layout.nbytes // 100 + self.overhead
-            check(
-                longest <= most,
-                tested,
-                f"{layout.nbytes} bytes of noise become {longest}, not {most} or fewer",
-            )
+            check(longest <= most, tested, f"{layout.nbytes} bytes of noise become {longest}, not {most} or fewer")
 
     def test_a_batch_equals_its_rows(self) -> None:
         """Each item has the same stream alone as in a batch."""
