@@ -255,7 +255,7 @@ def test_a_version_that_no_block_needed_any_more(device: Device) -> None:
 
 def test_the_most_bytes_that_patches_can_have(device: Device) -> None:
     reader = Reader(device, np.ones(50, np.uint8), b"")
-    most = codec("delta-rle", Layout((1, 50), np.uint8)).bound()
+    most = codec("delta-rle", Layout((1, 50), np.uint8)).read_bound()
     for nbytes in (most - 1, most, most + 1):
         stream = b"\xf0" + long(nbytes) + b"\0\1" + bytes(nbytes - 2)
         wrong = "its patches have more bytes than is possible" if nbytes > most else ""

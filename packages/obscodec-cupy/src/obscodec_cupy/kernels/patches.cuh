@@ -159,7 +159,7 @@ __device__ __forceinline__ u32 read_frames(const u8* stream, u64 nbytes, const u
     __syncthreads();
     for (u32 k = 0; k < n_frames; k++) {
         if (!has_patches) {  // the literals are the frames
-            if (FRAME_NBYTES > patches.nbytes - patches.literals) return FEW_FRAMES;
+            if (static_cast<u64>(patches.literals) + FRAME_NBYTES > patches.nbytes) return FEW_FRAMES;
             copy_bytes(frame, patches.stream + patches.literals, FRAME_NBYTES);
             patches.literals += FRAME_NBYTES;
         } else {
