@@ -191,7 +191,7 @@ def test_an_altered_block_is_refused_or_read_within_bounds(spec: str) -> None:
     ("delta-rle|zstd:1", b"\x01" + encode_varint(10**9), "its patches have 1000000000 bytes, at most {n} are possible"),
 ])  # fmt: skip
 def test_what_can_be_no_block_is_refused(spec: str, block: bytes, text: str) -> None:
-    text = text.format(n=codec("delta-rle", Layout((N, *FRAME.shape), "uint8")).bound())
+    text = text.format(n=codec("delta-rle", Layout((N, *FRAME.shape), "uint8")).read_bound())
     with pytest.raises(CorruptStream) as caught:
         read(new_coder(spec, FRAME, N), [block], [[0]])
     assert str(caught.value) == f"a stored block of {spec} can't be decoded: {text}"
