@@ -4,8 +4,10 @@ import gymnasium
 import numpy as np
 import obscodec_sb3
 import pytest
+import torch as th
 from gymnasium import spaces
 from obscodec import DTypeError, Snapshot, SnapshotError
+from obscodec.snapshots import first_items
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedDictRolloutBuffer,
@@ -344,3 +346,45 @@ def test_generations_and_salvage(tmp_path):
     for name in ("observations", "next_observations"):
         found, expected = getattr(salvaged.buffer, name)[:], getattr(buffer, name)[:]
         np.testing.assert_array_equal(found[kept], expected[kept])
+
+
+@pytest.mark.parametrize("n_steps", [30, 70])
+@pytest.mark.parametrize("kind", [CompressedReplayBuffer, CompressedDictReplayBuffer, compressed(Counted)])
+def test_the_first_items_are_the_oldest_steps_in_their_order(kind, n_steps, tmp_path):
+    space = BOTH if kind is CompressedDictReplayBuffer else IMAGE
+    buffer = kind(50 * N_ENVS, space, spaces.Discrete(4), device="cpu", n_envs=N_ENVS)
+    fill(buffer, 0, n_steps, np.random.default_rng(0))
+    buffer.save(tmp_path)
+    found, oldest = first_items(tmp_path, 20), max(0, n_steps - 50)
+    for k in range(20):
+        row = (oldest + k) % 50
+        expected = observations(oldest + k, space)
+        for key, obs in expected.items() if space == BOTH else [("", expected)]:
+            np.testing.assert_array_equal(found[f"observations.{key}" if key else "observations"][k], obs[0])
+        assert found["rewards"][k] == buffer.rewards[row, 0]
+        assert found["actions"][k] == buffer.actions[row, 0]
+    assert len(found["dones"]) == 20
+    assert len(first_items(tmp_path, 1000)["dones"]) == min(n_steps, 50)
+    assert not any("next" in name for name in found)
+    assert ("ages" in found) == (kind is compressed(Counted))
+
+
+def test_the_first_items_of_a_rollout_that_was_read_and_of_a_buffer_that_spills(tmp_path):
+    buffer = CompressedRolloutBuffer(
+        20, IMAGE, spaces.Discrete(4), device="cpu", n_envs=N_ENVS, max_bytes=1 << 20, spill=tmp_path / "spill"
+    )
+    for step in range(20):
+        values = th.full((N_ENVS,), float(step))
+        buffer.add(observations(step), np.full((N_ENVS, 1), step), np.arange(N_ENVS), np.zeros(N_ENVS), values, values)
+    next(iter(buffer.get(4)))
+    buffer.save(tmp_path / "saved")
+    found = first_items(tmp_path / "saved", 8)
+    np.testing.assert_array_equal(found["observations"], [observations(step)[0] for step in range(8)])
+    np.testing.assert_array_equal(found["actions"].ravel(), np.arange(8))
+    np.testing.assert_array_equal(found["rewards"].ravel(), np.zeros(8))  # of the first environment
+
+
+def test_a_snapshot_without_steps_has_no_items(tmp_path):
+    CompressedReplayBuffer(50, IMAGE, spaces.Discrete(4), device="cpu").save(tmp_path)
+    with pytest.raises(SnapshotError, match=r"has a CompressedReplayBuffer without steps$"):
+        first_items(tmp_path, 20)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from obscodec import CorruptStream, FieldError, SnapshotError
-from obscodec.snapshots import read_snapshot, restored, write_snapshot
-from obscodec_torchrl import CompressedStorage
+from obscodec.snapshots import find_snapshot, first_items, read_snapshot, restored, write_snapshot
+from obscodec_torchrl import CompressedStorage, SnapshotHook
 from tensordict import NonTensorStack, TensorDict, tensorclass
 from torchrl.data import PrioritizedSampler, TensorDictReplayBuffer
 
@@ -373,3 +373,37 @@ def test_a_storage_that_spills_is_loaded_into_any_other(tmp_path: Path, spills: 
     loaded.loads(tmp_path / "saved")
     assert (loaded[:].clone() == saved[:].clone()).all()
     loaded.set(range(100, 120), steps(100, 20))
+
+
+@pytest.mark.parametrize("n_steps", [100, 275])
+def test_the_first_items_are_the_oldest_in_their_order(n_steps: int, tmp_path: Path) -> None:
+    buffer = new_buffer()
+    extend(buffer, 0, n_steps)
+    buffer.dumps(tmp_path)
+    oldest = max(0, n_steps - 200)
+    found, expected = first_items(find_snapshot(tmp_path), 60), steps(oldest, 60)
+    assert {"pixels", "action", "next.reward"} <= found.keys()
+    assert "next.pixels" not in found
+    np.testing.assert_array_equal(found["pixels"], expected["pixels"])
+    np.testing.assert_array_equal(found["action"], expected["action"])
+    assert len(first_items(find_snapshot(tmp_path), 1000)["action"]) == min(n_steps, 200)
+
+
+def test_the_first_items_of_several_axes_of_trees_and_of_generations_of_a_hook(tmp_path: Path) -> None:
+    rows = CompressedStorage(200, ndim=2)
+    rows.set(range(50), torch.stack([steps(0, 50), steps(100, 50)], 1))
+    rows.dumps(tmp_path / "rows")
+    found = first_items(find_snapshot(tmp_path / "rows"), 20)
+    np.testing.assert_array_equal(found["pixels"], steps(0, 20)["pixels"])
+    tree = CompressedStorage(50)
+    tree.set(range(50), {"obs": [steps(0, 50)["pixels"], torch.arange(50)]})
+    tree.dumps(tmp_path / "tree")
+    found = first_items(find_snapshot(tmp_path / "tree"), 20)
+    np.testing.assert_array_equal(found["obs.[1]"], np.arange(20))
+    np.testing.assert_array_equal(found["obs.[0]"], steps(0, 20)["pixels"])
+    buffer = new_buffer(max_bytes=1 << 26, spill=tmp_path)
+    extend(buffer, 0, 50)
+    hook = SnapshotHook(buffer, tmp_path / "hook", every=1)
+    hook.write(50)
+    hook.finish()
+    np.testing.assert_array_equal(first_items(tmp_path / "hook", 20)["action"], np.arange(20))

@@ -149,7 +149,7 @@ def test_a_snapshot(tmp_path, frames):
     buffer = RingBuffer(N, {"frame": Field((64, 64), np.uint8), "done": Field((), np.bool_)}, n_envs=2)
     for frame in frames:
         buffer.append(frame=np.stack([frame, frame]), done=[False, True])
-    obscodec.save(buffer, tmp_path)
+    obscodec.save(buffer, tmp_path / "storage" / "snapshot")  # as in a checkpoint of TorchRL
     check(result(tmp_path), frames, "frame")
 
 

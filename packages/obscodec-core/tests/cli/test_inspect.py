@@ -39,6 +39,14 @@ def test_an_intact_snapshot(folder):
     assert "state/arrays/stores/depth/store" in ran.stdout
 
 
+def test_a_snapshot_in_a_folder_around_it(folder, tmp_path_factory):
+    around = tmp_path_factory.mktemp("checkpoint")
+    folder.rename(around / "snapshot")
+    ran = run("inspect", around)
+    assert ran.returncode == 0
+    assert f"{around / 'snapshot'}: " in ran.stdout
+
+
 def test_damage_is_said_with_its_place(folder):
     file = next(folder.glob("blocks-00000002-*.segment"))
     content = bytearray(file.read_bytes())

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -34,7 +35,7 @@ from obscodec_sb3.spaces import space_of, space_state
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # the compressed class of each class of buffers
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whose ``add`` copies what it then assigns
 _MIN_NO_COPY_NBYTES = 1024  # a copy of less costs less than a NoCopyArray
-_OPTIONS = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
+OPTIONS = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 # Modules whose readers pass observations to ``to_torch`` without a look inside.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
@@ -63,6 +64,7 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     buffer_size: int = _Count()  # type: ignore[assignment]
     n_envs: int = _Count()  # type: ignore[assignment]
+    written_by = f"obscodec-sb3 {version('obscodec-sb3')}"  # see ``obscodec.snapshots.Saved``
     _allocates_placeholders = False
     _waiting = 3  # steps that may wait in a write buffer, however large they are
     _can_drop = False  # the oldest steps, if the memory has a limit
@@ -84,7 +86,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         **kwargs: Any,
     ) -> None:
         refuse_former(kwargs)
-        self._options: BufferOptions[str] = BufferOptions.pop_from(kwargs, *_OPTIONS)
+        self._options: BufferOptions[str] = BufferOptions.pop_from(kwargs, *OPTIONS)
         self._limit = MemoryLimit.of(max_bytes, spill, [self._options.heap])
         if self._limit is not None and self._limit.folder is None and not self._can_drop:
             raise ValueError(
@@ -296,7 +298,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         spaces = {name: space_state(getattr(self, name)) for name in ("observation_space", "action_space")}
         is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
-        options = {name: getattr(self._options, name) for name in _OPTIONS}
+        options = {name: getattr(self._options, name) for name in OPTIONS}
         limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self.spill is not None}
         return {**plain, **spaces, **options, **limits, "buffer_size": size, "threads": self._threads}
 

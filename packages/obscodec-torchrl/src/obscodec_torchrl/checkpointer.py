@@ -18,6 +18,7 @@ from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 from obscodec_torchrl.loading import load
 from obscodec_torchrl.memmaps import META, UNFINISHED, check_whole, load_memmap, parsed
 from obscodec_torchrl.saving import Contents, replace, restore
+from obscodec_torchrl.state import WRITTEN_BY
 
 _SNAPSHOT = "snapshot"  # a folder
 _ZIP = "checkpoint.zip"  # of earlier versions: "packed", "about" and, in "rest/", the files of a tensordict
@@ -120,6 +121,7 @@ class StorageCheckpoint(NamedTuple):
 
     storage: LazyTensorStorage
     older: dict[str, list[int]]
+    written_by: str = WRITTEN_BY
 
     def arguments(self) -> State:
         """See ``obscodec.snapshots.Saved``."""

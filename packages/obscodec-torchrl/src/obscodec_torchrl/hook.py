@@ -15,6 +15,7 @@ from torchrl.trainers import Trainer, TrainerHookBase
 
 from obscodec_torchrl.loading import load
 from obscodec_torchrl.memmaps import files_of, folder_of
+from obscodec_torchrl.state import WRITTEN_BY
 from obscodec_torchrl.storage import CompressedStorage
 
 
@@ -124,6 +125,8 @@ class SavedBuffer:
     Args:
         buffer: a buffer with a CompressedStorage, or the storage alone.
     """
+
+    written_by = WRITTEN_BY
 
     def __init__(self, buffer: ReplayBuffer | CompressedStorage) -> None:
         storage: Any = getattr(buffer, "storage", buffer)

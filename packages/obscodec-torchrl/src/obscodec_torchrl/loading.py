@@ -17,8 +17,8 @@ from obscodec_torchrl.state import arguments_of, axes_of, check_structure, fill,
 
 _N_TOGETHER = 1024  # rows that are encoded anew at a time
 _OF_ANY = ("max_size", "max_bytes", "device", "compilable")  # arguments that do not change how items are encoded
-_ELSEWHERE = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "compilable": False}
-_ELSEWHERE |= {"max_bytes": None, "spill": None}
+ELSEWHERE = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "compilable": False}
+ELSEWHERE |= {"max_bytes": None, "spill": None}
 
 
 def load(storage: LazyTensorStorage, arguments: State, state: State, path: str | os.PathLike[str]) -> None:
@@ -52,7 +52,7 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
     fits = axes[0] <= -(-storage.capacity // math.prod(axes[1:]))
     alike = fits and all(own[name] == arguments.get(name) for name in own if name not in _OF_ANY)
     with named(path):
-        elsewhere = {**arguments, **_ELSEWHERE, "max_size": math.prod(axes)}
+        elsewhere = {**arguments, **ELSEWHERE, "max_size": math.prod(axes)}
         made = storage.empty_copy(to_load=True) if alike else storage.from_arguments(elsewhere)
         fill(made, state, tree)
     if not alike:

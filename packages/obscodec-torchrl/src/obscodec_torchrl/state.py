@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from obscodec_torchrl.compressed_tensor import CompressedTensor, as_tensor, stor
 from obscodec_torchrl.leaves import Key, leaves, with_leaves
 from obscodec_torchrl.memmaps import files_of, folder_of, load_memmap
 
+WRITTEN_BY = f"obscodec-torchrl {version('obscodec-torchrl')}"  # see ``obscodec.snapshots.Saved``
 V = TypeVar("V")
 
 

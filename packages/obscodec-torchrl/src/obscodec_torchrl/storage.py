@@ -41,7 +41,7 @@ from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, selected,
 from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.row_ring import RowRing, check_room, keep_limit
 from obscodec_torchrl.saving import Contents, contents_of, restore
-from obscodec_torchrl.state import arguments_of, as_arguments, fill, state_of
+from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
 
 _MIN_NBYTES = 1024  # a smaller leaf is no image, and takes little memory uncompressed
 
@@ -113,6 +113,7 @@ class CompressedStorage(RowRing):
     """
 
     _default_checkpointer = CompressedStorageCheckpointer
+    written_by = WRITTEN_BY
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """What ``obscodec`` can do."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,10 +12,11 @@ from rich.table import Table
 from obscodec.cli.doctor import doctor
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
-from obscodec.snapshots import GenerationReport, Progress, folder_nbytes, inspect_snapshot
+from obscodec.snapshots import GenerationReport, Progress, find_snapshot, folder_nbytes, inspect_snapshot
 
 app = typer.Typer(help="Look into snapshots, and see how data compress.", add_completion=False, no_args_is_help=True)
 app.command()(doctor)
+_PATH = "The folder of a snapshot, or one that has a snapshot inside, such as a checkpoint of TorchRL."
 _MOST_DAMAGE = 20  # texts to print for a generation
 _MOST_PARTS = 500  # what is smaller than such a part of the whole is not listed
 
@@ -25,19 +27,20 @@ def _app() -> None:
 
 
 @app.command()
-def inspect(path: Annotated[str, typer.Argument(help="The folder of a snapshot.", metavar="PATH")]) -> None:
+def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) -> None:
     """Print what is in a snapshot: generations, sizes, and what is damaged. Reads every byte.
 
     Exit code 1 if something is damaged, 2 if there is no snapshot.
     """
     out, errors = Console(), Console(stderr=True)
     try:
-        with Progress("read", folder_nbytes(path)) as progress:
-            reports = list(inspect_snapshot(path, progress.advance))
+        folder = find_snapshot(path)
+        with Progress("read", folder_nbytes(folder)) as progress:
+            reports = list(inspect_snapshot(folder, progress.advance))
     except SnapshotError as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
-    out.print(_generations(path, reports))
+    out.print(_generations(folder, reports))
     last = reports[-1]
     if last.kind:
         out.print(_parts(last))
@@ -63,7 +66,7 @@ def warm(
     raise typer.Exit(run_warm(processes))
 
 
-def _generations(path: str, reports: list[GenerationReport]) -> Table:
+def _generations(path: Path, reports: list[GenerationReport]) -> Table:
     table = Table(title=escape(f"{path}: {decimal(folder_nbytes(path))}"), title_justify="left")
     for column in ("generation", "kind", "written by", "bytes it needs", "integrity"):
         table.add_column(column, justify="right" if column in ("generation", "bytes it needs") else "left")

@@ -40,7 +40,10 @@ from obscodec.stores import Store, store_of
 
 
 class Saved(Protocol):
-    """What can be saved: see ``obscodec.state``."""
+    """What can be saved: see ``obscodec.state``.
+
+    A class of another package has an attribute ``written_by``: the name of its package, a space, and the version.
+    """
 
     def arguments(self) -> State:
         """The arguments that make an equal, empty object."""
@@ -275,10 +278,15 @@ def load(
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
-    return load_by(_made, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
+    return load_by(new_saved, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
 
 
-def _made(kind: str, arguments: State, path: str) -> Saved:
+def new_saved(kind: str, arguments: State, path: str) -> Saved:
+    """An empty object of a kind of this package.
+
+    Raises:
+        SnapshotError: there is no such kind, or it takes no such arguments.
+    """
     if kind not in _MADE and kind not in Store.kinds:
         raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
     with named(path):
@@ -391,7 +399,7 @@ def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
 def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     """A state, and what a manifest says of it."""
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
-    head = {"kind": next(known, type(saved).__name__), "written_by": _WRITTEN_BY}
+    head = {"kind": next(known, type(saved).__name__), "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
     with _NO_FORKS:
         return flatten({"arguments": saved.arguments(), "state": saved.state()}), head
 

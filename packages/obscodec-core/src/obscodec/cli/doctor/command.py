@@ -15,7 +15,7 @@ from obscodec.errors import ObscodecError
 
 _SOURCE = (
     "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5; a folder of zarr; "
-    "minari:ID; or the folder of a snapshot."
+    "minari:ID; or a folder with a snapshot, such as a saved buffer of Stable-Baselines3 or a checkpoint of TorchRL."
 )
 _WRAPPER = (
     "A wrapper of the environment: atari, pixels (its rendered image), a class of gymnasium.wrappers, or module:Class. "

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arrays import TensorArray
-from obscodec.buffers import RingBuffer
-from obscodec.snapshots import load
+from obscodec.snapshots import find_snapshot, first_items
 
 Array = npt.NDArray[np.generic]
 Advance = Callable[[int], None]
@@ -85,7 +83,9 @@ def _from_path(path: Path, request: Request) -> dict[str, Array]:
         if any((path / name).exists() for name in _ZARR):
             opened = module("zarr").open(str(path), mode="r")
             return _first_of(_arrays_of_zarr("", opened), request)
-        return _from_snapshot(path, request)
+        items = first_items(find_snapshot(path), request.n)
+        request.advance(max(map(len, items.values())))
+        return items
     if path.suffix in (".npy", ".npz"):
         try:
             return _first_of(_arrays_of_numpy(path), request)
@@ -158,18 +158,3 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:
         yield from _leaves(name, dict(enumerate(value)))
     else:
         yield name, np.asarray(value)
-
-
-def _from_snapshot(path: Path, request: Request) -> dict[str, Array]:
-    loaded = load(path)
-    if isinstance(loaded, RingBuffer):
-        if not len(loaded):
-            raise SourceError(f"{path} has a RingBuffer without steps")
-        steps = loaded[: request.n, 0]  # of the first environment, in the order of time
-        request.advance(len(steps))
-        return {name: array[:, -1] if name in loaded.stack else array for name, array in steps.items()}
-    if isinstance(loaded, TensorArray) and loaded.ids.ndim:
-        items = np.asarray(loaded[: request.n])
-        request.advance(len(items))
-        return {"array": items}
-    raise SourceError(f"{path} has a {type(loaded).__name__}: the doctor reads a RingBuffer or a TensorArray")

@@ -1,0 +1,60 @@
+"""What a snapshot has, in the order of time, wherever it lies and whoever has written it."""
+
+import re
+
+import numpy as np
+import obscodec
+import pytest
+from obscodec import Field, MissingPackage, Prioritized, RingBuffer, SnapshotError
+from obscodec.snapshots import find_snapshot, first_items, write_snapshot
+from saved import array, frames
+
+
+def test_the_oldest_steps_of_the_first_environment(tmp_path):
+    played, shape = frames(200).reshape(100, 2, 12, 16), (12, 16)
+    fields = {"obs": Field(shape, np.uint8, "zstd:1"), "next": Field(shape, np.uint8, next_of="obs")}
+    fields |= {"reward": Field((), np.float32), "done": Field((), bool)}
+    options = {"stack": {"obs": 2}, "pad": "zeros", "episode_end": "done"}
+    buffer = RingBuffer(50, fields, 2, **options, max_bytes=1 << 22, spill=tmp_path / "spill")
+    for step in range(99):
+        buffer.append(obs=played[step], next=played[step + 1], reward=[step, -1], done=[False, True])
+    obscodec.save(buffer, tmp_path / "ring")
+    found = first_items(tmp_path / "ring", 20)
+    assert [*found] == ["obs", "reward", "done"]
+    np.testing.assert_array_equal(found["obs"], played[49:69, 0])
+    np.testing.assert_array_equal(found["reward"], np.arange(49, 69))
+
+
+def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
+    saved = array(50)
+    obscodec.save(saved, tmp_path)
+    np.testing.assert_array_equal(first_items(tmp_path, 20)["array"], np.asarray(saved)[:20, 0])
+
+
+def test_a_snapshot_is_found_in_a_folder_around_it(tmp_path):
+    inside = tmp_path / "step" / "storage" / "snapshot"
+    obscodec.save(array(2), inside)
+    assert find_snapshot(tmp_path) == find_snapshot(inside) == inside
+    obscodec.save(array(2), tmp_path / "other" / "storage" / "snapshot")
+    both = f"{tmp_path / 'other' / 'storage' / 'snapshot'}, {inside}"
+    with pytest.raises(SnapshotError, match=f"^{re.escape(f'{tmp_path} has several snapshots, name one: {both}')}$"):
+        find_snapshot(tmp_path)
+    with pytest.raises(SnapshotError, match=r"has no snapshot$"):
+        find_snapshot(tmp_path / "nowhere")
+
+
+def test_who_has_written_a_snapshot_is_named(tmp_path):
+    class Foreign(RingBuffer):
+        written_by = "obscodec-gone 1.0"
+
+    write_snapshot(Foreign(10, {"reward": Field((), np.float32)}), tmp_path)
+    text = f"{tmp_path} has a snapshot of obscodec-gone: pip install obscodec-gone"
+    with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
+        first_items(tmp_path, 20)
+
+
+@pytest.mark.parametrize("empty", [RingBuffer(10, {"reward": Field((), np.float32)}), Prioritized(10)])
+def test_what_has_no_order_has_no_items(empty, tmp_path):
+    obscodec.save(empty, tmp_path)
+    with pytest.raises(SnapshotError, match=f"has a {type(empty).__name__} without items in the order of time$"):
+        first_items(tmp_path, 20)

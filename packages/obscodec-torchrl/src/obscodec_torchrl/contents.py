@@ -1,0 +1,55 @@
+"""Contents: the items of a saved storage in the order of time."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from obscodec import SnapshotError
+from obscodec.snapshots import named, read_snapshot
+from obscodec.state import number_of, part_of
+
+from obscodec_torchrl.compressed_tensor import stored_array
+from obscodec_torchrl.leaves import Key, leaves
+from obscodec_torchrl.loading import ELSEWHERE
+from obscodec_torchrl.state import axes_of, fill, leaves_of
+from obscodec_torchrl.storage import CompressedStorage
+
+
+def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
+    """The oldest ``n`` items, the first ones along further axes: see ``obscodec.snapshots.first_items``."""
+    kind, arguments, state = read_snapshot(path, mmap=True)
+    with named(path):
+        state = part_of({"storage": state, **state}, "storage", dict)  # a SnapshotHook saves more than the storage
+        axes, saved = axes_of(state), leaves_of(state)
+        n_rows = -(-number_of(state, "length") // math.prod(axes[1:]))
+        if n_rows == 0:
+            raise SnapshotError(f"{path} has a {kind} without items")
+        storage = CompressedStorage.from_arguments({**arguments, **ELSEWHERE, "max_size": math.prod(axes)})
+        fill(storage, state, _tree_of(saved) if part_of(state, "is_tree", bool) else None)
+        last = state.get("last_row") if part_of(state, "is_full", bool) else None
+        rows = (np.arange(min(n, n_rows)) + (0 if last is None else last + 1)) % n_rows
+        index = rows, *[0] * (len(axes) - 1)
+        own = {key: x for key, x in leaves(storage._storage).items() if "next" not in key or _before(key) not in saved}
+        return {".".join(key) or "item": np.asarray(stored_array(leaf)[index]) for key, leaf in own.items()}
+
+
+def _before(key: Key) -> Key:
+    """The key of the leaf that the leaf of a key is one step later."""
+    return tuple(name for name in key if name != "next")
+
+
+def _tree_of(paths: Iterable[Key]) -> Any:
+    """A tree with tensors at these paths."""
+    tree: Any = {}
+    for path in paths:
+        if not path:
+            return torch.empty(())
+        part = tree
+        for name in path[:-1]:
+            part = part.setdefault(name, {})
+        part[path[-1]] = torch.empty(())
+    return tree
