@@ -1,6 +1,7 @@
 """The command ``obscodec doctor``, as a shell runs it."""
 
 import html.parser
+import io
 import json
 import subprocess
 import sys
@@ -8,7 +9,10 @@ import sys
 import numpy as np
 import obscodec
 import pytest
-from obscodec import Field, RingBuffer, codec
+from obscodec import Field, RingBuffer
+from obscodec.cli.doctor.report import Report
+from obscodec.cli.doctor.trials import examine
+from rich.console import Console
 
 N = 300
 
@@ -24,6 +28,12 @@ def result(*arguments):
     ran = run(*arguments, "--json")
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
+
+
+def printed(report, width):
+    out = Console(file=io.StringIO(), width=width)
+    report.print(out)
+    return out.file.getvalue().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +78,30 @@ def test_an_npy_file(tmp_path, frames):
     assert buffer.stats().fields["frame"].choice.reason == field["reason"]
 
 
-def test_the_memory_is_that_of_a_store(tmp_path, frames):
-    np.save(tmp_path / "frames.npy", frames)
-    field = check(result(tmp_path / "frames.npy"), frames, "frames")
-    (rle,) = [of for of in field["codecs"] if of["spec"] == "zstd:1"]
-    streams = sum(codec("zstd:1", obscodec.Layout((64, 64), "uint8")).encode(frame).stream.nbytes for frame in frames)
-    assert rle["item_bytes"] == pytest.approx(streams / N, rel=0.05)
+@pytest.fixture(scope="module")
+def report(frames):
+    return Report("frames.npy", (examine("frames", frames, None, lambda n: None),))
+
+
+def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
+    (field,) = report.fields
+    (best,) = [of for of in field.measured if of.spec == field.recommended]
+    fields = {"obs": Field((64, 64), np.uint8, field.recommended), "next": Field((64, 64), np.uint8, next_of="obs")}
+    buffer = RingBuffer(1_000_000, fields)
+    buffer.extend(obs=frames[:-1], next=frames[1:])
+    assert best.item_bytes == pytest.approx(buffer.stats().projected_bytes / 1e6, rel=0.02)
+    lines = printed(report, width=200)
+    why = f"the smallest that is as fast as uncompressed: {best.item_bytes:,.0f} bytes a transition"
+    assert f"Recommended: delta-rle|lz4:6, {why}" in lines
+    assert f"{best.item_bytes / 1000:.3f}" in next(line for line in lines if "delta-rle|lz4:6" in line).split()
+    assert lines[-1].startswith(f"A million transitions take {best.item_bytes / 1000:.3g} GB, with next observations")
+
+
+def test_an_environment_takes_what_estimate_says():
+    import gymnasium as gym
+
+    found = obscodec.estimate(gym.make("CartPole-v1"), 1_000_000, n_sample=256)
+    assert result("CartPole-v1", "--steps", 256)["bytes_per_step"] == found.nbytes / 1e6
 
 
 def test_the_fields_of_an_npz_file_in_tables(tmp_path, frames):

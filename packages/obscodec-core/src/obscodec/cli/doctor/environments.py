@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from obscodec.buffers import random_steps
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, random_steps
 from obscodec.cli.doctor.sources import Array, Request, SourceError, module
 
 
 def steps_of(request: Request) -> dict[str, Array]:
-    """The observations, actions and rewards of steps with random actions, by name.
+    """The parts of transitions with random actions, by name; without next observations that share frames.
 
     Raises:
         SourceError: there is no such environment or wrapper, or a package is not installed.
@@ -19,7 +19,7 @@ def steps_of(request: Request) -> dict[str, Array]:
     try:
         for step in random_steps(env, request.n, request.seed):
             for name, array in step.items():
-                if not name.startswith("next"):
+                if not name.startswith("next") or array[0].nbytes < MIN_COMPRESSED_NBYTES:  # else it shares frames
                     steps.setdefault(name, []).append(array[0])
             request.advance(1)
     finally:

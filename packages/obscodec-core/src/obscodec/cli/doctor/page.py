@@ -59,7 +59,7 @@ def page(report: Report, items: dict[str, Array]) -> str:
 <h1>{escape(report.source)}</h1>
 <p class="soft">obscodec doctor</p>
 <div class="facts">
-<p><b>{report.step_bytes / 1e3:.3g} GB</b>a million steps</p>
+<p><b>{report.step_bytes / 1e3:.3g} GB</b>a million transitions</p>
 <p><b>{raw / 1e3:.3g} GB</b>uncompressed, without next observations</p>
 <p><b>{raw / report.step_bytes:.3g} times</b>smaller</p>
 <p><b class="{"good" if report.is_lossless else "bad"}">{"lossless" if report.is_lossless else "CHANGED"}</b>{
@@ -79,7 +79,7 @@ def _section(field: FieldReport, items: Array) -> str:
 <h2>{escape(field.name)}</h2>
 <p class="soft">{field.n:,} items {escape(str(field.layout))}, {field.layout.nbytes:,} bytes each</p>
 <div class="scroll">{_table(field)}</div>
-<p>Recommended: <b>{escape(field.recommended or "")}</b>, {escape(field.reason)}.</p>
+<p>Recommended: <b>{escape(field.recommended or "")}</b>, {escape(field.why)}.</p>
 {lines}
 <pre><code>{escape(field.line)}</code></pre>
 <div class="plots">

@@ -29,7 +29,7 @@ class Report:
 
     @property
     def step_bytes(self) -> float:
-        """Memory for each step, as recommended. Next observations share the frames of observations."""
+        """Memory for each transition, as recommended."""
         return sum(field.item_bytes for field in self.fields)
 
     def as_json(self) -> dict[str, object]:
@@ -54,12 +54,12 @@ class Report:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
         gb = self.step_bytes * _MILLION / 1e9
-        text = f"A million steps take {gb:.3g} GB. Next observations share the frames of observations."
-        out.print(text, soft_wrap=True, highlight=False)
+        shared = "with next observations, which share the frames of observations"
+        out.print(f"A million transitions take {gb:.3g} GB, {shared}.", soft_wrap=True, highlight=False)
 
 
 def gb_per_million(of: Measured) -> float:
-    """GB for a million items."""
+    """GB for a million transitions."""
     return of.item_bytes * _MILLION / 1e9
 
 
@@ -115,7 +115,7 @@ def _table(field: FieldReport) -> Table:
 
 
 def _notes(field: FieldReport) -> Iterator[str]:
-    yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(field.reason)}"
+    yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(field.why)}"
     yield from map(escape, notes(field))
 
 

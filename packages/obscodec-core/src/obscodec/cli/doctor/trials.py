@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers import MIN_COMPRESSED_NBYTES
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, Forecast, RingBuffer
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
 from obscodec.stats import Trial
@@ -17,8 +17,8 @@ from obscodec.stores import StoragePlan, Store, StoreOptions, find_plan, n_first
 Array = npt.NDArray[np.generic]
 _BATCH, _N_BATCHES = 256, 7
 _AT_ONCE = 32  # items, as a buffer stores some steps together
-_ID_NBYTES = 4
 _N_POINTS = 40
+_MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Measured:
     Attributes:
         spec: the codec.
         block_frames: how many frames it encodes together.
-        item_bytes: memory for each item, with its id and tables; fixed costs, such as dictionaries, are left out.
+        item_bytes: memory for each transition of a RingBuffer with a million of them: its observation, the next one,
+            which shares its frames, and their part of ids, tables and fixed costs.
         ratio: raw bytes for each of them.
         encode_us: microseconds to store an item.
         decode_us: microseconds to read one, in random batches of 256.
@@ -56,7 +57,7 @@ class FieldReport:
         n: how many items there were.
         raw_sha256: of all items.
         recommended: the codec that ``auto`` chooses, None for a plain array.
-        reason: why.
+        reason: why, in the words of ``Choice``.
         frame_stack: how items are made of frames, None if an item is a frame.
         stored_as: the dtype of the codes that floats are stored as, None if they are stored as they are.
         measured: every codec that was tried.
@@ -79,6 +80,11 @@ class FieldReport:
         """Memory for each item as recommended."""
         found = [of.item_bytes for of in self.measured if of.spec == self.recommended]
         return found[0] if found else float(self.layout.nbytes)
+
+    @property
+    def why(self) -> str:
+        """The reason without the size of the first frames, which is another figure than ``item_bytes``."""
+        return f"{self.reason.rpartition(': ')[0]}: {self.item_bytes:,.0f} bytes a transition"
 
     @property
     def is_lossless(self) -> bool:
@@ -118,7 +124,8 @@ def examine(name: str, items: Array, budget: str | None, advance: Callable[[int]
         measured.append(_measure(plan, trial, layout, items, options))
         advance(len(items))
     narrow = str(plan.narrow.code_dtype) if plan.narrow else None
-    best, reason, sizes = plan.choice.chosen.spec, plan.choice.reason, _sizes(plan, layout, items, options)
+    best, reason = plan.choice.chosen.spec, plan.choice.reason
+    _, sizes = _memory(_field_of(plan, plan.choice.chosen, layout), items)
     return FieldReport(name, layout, len(items), digest, best, reason, plan.frame_stack, narrow, tuple(measured), sizes)
 
 
@@ -131,9 +138,9 @@ def _measure(plan: StoragePlan, trial: Trial, layout: Layout, items: Array, opti
     store = new_store()
     began = time.perf_counter()
     ids = np.concatenate([store.append(part) for part in _parts(items)])
-    stats = store.stats()  # which compresses the blocks that wait
+    store.stats()  # which compresses the blocks that wait
     encode_s = time.perf_counter() - began
-    item_bytes = stats.growing_bytes / len(items) + _ID_NBYTES
+    item_bytes, _ = _memory(_field_of(plan, trial, layout), items)
     return Measured(
         trial.spec,
         trial.block_frames,
@@ -170,10 +177,20 @@ def _decoded_digest(store: Store, ids: Ints) -> str:
     return digest.hexdigest()
 
 
-def _sizes(plan: StoragePlan, layout: Layout, items: Array, options: StoreOptions) -> tuple[tuple[int, int], ...]:
-    store, sizes, done = plan.new_store(layout, options, first_id=1), [(0, 0)], 0
-    for part in np.array_split(items, min(_N_POINTS, len(items))):
-        store.append(part)
-        done += len(part)
-        sizes.append((done, store.stats().growing_bytes + done * _ID_NBYTES))
-    return tuple(sizes)
+def _field_of(plan: StoragePlan, trial: Trial, layout: Layout) -> Field:
+    """A field that a buffer stores as a plan does, with the codec of a trial."""
+    stack, n = plan.frame_stack, trial.block_frames
+    return Field(layout.shape, layout.dtype, trial.spec, stack, min_nbytes=0, block_frames=n)
+
+
+def _memory(field: Field, items: Array) -> tuple[float, tuple[tuple[int, int], ...]]:
+    """What a buffer of transitions takes: bytes for each of a million, and its growing memory after so many items."""
+    first = replace(field, decide_after=min(n_first_of(field.layout), len(items)))
+    buffer = RingBuffer(len(items), {"obs": first, "next": Field(field.shape, field.dtype, next_of="obs")})
+    sizes, after = [(0, 0)], np.concatenate([items[1:], items[-1:]])
+    for part, following in zip(*(np.array_split(of, min(_N_POINTS, len(of))) for of in (items, after)), strict=True):
+        buffer.extend(obs=part, next=following)
+        sizes.append((len(buffer), buffer.stats().growing_bytes))
+    projected = Forecast(_MILLION, None).add_to(buffer.stats(), len(buffer), buffer.stores).projected_bytes
+    assert projected is not None  # it has decided
+    return projected / _MILLION, tuple(sizes)
