@@ -5,12 +5,14 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import obscodec
 import pytest
-from obscodec import Field, RingBuffer
-from obscodec.cli.doctor.report import Report
+from obscodec import Field, FrameStack, RingBuffer
+from obscodec.cli.doctor.report import COLUMNS, Report
+from obscodec.cli.doctor.sources import AXIS_0
 from obscodec.cli.doctor.trials import examine
 from rich.console import Console
 
@@ -58,7 +60,7 @@ def check(found, frames, name):
 def test_an_npy_file(tmp_path, frames):
     np.save(tmp_path / "frames.npy", frames)
     field = check(result(tmp_path / "frames.npy"), frames, "frames")
-    assert field["line"] == 'Field((64, 64), "uint8", codec="delta-rle|lz4:6")'
+    assert field["code"] == 'from obscodec import Field\n\nField((64, 64), "uint8", codec="delta-rle|lz4:6")'
     assert len(field["codecs"]) == 8
     for of in field["codecs"]:
         assert of["ratio"] == pytest.approx(4096 / of["item_bytes"])
@@ -97,6 +99,18 @@ def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
     assert lines[-1].startswith(f"A million transitions take {best.item_bytes / 1000:.3g} GB, with next observations")
 
 
+def test_nothing_is_cut_at_80_columns(report):
+    (field,) = report.fields
+    large = replace(field, name="a/name/" * 12, measured=tuple(replace(of, ratio=12_345.6) for of in field.measured))
+    lines = printed(Report("frames.npy", (large,)), width=80)
+    table = [line for line in lines if line.startswith(("┏", "┃", "┡", "│", "└"))]
+    assert max(map(len, table)) <= 80
+    assert len(table) == 5 + len(field.measured)  # two lines of headers, three of the frame
+    words = " ".join(table).split()
+    assert {*" ".join(COLUMNS).split(), "12,345.6", *(of.spec for of in field.measured)} <= {*words}
+    assert "…" not in "".join(table)
+
+
 def test_an_environment_takes_what_estimate_says():
     import gymnasium as gym
 
@@ -113,7 +127,8 @@ def test_the_fields_of_an_npz_file_in_tables(tmp_path, frames):
     rows = [line.split() for line in lines if line.startswith("│")]
     assert next(row[1] for row in rows if row[-2] == "yes").startswith("delta-rle|")
     assert len(rows) == 8
-    assert 'Paste: Field((64, 64), "uint8", codec="delta-rle|lz4:6")' in lines
+    assert 'Field((64, 64), "uint8", codec="delta-rle|lz4:6")' in lines
+    assert AXIS_0 in lines
     assert any(line.startswith("Plain arrays: reward float32[]; below 1024 bytes") for line in lines)
 
 
@@ -185,9 +200,9 @@ def test_an_environment_in_its_wrappers():
     found = result("ALE/Pong-v5", "--wrapper", "atari", "--stack", 4, "--steps", 300)
     observation = found["fields"][0]
     assert (observation["shape"], observation["frame_stack"]) == ([4, 84, 84], {"depth": 4, "axis": 0})
-    assert observation["line"] == (
-        'Field((4, 84, 84), "uint8", codec="delta-rle|lz4:6", frame_stack=FrameStack(depth=4, axis=0))'
-    )
+    names = {}
+    exec(observation["code"].replace("\nField", "\nmade = Field"), names)
+    assert names["made"] == Field((4, 84, 84), "uint8", "delta-rle|lz4:6", frame_stack=FrameStack(4, 0))
     assert found["bytes_per_step"] < 300
     assert [field["name"] for field in found["fields"]] == [
         "observation",
@@ -219,6 +234,8 @@ def test_a_page_that_loads_nothing(tmp_path, frames):
     np.savez(tmp_path / "<run>.npz", **arrays)
     ran = run(tmp_path / "<run>.npz", "--html", tmp_path / "report.html")
     assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == f"wrote {tmp_path / 'report.html'}\n"
+    assert AXIS_0 in ran.stdout
     text = (tmp_path / "report.html").read_text("utf-8")
     page = Page(text)
     assert page.loads == []

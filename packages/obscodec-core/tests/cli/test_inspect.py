@@ -10,10 +10,10 @@ from obscodec.snapshots import progress
 from saved import append, ring
 
 
-def run(*arguments, blocked=()):
+def run(*arguments, blocked=(), columns=200):
     program = "import sys; " + "".join(f"sys.modules[{name!r}] = None; " for name in blocked)
     program += "from obscodec.cli import main; main()"
-    options = {"capture_output": True, "text": True, "env": {"PATH": "", "COLUMNS": "200"}}
+    options = {"capture_output": True, "text": True, "env": {"PATH": "", "COLUMNS": str(columns)}}
     return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], **options)
 
 
@@ -42,9 +42,11 @@ def test_an_intact_snapshot(folder):
 def test_a_snapshot_in_a_folder_around_it(folder, tmp_path_factory):
     around = tmp_path_factory.mktemp("checkpoint")
     folder.rename(around / "snapshot")
-    ran = run("inspect", around)
+    ran = run("inspect", around, columns=80)
     assert ran.returncode == 0
-    assert f"{around / 'snapshot'}: " in ran.stdout
+    assert f"{around / 'snapshot'}: " in ran.stdout.replace("\n", "").replace("  ", "")
+    assert "…" not in ran.stdout  # nothing is cut
+    assert max(map(len, ran.stdout.splitlines())) <= 80
 
 
 def test_damage_is_said_with_its_place(folder):

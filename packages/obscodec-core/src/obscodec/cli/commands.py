@@ -68,8 +68,8 @@ def warm(
 
 def _generations(path: Path, reports: list[GenerationReport]) -> Table:
     table = Table(title=escape(f"{path}: {decimal(folder_nbytes(path))}"), title_justify="left")
-    for column in ("generation", "kind", "written by", "bytes it needs", "integrity"):
-        table.add_column(column, justify="right" if column in ("generation", "bytes it needs") else "left")
+    for column in ("no.", "kind", "written by", "bytes it\nneeds", "integrity"):
+        table.add_column(column, justify="right" if column[:2] in ("no", "by") else "left", overflow="fold")
     for report in reports:
         integrity = f"[red]{len(report.damage)} places damaged" if report.damage else "[green]intact"
         texts = map(escape, (str(report.generation), report.kind, report.written_by, decimal(report.nbytes)))
@@ -81,7 +81,7 @@ def _parts(report: GenerationReport) -> Table:
     made_with = ", ".join(f"{name}={value!r}" for name, value in report.arguments.items())
     title = f"generation {report.generation}: {report.kind}({made_with})"
     table = Table(title=escape(title), title_justify="left")
-    table.add_column("part of the state")
+    table.add_column("part of the state", overflow="fold")
     table.add_column("bytes", justify="right")
     total = sum(report.parts.values())
     large = {name: nbytes for name, nbytes in report.parts.items() if nbytes > total // _MOST_PARTS}

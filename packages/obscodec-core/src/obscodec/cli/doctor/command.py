@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from obscodec.cli.doctor.report import Report
-from obscodec.cli.doctor.sources import Array, Request, SourceError, read
+from obscodec.cli.doctor.sources import AXIS_0, Array, Request, SourceError, has_arrays, read
 from obscodec.cli.doctor.trials import examine
 from obscodec.errors import ObscodecError
 
 _SOURCE = (
-    "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5; a folder of zarr; "
-    "minari:ID; or a folder with a snapshot, such as a saved buffer of Stable-Baselines3 or a checkpoint of TorchRL."
+    "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5, or a folder of zarr, "
+    "whose arrays have time along axis 0; minari:ID; or a folder with a snapshot, such as a saved buffer of "
+    "Stable-Baselines3 or a checkpoint of TorchRL."
 )
 _WRAPPER = (
     "A wrapper of the environment: atari, pixels (its rendered image), a class of gymnasium.wrappers, or module:Class. "
@@ -48,6 +49,7 @@ def doctor(
             report = _report(source, items, budget, progress)
         if html is not None:
             _write_page(html, report, items)
+            errors.print(f"wrote {html.absolute()}", markup=False, highlight=False, soft_wrap=True)
     except (SourceError, ObscodecError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
@@ -65,7 +67,7 @@ def _report(source: str, items: dict[str, Array], budget: str | None, progress: 
         task = progress.add_task(f"try {name}", total=len(array) * _N_CANDIDATES)
         fields.append(examine(name, array, budget, lambda n, task=task: progress.advance(task, n)))  # type: ignore[misc]
         progress.update(task, completed=len(array) * _N_CANDIDATES)
-    return Report(source, tuple(fields))
+    return Report(source, tuple(fields), AXIS_0 if has_arrays(source) else "")
 
 
 def _write_page(path: Path, report: Report, items: dict[str, Array]) -> None:

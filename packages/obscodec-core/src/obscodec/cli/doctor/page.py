@@ -67,6 +67,7 @@ def page(report: Report, items: dict[str, Array]) -> str:
     }</p>
 </div>
 {"".join(sections)}
+<p class="soft">{escape(report.presumed)}</p>
 {_plain(plain)}
 </body>
 </html>
@@ -74,14 +75,14 @@ def page(report: Report, items: dict[str, Array]) -> str:
 
 
 def _section(field: FieldReport, items: Array) -> str:
-    lines = "".join(f"<p>{escape(line)}</p>" for line in notes(field) if not line.startswith("Paste"))
+    lines = "".join(f"<p>{escape(line)}</p>" for line in notes(field))
     return f"""<section>
 <h2>{escape(field.name)}</h2>
 <p class="soft">{field.n:,} items {escape(str(field.layout))}, {field.layout.nbytes:,} bytes each</p>
 <div class="scroll">{_table(field)}</div>
 <p>Recommended: <b>{escape(field.recommended or "")}</b>, {escape(field.why)}.</p>
 {lines}
-<pre><code>{escape(field.line)}</code></pre>
+<pre><code>{escape(field.code)}</code></pre>
 <div class="plots">
 <figure>{memory_against_latency(field)}<figcaption>Memory against latency: the lower left is best.</figcaption></figure>
 <figure>{size_over_time(field)}<figcaption>Size over time, as recommended.</figcaption></figure>

@@ -11,16 +11,23 @@ from rich.table import Table
 
 from obscodec.cli.doctor.trials import FieldReport, Measured
 
-COLUMNS = "codec", "block", "ratio", "bytes/item", "GB/million", "µs encode", "µs decode", "lossless"
+COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "lossless"
 _MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that the doctor found out about a source."""
+    """All that the doctor found out about a source.
+
+    Attributes:
+        source: what was read.
+        fields: its fields.
+        presumed: what was taken for granted of the source, "" for nothing.
+    """
 
     source: str
     fields: tuple[FieldReport, ...]
+    presumed: str = ""
 
     @property
     def is_lossless(self) -> bool:
@@ -53,6 +60,8 @@ class Report:
         if plain := [field for field in self.fields if not field.measured]:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
+        if self.presumed:
+            out.print(self.presumed, soft_wrap=True, highlight=False)
         gb = self.step_bytes * _MILLION / 1e9
         shared = "with next observations, which share the frames of observations"
         out.print(f"A million transitions take {gb:.3g} GB, {shared}.", soft_wrap=True, highlight=False)
@@ -83,7 +92,7 @@ def _field_as_json(field: FieldReport) -> dict[str, object]:
         "reason": field.reason,
         "frame_stack": field.frame_stack.config() if field.frame_stack else None,
         "stored_as": field.stored_as,
-        "line": field.line,
+        "code": field.code,
         "codecs": codecs,
         "sizes": [list(point) for point in field.sizes],
     }
@@ -95,7 +104,6 @@ def cells(field: FieldReport, of: Measured) -> tuple[str, ...]:
         of.spec,
         str(of.block_frames),
         f"{of.ratio:,.1f}",
-        f"{of.item_bytes:,.0f}",
         f"{gb_per_million(of):,.3f}",
         f"{of.encode_us:,.1f}",
         f"{of.decode_us:,.1f}",
@@ -117,6 +125,7 @@ def _table(field: FieldReport) -> Table:
 def _notes(field: FieldReport) -> Iterator[str]:
     yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(field.why)}"
     yield from map(escape, notes(field))
+    yield f"Paste:\n\n{escape(field.code)}"
 
 
 def notes(field: FieldReport) -> Iterator[str]:
@@ -130,4 +139,3 @@ def notes(field: FieldReport) -> Iterator[str]:
         yield "This hardly shrinks: it is noise, a textured camera image, or a vector."
     what = "equals that of all items read back, with every codec" if field.is_lossless else "DIFFERS from what was read"
     yield f"SHA-256 of the raw items {field.raw_sha256[:16]}… {what}."
-    yield f"Paste: {field.line}"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from obscodec.snapshots import find_snapshot, first_items
 
 Array = npt.NDArray[np.generic]
+AXIS_0 = "Axis 0 of each array must be time, with its steps in their order: frames compress by what changes."
 Advance = Callable[[int], None]
 _INSTALL = {"ale_py": "ale-py", "gymnasium": "gymnasium", "h5py": "h5py", "minari": "minari", "zarr": "zarr"}
 _HDF5, _ZARR = (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
@@ -65,6 +66,16 @@ def read(request: Request) -> dict[str, Array]:
     return usable
 
 
+def has_arrays(source: str) -> bool:
+    """Whether a source has arrays of which nothing says what their axes are."""
+    path = Path(source)
+    return path.suffix in (".npy", ".npz", *_HDF5) or _is_zarr(path)
+
+
+def _is_zarr(path: Path) -> bool:
+    return any((path / name).exists() for name in _ZARR)
+
+
 def module(name: str) -> Any:
     """An optional package.
 
@@ -80,7 +91,7 @@ def module(name: str) -> Any:
 
 def _from_path(path: Path, request: Request) -> dict[str, Array]:
     if path.is_dir():
-        if any((path / name).exists() for name in _ZARR):
+        if _is_zarr(path):
             opened = module("zarr").open(str(path), mode="r")
             return _first_of(_arrays_of_zarr("", opened), request)
         items = first_items(find_snapshot(path), request.n)

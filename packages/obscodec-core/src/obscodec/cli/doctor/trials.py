@@ -92,11 +92,13 @@ class FieldReport:
         return all(of.decoded_sha256 == self.raw_sha256 for of in self.measured)
 
     @property
-    def line(self) -> str:
-        """The line to paste."""
+    def code(self) -> str:
+        """What to paste, imports included."""
         stack = f", frame_stack={self.frame_stack!r}" if self.frame_stack else ""
         codec = f'"{self.recommended}"' if self.recommended else "None"
-        return f'Field({self.layout.shape}, "{self.layout.dtype}", codec={codec}{stack})'
+        names = "Field, FrameStack" if self.frame_stack else "Field"
+        imports = f"from obscodec import {names}\n\n"
+        return f'{imports}Field({self.layout.shape}, "{self.layout.dtype}", codec={codec}{stack})'
 
 
 def examine(name: str, items: Array, budget: str | None, advance: Callable[[int], None]) -> FieldReport:
