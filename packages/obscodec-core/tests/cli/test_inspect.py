@@ -72,9 +72,18 @@ def test_no_snapshot(tmp_path):
     assert run("inspect", tmp_path / "nowhere").returncode == 2
 
 
-def test_missing_packages_are_named(tmp_path):
-    ran = run("inspect", tmp_path, blocked=["typer"])
-    assert (ran.returncode, ran.stderr) == (1, "the command obscodec needs typer: pip install typer rich\n")
+@pytest.mark.parametrize("start", ["from obscodec.cli import main; main()", "import obscodec.__main__ as m; m.main()"])
+@pytest.mark.parametrize("arguments", [["--help"], ["warm", "--help"], ["inspect", "folder"], []])
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_missing_packages_are_named(missing, arguments, start, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(sys, "argv", ["obscodec", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        exec(start)
+    assert ended.value.code == (
+        f"{missing} is not installed, which all of the command obscodec but a plain `obscodec warm` needs: "
+        'pip install "obscodec[cli]"'
+    )
 
 
 @pytest.mark.parametrize("is_seen", [False, True])

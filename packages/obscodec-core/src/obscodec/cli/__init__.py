@@ -13,7 +13,10 @@ def main() -> None:
             from obscodec.cli.warm import run_warm
 
             sys.exit(run_warm())
-        sys.exit(f"the command obscodec needs {error.name}: pip install typer rich")
+        sys.exit(
+            f"{error.name} is not installed, which all of the command obscodec but a plain `obscodec warm` needs: "
+            'pip install "obscodec[cli]"'
+        )
     from obscodec.cli.commands import app
 
     app()
