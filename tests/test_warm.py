@@ -70,7 +70,7 @@ def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
         import sys
         from importlib.metadata import entry_points
         from obscodec.warming import ENTRY_POINT_GROUP, PARTS, run_part
-        print(run_part([*PARTS, *entry_points(group=ENTRY_POINT_GROUP)][int(sys.argv[1])]))
+        print(run_part([*PARTS, *entry_points(group=ENTRY_POINT_GROUP)][int(sys.argv[1])]).compiled)
         """
     )
     types = defaultdict(set)
@@ -81,3 +81,8 @@ def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
         for kernel, signatures in of_part.items():
             types[kernel].add(frozenset(signatures))
     assert {kernel for kernel, of_parts in types.items() if len(of_parts) > 1} == set()
+
+
+def test_kernels_of_torchrl_are_compiled_without_it(tmp_path):
+    program = "import sys, obscodec_torchrl.warming as w; w.append_to_two_arrays(); print('torch' in sys.modules)"
+    assert run("-c", program, folder=tmp_path) == "False"

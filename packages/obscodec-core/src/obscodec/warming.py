@@ -20,7 +20,7 @@ from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers import Field, Prioritized, RingBuffer
 from obscodec.codecs import decode, encode
 from obscodec.devices import codec
-from obscodec.kernels import cache_folder, compiled_here
+from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import FrameStack, Layout
 from obscodec.palette import PaletteArray, PaletteColumns
 from obscodec.runtime import n_processors
@@ -40,12 +40,12 @@ class Warmed:
     """What :func:`warm` did.
 
     Attributes:
-        kernels: name and types of each kernel that was compiled; none if all were on disk.
+        kernels: name and types of each kernel that was compiled, loaded, or compiled and not kept.
         folder: where numba keeps compiled kernels; None if it can write nowhere, and nothing was done.
         seconds: how long it took.
     """
 
-    kernels: frozenset[tuple[str, str]]
+    kernels: KernelNames
     folder: str | None
     seconds: float
 
@@ -59,20 +59,21 @@ def warm(processes: int | None = None) -> Warmed:
     """
     begin = time.perf_counter()
     parts = [*PARTS, *entry_points(group=ENTRY_POINT_GROUP)]
-    folder, kernels = cache_folder(), frozenset[tuple[str, str]]()
+    folder, of_parts = cache_folder(), [kernels_here()]
     if folder is not None:
         n = min(as_option("processes", processes) or n_processors(), len(parts))
         with ProcessPoolExecutor(n, get_context("spawn")) as pool:
-            kernels = kernels.union(*pool.map(run_part, parts))
+            of_parts = [*pool.map(run_part, parts)]
+    kernels = KernelNames(*(frozenset[tuple[str, str]]().union(*names) for names in zip(*of_parts, strict=True)))
     return Warmed(kernels, folder, time.perf_counter() - begin)
 
 
-def run_part(part: Callable[[], None] | EntryPoint) -> frozenset[tuple[str, str]]:
-    """Run a part, and return the kernels that this process has compiled so far."""
+def run_part(part: Callable[[], None] | EntryPoint) -> KernelNames:
+    """Run a part, and return the kernels that this process has so far."""
     logging.getLogger("obscodec").setLevel(logging.ERROR)  # who calls this knows that it compiles
     run: Callable[[], None] = part.load() if isinstance(part, EntryPoint) else part
     run()
-    return compiled_here()
+    return kernels_here()
 
 
 def write_and_sample() -> None:

@@ -1,10 +1,15 @@
 """Who waits for a compiler is told, and only then."""
 
+import builtins
+import errno
 import os
 import subprocess
 import sys
 import textwrap
 
+import pytest
+from numba.core.caching import IndexDataCacheFile
+from obscodec.kernels import compiler, kernels_here
 from obscodec.kernels.compiler import compiled
 
 PROGRAM = textwrap.dedent(
@@ -38,3 +43,47 @@ def test_kernels_work_where_nothing_can_be_cached():
     namespace = {}
     exec("def double(x):\n    return 2 * x", namespace)
     assert compiled(namespace["double"])(21) == 42
+
+
+def kernel_in(folder, text="x + 1"):
+    """A kernel whose source lies in a folder."""
+    file = folder / "kernel.py"
+    file.write_text(f"def kernel(x):\n    return {text}")
+    namespace = {"__name__": "kernel"}
+    exec(builtins.compile(file.read_text(), str(file), "exec"), namespace)
+    return compiled(namespace["kernel"])
+
+
+@pytest.mark.parametrize("refused", ["_save_index", "_save_data"])
+def test_a_full_disk_costs_time_and_a_line(refused, tmp_path, monkeypatch, caplog):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert kernel_in(tmp_path, "x + 1")(1) == 2  # an older kernel, whose file a later one may not take
+    os.utime(tmp_path / "kernel.py", (0, 0))
+    monkeypatch.setattr(compiler, "_kernels", [])
+    monkeypatch.setattr(compiler, "_unkept", set())
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexDataCacheFile, refused, full)
+        kernel = kernel_in(tmp_path, "x + 2")
+        assert (kernel(1), kernel(1.0)) == (3, 3.0)
+    (line,) = caplog.messages
+    assert line == (
+        f"obscodec compiles its kernels, and can't keep them in {tmp_path / '__pycache__'} "
+        "([Errno 28] No space left on device), so each process compiles them anew, for some seconds: make room there, "
+        "or set NUMBA_CACHE_DIR to another folder"
+    )
+    assert {name for name, _ in kernels_here().unkept} == {"kernel.kernel"}
+    assert len(kernels_here().unkept) == 2
+    assert kernel_in(tmp_path, "x + 2")(1) == 3  # now it is kept
+    later = kernel_in(tmp_path, "x + 2")
+    assert (later(1), later.stats.cache_misses) == (3, {})
+
+
+def test_a_file_that_can_not_be_read_is_made_anew(tmp_path, monkeypatch):
+    def refused(*arguments):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    assert kernel_in(tmp_path)(1) == 2
+    monkeypatch.setattr(IndexDataCacheFile, "_load_index", refused)
+    assert kernel_in(tmp_path)(1) == 2

@@ -1,6 +1,14 @@
 """The building blocks of compiled kernels: the compiler, and memory by its address."""
 
-from obscodec.kernels.compiler import UNCACHED, cache_folder, compiled, compiled_here, compiled_with_gil, inlined
+from obscodec.kernels.compiler import (
+    UNCACHED,
+    KernelNames,
+    cache_folder,
+    compiled,
+    compiled_with_gil,
+    inlined,
+    kernels_here,
+)
 from obscodec.kernels.memory import (
     LINE_NBYTES,
     address,
@@ -31,12 +39,12 @@ from obscodec.kernels.memory import (
 __all__ = [
     "LINE_NBYTES",
     "UNCACHED",
+    "KernelNames",
     "address",
     "bools_at",
     "bytes_at",
     "cache_folder",
     "compiled",
-    "compiled_here",
     "compiled_with_gil",
     "copy",
     "copy_line_past_caches",
@@ -45,6 +53,7 @@ __all__ = [
     "inlined",
     "int32s_at",
     "int64s_at",
+    "kernels_here",
     "load_i32",
     "load_u8",
     "load_u16",

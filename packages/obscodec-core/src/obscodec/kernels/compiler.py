@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from numba import njit
+from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
 F = TypeVar("F", bound=Callable[..., object])
+Names = frozenset[tuple[str, str]]
 UNCACHED = (
     "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for some "
     "seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
+_log = logging.getLogger("obscodec")
 _kernels: list[Dispatcher[Callable[..., object]]] = []
+_unkept: set[tuple[str, str]] = set()
+
+
+class KernelNames(NamedTuple):
+    """Name and types of each kernel that this process has.
+
+    Attributes:
+        compiled: those that it compiled.
+        loaded: those that it loaded from disk.
+        unkept: those that it compiled, and could not write to disk.
+    """
+
+    compiled: Names
+    loaded: Names
+    unkept: Names
+
+
+class _Files(FunctionCache):
+    """Numba's files of a kernel. A file that the system refuses to read or to write costs time, and no more."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What is on disk, None if there is nothing or it can't be read."""
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except OSError:
+            return None  # compiled anew; saving tells if the folder is at fault
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write to disk if possible."""
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError as error:
+            with suppress(OSError):  # else the index may take an older file for this kernel
+                Path(self._cache_file._index_path).unlink(missing_ok=True)
+            if not _unkept:
+                _log.warning(
+                    f"obscodec compiles its kernels, and can't keep them in {self.cache_path} ({error}), so each "
+                    "process compiles them anew, for some seconds: make room there, or set NUMBA_CACHE_DIR to another "
+                    "folder"
+                )
+            _unkept.add((_name(self._py_func), str(sig)))
 
 
 def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil: bool = True) -> Dispatcher[F]:
@@ -23,21 +70,24 @@ def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil
     A kernel that Python calls returns numbers, never arrays: numba runs Python code to return an array, and turns an
     exception that a signal handler raises there into ``SystemError``.
     """
-    try:
-        kernel: Dispatcher[F] = njit(nogil=nogil, cache=True, inline=inline)(function)
-    except RuntimeError:  # a read-only installation without a home directory: compiled in each process
-        kernel = njit(nogil=nogil, inline=inline)(function)
+    kernel: Dispatcher[F] = njit(nogil=nogil, inline=inline)(function)
+    with suppress(RuntimeError):  # a read-only installation without a home directory: compiled in each process
+        kernel._cache = _Files(function)  # type: ignore[attr-defined, no-untyped-call]
     _kernels.append(kernel)
     return kernel
 
 
-def compiled_here() -> frozenset[tuple[str, str]]:
-    """Name and types of each kernel that was compiled in this process, not loaded."""
-    return frozenset(
-        (f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}", str(types))
-        for kernel in _kernels
-        for types in kernel.stats.cache_misses
-    )
+def kernels_here() -> KernelNames:
+    """The kernels of this process."""
+    missed, found = set[tuple[str, str]](), set[tuple[str, str]]()
+    for kernel in _kernels:
+        missed |= {(_name(kernel.py_func), str(types)) for types in kernel.stats.cache_misses}
+        found |= {(_name(kernel.py_func), str(types)) for types in kernel.stats.cache_hits}
+    return KernelNames(frozenset(missed), frozenset(found), frozenset(_unkept))
+
+
+def _name(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def cache_folder() -> str | None:
