@@ -1,19 +1,16 @@
-"""What ``obscodec warm`` runs of this package, so that its kernels are compiled."""
+"""What ``obscodec warm`` runs of this package, without TorchRL, which takes seconds to import."""
 
-import torch
-from tensordict import TensorDict
-from torchrl.data import TensorDictReplayBuffer
+import numpy as np
+from obscodec import Layout, TensorArray, TensorStore
+from obscodec.devices import codec
+from obscodec.stores import GuardedStore
 
-from obscodec_torchrl.storage import CompressedStorage
-
-_N_STEPS = 300  # a store decides after 256 tensors
+from obscodec_torchrl.arrays import append_together
 
 
-def extend_and_sample() -> None:
-    """Fill a buffer and sample it."""
-    buffer = TensorDictReplayBuffer(storage=CompressedStorage(_N_STEPS), batch_size=32)
-    pixels = torch.arange(_N_STEPS + 4).repeat_interleave(32 * 32).reshape(-1, 32, 32).to(torch.uint8).unfold(0, 4, 1)
-    pixels = pixels.movedim(-1, 1)
-    following = TensorDict(pixels=pixels[1:], reward=torch.zeros(_N_STEPS, 1), batch_size=_N_STEPS)
-    buffer.extend(TensorDict(pixels=pixels[:-1], next=following, batch_size=_N_STEPS))
-    buffer.sample()
+def append_to_two_arrays() -> None:
+    """Store tensors for arrays of one store, as for pixels and next pixels: the other kernels are the core's."""
+    layout, names = Layout((4,), np.uint8), ("pixels", "next")
+    store = GuardedStore(TensorStore(codec("raw", layout), 8))
+    arrays = {name: TensorArray.zeros((2,), store) for name in names}
+    append_together({name: np.ones((2, 4), np.uint8) for name in names}, arrays)
