@@ -34,8 +34,8 @@ BUFFERS = textwrap.dedent(
     """
 )
 NOT_KEPT = (
-    "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for some "
-    "seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
+    "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for 10 "
+    "to 30 seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
 
 

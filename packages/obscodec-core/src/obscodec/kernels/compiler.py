@@ -16,8 +16,8 @@ from numba.core.dispatcher import Dispatcher
 F = TypeVar("F", bound=Callable[..., object])
 Names = frozenset[tuple[str, str]]
 UNCACHED = (
-    "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for some "
-    "seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
+    "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for 10 "
+    "to 30 seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
 _log = logging.getLogger("obscodec")
 _kernels: list[Dispatcher[Callable[..., object]]] = []
@@ -58,8 +58,8 @@ class _Files(FunctionCache):
             if not _unkept:
                 _log.warning(
                     f"obscodec compiles its kernels, and can't keep them in {self.cache_path} ({error}), so each "
-                    "process compiles them anew, for some seconds: make room there, or set NUMBA_CACHE_DIR to another "
-                    "folder"
+                    "process compiles them anew, for 10 to 30 seconds: make room there, or set NUMBA_CACHE_DIR to "
+                    "another folder"
                 )
             _unkept.add((_name(self._py_func), str(sig)))
 
