@@ -318,6 +318,23 @@ def test_sequences_begin_where_they_are_told():
         buffer.sequences(1, 4, starts=[number * N_ENVS + env])
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_sequences_begin_at_the_steps_that_sample_draws(across):
+    buffer, _ = filled(100, 2)
+    weights = np.random.default_rng(0).random(len(buffer) * N_ENVS)
+    priorities = Prioritized(buffer.capacity * N_ENVS)
+    for p in (weights, weights.reshape(-1, N_ENVS), priorities):
+        _, drawn = buffer.sample(50, 1, p=p, return_indices=True)
+        batch, starts = buffer.sequences(50, 6, 1, p=p, across_episodes=across, return_indices=True)
+        np.testing.assert_array_equal(starts, drawn)
+        expected = buffer.sequences(50, 6, starts=drawn, across_episodes=across)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(batch[name], array, name)
+    only = np.zeros(len(buffer) * N_ENVS)
+    only[int(drawn[0]) - buffer.indices.start] = 1
+    assert {*buffer.sequences(20, 3, p=only, return_indices=True)[1].tolist()} == {int(drawn[0])}
+
+
 def test_sequences_across_episodes_are_all_consecutive_steps():
     buffer, loops = filled(100, 2)
     batch = buffer.sequences(500, 7, 0, across_episodes=True)
@@ -484,6 +501,10 @@ REFUSED = [
     (lambda ring: ring.take([[1, 2]]), ShapeError, "indices are an array [batch], got shape (1, 2)"),
     (lambda ring: ring.sequences(7, 2, starts=ring.indices[-2:]), ShapeError,
      "batch is 7, and there are 2 starts: pass a start for each sequence"),
+    (lambda ring: ring.sequences(2, 2, p=[1], starts=ring.indices[-2:]), SpecError,
+     "p says where sequences begin: leave starts and overlap out"),
+    (lambda ring: ring.sequences(2, 2, p=[1], overlap=1), SpecError,
+     "p says where sequences begin: leave starts and overlap out"),
     (lambda ring: ring.sample(2, to="cpu", convert=len), SpecError,
      "to returns tensors of PyTorch, convert whatever you like: pass one of them"),
     (lambda ring: ring.take([0.5]), DTypeError, "indices are integers, got float64"),

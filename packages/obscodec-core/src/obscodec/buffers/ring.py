@@ -176,14 +176,7 @@ class RingBuffer(StepRing):
         read = self._reader(n_step, gamma, reward, to, convert)
         self._check_not_empty()
         rng = as_generator(rng)
-        shape = (len(self), self.n_envs)
-        if isinstance(p, Prioritized):
-            if not replace:
-                raise SpecError("priorities are drawn with replacement: leave replace out")
-            steps, envs = np.divmod(self._draw_by(p, batch, rng) - self.indices.start, self.n_envs)
-        else:
-            drawable = None if self.mask is None else self._drawable
-            steps, envs = draw(rng, batch, shape, drawable, replace, p)
+        steps, envs = self._draw(batch, rng, replace, p)
         sampled = read(steps, envs)
         self._set.note_sample(began)
         return (sampled, self._indices(steps, envs)) if returns_indices else sampled
@@ -275,14 +268,14 @@ class RingBuffer(StepRing):
     def sequences(
         self, batch: int, length: int, rng: Rng = None, *, overlap: int | None = None, burn_in: int = 0,
         strict_length: bool = True, across_episodes: bool = False, starts: npt.ArrayLike | None = None,
-        to: object = None,
+        p: npt.ArrayLike | Prioritized | None = None, to: object = None,
     ) -> dict[str, Any]: ...  # fmt: skip
 
     @overload
     def sequences(
         self, batch: int, length: int, rng: Rng = None, *, overlap: int | None = None, burn_in: int = 0,
         strict_length: bool = True, across_episodes: bool = False, starts: npt.ArrayLike | None = None,
-        to: object = None, return_indices: Literal[True],
+        p: npt.ArrayLike | Prioritized | None = None, to: object = None, return_indices: Literal[True],
     ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
 
     @says_memory_error
@@ -297,6 +290,7 @@ class RingBuffer(StepRing):
         strict_length: bool = True,
         across_episodes: bool = False,
         starts: npt.ArrayLike | None = None,
+        p: npt.ArrayLike | Prioritized | None = None,
         to: object = None,
         return_indices: bool = False,
     ) -> Any:
@@ -317,7 +311,9 @@ class RingBuffer(StepRing):
             across_episodes: draw from all steps, whatever ends in between. Steps that the ``mask`` of the buffer
                 excludes are missing.
             starts: indices of steps to begin at, ``i64[batch]``, instead of drawing them; where their episode ends
-                earlier, steps are missing. Draw them with priorities of your own.
+                earlier, steps are missing.
+            p: the probability of each step to be the first of a sequence, or the priorities of the steps, as
+                :meth:`sample` takes them, in place of equal ones; where an episode ends earlier, steps are missing.
             to: see :meth:`sample`.
             return_indices: whether to return the indices of the steps where they begin, after the burn-in, too.
 
@@ -328,7 +324,8 @@ class RingBuffer(StepRing):
         Raises:
             SlotError: no step is stored; no episode is long enough; or there is no step with such an index.
             FieldError: there is no ``episode_end``; or a field is named ``"mask"``.
-            ShapeError: a number is out of range.
+            ShapeError: a number is out of range; or ``p`` has another shape.
+            SpecError: ``starts`` or ``overlap`` is given with ``p``, which says where sequences begin.
             DTypeError: an argument has another type.
             Exception: see :meth:`sample`.
         """
@@ -337,16 +334,18 @@ class RingBuffer(StepRing):
         if overlap is not None and overlap >= length:
             raise ShapeError(f"overlap must be less than length, {length}, got {overlap}")
         strict, read = as_flag("strict_length", strict_length), self._reader(None, None, "", to, None)
+        if p is not None and not (starts is None and overlap is None):
+            raise SpecError("p says where sequences begin: leave starts and overlap out")
         if "mask" in self.fields:
             raise FieldError("sequences return a mask: give the field 'mask' another name")
         across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
         self._check_not_empty()
         began, rng, parts = perf_counter(), as_generator(rng), self._parts(across)
-        if starts is None:
+        if starts is None and p is None:
             stride = 1 if overlap is None else length - overlap
             part, start = draw_starts(rng, parts, batch, length, stride, strict)
         else:
-            steps, envs = self._steps_of(starts)
+            steps, envs = self._draw(batch, rng, True, p) if starts is None else self._steps_of(starts)
             if len(steps) != batch:
                 raise ShapeError(f"batch is {batch}, and there are {len(steps)} starts: pass a start for each sequence")
             start = steps + self._oldest
@@ -435,6 +434,18 @@ class RingBuffer(StepRing):
         if n_steps.reward in self._stacks:
             raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
         n_steps.check(self.fields[n_steps.reward].layout.dtype)
+
+    def _draw(
+        self, batch: int, rng: np.random.Generator, replace: bool, p: npt.ArrayLike | Prioritized | None
+    ) -> tuple[Ints, Ints]:
+        """Random steps and their environments, ``i64[batch]`` each."""
+        if isinstance(p, Prioritized):
+            if not replace:
+                raise SpecError("priorities are drawn with replacement: leave replace out")
+            steps, envs = np.divmod(self._draw_by(p, batch, rng) - self.indices.start, self.n_envs)
+            return steps, envs
+        drawable = None if self.mask is None else self._drawable
+        return draw(rng, batch, (len(self), self.n_envs), drawable, replace, p)
 
     def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
         there, masked = self.indices, np.empty(0, np.int64)
