@@ -80,7 +80,7 @@ def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
             of_part[kernel].add(signature)
         for kernel, signatures in of_part.items():
             types[kernel].add(frozenset(signatures))
-    assert {kernel for kernel, of_parts in types.items() if len(of_parts) > 1} == set()
+    assert {kernel: of_parts for kernel, of_parts in types.items() if len(of_parts) > 1} == {}
 
 
 def test_kernels_of_torchrl_are_compiled_without_it(tmp_path):

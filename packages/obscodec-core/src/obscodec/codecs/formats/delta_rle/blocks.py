@@ -89,7 +89,7 @@ def read_blocks(
         if runs < 0:
             return -runs
         if reference == NO_PATCHES:
-            status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, literals, end, past_caches)
+            status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, literals, end)
             if status != OK:
                 return status
             if block_frames >= 0 and end - literals != block_frames * nbytes:
@@ -132,24 +132,14 @@ def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
 
 
 @compiled
-def _copy_wanted(
-    first: int,
-    last: int,
-    places: Ints,
-    targets: Ints,
-    base: int,
-    nbytes: int,
-    at: int,
-    end: int,
-    past_caches: bool,
-) -> int:
+def _copy_wanted(first: int, last: int, places: Ints, targets: Ints, base: int, nbytes: int, at: int, end: int) -> int:
     """Copy the wanted frames ``first`` to ``last`` out of a block whose frames lie at ``at``; returns a status."""
     in_order = len(places) == 0
     for k in range(first, last):
         place, target = (k - first, k) if in_order else (places[k], targets[k])
         if (place + 1) * nbytes > end - at:
             return FEW_FRAMES
-        _put(base + target * nbytes, at + place * nbytes, nbytes, past_caches)
+        copy(base + target * nbytes, at + place * nbytes, nbytes)
     return OK
 
 
@@ -210,7 +200,7 @@ def copy_frames(starts: Ints, places: Ints, targets: Ints, rows: Rows, addresses
             for k in range(starts[b], starts[b + 1]):
                 fill_zeros(base + targets[k] * nbytes, nbytes)
             continue
-        status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, at, end, False)
+        status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, at, end)
         if status != OK:
             return status
     return OK
