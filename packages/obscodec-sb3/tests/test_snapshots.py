@@ -369,9 +369,9 @@ def test_the_first_items_are_the_oldest_steps_in_their_order(kind, n_steps, tmp_
     assert ("ages" in found) == (kind is compressed(Counted))
 
 
-def test_the_first_items_of_a_rollout_that_was_read_and_of_a_buffer_that_spills(tmp_path):
+def test_the_first_items_of_a_rollout_that_was_read_of_a_buffer_that_may_spill(tmp_path):
     buffer = CompressedRolloutBuffer(
-        20, IMAGE, spaces.Discrete(4), device="cpu", n_envs=N_ENVS, max_bytes=1 << 20, spill=tmp_path / "spill"
+        20, IMAGE, spaces.Discrete(4), device="cpu", n_envs=N_ENVS, max_bytes=8 << 20, spill=tmp_path / "spill"
     )
     for step in range(20):
         values = th.full((N_ENVS,), float(step))
