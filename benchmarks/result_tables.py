@@ -51,10 +51,10 @@ _MORE_IS_BETTER = {"steps_x", "ppo_x"}
 MISSING = "missing"  # the column that tells why there are no figures
 
 
-def circumstances() -> dict[str, str]:
-    """Date, command, machine and versions."""
+def circumstances(group: str = "benchmarks", packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """Date, command, machine and versions; the command installs a group of packages."""
     versions = []
-    for package in _PACKAGES:
+    for package in packages:
         try:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
@@ -62,7 +62,7 @@ def circumstances() -> dict[str, str]:
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": f"uv run --group benchmarks benchmarks/{command}",
+        "command": f"uv run --group {group} benchmarks/{command}",
         "machine": f"{_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at start",
         "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
     }

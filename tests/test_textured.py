@@ -1,0 +1,144 @@
+"""The benchmark of textured images: what it records and measures, on frames that are made here."""
+
+import csv
+
+import numpy as np
+import pytest
+import textured
+import textured_frames
+from textured_frames import Recorded, Source, measured_blocks, measured_frames, recorded, training_frames
+from textured_peers import Peer, peers
+
+N = 256
+
+
+def noise(n=N):
+    """Frames that nothing makes smaller; each begins with its number."""
+    frames = np.random.default_rng(0).integers(256, size=(n, 24, 20, 3), dtype=np.uint8)
+    frames[:, 0, 0, 0] = np.arange(n) % 256
+    return frames
+
+
+def playing(frames, log):
+    log.append("played")
+    for i, frame in enumerate(frames):
+        yield frame, i % 100 == 99
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch):
+    """How often the sets ``made`` and ``upside-down`` were played; each is recorded in a folder of the test."""
+    log = []
+    views = {"made": lambda frame: frame, "upside-down": lambda frame: frame[::-1]}
+    source = Source("", lambda: playing(noise(N + 10), log), views, N)
+    monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
+    for module in (textured, textured_frames):
+        monkeypatch.setattr(module, "SETS", dict.fromkeys(views, source))
+    return log
+
+
+@pytest.mark.parametrize("n", [240, 256, 795, 3000])
+def test_six_whole_blocks_of_the_second_half_are_measured(n):
+    blocks = measured_blocks(n)
+    assert len(np.unique(blocks)) == 6
+    assert 16 * blocks.min() >= n // 2
+    assert 16 * (blocks.max() + 1) <= n
+
+
+def test_too_few_frames_are_refused():
+    with pytest.raises(ValueError, match="239 frames are too few: the second half has no 6 blocks apart"):
+        measured_blocks(239)
+
+
+def test_what_is_trained_sees_other_frames_than_those_measured():
+    numbers = np.arange(3000)
+    assert training_frames(numbers).max() < 1500 <= measured_frames(numbers).min()
+    assert len(training_frames(numbers)) == 192
+    assert len(training_frames(numbers[:300])) == 144
+
+
+def test_a_source_is_played_once_for_all_its_sets(played):
+    made, flipped = recorded("made"), recorded("upside-down")
+    np.testing.assert_array_equal(made.frames, noise(N + 10)[:N])
+    np.testing.assert_array_equal(flipped.frames, made.frames[:, ::-1])
+    np.testing.assert_array_equal(np.flatnonzero(made.ends), [99, 199])
+    assert recorded("made").frames.shape == made.frames.shape
+    assert played == ["played"]
+
+
+def test_tables_have_each_codec_and_what_auto_chose(played, tmp_path):
+    textured.main("made,upside-down", ["raw"], with_peers=False, out=tmp_path)
+
+    def rows(name):
+        lines = (tmp_path / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+    assert [(of["set"], of["codec"], of["block_frames"], float(of["frame_bytes"])) for of in rows("sizes")] == [
+        (name, "raw", k, 1440.0) for name in ("made", "upside-down") for k in ("1", "4", "16")
+    ]
+    assert all(float(of[key]) > 0 for of in rows("times") for key in of if key.endswith("mb_s"))
+    assert [(of["tensor"], of["codec"]) for of in rows("auto")] == [("24x20x3", "raw"), ("4x24x20x3", "raw")] * 2
+    for of in rows("auto"):
+        assert 1440 <= float(of["step_bytes"]) < 1500
+    table = (tmp_path / "textured.md").read_text(encoding="utf-8")
+    assert "| codec | K | made | upside-down |" in table
+    assert "| raw | 16 | 1,440 | 1,440 |" in table
+
+
+def test_a_stack_has_frames_of_one_episode():
+    played = Recorded(np.arange(6, dtype=np.uint8), np.array([0, 0, 0, 1, 0, 0], np.bool_))
+    stacks = [observation.tolist() for observation in textured.observations(played, 3)]
+    assert stacks == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [4, 4, 4], [4, 4, 5]]
+
+
+def test_sets_that_cannot_be_recorded_are_named_and_left_out(monkeypatch, tmp_path, capsys):
+    def play():
+        raise ModuleNotFoundError("No module named 'doom'")
+
+    for module in (textured, textured_frames):
+        monkeypatch.setattr(module, "SETS", {"doom": Source("", play, {"doom": lambda frame: frame})})
+    monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
+    textured.main("", ["raw"], with_peers=False, out=tmp_path)
+    assert "doom: not recorded, ModuleNotFoundError: No module named 'doom'" in capsys.readouterr().out
+    assert not list(tmp_path.glob("*.npz"))
+
+
+def test_a_codec_that_is_not_exact_has_no_figures():
+    lossy = Peer("lossy", 1, lambda block: [bytes(10)], lambda streams, like: np.zeros_like(like))
+    (row,) = textured.measured(noise(), [], [lossy])
+    assert row == {
+        "codec": "lossy",
+        "block_frames": "1",
+        "missing": "AssertionError: lossy does not give back what it took",
+    }
+
+
+def test_zstd_finds_what_is_anywhere_in_a_raw_block():
+    frames = np.tile(noise(1), (N, 1, 1, 1))
+    sizes = {(p.name, p.block_frames): textured.of_peer(p, frames)["frame_bytes"] for p in peers() if "zstd" in p.name}
+    assert float(sizes["zstd:3 on raw blocks", 16]) < 110
+    assert float(sizes["zstd:3 on raw blocks", 1]) > 1400
+
+
+def test_a_codec_learns_from_the_first_half():
+    frames = np.tile(noise(1), (N, 1, 1, 1))
+    row = textured.of_codec("zstd:3", frames, 1)
+    assert float(row["frame_bytes"]) < 100 < 1400 < float(row["untrained_bytes"])
+    frames[: N // 2] = 0
+    assert float(textured.of_codec("zstd:3", frames, 1)["frame_bytes"]) > 1400
+
+
+def test_specs_are_those_that_are_registered(monkeypatch):
+    monkeypatch.setattr(textured, "SPECS", ("delta-rle|zstd:3", "no-such-codec", "shuffle|no-such-codec:3"))
+    assert textured.known_specs() == ["delta-rle|zstd:3"]
+
+
+def test_calls_read_each_block_once():
+    ids = np.arange(1600)
+    for block_frames in (1, 4, 16):
+        for depth, n in ((1, 256), (4, 64)):
+            calls = textured._draws(ids, depth, block_frames, np.random.default_rng(0))
+            assert sum(map(len, calls)) == n * depth
+            for call in calls:
+                last = call.reshape(-1, depth)[:, -1] // max(depth, block_frames)
+                assert len(np.unique(last)) == len(last)
