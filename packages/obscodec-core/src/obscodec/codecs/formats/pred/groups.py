@@ -1,8 +1,8 @@
 """Residuals in groups of 32, each coded with one of sixteen classes of code words: the dense form of ``pred``.
 
 Class 0 has zeros only. A code word of classes 1 to 5 stands for four residuals, of classes 6 to 10 for two, of classes
-11 to 14 for one; class 15 has the bytes as they are. Groups are sorted by class, so that a loop reads one table, and dealt
-to several bit streams, so that a processor reads these at the same time.
+11 to 14 for one; class 15 has the bytes as they are. Groups are sorted by class, so that a loop reads one table, and
+dealt to several bit streams, so that a processor reads these at the same time.
 """
 
 from typing import Final
