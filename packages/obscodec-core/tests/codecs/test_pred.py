@@ -45,6 +45,8 @@ CASES = [
     ("pred:fast", b"\3" + BLANK + b"\x12\x0a\0", "a tile is predicted in a way that does not exist in its frame"),
     ("pred:fast", b"\3" + BLANK + b"\x13\0\1\x0a\0", "a vector leads outside of the frame before"),
     ("pred:fast", b"\3" + BLANK + b"\x13\xff\0\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\1\0\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\0\xff\x0a\0", "a vector leads outside of the frame before"),
     ("pred:fast", b"\3" + BLANK + b"\1\0\x90", "a group of pixels has more than 8 bits for each"),
     ("pred", b"\2" + b"\1\x80" + NOISE, "it ends inside a varint"),
     ("pred", b"\6" + b"\1\2\0\0\0\0" + NOISE, "its bits end elsewhere than they say"),
@@ -154,11 +156,13 @@ def test_a_dictionary_that_is_none(name: str) -> None:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_ring_buffer_of_textured_frames_is_exact(spec: str) -> None:
-    buffer = RingBuffer(40, {"obs": Field((84, 84, 3), np.uint8, spec)})
+    buffer = RingBuffer(200, {"obs": Field((84, 84, 3), np.uint8, spec, block_frames=4)})
     texture = np.random.default_rng(0).integers(0, 40, (84, 84, 3)).cumsum(0, np.uint8)
-    frames = [np.roll(texture, (i, 2 * i), axis=(0, 1)) for i in range(60)]
+    frames = [np.roll(texture, (i, 2 * i), axis=(0, 1)) for i in range(300)]
     for frame in frames:
         buffer.append(obs=frame)
+    stats = buffer.stats().fields["obs"]
+    assert stats.live_bytes < stats.raw_bytes // 2  # blocks are encoded, not only kept
     sample = buffer.sample(64, 0)["obs"]
-    known = {frame.tobytes() for frame in frames[-40:]}
+    known = {frame.tobytes() for frame in frames[-200:]}
     assert {frame.tobytes() for frame in sample} <= known

@@ -32,7 +32,7 @@ from obscodec.segments import Bytes, Ints
 Weights = npt.NDArray[np.float64]
 
 _VERSION: Final = 1
-_N_ROUNDS: Final = 3  # of the training: books, then the cheapest class of each group, then books
+_N_ROUNDS: Final = 4  # of the training: books, then the cheapest class of each group, then books
 _PRIOR: Final = 1.0  # symbols of each book that the training has seen before it begins
 _FINE: Final = 16  # costs are in sixteenths of a bit
 _SPREADS: Final = (0, 6, 15, 30, 40, 60, 90, 130, 180, 260, 400, 600, 1000, 1800, 3500)  # of classes, in hundredths
@@ -124,7 +124,7 @@ def books_from(lengths: Bytes, classes: Bytes) -> Books:
 def built_in() -> Books:
     """Books for residuals whose frequency falls by the same factor with each step away from 0."""
     weights, bits = _built_in_weights(), _bits_of_residuals()
-    lengths = np.concatenate([code_lengths(weights[STARTS[k] : STARTS[k + 1]]) for k in range(N_CLASSES)])
+    lengths = _lengths(weights)
     spreads = np.geomspace(0.01, 200, 400)
     magnitudes = np.abs((np.arange(256) + 128) % 256 - 128)
     shares = (spreads / (1 + spreads))[:, None] ** magnitudes
@@ -152,10 +152,12 @@ def trained(residuals: Bytes, modes: Bytes) -> Books:
     counts, labels = np.zeros(N_SYMBOLS, np.int64), np.zeros(n, np.uint8)
     keys, sums = np.zeros(n, np.int64), np.zeros((N_KEYS, N_CLASSES), np.int64)
     costs, of_classes = _costs(prior), np.full(N_CLASSES, 3 * _FINE)
-    for _ in range(_N_ROUNDS):
+    for n_left in reversed(range(_N_ROUNDS)):
         measure_groups(residuals, costs, STARTS, of_classes, labels, keys, sums)
         count_symbols(residuals, labels, STARTS, counts)
-        costs = _costs(counts + prior)
+        weights = counts + prior
+        # Whole bits from the first round on would keep groups in classes that they only began in.
+        costs = _costs(weights) if n_left else _FINE * _lengths(weights).astype(np.int64)
         of_classes = _cost_of(np.bincount(labels, minlength=N_CLASSES).astype(np.float64) + 1)
     measure_groups(residuals, costs, STARTS, of_classes, labels, keys, sums)
     classes = built_in().classes.copy()
@@ -168,8 +170,12 @@ def trained(residuals: Bytes, modes: Bytes) -> Books:
     pairs = np.bincount(labels[0::2].astype(np.int64) * N_CLASSES + labels[1::2], minlength=N_CLASSES**2)
     weights[: len(pairs)] += pairs
     weights[STARTS[MODES] :] += np.bincount(modes, minlength=N_MODES)
-    lengths = np.concatenate([code_lengths(weights[STARTS[k] : STARTS[k + 1]]) for k in range(N_CLASSES)])
-    return books_from(lengths, classes)
+    return books_from(_lengths(weights), classes)
+
+
+def _lengths(weights: Weights | Ints) -> Bytes:
+    """:func:`code_lengths` of each book, one behind the other."""
+    return np.concatenate([code_lengths(weights[STARTS[k] : STARTS[k + 1]]) for k in range(N_CLASSES)])
 
 
 def code_lengths(weights: Weights | Ints) -> Bytes:
