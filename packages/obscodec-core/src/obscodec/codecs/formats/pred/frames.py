@@ -116,7 +116,7 @@ def predict_items(rows: Rows, n_frames: int, geometry: Geometry, residuals: Rows
     return OK
 
 
-@compiled
+@inlined
 def predict_frame(
     work: int,
     before: int,
@@ -344,7 +344,7 @@ def encode_items(
     return OK
 
 
-@compiled
+@inlined
 def _encode_frame(
     out: int,
     frame_nbytes: int,
