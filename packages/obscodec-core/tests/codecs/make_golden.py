@@ -24,10 +24,12 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
     image[3:7, 2:9] = 87
     image[10] = np.arange(16)
     moving = np.stack([np.roll(image, i, axis=1) for i in (0, 1, 2, 2, 5)])
+    colors = np.add.outer(np.arange(20), np.arange(24))[:, :, None] * np.array([3, 4, 9]) + moving[0, 3, 3]
     payload = np.array([0x7FC00001, 0xFFFFFFFF, 0x80000000, 0x3F800000], np.uint32).view(np.float32)
     return {
         "image": image,
         "moving-image": moving,
+        "moving-colors": np.stack([np.roll(colors**2 // 50, i, axis=1) for i in (0, 2, 4)]).astype(np.uint8),
         "constant-of-70000": np.full(70_000, 7, np.uint8),
         "nan-payloads-and-negative-zero": payload,
         "empty": np.zeros((0, 3), np.int16),
@@ -54,6 +56,8 @@ SPECS = {
         "short-rows",
     ),
     "delta-rle|zstd:3": ("moving-image", "empty", "short-rows"),
+    "pred": ("moving-image", "moving-colors"),
+    "pred:fast": ("moving-image", "moving-colors"),
     "zstd:3": ("image", "empty", "times"),
     "zstd:-5": ("image",),
     "lz4": ("image", "empty"),
@@ -75,7 +79,7 @@ NEWER = {
     "rle@2|zstd:3": ("rle|zstd:3", ("ramp-of-uint16",)),
 }
 
-FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"))
+FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"), ("pred", "moving-colors"))
 
 
 def checksum(x: npt.NDArray[np.generic]) -> str:

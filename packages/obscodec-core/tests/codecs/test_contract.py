@@ -10,6 +10,7 @@ from obscodec.codecs import Codec
 from obscodec.testing import INTEGERS, SHAPES, CodecContract
 
 UNSIGNED = tuple(name for name in INTEGERS if name.startswith("u"))
+IMAGES = ((5, 7, 3), (8, 8, 1), (3, 2, 9), (1, 3, 9, 10), (2, 17, 20, 3), (4, 12, 8, 1), (0, 4, 4), (2, 0, 5, 3))
 WITH_AXES = tuple(shape for shape in SHAPES if shape)
 
 
@@ -110,6 +111,18 @@ class TestRleZstd(CodecContract):
 
 class TestLongChain(CodecContract):
     spec = "shuffle|rle|lz4|gzip"
+
+
+class TestPred(CodecContract):
+    spec = "pred"
+    dtypes = ("uint8",)
+    shapes = IMAGES
+
+
+class TestPredFast(CodecContract):
+    spec = "pred:fast"
+    dtypes = ("uint8",)
+    shapes = IMAGES
 
 
 class FittedContract(CodecContract):

@@ -33,6 +33,13 @@ WRONG_LENGTH: Final = _status(53, "a run is empty, or reaches beyond the end of 
 WRONG_SUM: Final = _status(54, "its runs end before the item does")
 WRONG_SECTION: Final = _status(55, "bytes are missing or left over between its run lengths and its values")
 WRONG_SIZE: Final = _status(56, "it has no runs, and more or fewer bytes behind their number than the item")
+# of pred
+NO_SUCH_FRAME: Final = _status(60, "a frame has another number of bytes than its head and its pixels need")
+NO_SUCH_STORAGE: Final = _status(61, "a frame is stored in a way that does not exist")
+NO_SUCH_MODE: Final = _status(62, "a tile is predicted in a way that does not exist in its frame")
+OUTSIDE_PADDING: Final = _status(63, "a vector leads outside of the frame before")
+WIDE_GROUP: Final = _status(64, "a group of pixels has more than 8 bits for each")
+NO_SUCH_BITS: Final = _status(65, "its bits end elsewhere than they say")
 
 STATUS_CODES: Final[dict[str, int]] = {name: code for name, code in list(globals().items()) if isinstance(code, int)}
 

@@ -1,0 +1,1 @@
+"""Images predicted from their neighbours, in tiles of 8x8 pixels."""

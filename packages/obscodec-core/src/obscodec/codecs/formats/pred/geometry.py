@@ -1,0 +1,150 @@
+"""How an item is made of frames, and a frame of planes and tiles."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from obscodec.codecs.statuses import OK
+from obscodec.errors import SpecError
+from obscodec.kernels import bytes_at, compiled, copy, fill_zeros, store_u64, unsigned
+from obscodec.layout import Layout
+
+SIDE: Final = 8  # of a tile: its rows are words
+GROUP_NBYTES: Final = 32  # residuals in a group: four rows of a tile in one plane
+GROUP_STRIDE: Final = 40  # from group to group in memory: decoders write up to seven bytes behind a group
+GROUPS_OF_TILE: Final = 2  # in each plane
+
+
+class Geometry(NamedTuple):
+    """Sizes in bytes of what kernels work on.
+
+    A frame is worked on in planes, one behind the other: green, red and blue, if it has these. Each has a row of zeros
+    above it, and eight zeros on the left of each row; its sides are rounded up to whole tiles.
+
+    Attributes:
+        n_channels: 1 or 3.
+        height: of a frame.
+        width: of a frame.
+        pixel_step: from a pixel of a frame to the next one in its row.
+        row_step: from row to row of a frame.
+        channel_step: from a channel of a pixel of a frame to the next one.
+        stride: from row to row of a plane.
+        plane_nbytes: of a plane.
+        tiles_down: how many rows of tiles there are.
+        tiles_across: how many tiles a row has.
+    """
+
+    n_channels: int
+    height: int
+    width: int
+    pixel_step: int
+    row_step: int
+    channel_step: int
+    stride: int
+    plane_nbytes: int
+    tiles_down: int
+    tiles_across: int
+
+    @property
+    def frame_nbytes(self) -> int:
+        """Bytes of a frame."""
+        return self.n_channels * self.height * self.width
+
+    @property
+    def n_tiles(self) -> int:
+        """Tiles of a frame."""
+        return self.tiles_down * self.tiles_across
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of residuals of a frame."""
+        return self.n_tiles * self.n_channels * GROUPS_OF_TILE
+
+    @property
+    def work_nbytes(self) -> int:
+        """Bytes of the planes of a frame."""
+        return self.n_channels * self.plane_nbytes
+
+
+def geometry_of(layout: Layout, spec: str) -> tuple[int, Geometry]:
+    """The number of frames of an item, and the geometry of each.
+
+    Raises:
+        SpecError: the items are no images.
+    """
+    shape = layout.shape
+    if layout.dtype == np.uint8 and len(shape) == 4 and shape[-1] in (1, 3):
+        return shape[0], _geometry(*shape[1:], interleaved=True)
+    if layout.dtype == np.uint8 and len(shape) == 4 and shape[1] == 3:
+        return shape[0], _geometry(shape[2], shape[3], 3, interleaved=False)
+    if layout.dtype == np.uint8 and len(shape) == 3:
+        if shape[-1] in (1, 3):
+            return 1, _geometry(*shape, interleaved=True)
+        return shape[0], _geometry(*shape[1:], 1, interleaved=True)
+    raise SpecError(
+        f"{spec} takes images of uint8, [height, width, 1 or 3], or several of them, [n, height, width], "
+        f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
+    )
+
+
+def _geometry(height: int, width: int, n_channels: int, *, interleaved: bool) -> Geometry:
+    tiles_down, tiles_across = -(-height // SIDE), -(-width // SIDE)
+    stride = SIDE * tiles_across + SIDE
+    steps = (n_channels, n_channels * width, 1) if interleaved else (1, width, height * width)
+    plane_nbytes = (SIDE * tiles_down + 1) * stride
+    return Geometry(n_channels, height, width, *steps, stride, plane_nbytes, tiles_down, tiles_across)
+
+
+@compiled
+def clear_margins(work: int, geometry: Geometry) -> int:
+    """Put zeros above and on the left of each plane at the address ``work``."""
+    for c in range(geometry.n_channels):
+        plane = work + c * geometry.plane_nbytes
+        fill_zeros(plane, geometry.stride)
+        for at in range(plane, plane + geometry.plane_nbytes, geometry.stride):
+            store_u64(at, unsigned(0))
+    return OK
+
+
+@compiled
+def put_frame(work: int, frame: int, geometry: Geometry) -> int:
+    """Put a frame into planes, whose padding becomes zeros."""
+    height, width, stride = geometry.height, geometry.width, geometry.stride
+    for c in range(geometry.n_channels):
+        plane = work + c * geometry.plane_nbytes + stride + SIDE
+        channel = frame + geometry.channel_step * (1 - c if c < geometry.n_channels - 1 else c)
+        for y in range(height):
+            source, target = channel + y * geometry.row_step, plane + y * stride
+            if geometry.pixel_step == 1:
+                copy(target, source, width)
+            else:
+                pixels, row = bytes_at(source, (geometry.pixel_step * width,)), bytes_at(target, (width,))
+                for x in range(unsigned(width)):
+                    row[x] = pixels[unsigned(geometry.pixel_step) * x]
+            fill_zeros(target + width, stride - SIDE - width)
+        below = SIDE * geometry.tiles_down - height
+        for y in range(height, height + below):
+            fill_zeros(plane + y * stride, stride - SIDE)
+    return OK
+
+
+@compiled
+def get_frame(work: int, frame: int, geometry: Geometry) -> int:
+    """The inverse of :func:`put_frame`."""
+    width, plane_nbytes = geometry.width, geometry.plane_nbytes
+    for y in range(geometry.height):
+        source, target = work + (y + 1) * geometry.stride + SIDE, frame + y * geometry.row_step
+        if geometry.n_channels == 1:
+            copy(target, source, width)
+        elif geometry.pixel_step == 1:
+            copy(target + geometry.channel_step, source, width)
+            copy(target, source + plane_nbytes, width)
+            copy(target + 2 * geometry.channel_step, source + 2 * plane_nbytes, width)
+        else:
+            green, pixels = bytes_at(source, (width,)), bytes_at(target, (3 * width,))
+            red, blue = bytes_at(source + plane_nbytes, (width,)), bytes_at(source + 2 * plane_nbytes, (width,))
+            for x in range(unsigned(width)):
+                pixels[unsigned(3) * x] = red[x]
+                pixels[unsigned(3) * x + unsigned(1)] = green[x]
+                pixels[unsigned(3) * x + unsigned(2)] = blue[x]
+    return OK

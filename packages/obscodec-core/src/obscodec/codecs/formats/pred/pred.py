@@ -1,0 +1,123 @@
+"""``pred``: images as what their pixels have more than a prediction from their neighbours."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.formats.pred.books import STARTS, Books, books_of, trained
+from obscodec.codecs.formats.pred.frames import decode_items, encode_items, new_room, residuals_of
+from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of
+from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
+from obscodec.codecs.varint import encode_varint
+from obscodec.errors import SpecError
+from obscodec.layout import Layout, Rows
+from obscodec.segments import Bytes, Ints, Segments
+
+_FAST: Final = "fast"
+_N_STREAMS: Final = 4  # as many as a processor reads at the same time
+_N_SAMPLES: Final = 128  # frames that a dictionary is trained on
+_NO_TABLES: Final = np.empty((0, 0), np.uint64)
+
+
+@dataclass(frozen=True)
+class Pred(Codec):
+    """Images in tiles that are predicted from the pixels around them, or from the frame before.
+
+    See ``docs/formats/pred.md``.
+
+    The dictionary is the code lengths of all books.
+    """
+
+    name: ClassVar[str] = "pred"
+    format: ClassVar[str] = "pred@1"
+
+    fast: bool = False
+    dictionary: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self._frames
+        if self.fast and self.dictionary:
+            raise SpecError(f"{self.spec} has no dictionaries, got one of {len(self.dictionary)} bytes: use pred")
+        if self.dictionary:
+            _ = self._books
+
+    @classmethod
+    def from_args(cls, layout: Layout, args: tuple[str, ...]) -> Self:
+        """Build the codec from the arguments in a spec, none or ``fast``.
+
+        Raises:
+            SpecError: there are other arguments, or the layout is not of images.
+        """
+        if args not in ((), (_FAST,)):
+            raise SpecError(f"pred takes no argument, or {_FAST!r}, got {','.join(args)!r}")
+        return cls(layout, fast=bool(args))
+
+    @property
+    def spec(self) -> str:
+        """The canonical text that builds this codec."""
+        return f"{self.name}:{_FAST}" if self.fast else self.name
+
+    @cached_property
+    def _frames(self) -> tuple[int, Geometry]:
+        """How many frames an item has, none if it has no bytes; and their geometry."""
+        n_frames, geometry = geometry_of(self.layout, self.spec)
+        return n_frames if self.layout.nbytes else 0, geometry
+
+    @cached_property
+    def _books(self) -> Books:
+        return books_of(self.dictionary, self.spec)
+
+    def with_dictionary(self, dictionary: bytes) -> Self:
+        """This codec with other books.
+
+        Raises:
+            SpecError: the bytes are no dictionary of this format, or this is ``pred:fast``.
+        """
+        return replace(self, dictionary=dictionary)
+
+    def fit(self, samples: npt.NDArray[np.generic]) -> Self:
+        """A codec with books trained on up to 128 frames of ``samples``, or a few more; ``pred:fast`` has none."""
+        rows = self.layout.rows(samples)
+        n_frames, geometry = self._frames
+        if self.fast or not rows.size:
+            return self
+        n_items = max(1, _N_SAMPLES // n_frames)
+        chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
+        return self.with_dictionary(trained(*residuals_of(chosen, n_frames, geometry)).dictionary())
+
+    def bound(self) -> int:
+        """The most bytes that the stream of one item can have: all frames as they are, and their lengths."""
+        n_frames, geometry = self._frames
+        size_nbytes = len(encode_varint(1 + geometry.frame_nbytes))
+        return self.layout.nbytes + n_frames + size_nbytes * max(0, n_frames - 1)
+
+    def encode_rows(self, rows: Rows, out: Bytes) -> Ints:
+        """Encode all items in one compiled call, without the GIL."""
+        n_frames, geometry = self._frames
+        lengths = np.zeros(len(rows), np.int64)
+        if rows.size:
+            books, room = _FAST_BOOKS if self.fast else self._books, new_room(geometry, n_frames)
+            n_streams = 0 if self.fast else _N_STREAMS
+            encode_items(rows, n_frames, geometry, n_streams, books.classes, books.codes, STARTS, out, lengths, room)
+        return lengths
+
+    def decode_rows(self, src: Segments, rows: Rows) -> None:
+        """Decode all items in one compiled call, without the GIL."""
+        n_frames, geometry = self._frames
+        check(OK if src.inside().all() else OUTSIDE_BUFFER)
+        if not rows.size:
+            check(NO_SUCH_FRAME if src.lengths.any() else OK)
+            return
+        src = src.contiguous()
+        addresses, tables = src.addresses(), _FAST_BOOKS.tables if self.fast else self._books.tables
+        check(decode_items(addresses, src.lengths, rows, n_frames, geometry, tables, new_room(geometry, n_frames)))
+
+
+_FAST_BOOKS: Final = Books(
+    np.empty(0, np.uint8), np.empty(0, np.uint8), np.empty(0, np.uint32), np.empty((0, 0), np.uint64)
+)

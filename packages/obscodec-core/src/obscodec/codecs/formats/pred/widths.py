@@ -1,0 +1,106 @@
+"""Residuals in groups of 32 with as many bits for each as the largest needs: ``pred:fast``."""
+
+from typing import Final
+
+from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, SIDE
+from obscodec.kernels import (
+    compiled,
+    inlined,
+    load_u8,
+    load_u16,
+    load_u64,
+    signed,
+    store_u8,
+    store_u64,
+    trailing_zeros,
+    unsigned,
+    unzigzag_bytes,
+    zigzag_bytes,
+)
+
+MAX_WIDTH: Final = 8
+FEW_WIDTHS: Final = 3  # bits of a width if none is 7, which counts as 8 then
+ALL_WIDTHS: Final = 4
+_WORDS: Final = GROUP_NBYTES // SIDE
+_HALVES: Final = 0x0000000100000001
+_QUARTERS: Final = 0x0001000100010001
+
+
+@inlined
+def _masks(width: int) -> tuple[int, int, int, int, int]:
+    """Masks of four numbers in a word, of every other two, of the two between, of every other one, of that between."""
+    four = (unsigned(1) << unsigned(4 * width)) - unsigned(1)
+    two = ((unsigned(1) << unsigned(2 * width)) - unsigned(1)) * unsigned(_HALVES)
+    one = ((unsigned(1) << unsigned(width)) - unsigned(1)) * unsigned(_QUARTERS)
+    return four, two, two << unsigned(2 * width), one, one << unsigned(width)
+
+
+@compiled
+def unpack_group(at: int, width: int, residuals: int) -> int:
+    """Write the 32 residuals of a group with ``width`` bits each, and return the address behind it.
+
+    Seven bytes behind the group are read.
+    """
+    four, two, other_two, one, other_one = _masks(width)
+    for k in range(_WORDS):
+        word = load_u64(at)
+        word = (word & four) | ((word >> unsigned(4 * width) & four) << unsigned(32))
+        word = (word & two) | ((word & other_two) << unsigned(16 - 2 * width))
+        word = (word & one) | ((word & other_one) << unsigned(8 - width))
+        store_u64(residuals + SIDE * k, unzigzag_bytes(word))
+        at += width
+    return at
+
+
+@compiled
+def pack_group(out: int, width: int, residuals: int) -> int:
+    """The inverse of :func:`unpack_group`: writes a group, and up to seven bytes more."""
+    four, two, other_two, one, other_one = _masks(width)
+    for k in range(_WORDS):
+        word = zigzag_bytes(load_u64(residuals + SIDE * k))
+        word = (word & one) | (word >> unsigned(8 - width) & other_one)
+        word = (word & two) | (word >> unsigned(16 - 2 * width) & other_two)
+        word = (word & four) | ((word >> unsigned(32) & four) << unsigned(4 * width))
+        store_u64(out, word)
+        out += width
+    return out
+
+
+@inlined
+def group_width(residuals: int) -> int:
+    """The bits that the largest of 32 residuals needs, as zigzag."""
+    every = unsigned(0)
+    for k in range(_WORDS):
+        every |= zigzag_bytes(load_u64(residuals + SIDE * k))
+    every |= every >> unsigned(32)
+    every |= every >> unsigned(16)
+    every |= every >> unsigned(8)
+    every &= unsigned(255)
+    every |= every >> unsigned(1)
+    every |= every >> unsigned(2)
+    every |= every >> unsigned(4)
+    return trailing_zeros(~every)
+
+
+@inlined
+def read_bits(begin: int, position: int, n_bits: int) -> int:
+    """The number in ``n_bits`` bits, at most 8, from bit ``position`` on; two bytes are read."""
+    return signed(load_u16(begin + (position >> 3)) >> unsigned(position & 7)) & ((1 << n_bits) - 1)
+
+
+@compiled
+def write_bits(out: int, values: int, n_values: int, n_bits: int) -> int:
+    """Write ``u8[n_values]`` with ``n_bits`` bits each, the low bits first, and return the address behind them."""
+    word, filled = unsigned(0), 0
+    for at in range(values, values + n_values):
+        word |= load_u8(at) << unsigned(filled)
+        filled += n_bits
+        while filled >= 8:
+            store_u8(out, word)
+            word >>= unsigned(8)
+            filled -= 8
+            out += 1
+    if filled:
+        store_u8(out, word)
+        out += 1
+    return out

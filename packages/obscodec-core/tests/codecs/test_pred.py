@@ -1,0 +1,168 @@
+"""``pred``: what it takes and refuses, and the forms of its streams."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from make_golden import tensors
+from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec
+from obscodec.codecs import Codec
+from obscodec.codecs.formats.pred import pred
+from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, built_in
+from obscodec.segments import Segments
+
+TWO = Layout((2, 8, 8), "uint8")
+COLORS = tensors()["moving-colors"]
+SPECS = "pred", "pred:fast"
+NOISE = b"\0" + bytes(range(64))
+SIZES = "a frame has another number of bytes than its head and its pixels need"
+STORAGE = "a frame is stored in a way that does not exist"
+BLANK = b"\x11\0" + b"\0"  # of pred:fast: mode 0 and widths 0
+
+
+def encoded(tested: Codec, x: npt.NDArray[np.generic]) -> bytes:
+    return tested.encode(x).stream.tobytes()
+
+
+def decoded(tested: Codec, stream: bytes) -> npt.NDArray[np.generic]:
+    return tested.decode(EncodedTensor(np.frombuffer(stream, np.uint8), tested.layout, tested.spec))
+
+
+CASES = [
+    ("pred:fast", b"", "it ends inside a varint"),
+    ("pred:fast", b"\3" + BLANK, SIZES),
+    ("pred:fast", b"\4" + BLANK, SIZES),
+    ("pred:fast", b"\0" + BLANK, SIZES),
+    ("pred:fast", b"\3" + BLANK + NOISE[:-1], SIZES),
+    ("pred:fast", b"\3" + BLANK + b"\x12" + NOISE, SIZES),
+    ("pred:fast", b"\3" + BLANK + BLANK + b"\0", SIZES),
+    ("pred:fast", b"\3" + b"\x12\0\0" + BLANK, STORAGE),
+    ("pred:fast", b"\3" + BLANK + b"\x1f\0\0", STORAGE),
+    ("pred:fast", b"\3" + BLANK + b"\x21\0\0", STORAGE),
+    ("pred:fast", b"\3" + BLANK + b"\x10\0\0", STORAGE),
+    ("pred:fast", b"\3" + BLANK + b"\x11\6\0", "a tile is predicted in a way that does not exist in its frame"),
+    ("pred:fast", b"\3" + BLANK + b"\x12\x0a\0", "a tile is predicted in a way that does not exist in its frame"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\0\1\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\xff\0\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\1\0\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\0\xff\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\1\0\x90", "a group of pixels has more than 8 bits for each"),
+    ("pred", b"\2" + b"\1\x80" + NOISE, "it ends inside a varint"),
+    ("pred", b"\6" + b"\1\2\0\0\0\0" + NOISE, "its bits end elsewhere than they say"),
+    ("pred", b"\6" + b"\1\0\1\0\0\0" + NOISE, "its bits end elsewhere than they say"),
+    ("pred", b"\2" + b"\x41\0" + NOISE, STORAGE),
+]
+
+
+@pytest.mark.parametrize(("spec", "stream", "why"), CASES)
+def test_a_stream_that_can_not_be_read(spec: str, stream: bytes, why: str) -> None:
+    with pytest.raises(CorruptStream) as caught:
+        decoded(codec(spec, TWO), stream)
+    assert str(caught.value) == f"{spec} stream of uint8[2, 8, 8] can't be decoded: {why}"
+
+
+def test_streams_like_those_that_are_refused_are_read() -> None:
+    fast = codec("pred:fast", TWO)
+    assert not decoded(fast, b"\3" + BLANK + BLANK).any()
+    assert decoded(fast, b"\3" + BLANK + NOISE)[1].tobytes() == NOISE[1:]
+    assert decoded(fast, b"\x41" + NOISE + b"\x12\6\0")[1].tobytes() == NOISE[1:]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_damage_of_whole_frames_does_no_harm(spec: str) -> None:
+    tested = codec(spec, Layout.of(COLORS))
+    stream = encoded(tested, COLORS)
+    memory = np.full(COLORS.nbytes + 128, 7, np.uint8)
+    rows = memory[64:-64].reshape(1, -1)
+    n_refused = 0
+    for k in range(len(stream)):
+        damaged = bytearray(stream)
+        damaged[k] ^= 1 << k % 8
+        for bad in (stream[:k], bytes(damaged)):
+            try:
+                tested.decode_batch(Segments.of([bad]), rows)
+            except CorruptStream:
+                n_refused += 1
+            else:
+                assert len(bad) == len(stream)
+    assert n_refused >= len(stream)
+    assert set(memory[:64]) | set(memory[-64:]) == {7}
+
+
+@pytest.mark.parametrize("n_streams", [8, 16, 32])
+def test_a_frame_says_how_many_streams_of_bits_it_has(n_streams: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = codec("pred", Layout.of(COLORS))
+    few = encoded(tested, COLORS)
+    monkeypatch.setattr(pred, "_N_STREAMS", n_streams)
+    many = encoded(tested, COLORS)
+    assert len(few) < len(many)
+    assert decoded(tested, many).tobytes() == COLORS.tobytes()
+
+
+def test_items_that_are_no_images() -> None:
+    for layout in (Layout((8, 8), "uint8"), Layout((2, 8, 8), "int8"), Layout((2, 4, 8, 8), "uint8")):
+        with pytest.raises(SpecError) as caught:
+            codec("pred", layout)
+        assert str(caught.value) == (
+            "pred takes images of uint8, [height, width, 1 or 3], or several of them, [n, height, width], "
+            f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
+        )
+
+
+def test_arguments_that_do_not_exist() -> None:
+    with pytest.raises(SpecError, match=r"^pred takes no argument, or 'fast', got 'slow'$"):
+        codec("pred:slow", TWO)
+
+
+def test_books_are_smaller_where_they_were_trained() -> None:
+    plain = codec("pred", Layout.of(COLORS))
+    fitted = plain.fit(np.stack([np.roll(COLORS, k, axis=2) for k in range(8)]))
+    assert len(encoded(fitted, COLORS)) < len(encoded(plain, COLORS))
+    assert len(fitted.dictionary) == DICTIONARY_NBYTES
+    assert codec("pred:fast", Layout.of(COLORS)).fit(COLORS[None]).dictionary == b""
+
+
+def changed(at: int, value: int) -> bytes:
+    dictionary = bytearray(built_in().dictionary())
+    dictionary[at] = value
+    return bytes(dictionary)
+
+
+WRONG = {
+    "other bytes": (
+        b"\1\2\3",
+        "takes dictionaries of 3213 bytes that begin with 1, got 3 bytes that begin with b'\\x01': use fit",
+    ),
+    "another version": (
+        changed(0, 2),
+        "takes dictionaries of 3213 bytes that begin with 1, got 3213 bytes that begin with b'\\x02': use fit",
+    ),
+    "no length": (changed(1, 0x10), "no complete code of 1 to 11 bits"),
+    "too long": (changed(1, 0xFF), "no complete code of 1 to 11 bits"),
+    "too many": (changed(1, 0x11), "no complete code of 1 to 11 bits"),
+    "too small a class": (changed(DICTIONARY_NBYTES - 2, 0), "gives groups to classes that can't hold them"),
+    "too full": (changed(DICTIONARY_NBYTES - 1, 0xFF), "is too full"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_dictionary_that_is_none(name: str) -> None:
+    dictionary, why = WRONG[name]
+    with pytest.raises(SpecError) as caught:
+        codec("pred", TWO).with_dictionary(dictionary)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_ring_buffer_of_textured_frames_is_exact(spec: str) -> None:
+    buffer = RingBuffer(200, {"obs": Field((84, 84, 3), np.uint8, spec, block_frames=4)})
+    texture = np.random.default_rng(0).integers(0, 40, (84, 84, 3)).cumsum(0, np.uint8)
+    frames = [np.roll(texture, (i, 2 * i), axis=(0, 1)) for i in range(300)]
+    for frame in frames:
+        buffer.append(obs=frame)
+    stats = buffer.stats().fields["obs"]
+    assert stats.live_bytes < stats.raw_bytes // 2  # blocks are encoded, not only kept
+    sample = buffer.sample(64, 0)["obs"]
+    known = {frame.tobytes() for frame in frames[-200:]}
+    assert {frame.tobytes() for frame in sample} <= known
