@@ -110,11 +110,14 @@ def test_nothing_is_decoded(tmp_path, monkeypatch):
     check_equal_rings(buffer, loaded)
 
 
-def test_a_snapshot_is_replaced(tmp_path):
+def test_a_snapshot_is_replaced_by_one_of_its_kind(tmp_path):
     obscodec.save(ring(20), tmp_path)
     before = {file.name for file in tmp_path.iterdir()}
-    obscodec.save(array(3), tmp_path)
-    assert isinstance(obscodec.load(tmp_path), obscodec.TensorArray)
+    with pytest.raises(SnapshotError, match="has a snapshot of a RingBuffer, and a Prioritized would replace it"):
+        obscodec.save(priorities(5), tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == before
+    obscodec.save(ring(6), tmp_path)
+    assert len(obscodec.load(tmp_path)) == 6
     assert not before & {file.name for file in tmp_path.iterdir()}
 
 

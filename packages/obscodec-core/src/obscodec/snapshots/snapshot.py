@@ -218,7 +218,8 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
 
     Raises:
         DTypeError: ``saved`` is something else.
-        SnapshotError: the folder has other files, or another process saves to it.
+        SnapshotError: the folder has other files, or a snapshot of another class, or another process saves
+            to it.
         OSError: the disk is full, or refuses.
         MemoryError: there is not enough memory.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -50,13 +51,16 @@ def write_generation(
         What is known now.
 
     Raises:
-        SnapshotError: the folder has other files, or another process writes to it, or a later generation.
+        SnapshotError: the folder has other files, or another process writes to it, or a later generation,
+            or the snapshot of something else.
         OSError: the disk refused; the generation is not there.
     """
     folder.make()
     with folder.locked():
         before = dict([*before_generation(folder, known, number).items()][-keep:])  # a cut off write may have left more
-        known = known if before.get(known.generation) == known.manifest else Known()
+        if before.get(known.generation) != known.manifest:
+            known = Known()
+            _refuse_other_kind(folder, [*before.values()], head["kind"])
         folder.remove_all_but(before.values())
         number = 1 + folder.highest_number() if number is None else number
         folder.remove(number)
@@ -111,6 +115,18 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
     if not is_base:
         folder.refuse_newer()
     return {of: manifest for of, manifest in there.items() if of not in later}
+
+
+def _refuse_other_kind(folder: Folder, manifests: list[str], kind: str) -> None:
+    """Refuse to write to a folder whose last generation that can be read is of another kind."""
+    there = kind
+    for manifest in manifests:
+        with suppress(SnapshotError):  # it is damaged: nobody misses it
+            there = folder.read_manifest(manifest).get("kind", kind)
+    if there != kind:
+        raise SnapshotError(
+            f"{folder.path} has a snapshot of a {there}, and a {kind} would replace it: name another folder"
+        )
 
 
 class _Writer:
