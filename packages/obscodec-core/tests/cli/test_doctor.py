@@ -11,8 +11,9 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, FrameStack, RingBuffer
+from obscodec.cli.doctor import command
 from obscodec.cli.doctor.report import COLUMNS, Report
-from obscodec.cli.doctor.sources import AXIS_0
+from obscodec.cli.doctor.sources import AXIS_0, read
 from obscodec.cli.doctor.trials import examine
 from rich.console import Console
 
@@ -189,11 +190,27 @@ def test_minari(tmp_path, frames, monkeypatch):
 
 
 def test_a_snapshot(tmp_path, frames):
-    buffer = RingBuffer(N, {"frame": Field((64, 64), np.uint8), "done": Field((), np.bool_)}, n_envs=2)
+    fields = {"frame": Field((64, 64), np.uint8), "done": Field((), np.bool_), "action": Field((2,), "bfloat16")}
+    buffer = RingBuffer(N, fields, n_envs=2)
     for frame in frames:
-        buffer.append(frame=np.stack([frame, frame]), done=[False, True])
+        buffer.append(frame=np.stack([frame, frame]), done=[False, True], action=np.zeros((2, 2), "bfloat16"))
     obscodec.save(buffer, tmp_path / "storage" / "snapshot")  # as in a checkpoint of TorchRL
-    check(result(tmp_path), frames, "frame")
+    found = result(tmp_path)
+    check(found, frames, "frame")
+    assert [field["dtype"] for field in found["fields"]] == ["uint8", "bool", "bfloat16"]
+
+
+def test_what_is_printed_while_a_source_is_read_is_not_in_the_json(tmp_path, monkeypatch, capsys):
+    def read_aloud(request):
+        sys.stdout.write("TorchRL logs to stdout\n")
+        return read(request)
+
+    np.save(tmp_path / "rewards.npy", np.zeros(N))
+    monkeypatch.setattr(command, "read", read_aloud)
+    command.doctor(str(tmp_path / "rewards.npy"), as_json=True)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["is_lossless"]
+    assert printed.err == "TorchRL logs to stdout\n"
 
 
 def test_an_environment_in_its_wrappers():

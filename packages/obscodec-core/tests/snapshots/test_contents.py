@@ -5,7 +5,7 @@ import re
 import numpy as np
 import obscodec
 import pytest
-from obscodec import Field, MissingPackage, Prioritized, RingBuffer, SnapshotError
+from obscodec import Field, FrameStore, Layout, MissingPackage, Prioritized, RingBuffer, SnapshotError, TensorArray
 from obscodec.snapshots import find_snapshot, first_items, write_snapshot
 from saved import array, frames
 
@@ -31,6 +31,15 @@ def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
     np.testing.assert_array_equal(first_items(tmp_path, 20)["array"], np.asarray(saved)[:20, 0])
 
 
+def test_an_item_that_can_not_be_decoded(tmp_path):
+    obscodec.save(array(50), tmp_path)
+    (segment,) = tmp_path.glob("*.segment")
+    head = segment.read_bytes()[:64]
+    segment.write_bytes(head + b"\xff" * (segment.stat().st_size - 64))
+    with pytest.raises(SnapshotError, match=f"^{re.escape(str(tmp_path))} has a content that .* can't be decoded: "):
+        first_items(tmp_path, 20)
+
+
 def test_a_snapshot_is_found_in_a_folder_around_it(tmp_path):
     inside = tmp_path / "step" / "storage" / "snapshot"
     obscodec.save(array(2), inside)
@@ -53,7 +62,14 @@ def test_who_has_written_a_snapshot_is_named(tmp_path):
         first_items(tmp_path, 20)
 
 
-@pytest.mark.parametrize("empty", [RingBuffer(10, {"reward": Field((), np.float32)}), Prioritized(10)])
+@pytest.mark.parametrize(
+    "empty",
+    [
+        RingBuffer(10, {"reward": Field((), np.float32)}),
+        Prioritized(10),
+        TensorArray.zeros((), FrameStore(Layout((12, 16), np.uint8))),
+    ],
+)
 def test_what_has_no_order_has_no_items(empty, tmp_path):
     obscodec.save(empty, tmp_path)
     with pytest.raises(SnapshotError, match=f"has a {type(empty).__name__} without items in the order of time$"):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from numba.core.caching import IndexDataCacheFile
@@ -87,3 +88,40 @@ def test_a_file_that_can_not_be_read_is_made_anew(tmp_path, monkeypatch):
     assert kernel_in(tmp_path)(1) == 2
     monkeypatch.setattr(IndexDataCacheFile, "_load_index", refused)
     assert kernel_in(tmp_path)(1) == 2
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("content", [b"", bytes(1000), None])
+def test_a_damaged_file_is_made_anew(kind, content, tmp_path):
+    assert kernel_in(tmp_path)(1) == 2
+    (file,) = tmp_path.glob(f"__pycache__/*.{kind}")
+    file.write_bytes(file.read_bytes()[:-10] if content is None else content)
+    assert kernel_in(tmp_path)(1) == 2
+    later = kernel_in(tmp_path)
+    assert (later(1), later.stats.cache_misses) == (2, {})
+
+
+def test_a_damaged_file_that_can_not_be_removed_costs_time(tmp_path, monkeypatch, caplog):
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    assert kernel_in(tmp_path)(1) == 2
+    (index,) = tmp_path.glob("__pycache__/*.nbi")
+    index.write_bytes(b"")
+    monkeypatch.setattr(compiler, "_unkept", set())
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert kernel_in(tmp_path)(1) == 2
+    assert "can't keep them in" in caplog.text
+
+
+def test_a_kernel_for_other_types_is_not_taken(tmp_path):
+    """Of two processes that both wrote the first file of a kernel, one wrote the index last, the other this file."""
+    of_ints, of_floats = tmp_path / "ints", tmp_path / "floats"
+    for folder, number in ((of_ints, 1), (of_floats, 1.5)):
+        folder.mkdir()
+        assert kernel_in(folder)(number) == number + 1
+    (written,), (overwritten,) = of_ints.glob("__pycache__/*.nbc"), of_floats.glob("__pycache__/*.nbc")
+    overwritten.write_bytes(written.read_bytes())
+    assert kernel_in(of_floats)(1.5) == 2.5
+    later = kernel_in(of_floats)
+    assert (later(1.5), later.stats.cache_misses) == (2.5, {})

@@ -12,7 +12,9 @@ else:  # loaded when they are asked for: TorchRL takes seconds, and ``obscodec w
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"obscodec_torchrl.{_MODULES[name]}"), name)
+        value = getattr(import_module(f"obscodec_torchrl.{_MODULES[name]}"), name)
+        globals()[name] = value  # the next access finds it there
+        return value
 
 
 __version__ = "0.1.0"
@@ -24,3 +26,7 @@ _MODULES = {
     "CompressedStorageCheckpointer": "checkpointer",
     "SnapshotHook": "hook",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ UNCACHED = (
     "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for 10 "
     "to 30 seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
+# What reading a damaged pickle raises, such as of a file that lost its content when a machine went down.
+_DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError)
 _log = logging.getLogger("obscodec")
 _kernels: list[Dispatcher[Callable[..., object]]] = []
 _unkept: set[tuple[str, str]] = set()
@@ -39,22 +42,26 @@ class KernelNames(NamedTuple):
 
 
 class _Files(FunctionCache):
-    """Numba's files of a kernel. A file that the system refuses to read or to write costs time, and no more."""
+    """Numba's files of a kernel. One that can't be read or written, or is damaged, costs time, and no more."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What is on disk, None if there is nothing or it can't be read."""
+        """What is on disk, None if there is nothing of use."""
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except OSError:
             return None  # compiled anew; saving tells if the folder is at fault
+        except _DAMAGED:
+            self._remove_index()  # saving would read it, too
+            return None
+        # Two processes that add kernels to an index at once may give both the same file.
+        return found if found is None or found.signature.args == tuple(sig) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write to disk if possible."""
         try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        except OSError as error:
-            with suppress(OSError):  # else the index may take an older file for this kernel
-                Path(self._cache_file._index_path).unlink(missing_ok=True)
+        except (OSError, *_DAMAGED) as error:
+            self._remove_index()  # it may take an older file for this kernel
             if not _unkept:
                 _log.warning(
                     f"obscodec compiles its kernels, and can't keep them in {self.cache_path} ({error}), so each "
@@ -62,6 +69,10 @@ class _Files(FunctionCache):
                     "another folder"
                 )
             _unkept.add((_name(self._py_func), str(sig)))
+
+    def _remove_index(self) -> None:
+        with suppress(OSError):
+            Path(self._cache_file._index_path).unlink(missing_ok=True)
 
 
 def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil: bool = True) -> Dispatcher[F]:

@@ -15,7 +15,7 @@ from obscodec.arrays import TensorArray
 from obscodec.buffers import RingBuffer
 from obscodec.errors import MissingPackage, SnapshotError
 from obscodec.snapshots.folder import Folder
-from obscodec.snapshots.snapshot import new_saved, read_snapshot, restored
+from obscodec.snapshots.snapshot import named, new_saved, read_snapshot, restored
 
 ENTRY_POINT_GROUP = "obscodec.snapshots"
 Items = dict[str, npt.NDArray[np.generic]]
@@ -41,16 +41,17 @@ def find_snapshot(path: str | os.PathLike[str]) -> Path:
 def first_items(path: str | os.PathLike[str], n: int) -> Items:
     """The oldest ``n`` items of a snapshot, of the first environment, ``[n, *shape]`` in the order of time, by field.
 
-    Next observations are left out: all but the last one are observations, too. Blocks of other items are not read. A
-    package with a class of its own names a function like this one, as an entry point of ``obscodec.snapshots`` with the
-    name of the package.
+    Next observations are left out: all but the last one are observations, too. Blocks of other items are not read, and
+    checksums of blocks not checked: ``obscodec inspect`` does that. A package with a class of its own names a function
+    like this one, as an entry point of ``obscodec.snapshots`` with the name of the package.
 
     Args:
         path: the folder of the snapshot.
         n: how many items; there are fewer if the snapshot has fewer.
 
     Raises:
-        SnapshotError: the folder has no snapshot, or one without items; or a file of it is damaged.
+        SnapshotError: the folder has no snapshot, or one without items; or an item can't be decoded, or another file is
+            damaged.
         MissingPackage: a package has written it that is not installed.
     """
     package = _package_of(Folder(path))
@@ -76,10 +77,11 @@ def _of_core(path: Path, n: int) -> Items:
     if "spill" in arguments:
         arguments |= {"max_bytes": None, "spill": None}  # nothing is added
     loaded: Any = restored(new_saved(kind, arguments, os.fspath(path)), state, path)
-    if isinstance(loaded, RingBuffer) and len(loaded):
-        steps = loaded[:n, 0]
-        own = [name for name, field in loaded.fields.items() if field.owner is None]
-        return {name: steps[name][:, -1] if name in loaded.stack else steps[name] for name in own}
-    if isinstance(loaded, TensorArray) and loaded.ids.size:
-        return {"array": np.asarray(loaded[(slice(n), *[0] * (loaded.ids.ndim - 1))])}
+    with named(path):
+        if isinstance(loaded, RingBuffer) and len(loaded):
+            steps = loaded[:n, 0]
+            own = [name for name, field in loaded.fields.items() if field.owner is None]
+            return {name: steps[name][:, -1] if name in loaded.stack else steps[name] for name in own}
+        if isinstance(loaded, TensorArray) and loaded.ids.ndim and loaded.ids.size:
+            return {"array": np.asarray(loaded[(slice(n), *[0] * (loaded.ids.ndim - 1))])}
     raise SnapshotError(f"{path} has a {kind} without items in the order of time")

@@ -1,6 +1,8 @@
 """The command ``obscodec doctor``."""
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +47,8 @@ def doctor(
         with Progress(*bar, console=errors, transient=True, disable=not errors.is_terminal) as progress:
             task = progress.add_task("read", total=steps)
             request = Request(source, steps, tuple(wrapper or ()), stack, seed, lambda n: progress.advance(task, n))
-            items = read(request)
+            with redirect_stdout(sys.stderr):  # TorchRL logs to stdout, and environments print there
+                items = read(request)
             report = _report(source, items, budget, progress)
         if html is not None:
             _write_page(html, report, items)

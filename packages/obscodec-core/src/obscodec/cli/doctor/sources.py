@@ -1,6 +1,7 @@
 """Sources: where the doctor gets its data from."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.errors import DTypeError
+from obscodec.layout import storable
 from obscodec.snapshots import find_snapshot, first_items
 
 Array = npt.NDArray[np.generic]
@@ -60,10 +63,16 @@ def read(request: Request) -> dict[str, Array]:
         raise SourceError(f"{path} does not exist")
     else:
         found = module("obscodec.cli.doctor.environments").steps_of(request)
-    usable = {name: x for name, x in found.items() if x.dtype.kind in "biufcmM" and x.ndim and len(x) and x[0].nbytes}
+    usable = {name: x for name, x in found.items() if x.ndim and len(x) and x[0].nbytes and _is_storable(x.dtype)}
     if not usable:
         raise SourceError(f"{request.source} has no arrays of numbers along time, {', '.join(found) or 'nothing'} only")
     return usable
+
+
+def _is_storable(dtype: np.dtype[np.generic]) -> bool:
+    with suppress(DTypeError):
+        return bool(storable(dtype))
+    return False
 
 
 def has_arrays(source: str) -> bool:
