@@ -401,6 +401,11 @@ def test_the_first_items_of_several_axes_of_trees_and_of_generations_of_a_hook(t
     found = first_items(find_snapshot(tmp_path / "tree"), 20)
     np.testing.assert_array_equal(found["obs.[1]"], np.arange(20))
     np.testing.assert_array_equal(found["obs.[0]"], steps(0, 20)["pixels"])
+    vectors, numbers = CompressedStorage(50), torch.arange(51)
+    vectors.set(range(50), TensorDict(t=numbers[:-1], next=TensorDict(t=numbers[1:], batch_size=50), batch_size=50))
+    vectors.dumps(tmp_path / "vectors")
+    found = first_items(find_snapshot(tmp_path / "vectors"), 20)
+    np.testing.assert_array_equal(found["next.t"], np.arange(1, 21))  # which shares no frames
     buffer = new_buffer(max_bytes=1 << 26, spill=tmp_path)
     extend(buffer, 0, 50)
     hook = SnapshotHook(buffer, tmp_path / "hook", every=1)

@@ -11,18 +11,21 @@ from saved import array, frames
 
 
 def test_the_oldest_steps_of_the_first_environment(tmp_path):
-    played, shape = frames(200).reshape(100, 2, 12, 16), (12, 16)
+    played, shape = frames(200).reshape(100, 2, 12, 16).repeat(6, axis=3), (12, 96)
     fields = {"obs": Field(shape, np.uint8, "zstd:1"), "next": Field(shape, np.uint8, next_of="obs")}
     fields |= {"reward": Field((), np.float32), "done": Field((), bool)}
-    options = {"stack": {"obs": 2}, "pad": "zeros", "episode_end": "done"}
+    fields |= {"speed": Field((2,), np.float32), "next speed": Field((2,), np.float32, next_of="speed")}
+    options = {"stack": {"obs": 2, "speed": 3}, "pad": "zeros", "episode_end": "done"}
     buffer = RingBuffer(50, fields, 2, **options, max_bytes=1 << 22, spill=tmp_path / "spill")
     for step in range(99):
-        buffer.append(obs=played[step], next=played[step + 1], reward=[step, -1], done=[False, True])
+        speeds = {"speed": np.full((2, 2), step), "next speed": np.full((2, 2), step + 1)}
+        buffer.append(obs=played[step], next=played[step + 1], reward=[step, -1], done=[False, True], **speeds)
     obscodec.save(buffer, tmp_path / "ring")
     found = first_items(tmp_path / "ring", 20)
-    assert [*found] == ["obs", "reward", "done"]
+    assert [*found] == ["obs", "reward", "done", "speed", "next speed"]
     np.testing.assert_array_equal(found["obs"], played[49:69, 0])
     np.testing.assert_array_equal(found["reward"], np.arange(49, 69))
+    np.testing.assert_array_equal(found["next speed"], np.arange(50, 70)[:, None] + [0, 0])
 
 
 def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 from obscodec import Layout, SnapshotError
-from obscodec.buffers import ArraySet, BufferOptions
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, ArraySet, BufferOptions
 from obscodec.segments import Ints
 from obscodec.snapshots import named, read_snapshot
 from obscodec.state import State, number_of, part_of
@@ -35,7 +35,7 @@ def first_items(path: Path, n: int) -> Items:
 
 
 def _observations(arguments: State, state: State, rows: Ints) -> Items:
-    """The first array of each observation; the others, such as next observations, have the same ones."""
+    """The first array of each observation, and the others, such as next observations, if these share no frames."""
     space, options = space_of(arguments["observation_space"]), {name: arguments[name] for name in OPTIONS}
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     layouts = {key: Layout(get_obs_shape(part), str(part.dtype)) for key, part in parts.items()}  # type: ignore[arg-type]
@@ -46,7 +46,8 @@ def _observations(arguments: State, state: State, rows: Ints) -> Items:
         made[of["name"], of["field"]] = arrays.zeros(of["name"], of["field"], n_rows)
     arrays.restore(saved, np.arange(n_rows))
     first = {key: name for name, key in reversed(made)}
-    return {f"{name}.{key}" if key else name: np.asarray(made[name, key][rows, 0]) for key, name in first.items()}
+    own = [of for of in made if first[of[1]] == of[0] or layouts[of[1]].nbytes < MIN_COMPRESSED_NBYTES]
+    return {f"{name}.{key}" if key else name: np.asarray(made[name, key][rows, 0]) for name, key in own}
 
 
 def _others(arguments: State, state: State, rows: Ints) -> Items:

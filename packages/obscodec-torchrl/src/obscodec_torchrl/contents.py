@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from obscodec import SnapshotError
+from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.snapshots import named, read_snapshot
 from obscodec.state import number_of, part_of
 
@@ -33,8 +34,12 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
         last = state.get("last_row") if part_of(state, "is_full", bool) else None
         rows = (np.arange(min(n, n_rows)) + (0 if last is None else last + 1)) % n_rows
         index = rows, *[0] * (len(axes) - 1)
-        own = {key: x for key, x in leaves(storage._storage).items() if "next" not in key or _before(key) not in saved}
-        return {".".join(key) or "item": np.asarray(stored_array(leaf)[index]) for key, leaf in own.items()}
+        items = {}
+        for key, leaf in leaves(storage._storage).items():
+            nbytes = leaf.shape[len(axes) :].numel() * leaf.dtype.itemsize
+            if "next" not in key or _before(key) not in saved or nbytes < MIN_COMPRESSED_NBYTES:
+                items[".".join(key) or "item"] = np.asarray(stored_array(leaf)[index])
+        return items
 
 
 def _before(key: Key) -> Key:

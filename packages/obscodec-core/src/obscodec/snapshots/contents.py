@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import TensorArray
-from obscodec.buffers import RingBuffer
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
 from obscodec.errors import MissingPackage, SnapshotError
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.snapshot import named, new_saved, read_snapshot, restored
@@ -41,9 +41,10 @@ def find_snapshot(path: str | os.PathLike[str]) -> Path:
 def first_items(path: str | os.PathLike[str], n: int) -> Items:
     """The oldest ``n`` items of a snapshot, of the first environment, ``[n, *shape]`` in the order of time, by field.
 
-    Next observations are left out: all but the last one are observations, too. Blocks of other items are not read, and
-    checksums of blocks not checked: ``obscodec inspect`` does that. A package with a class of its own names a function
-    like this one, as an entry point of ``obscodec.snapshots`` with the name of the package.
+    Next observations are left out, since they share frames: all but the last one are observations, too. Those of less
+    than ``MIN_COMPRESSED_NBYTES`` bytes are there: plain arrays take memory of their own. Blocks of other items are not
+    read, and checksums of blocks not checked: ``obscodec inspect`` does that. A package with a class of its own names a
+    function like this one, as an entry point of ``obscodec.snapshots`` with the name of the package.
 
     Args:
         path: the folder of the snapshot.
@@ -63,6 +64,10 @@ def first_items(path: str | os.PathLike[str], n: int) -> Items:
     return cast("Callable[[Path, int], Items]", found[0].load())(Path(path), n)
 
 
+def _takes_memory(field: Field) -> bool:
+    return field.owner is None or field.layout.nbytes < MIN_COMPRESSED_NBYTES
+
+
 def _package_of(folder: Folder) -> str:
     """The package that has written the last generation."""
     generations = folder.generations()
@@ -80,8 +85,8 @@ def _of_core(path: Path, n: int) -> Items:
     with named(path):
         if isinstance(loaded, RingBuffer) and len(loaded):
             steps = loaded[:n, 0]
-            own = [name for name, field in loaded.fields.items() if field.owner is None]
-            return {name: steps[name][:, -1] if name in loaded.stack else steps[name] for name in own}
+            fields = {name: field for name, field in loaded.fields.items() if _takes_memory(field)}
+            return {name: steps[name].reshape(len(steps[name]), -1, *of.shape)[:, -1] for name, of in fields.items()}
         if isinstance(loaded, TensorArray) and loaded.ids.ndim and loaded.ids.size:
             return {"array": np.asarray(loaded[(slice(n), *[0] * (loaded.ids.ndim - 1))])}
     raise SnapshotError(f"{path} has a {kind} without items in the order of time")
