@@ -316,7 +316,9 @@ class CompressedBuffer(buffers.BaseBuffer):
                     arrays[name] = {"items": used.copy()}
             elif isinstance(value, (bool, int, float)) and not name.startswith("_"):
                 numbers[name] = value
-        return {"arrays": arrays, "numbers": numbers, "observations": self._arrays.state(n_steps), "n_steps": n_steps}
+        dtypes = {key: field.layout.dtype.str for key, field in self._arrays.fields.items()}
+        observations = {"observations": self._arrays.state(n_steps), "dtypes": dtypes}
+        return {"arrays": arrays, "numbers": numbers, "n_steps": n_steps, **observations}
 
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
