@@ -372,7 +372,7 @@ def test_the_first_items_are_the_oldest_steps_in_their_order(kind, n_steps, tmp_
     assert ("ages" in found) == (kind is compressed(Counted))
 
 
-def test_the_first_items_of_a_rollout_that_was_read_of_a_buffer_that_may_spill(tmp_path):
+def test_the_first_items_of_a_rollout_that_was_read(tmp_path):
     buffer = CompressedRolloutBuffer(
         20, IMAGE, spaces.Discrete(4), device="cpu", n_envs=N_ENVS, max_bytes=8 << 20, spill=tmp_path / "spill"
     )

@@ -1,12 +1,13 @@
 """What a snapshot has, in the order of time, wherever it lies and whoever has written it."""
 
 import re
+from functools import partial
 
 import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, FrameStore, Layout, MissingPackage, Prioritized, RingBuffer, SnapshotError, TensorArray
-from obscodec.snapshots import find_snapshot, first_items, write_snapshot
+from obscodec.snapshots import find_snapshot, first_items, read_snapshot, write_snapshot
 from saved import array, frames
 
 
@@ -34,11 +35,23 @@ def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
     np.testing.assert_array_equal(first_items(tmp_path, 20)["array"], np.asarray(saved)[:20, 0])
 
 
-def test_an_item_that_can_not_be_decoded(tmp_path):
+def test_damage_is_found_in_a_block_of_another_item(tmp_path):
+    obscodec.save(array(50), tmp_path)
+    (segment,) = tmp_path.glob("*.segment")
+    content = bytearray(segment.read_bytes())
+    content[-30] ^= 1
+    segment.write_bytes(content)
+    with pytest.raises(SnapshotError, match=f"{segment.name}.* damaged"):
+        first_items(tmp_path, 1)
+
+
+def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
     obscodec.save(array(50), tmp_path)
     (segment,) = tmp_path.glob("*.segment")
     head = segment.read_bytes()[:64]
     segment.write_bytes(head + b"\xff" * (segment.stat().st_size - 64))
+    # As if the checksums were those of these bytes.
+    monkeypatch.setattr("obscodec.snapshots.contents.read_snapshot", partial(read_snapshot, mmap=True))
     with pytest.raises(SnapshotError, match=f"^{re.escape(str(tmp_path))} has a content that .* can't be decoded: "):
         first_items(tmp_path, 20)
 
@@ -60,7 +73,7 @@ def test_who_has_written_a_snapshot_is_named(tmp_path):
         written_by = "obscodec-gone 1.0"
 
     write_snapshot(Foreign(10, {"reward": Field((), np.float32)}), tmp_path)
-    text = f"{tmp_path} has a snapshot of obscodec-gone: pip install obscodec-gone"
+    text = f"{tmp_path} has a snapshot of obscodec-gone, which is not installed"
     with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
         first_items(tmp_path, 20)
 

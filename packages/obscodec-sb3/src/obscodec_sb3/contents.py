@@ -24,7 +24,7 @@ def first_items(path: Path, n: int) -> Items:
 
     A class of a user need not be there: arrays are made of what the snapshot says of them.
     """
-    kind, arguments, state = read_snapshot(path, mmap=True)
+    kind, arguments, state = read_snapshot(path)
     with named(path):
         numbers, n_rows = part_of(state, "numbers", dict), number_of(state, "n_steps")
         n_dropped = number_of({"dropped": 0, **state}, "dropped", 0, n_rows)

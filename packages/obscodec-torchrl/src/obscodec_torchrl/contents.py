@@ -22,7 +22,7 @@ from obscodec_torchrl.storage import CompressedStorage
 
 def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
     """The oldest ``n`` items, the first ones along further axes: see ``obscodec.snapshots.first_items``."""
-    kind, arguments, state = read_snapshot(path, mmap=True)
+    kind, arguments, state = read_snapshot(path)
     with named(path):
         state = part_of({"storage": state, **state}, "storage", dict)  # a SnapshotHook saves more than the storage
         axes, saved = axes_of(state), leaves_of(state)

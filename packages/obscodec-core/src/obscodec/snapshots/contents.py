@@ -42,17 +42,17 @@ def first_items(path: str | os.PathLike[str], n: int) -> Items:
     """The oldest ``n`` items of a snapshot, of the first environment, ``[n, *shape]`` in the order of time, by field.
 
     Next observations are left out, since they share frames: all but the last one are observations, too. Those of less
-    than ``MIN_COMPRESSED_NBYTES`` bytes are there: plain arrays take memory of their own. Blocks of other items are not
-    read, and checksums of blocks not checked: ``obscodec inspect`` does that. A package with a class of its own names a
-    function like this one, as an entry point of ``obscodec.snapshots`` with the name of the package.
+    than ``MIN_COMPRESSED_NBYTES`` bytes are there: plain arrays take memory of their own. The whole snapshot is read,
+    which finds damage; other items stay encoded. A package with a class of its own names a function like this one, as
+    an entry point of ``obscodec.snapshots`` with the name of the package.
 
     Args:
         path: the folder of the snapshot.
         n: how many items; there are fewer if the snapshot has fewer.
 
     Raises:
-        SnapshotError: the folder has no snapshot, or one without items; or an item can't be decoded, or another file is
-            damaged.
+        SnapshotError: the folder has no snapshot, or one without items; or a file is damaged; or an item can't be
+            decoded.
         MissingPackage: a package has written it that is not installed.
     """
     package = _package_of(Folder(path))
@@ -60,7 +60,7 @@ def first_items(path: str | os.PathLike[str], n: int) -> Items:
         return _of_core(Path(path), n)
     found = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == package]
     if not found:
-        raise MissingPackage(f"{path} has a snapshot of {package}: pip install {package}")
+        raise MissingPackage(f"{path} has a snapshot of {package}, which is not installed")
     return cast("Callable[[Path, int], Items]", found[0].load())(Path(path), n)
 
 
@@ -78,7 +78,7 @@ def _package_of(folder: Folder) -> str:
 
 
 def _of_core(path: Path, n: int) -> Items:
-    kind, arguments, state = read_snapshot(path, mmap=True)
+    kind, arguments, state = read_snapshot(path)
     if "spill" in arguments:
         arguments |= {"max_bytes": None, "spill": None}  # nothing is added
     loaded: Any = restored(new_saved(kind, arguments, os.fspath(path)), state, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -60,7 +60,7 @@ def write_generation(
         before = dict([*before_generation(folder, known, number).items()][-keep:])  # a cut off write may have left more
         if before.get(known.generation) != known.manifest:
             known = Known()
-            _refuse_other_kind(folder, [*before.values()], head["kind"])
+            _refuse_other_kind(folder, reversed(before.values()), head["kind"])
         folder.remove_all_but(before.values())
         number = 1 + folder.highest_number() if number is None else number
         folder.remove(number)
@@ -117,16 +117,17 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
     return {of: manifest for of, manifest in there.items() if of not in later}
 
 
-def _refuse_other_kind(folder: Folder, manifests: list[str], kind: str) -> None:
+def _refuse_other_kind(folder: Folder, manifests: Iterable[str], kind: str) -> None:
     """Refuse to write to a folder whose last generation that can be read is of another kind."""
-    there = kind
     for manifest in manifests:
         with suppress(SnapshotError):  # it is damaged: nobody misses it
-            there = folder.read_manifest(manifest).get("kind", kind)
+            there = folder.read_manifest(manifest).get("kind")
+            break
+    else:
+        return
     if there != kind:
-        raise SnapshotError(
-            f"{folder.path} has a snapshot of a {there}, and a {kind} would replace it: name another folder"
-        )
+        what = f"{folder.path} has a snapshot of a {there}"
+        raise SnapshotError(f"{what}, and a {kind} would replace it: name another folder")
 
 
 class _Writer:

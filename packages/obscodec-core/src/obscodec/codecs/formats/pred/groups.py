@@ -137,7 +137,7 @@ def decode_head(
             if position > 8 * (end - at):
                 return NO_SUCH_BITS
             word = load_u64(at + (position >> 3)) >> unsigned(position & 7)
-            for _ in range(4):  # up to four bytes behind ``target`` are written
+            for _ in range(4):
                 if done < n_codes:
                     entry = load_u64(table + signed((word & mask) << unsigned(3)))
                     length = entry >> unsigned(32)

@@ -20,7 +20,6 @@ from obscodec.segments import Bytes, Ints, Segments
 _FAST: Final = "fast"
 _N_STREAMS: Final = 4  # as many as a processor reads at the same time
 _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
-_NO_TABLES: Final = np.empty((0, 0), np.uint64)
 
 
 @dataclass(frozen=True)
