@@ -151,6 +151,15 @@ def decode_head(
     return OK if position + 7 >> 3 == n_bytes else NO_SUCH_BITS
 
 
+@inlined
+def _put_next(table: int, word: int, bit: int, out: int, width: int) -> tuple[int, int, int]:
+    """Write what the next code word in ``word`` stands for; returns the word, the bit and the address behind it."""
+    entry = load_u64(table + signed((word & unsigned((1 << MAX_BITS) - 1)) << unsigned(3)))
+    store_u32(out, entry)
+    length = entry >> unsigned(32)
+    return word >> length, bit + signed(length), out + width
+
+
 @compiled
 def decode_groups(
     at: int,
@@ -207,7 +216,7 @@ def decode_groups(
     sort_groups(labels, n_groups, order, marks)
     for j in range(marks[1]):
         fill_zeros(residuals + GROUP_STRIDE * signed(load_u32(order + 4 * j)), GROUP_NBYTES)
-    last, mask = 8 * (end - at), unsigned((1 << MAX_BITS) - 1)
+    last = 8 * (end - at)
     for k in range(1, RAW):
         table, width = tables + k * _TABLE_NBYTES, residuals_of_code(k)
         j, stream, behind = marks[k], _POSITIONS, marks[k + 1]
@@ -225,26 +234,10 @@ def decode_groups(
                 word2 = load_u64(at + (bit2 >> 3)) >> unsigned(bit2 & 7)
                 word3 = load_u64(at + (bit3 >> 3)) >> unsigned(bit3 & 7)
                 for _ in range(4):
-                    entry = load_u64(table + signed((word0 & mask) << unsigned(3)))
-                    store_u32(out0, entry)
-                    word0 >>= entry >> unsigned(32)
-                    bit0 += signed(entry >> unsigned(32))
-                    out0 += width
-                    entry = load_u64(table + signed((word1 & mask) << unsigned(3)))
-                    store_u32(out1, entry)
-                    word1 >>= entry >> unsigned(32)
-                    bit1 += signed(entry >> unsigned(32))
-                    out1 += width
-                    entry = load_u64(table + signed((word2 & mask) << unsigned(3)))
-                    store_u32(out2, entry)
-                    word2 >>= entry >> unsigned(32)
-                    bit2 += signed(entry >> unsigned(32))
-                    out2 += width
-                    entry = load_u64(table + signed((word3 & mask) << unsigned(3)))
-                    store_u32(out3, entry)
-                    word3 >>= entry >> unsigned(32)
-                    bit3 += signed(entry >> unsigned(32))
-                    out3 += width
+                    word0, bit0, out0 = _put_next(table, word0, bit0, out0, width)
+                    word1, bit1, out1 = _put_next(table, word1, bit1, out1, width)
+                    word2, bit2, out2 = _put_next(table, word2, bit2, out2, width)
+                    word3, bit3, out3 = _put_next(table, word3, bit3, out3, width)
             marks[stream], marks[stream + 1], marks[stream + 2], marks[stream + 3] = bit0, bit1, bit2, bit3
             j += 4
             stream = _POSITIONS + (j - marks[k] & n_streams - 1)
@@ -255,11 +248,7 @@ def decode_groups(
             for _ in range(SIDE // width):
                 word = load_u64(at + (bit >> 3)) >> unsigned(bit & 7)
                 for _ in range(4):
-                    entry = load_u64(table + signed((word & mask) << unsigned(3)))
-                    store_u32(out, entry)
-                    word >>= entry >> unsigned(32)
-                    bit += signed(entry >> unsigned(32))
-                    out += width
+                    word, bit, out = _put_next(table, word, bit, out, width)
             marks[stream] = bit
             j += 1
             stream += 1
@@ -276,6 +265,17 @@ def decode_groups(
         if marks[_POSITIONS + s] + 7 >> 3 != marks[_ENDS + s]:
             return NO_SUCH_BITS
     return OK
+
+
+@inlined
+def _put_code(code: int, word: int, filled: int, bits: int) -> tuple[int, int, int]:
+    """Put a code word behind the ``filled`` bits of ``word``, and its first 32 bits at ``bits`` once it has so many."""
+    word |= unsigned(code & 0xFFFF) << unsigned(filled)
+    filled += code >> 16
+    if filled >= 32:
+        store_u32(bits, word)
+        word, filled, bits = word >> unsigned(32), filled - 32, bits + 4
+    return word, filled, bits
 
 
 @compiled
@@ -322,18 +322,10 @@ def encode_groups(
     word, filled, begin = unsigned(0), 0, bits
     for g in range(0, n_groups, 2):
         code = signed(codes[starts[PAIRS] + 16 * signed(load_u8(labels + g)) + signed(load_u8(labels + g + 1))])
-        word |= unsigned(code & 0xFFFF) << unsigned(filled)
-        filled += code >> 16
-        if filled >= 32:
-            store_u32(bits, word)
-            word, filled, bits = word >> unsigned(32), filled - 32, bits + 4
+        word, filled, bits = _put_code(code, word, filled, bits)
     for t in range(n_modes):
         code = signed(codes[starts[MODES] + signed(load_u8(modes + t))])
-        word |= unsigned(code & 0xFFFF) << unsigned(filled)
-        filled += code >> 16
-        if filled >= 32:
-            store_u32(bits, word)
-            word, filled, bits = word >> unsigned(32), filled - 32, bits + 4
+        word, filled, bits = _put_code(code, word, filled, bits)
     store_u64(bits, word)
     bits += filled + 7 >> 3
     head_nbytes = bits - begin
@@ -355,11 +347,7 @@ def encode_groups(
                         for _ in range(SIDE // width):
                             code = signed(codes[first + signed(symbols & symbol_mask)])
                             symbols >>= unsigned(8 * width)
-                            word |= unsigned(code & 0xFFFF) << unsigned(filled)
-                            filled += code >> 16
-                            if filled >= 32:
-                                store_u32(bits, word)
-                                word, filled, bits = word >> unsigned(32), filled - 32, bits + 4
+                            word, filled, bits = _put_code(code, word, filled, bits)
         store_u64(bits, word)
         bits += filled + 7 >> 3
         marks[_ENDS + s] = bits - stream

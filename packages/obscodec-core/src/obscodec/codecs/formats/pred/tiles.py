@@ -158,6 +158,16 @@ def apply_tiles(
     return largest
 
 
+@inlined
+def _fewer(fewest: int, mode: int, plain: int, less: int, kind: int) -> tuple[int, int]:
+    """The fewest bits and their mode, of some before and of a kind with ``plain`` and with subtracted residuals."""
+    if plain < fewest:
+        fewest, mode = plain, kind
+    if less < fewest:
+        fewest, mode = less, kind + 1
+    return fewest, mode
+
+
 @compiled
 def _best_spatial(
     tile: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
@@ -179,17 +189,9 @@ def _best_spatial(
             less_gradient += bits_of_bytes(zigzag_bytes(subtract_bytes(gradient, green_gradient)))
             if c == 0:
                 green_above, green_left, green_gradient = above, left, gradient
-    fewest, mode = plain_above, ABOVE
-    if less_above < fewest:
-        fewest, mode = less_above, ABOVE + 1
-    if plain_left < fewest:
-        fewest, mode = plain_left, LEFT
-    if less_left < fewest:
-        fewest, mode = less_left, LEFT + 1
-    if plain_gradient < fewest:
-        fewest, mode = plain_gradient, GRADIENT
-    if less_gradient < fewest:
-        fewest, mode = less_gradient, GRADIENT + 1
+    fewest, mode = _fewer(1 << 60, ABOVE, plain_above, less_above, ABOVE)
+    fewest, mode = _fewer(fewest, mode, plain_left, less_left, LEFT)
+    fewest, mode = _fewer(fewest, mode, plain_gradient, less_gradient, GRADIENT)
     return fewest, mode
 
 
@@ -211,13 +213,8 @@ def _temporal_bits(
             less_gradient += bits_of_bytes(zigzag_bytes(subtract_bytes(gradient, green_gradient)))
             if c == 0:
                 green, green_gradient = change, gradient
-    fewest, mode = plain, BEFORE
-    if less < fewest:
-        fewest, mode = less, BEFORE + 1
-    if plain_gradient < fewest:
-        fewest, mode = plain_gradient, BEFORE_GRADIENT
-    if less_gradient < fewest:
-        fewest, mode = less_gradient, BEFORE_GRADIENT + 1
+    fewest, mode = _fewer(1 << 60, BEFORE, plain, less, BEFORE)
+    fewest, mode = _fewer(fewest, mode, plain_gradient, less_gradient, BEFORE_GRADIENT)
     return fewest, mode
 
 
