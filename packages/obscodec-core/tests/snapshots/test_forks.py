@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import obscodec
@@ -40,6 +41,41 @@ def test_a_forked_process_has_no_part_of_the_lock(tmp_path):
         os.write(go_on[1], b".")
         os.waitpid(child, 0)
     check_equal_rings(ring(30), obscodec.load(tmp_path))
+
+
+@pytest.mark.parametrize("moment", ["open", "close"])
+def test_a_fork_while_the_lock_is_opened_or_closed(tmp_path, monkeypatch, moment):
+    """The system has opened its file, or is about to close it, and the object that has the lock does not name it."""
+    meanwhile, go_on = threading.Event(), os.pipe()
+    original = getattr(os, moment)
+
+    def slow(*args):
+        if threading.current_thread() is not locking:
+            return original(*args)
+        opened = original(*args) if moment == "open" else None
+        meanwhile.set()
+        time.sleep(0.2)
+        return opened if moment == "open" else original(*args)
+
+    def lock_and_unlock():
+        with Folder(tmp_path).locked():
+            pass
+
+    locking = threading.Thread(target=lock_and_unlock)
+    monkeypatch.setattr(os, moment, slow)
+    locking.start()
+    meanwhile.wait(20)
+    child = os.fork()
+    if child == 0:
+        os.read(go_on[0], 1)
+        os._exit(0)
+    try:
+        locking.join()
+        with Folder(tmp_path).locked():  # though the child is still there
+            pass
+    finally:
+        os.write(go_on[1], b".")
+        os.waitpid(child, 0)
 
 
 def test_a_fork_waits_for_a_state(tmp_path, monkeypatch):

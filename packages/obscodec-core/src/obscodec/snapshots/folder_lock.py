@@ -2,8 +2,10 @@
 
 import os
 import tempfile
+import threading
 import weakref
 from pathlib import Path
+from typing import Final
 
 import xxhash
 
@@ -32,7 +34,8 @@ class FolderLock:
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
         _held.add(self)
-        self._descriptor = os.open(_locked_file(path), _FLAGS)
+        with _NO_FORKS:
+            self._descriptor = os.open(_locked_file(path), _FLAGS)
         try:
             _lock(self._descriptor)
         except (BlockingIOError, PermissionError):
@@ -40,9 +43,10 @@ class FolderLock:
 
     def close(self) -> None:
         """Let others write; a second call does nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        with _NO_FORKS:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def __enter__(self) -> "FolderLock":
         return self
@@ -75,6 +79,8 @@ else:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
 
+# Held while a descriptor is open that no object names: a process that is forked then would keep its part of the lock.
+_NO_FORKS: Final = threading.RLock()
 _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 
 
@@ -84,4 +90,5 @@ def _close_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_NO_FORKS.acquire, after_in_parent=_NO_FORKS.release, after_in_child=_NO_FORKS.release)
     os.register_at_fork(after_in_child=_close_all)
