@@ -56,6 +56,16 @@ def assert_tensors_equal(tensors: dict[str, torch.Tensor], arrays: dict[str, np.
         assert tensor.contiguous().view(torch.uint8).numpy().tobytes() == array.tobytes()
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch has no GPU")
+def test_to_a_gpu_copies_every_dtype():
+    buffer = filled()
+    batches = [(buffer.sample(20, seed, to="cuda"), buffer.sample(20, seed)) for seed in range(50)]
+    for on_gpu, arrays in batches:  # which must not have been overwritten by later batches
+        assert all(tensor.is_cuda for tensor in on_gpu.values())
+        assert_tensors_equal({name: tensor.cpu() for name, tensor in on_gpu.items()}, arrays)
+
+
 def test_to_returns_tensors_of_every_dtype():
     buffer = filled()
     arrays, indices = buffer.sample(20, 0, return_indices=True)
