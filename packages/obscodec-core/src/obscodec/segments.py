@@ -85,6 +85,11 @@ class Segments:
         addresses = None if self._addresses is None else self._addresses[which]
         return self.located(self.buffers, self.which[which], self.offsets[which], self.lengths[which], addresses)
 
+    def behind(self, starts: Ints) -> Segments:
+        """What each stream has behind its first ``starts[i]`` bytes."""
+        addresses = None if self._addresses is None else self._addresses + starts
+        return self.located(self.buffers, self.which, self.offsets + starts, self.lengths - starts, addresses)
+
     def replaced(self, at: npt.NDArray[np.int64], streams: Segments) -> Segments:
         """These streams with others at the positions ``at``, without a copy of their bytes."""
         joined = Segments.joined([self, streams])

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, Codec, decode_varint, encode_varint
+from obscodec.codecs import BytesCodec, Codec, encode_varint
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
@@ -163,12 +163,9 @@ class BlockCoder(ABC, Generic[C]):
         except (CorruptStream, DictionaryMissing) as error:
             raise CorruptStream(f"a stored block of {self.spec} can't be decoded: {error}") from error
 
-    def _version(self, block: Bytes) -> tuple[C | None, Bytes]:
-        """The codec that compressed a block, None for version 0, and the bytes behind the version."""
-        version, start = decode_varint(block)
-        if version == 0:
-            return None, block[start:]
+    def _codec(self, version: int) -> C:
+        """The codec that compressed the blocks of a version, from 1 on."""
         codecs = self.versions.by_version if self.versions else {}
         if version not in codecs:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
-        return codecs[version], block[start:]
+        return codecs[version]

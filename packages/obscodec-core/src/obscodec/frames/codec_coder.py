@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import Codec, decode_varint, encode_varint
-from obscodec.codecs.formats.delta_rle import check, copy_frames, first_bytes
+from obscodec.codecs.formats.delta_rle import check, copy_frames, read_versions
 from obscodec.errors import CorruptStream
-from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
+from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
@@ -71,18 +71,18 @@ class CodecCoder(BlockCoder[Codec]):
         return joined(encode_varint(number), block[start:].data)
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
-        addresses, first = blocks.addresses(), np.empty(len(blocks), np.uint8)
-        first_bytes(addresses, blocks.lengths, first)
-        compressed = np.flatnonzero(first)
-        plain = np.empty((len(compressed), self.layout.nbytes), np.uint8)
-        for row, b in zip(plain, compressed.tolist(), strict=True):
-            compressor, stream = self._version(blocks[b])
-            assert compressor is not None  # ``_version`` refuses a 0 in several bytes
-            compressor.decode_rows(Segments.packed(stream, np.array([len(stream)])), row[None])
-        addresses, lengths = addresses + len(PLAIN), blocks.lengths - len(PLAIN)
-        addresses[blocks.lengths == 0] = 0
-        addresses[compressed] = plain.ctypes.data + np.arange(len(compressed)) * self.layout.nbytes
-        lengths[compressed] = self.layout.nbytes
+        versions, starts = np.empty((2, len(blocks)), np.int64)
+        check(read_versions(blocks.addresses(), blocks.lengths, versions, starts))
+        streams = blocks.behind(starts)
+        addresses, lengths = np.where(blocks.lengths, streams.addresses(), 0), streams.lengths.copy()
+        plain = np.empty((np.count_nonzero(versions), self.layout.nbytes), np.uint8)
+        end = 0
+        for version in np.unique(versions[versions > 0]).tolist():
+            alike = np.flatnonzero(versions == version)
+            begin, end = end, end + len(alike)
+            self._codec(version).decode_rows(streams.take(alike), plain[begin:end])
+            addresses[alike] = plain.ctypes.data + np.arange(begin, end) * self.layout.nbytes
+            lengths[alike] = self.layout.nbytes
         check(copy_frames(*wanted, addresses, lengths))
 
 

@@ -124,12 +124,13 @@ class PatchCoder(BlockCoder[BytesCodec]):
         if len(block) == 0:
             return b""
         stream: Bytes | bytes
-        compressor, stream = self._version(block)
-        if compressor is not None:
+        version, start = decode_varint(block)
+        stream = block[start:]
+        if version > 0:
             nbytes, start = decode_varint(stream)
             if nbytes > self._bound:
                 raise CorruptStream(f"its patches have {nbytes} bytes, at most {self._bound} are possible")
-            stream = compressor.decompress_exactly(stream[start:].data, nbytes)
+            stream = self._codec(version).decompress_exactly(stream[start:].data, nbytes)
         if len(stream) == 0:
             raise CorruptStream("it has no patches")
         return stream

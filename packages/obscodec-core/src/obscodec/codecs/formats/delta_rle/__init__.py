@@ -4,8 +4,8 @@ from obscodec.codecs.formats.delta_rle.blocks import (
     NO_PATCHES,
     NO_VERSIONS,
     copy_frames,
-    first_bytes,
     read_blocks,
+    read_versions,
     sections,
 )
 from obscodec.codecs.formats.delta_rle.patch import (
@@ -41,9 +41,9 @@ __all__ = [
     "encode_first",
     "encode_lz4",
     "encode_patch",
-    "first_bytes",
     "frame_room",
     "read_blocks",
+    "read_versions",
     "runs_bound",
     "sections",
     "write_varint",

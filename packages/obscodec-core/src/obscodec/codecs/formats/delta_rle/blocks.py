@@ -25,7 +25,6 @@ from obscodec.kernels import (
     fence,
     fill_zeros,
     inlined,
-    load_u8,
     prefetch,
 )
 from obscodec.layout import Rows
@@ -184,10 +183,16 @@ def sections(at: int, end: int) -> tuple[int, int, int, int, int]:
 
 
 @compiled
-def first_bytes(addresses: Ints, lengths: Ints, first: Bytes) -> None:
-    """Put the first byte of each stream into ``u8[n]``, 0 for an empty one."""
+def read_versions(addresses: Ints, lengths: Ints, versions: Ints, starts: Ints) -> int:
+    """The version at the head of each stored block and the bytes of the head; 0 and 0 of an empty block."""
     for i in range(len(addresses)):
-        first[i] = load_u8(addresses[i]) if lengths[i] else 0
+        versions[i] = starts[i] = 0
+        if lengths[i]:
+            versions[i], at = read_varint(addresses[i], addresses[i] + lengths[i])
+            if at < 0:
+                return -at
+            starts[i] = at - addresses[i]
+    return OK
 
 
 @compiled
