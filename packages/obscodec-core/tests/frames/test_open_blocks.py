@@ -63,7 +63,7 @@ def test_open_blocks_are_counted_as_memory_and_are_not_in_the_heap(codec: str) -
     assert one > (7 if codec == "raw" else 1) * FRAME.nbytes
     assert six - one >= 5 * FRAME.nbytes  # of recent frames
     store = stores[0]
-    assert store.mean_frame_bytes == FRAME.nbytes if codec == "raw" else store.mean_frame_bytes < FRAME.nbytes
+    assert store.mean_frame_bytes() == FRAME.nbytes if codec == "raw" else store.mean_frame_bytes() < FRAME.nbytes
     store.append(frames[7:])
     assert store.stats().live_bytes > 0  # a full block is stored at once
 

@@ -51,8 +51,64 @@ def test_frames_that_only_a_slow_codec_shrinks_get_one():
     """They have eight values, at random: three bits each."""
     choice = choose(np.random.default_rng(0).integers(8, size=(300, 84, 84), dtype=np.uint8), STREAMS, None)
     assert choice.chosen.frame_bytes < 84 * 84 / 2
-    assert choice.reason.startswith("the smallest, since none that is as fast as uncompressed halves the memory: ")
+    fast = min(trial.frame_bytes for trial in choice.trials if trial.fits)
+    why = f"{1 - choice.chosen.frame_bytes / fast:.0%} smaller than any that is as fast as uncompressed"
+    assert choice.reason == f"{why}: {choice.chosen.frame_bytes:.0f} bytes per frame on the first 300 frames"
     assert not choice.chosen.fits
+
+
+def hills(n: int, *, moving: bool = True) -> np.ndarray:
+    """``u8[n, 64, 64, 3]``: soft hills with some noise, as a camera sees them; all new in each frame, or moving by."""
+    rng = np.random.default_rng(0)
+    steps = np.arange(n)[:, None, None] * (3 if moving else 40)
+    y, x = np.mgrid[:64, :64]
+    height = 90 + 50 * np.sin((x + steps) / 9) + 40 * np.cos((y - steps) / 13)
+    seen = height + (rng.normal(0, 2, (64, 64)) if moving else rng.normal(0, 2, (n, 64, 64)))
+    return np.clip(seen[..., None] + [0, 8, 15], 0, 255).astype(np.uint8)
+
+
+def test_textured_images_get_a_codec_for_images():
+    choice = choose(hills(256, moving=False), STREAMS[:256], None)
+    assert choice.chosen.spec.startswith("pred")
+    patches = min(trial.frame_bytes for trial in choice.trials if trial.spec.startswith("delta-rle"))
+    assert choice.chosen.frame_bytes < patches / 2
+
+
+def test_blocks_are_larger_where_frames_resemble_the_one_before():
+    still = np.repeat(hills(16, moving=False), 16, axis=0)
+    still[:, :2, :2] = np.arange(256)[:, None, None, None]  # no two are equal
+    alone = choose(hills(256, moving=False), STREAMS[:256], None)
+    assert alone.chosen.block_frames == 1
+    assert choose(still, STREAMS[:256], "10 s/batch").chosen.block_frames == 16
+
+
+def test_slow_codecs_are_tried_only_if_no_fast_one_is_good_enough():
+    played = frames("MsPacman", 320, 0)[:300]
+    quick, thorough = choose(played, STREAMS, None), choose(played, STREAMS, None, thorough=True)
+    assert all(trial.fits for trial in quick.trials)
+    assert quick.chosen == thorough.chosen
+    assert {"pred", "zstd:3"} < {trial.spec for trial in thorough.trials}
+
+
+def test_frames_that_return_may_take_more_bytes():
+    """In a tenth of all tensors, each frame is another one."""
+    seen = hills(60)
+    assert not choose(seen, STREAMS[:60], None).chosen.fits
+    assert choose(seen, STREAMS[:60], None, n_seen=6_000).chosen.fits
+
+
+def test_a_few_frames_of_many_sequences_show_as_much():
+    played = frames("MsPacman", 320, 0)[:256]
+    among_64 = choose(played, np.repeat(np.arange(64), 4), None)
+    assert among_64 == choose(played, STREAMS[:256], None)
+    mixed = np.arange(256).reshape(64, 4).T.reshape(-1)
+    assert choose(played[mixed], mixed // 4, None) == among_64
+
+
+def test_a_number_of_frames_for_all_blocks():
+    trials = choose(hills(64), STREAMS[:64], None, 2, thorough=True).trials
+    assert all(trial.block_frames == 2 for trial in trials)
+    assert len({trial.spec for trial in trials}) == len(trials)
 
 
 def test_with_a_large_budget_the_smallest_of_all_is_chosen():
@@ -84,3 +140,13 @@ def test_a_malformed_budget(budget):
     text = f"a budget is a time for each batch of 256 such as '1 ms/batch', got {budget!r}"
     with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
         choose(np.zeros((300, 2, 2), np.uint8), STREAMS, budget)
+
+
+def test_frames_of_a_stack_share_the_cost_of_their_blocks():
+    def costs(depth: int) -> dict[tuple[str, int], float]:
+        trials = choose(hills(64), STREAMS[:64], None, depth=depth, thorough=True).trials
+        return {(trial.spec, trial.block_frames): trial.cost for trial in trials}
+
+    single, stacks = costs(1), costs(4)
+    assert stacks["pred", 1] == single["pred", 1] < stacks["pred", 16] < single["pred", 16]
+    assert stacks["delta-rle", 16] == single["delta-rle", 16]

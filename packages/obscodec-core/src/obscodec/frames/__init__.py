@@ -2,7 +2,7 @@
 
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.coder_for import new_coder
-from obscodec.frames.frame_log import FrameLog
+from obscodec.frames.frame_log import NO_BLOCKS, FrameLog, FullBlocks
 from obscodec.frames.kernels.first_use import announce
 from obscodec.frames.kernels.stacks import interleave
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
@@ -12,10 +12,12 @@ from obscodec.frames.transfer import transfer_frames
 
 __all__ = [
     "NEEDED",
+    "NO_BLOCKS",
     "ROOM",
     "ROOM_NBYTES",
     "BlockCoder",
     "FrameLog",
+    "FullBlocks",
     "StackTable",
     "StepWriter",
     "announce",

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,16 @@ from obscodec.stats import StoreStats
 MIN_BLOCKS = 1 << 10
 _UNREADABLE = b"\xff" * 11  # in place of a block that was lost: no version has so many bytes
 _ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
+
+
+class FullBlocks(NamedTuple):
+    """How many blocks are full, and their bytes, with all reference frames."""
+
+    n: int
+    nbytes: int
+
+
+NO_BLOCKS: Final = FullBlocks(0, 0)
 
 
 class FrameLog:
@@ -123,16 +134,27 @@ class FrameLog:
         """How many numbers of blocks were ever used; 0 is the block of the frame of zeros."""
         return int(self.tables.tallies[N_USED])
 
-    @property
-    def mean_frame_bytes(self) -> float:
-        """Bytes for each frame in full blocks, reference frames included; in open blocks while no block is full."""
+    def mean_frame_bytes(self, before: FullBlocks) -> float:
+        """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
         with self.lock:
-            self._settle()
-            self.seal()
-            heap = self.heap.stats()
-            if not heap.n_streams:
+            n, nbytes = self._full_blocks()
+            if n == before.n:
                 return self.open.mean_frame_bytes
-            return (heap.live_bytes + self.open.reference_bytes) / (heap.n_streams * self.block_frames)
+            return (nbytes - before.nbytes) / ((n - before.n) * self.block_frames)
+
+    def train(self) -> FullBlocks:
+        """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""
+        with self.lock:
+            full = self._full_blocks()
+            if self.coder.versions is not None:
+                self.coder.versions.train()
+            return full
+
+    def _full_blocks(self) -> FullBlocks:
+        self._settle()
+        self.seal()
+        heap = self.heap.stats()
+        return FullBlocks(heap.n_streams, heap.live_bytes + self.open.reference_bytes)
 
     def stats(self) -> StoreStats:
         """What the log holds now; reference frames count as dictionaries."""

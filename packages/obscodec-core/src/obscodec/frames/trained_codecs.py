@@ -61,6 +61,11 @@ class TrainedCodecs(Generic[C]):
         else:
             self._watch(stream_nbytes / max(1, plain.nbytes))
 
+    def train(self) -> None:
+        """Train on the samples so far, if there are any."""
+        if self.learning and self._samples:
+            self._learn()
+
     def number_of(self, codec: C) -> int:
         """The version of an equal codec; it becomes one if there is none."""
         for version, one in self.by_version.items():

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
-from obscodec.frames import FrameLog, StepWriter, announce, new_coder, transfer_frames
+from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder, transfer_frames
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
@@ -112,10 +112,16 @@ class FrameStore(Store):
         """The spec of the codec of the blocks."""
         return self.log.coder.spec
 
-    @property
-    def mean_frame_bytes(self) -> float:
-        """Bytes for each frame in the full blocks; in the open ones if none is full yet."""
-        return self.log.mean_frame_bytes
+    def mean_frame_bytes(self, before: FullBlocks = NO_BLOCKS) -> float:
+        """Bytes for each frame in the blocks that are full since ``before``; in the open ones if there are none."""
+        return self.log.mean_frame_bytes(before)
+
+    def train(self) -> FullBlocks:
+        """Train the dictionaries of the codec on the frames so far, without waiting for more; the full blocks so far.
+
+        A codec without dictionaries stays as it is, as does one that can't learn from so few frames.
+        """
+        return self.log.train()
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""

@@ -1,6 +1,5 @@
 """The codec ``auto``: which codec stores some frames best."""
 
-import math
 import re
 import time
 from dataclasses import dataclass, replace
@@ -8,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import available, parse
+from obscodec.codecs import available, new_codec, parse
 from obscodec.devices import backend
 from obscodec.errors import SpecError
 from obscodec.layout import Layout
@@ -25,31 +24,40 @@ _UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 class _Candidate:
     """A codec to try, and the cost of reading with it.
 
-    The cost is the time to read a batch of Atari stacks, divided by the time to gather it from an uncompressed array:
-    the median of three games, measured once by benchmarks/costs.py. So the choice depends on the data alone, not on how
-    busy the machine is.
+    The cost is the time to read a batch, divided by the time to gather it from an uncompressed array, measured once by
+    benchmarks/costs.py: the median of three games in stacks for codecs of patches, the median of textured images one
+    by one for the others. So the choice depends on the data alone, not on how busy the machine is.
     """
 
     spec: str
     block_frames: int
     cost: float
 
+    def cost_of(self, n: int) -> float:
+        """The cost if ``n`` consecutive frames are read together: a codec of blocks decodes those before them, too."""
+        if self.spec.startswith(_PATCHES):
+            return self.cost
+        return self.cost * (1 + (self.block_frames - 1) / (2 * n))
 
+
+_PATCHES = "delta-rle"
 _CANDIDATES = (
     _Candidate("raw", 1, 0.6),
-    _Candidate("delta-rle", DEFAULT_BLOCK_FRAMES, 0.56),
-    _Candidate("delta-rle|lz4:6", DEFAULT_BLOCK_FRAMES, 0.6),
-    _Candidate("delta-rle|zstd:3", DEFAULT_BLOCK_FRAMES, 1.4),
-    _Candidate("lz4", 1, 4.8),
-    _Candidate("zstd:1", 1, 5.1),
+    _Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.56),
+    _Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.6),
+    _Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.4),
+    *(_Candidate("zstd:3", n, 5.1) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     _Candidate("shuffle|zstd:1", 1, 10.0),
-    _Candidate("zstd:3", DEFAULT_BLOCK_FRAMES, 3.4),
+    _Candidate("pred:fast", 1, 2.0),
+    *(_Candidate("pred", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
 )
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
-_HALF = 0.5  # of the raw size: if no fast codec makes frames so small, a slow codec may be chosen
+_ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this
+_MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
+_PRICE = 0.09  # of time in memory: a slow codec that takes twice the time of another must be 6 % smaller
 
 
 def parse_budget(budget: str) -> float:
@@ -70,49 +78,81 @@ def choose(
     budget: str | None,
     block_frames: int | None = None,
     device: str = "cpu",
+    *,
+    n_seen: int | None = None,
+    depth: int = 1,
+    thorough: bool = False,
 ) -> Choice:
     """The codec that stores ``frames`` in the least memory and is fast enough.
 
+    If fast codecs store them in much memory, slower ones are tried, and preferred if they save enough of it.
+
     Args:
-        frames: ``[n, *shape]``, the first frames, in the order of time for each sequence.
+        frames: ``[n, *shape]``, the first frames, each once, in the order of time for each sequence.
         sequences: ``i64[n]``, the sequence of each frame.
         budget: how long the CPU may take to read a batch of 256 frames, such as ``"1 ms/batch"``; each codec is then
             timed. With None, the table of costs decides.
         block_frames: how many frames each codec encodes together, None for the numbers in the table.
         device: where frames are decoded; only codecs that this device decodes are tried.
+        n_seen: of how many tensors the frames are, None for as many as there are frames.
+        depth: how many consecutive frames a tensor has.
+        thorough: whether to try slow codecs even if a fast one is good enough.
 
     Raises:
         SpecError: the budget is malformed.
     """
     limit_s = None if budget is None else parse_budget(budget)
-    ready = available()
-    trials = []
+    layout = Layout(frames.shape[1:], frames.dtype)
+    enough = layout.nbytes / _ENOUGH * (n_seen or len(frames)) / max(1, len(frames))
+    frames = frames[np.argsort(sequences, kind="stable")]  # few frames of many sequences would fill no block
+    candidates = _candidates(layout, block_frames, device, depth + 1)  # a batch has the next observations, too
+    trials = [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost <= _MAX_COST]
+    if thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough:
+        trials += [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost > _MAX_COST]
+    worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
+    chosen, why = _within(worth, budget) if budget is not None else _by_cost(worth, enough)
+    reason = f"{why}: {chosen.frame_bytes:.0f} bytes per frame on the first {len(frames)} frames"
+    return Choice(chosen, tuple(trials), reason)
+
+
+def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[_Candidate]:
+    """The codecs to try on frames of a layout that are read so many together."""
+    ready, found = available(), []
     for candidate in _CANDIDATES:
         if block_frames is not None:
             candidate = replace(candidate, block_frames=block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
-        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)):
-            trials.append(_try(candidate, frames, sequences, limit_s))
-    raw_bytes = math.prod(frames.shape[1:]) * frames.itemsize
-    worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * raw_bytes]
-    chosen, why = _smallest(worth, raw_bytes, budget)
-    reason = f"{why}: {chosen.frame_bytes:.0f} bytes per frame on the first {len(frames)} frames"
-    return Choice(chosen, tuple(trials), reason)
+        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)) and _takes(candidate, layout):
+            found.append(replace(candidate, cost=candidate.cost_of(n_consecutive)))
+    return list(dict.fromkeys(found))  # those that differ in the frames of a block may be equal now
 
 
-def _smallest(trials: list[Trial], raw_bytes: int, budget: str | None) -> tuple[Trial, str]:
-    """The best trial, and the reason."""
-    fast = [trial for trial in trials if trial.fits]
-    if not fast:
+def _takes(candidate: _Candidate, layout: Layout) -> bool:
+    """Whether a codec encodes blocks of such frames: some encode images only."""
+    try:
+        new_codec(candidate.spec, Layout((candidate.block_frames, *layout.shape), layout.dtype))
+    except SpecError:
+        return False
+    return True
+
+
+def _within(trials: list[Trial], budget: str) -> tuple[Trial, str]:
+    """The best trial by measured times, and the reason."""
+    fitting = [trial for trial in trials if trial.fits]
+    if not fitting:
         return min(trials, key=_time), f"the fastest, since none is within {budget}"
-    smallest = min(fast, key=_size)
-    if budget is not None:
-        return smallest, f"the smallest within {budget}"
-    halves = [trial for trial in trials if trial.frame_bytes <= _HALF * raw_bytes]
-    if smallest.frame_bytes > _HALF * raw_bytes and halves:
-        return min(halves, key=_size), "the smallest, since none that is as fast as uncompressed halves the memory"
-    return smallest, "the smallest that is as fast as uncompressed"
+    return min(fitting, key=_size), f"the smallest within {budget}"
+
+
+def _by_cost(trials: list[Trial], enough: float) -> tuple[Trial, str]:
+    """The best trial by the table of costs, and the reason."""
+    fast = min((trial for trial in trials if trial.fits), key=_size)
+    slow = [trial for trial in trials if not trial.fits and trial.frame_bytes <= _MIN_SLOW_GAIN * fast.frame_bytes]
+    if fast.frame_bytes <= enough or not slow:
+        return fast, "the smallest that is as fast as uncompressed"
+    best = min(slow, key=lambda trial: trial.frame_bytes * trial.cost**_PRICE)
+    return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any that is as fast as uncompressed"
 
 
 def _size(trial: Trial) -> tuple[float, float]:
@@ -123,14 +163,18 @@ def _time(trial: Trial) -> float:
     return trial.cost if trial.batch_s is None else trial.batch_s
 
 
-def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], sequences: Ints, limit_s: float | None) -> Trial:
+def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], limit_s: float | None) -> Trial:
+    """Encode the frames, in the order of time; the second half counts, with what the codec learned from the first."""
     store = FrameStore(
         Layout(frames.shape[1:], frames.dtype), codec=candidate.spec, block_frames=candidate.block_frames
     )
-    ids = store.append(frames, sequences)
+    half, one_sequence = len(frames) // 2, np.zeros(len(frames), np.int64)
+    ids = store.append(frames[:half], one_sequence[:half])
+    before = store.train()
+    ids = np.append(ids, store.append(frames[half:], one_sequence[half:]))
     batch_s = None if limit_s is None else _batch_s(store, ids)
     fits = candidate.cost <= _MAX_COST if limit_s is None or batch_s is None else batch_s <= limit_s
-    return Trial(candidate.spec, candidate.block_frames, store.mean_frame_bytes, candidate.cost, batch_s, fits)
+    return Trial(candidate.spec, candidate.block_frames, store.mean_frame_bytes(before), candidate.cost, batch_s, fits)
 
 
 def _batch_s(store: FrameStore, ids: Ints) -> float:

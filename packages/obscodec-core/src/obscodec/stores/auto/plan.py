@@ -122,13 +122,16 @@ def frames_of_block(codec: str, block_frames: int | None = None) -> int:
     return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
 
 
-def find_plan(tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreOptions) -> StoragePlan:
+def find_plan(
+    tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreOptions, *, thorough: bool = False
+) -> StoragePlan:
     """The best way to keep tensors, found in the first ones.
 
     Args:
         tensors: ``[n, *shape]``, in the order of time for each sequence.
         sequences: ``i64[n]``, the sequence of each tensor.
         options: of the store, with the device that decodes.
+        thorough: whether to try slow codecs even if a fast one is good enough.
     """
     device = options.device
     narrow = find_narrow(tensors)
@@ -150,5 +153,14 @@ def find_plan(tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreO
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
     _, first = np.unique(distinct.append(frames, sequences), return_index=True)
     first.sort()
-    choice = choose(frames[first], sequences[first], options.budget, options.block_frames, device)
+    choice = choose(
+        frames[first],
+        sequences[first],
+        options.budget,
+        options.block_frames,
+        device,
+        n_seen=len(tensors),
+        depth=depth,
+        thorough=thorough,
+    )
     return StoragePlan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)
