@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE
+from obscodec.codecs.formats.pred.group_counts import count_symbols, measure_groups
 from obscodec.codecs.formats.pred.groups import (
     FIRST_OF_SINGLES,
     LARGEST,
@@ -21,8 +22,6 @@ from obscodec.codecs.formats.pred.groups import (
     RAW,
     Codes,
     Words,
-    count_symbols,
-    measure_groups,
     residuals_of_code,
 )
 from obscodec.codecs.formats.pred.tiles import N_MODES, N_SPATIAL

@@ -9,8 +9,11 @@ import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.pred.books import STARTS, Books, books_of, trained
-from obscodec.codecs.formats.pred.frames import decode_items, encode_items, new_room, residuals_of
+from obscodec.codecs.formats.pred.frame_reader import decode_items
+from obscodec.codecs.formats.pred.frame_writer import encode_items
 from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of
+from obscodec.codecs.formats.pred.prediction import residuals_of
+from obscodec.codecs.formats.pred.room import new_room
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.codecs.varint import encode_varint
 from obscodec.errors import SpecError

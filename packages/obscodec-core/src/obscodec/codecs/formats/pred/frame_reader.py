@@ -1,0 +1,156 @@
+"""Items of ``pred`` from their streams."""
+
+from obscodec.codecs.formats.pred.geometry import (
+    GROUP_STRIDE,
+    GROUPS_OF_TILE,
+    SIDE,
+    Geometry,
+    clear_margins,
+    get_frame,
+    put_frame,
+)
+from obscodec.codecs.formats.pred.group_reader import decode_groups
+from obscodec.codecs.formats.pred.groups import Words
+from obscodec.codecs.formats.pred.heads import AS_IS, read_head, skip_sizes
+from obscodec.codecs.formats.pred.room import Room
+from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, undo_tile, vector_offset
+from obscodec.codecs.formats.pred.widths import (
+    ALL_WIDTHS,
+    FEW_WIDTHS,
+    MAX_WIDTH,
+    bits_of_mode,
+    read_bits,
+    unpack_group,
+)
+from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, WIDE_GROUP
+from obscodec.codecs.varint_kernels import read_varint
+from obscodec.kernels import address, compiled, copy, load_u8, signed
+from obscodec.layout import Rows
+from obscodec.segments import Ints
+
+
+@compiled
+def decode_items(
+    addresses: Ints, lengths: Ints, rows: Rows, n_frames: int, geometry: Geometry, tables: Words, room: Room
+) -> int:
+    """Decode some items.
+
+    Args:
+        addresses: ``i64[n]``, the stream of each.
+        lengths: ``i64[n]``, its bytes.
+        rows: ``u8[n, nbytes]``, filled.
+        n_frames: the frames of an item, at least 1.
+        geometry: of a frame.
+        tables: ``u64[16, 2048]`` of the dense form; ``u64[0, 2048]`` for the fast one.
+        room: which no other call uses meanwhile.
+
+    Returns:
+        A status.
+    """
+    frame_nbytes = rows.shape[1] // n_frames
+    work_nbytes = geometry.n_channels * geometry.plane_nbytes
+    first, target = address(room.work), address(rows)
+    work, before = first, first + work_nbytes
+    clear_margins(work, geometry)
+    clear_margins(before, geometry)
+    dense = address(tables) if len(tables) else 0
+    for i in range(len(addresses)):
+        at, end = addresses[i], addresses[i] + lengths[i]
+        body = skip_sizes(at, end, n_frames)
+        if body < 0:
+            return -body
+        for k in range(n_frames):
+            nbytes = end - body
+            if k < n_frames - 1:
+                nbytes, at = read_varint(at, end)
+            if nbytes > end - body or nbytes < 1:
+                return NO_SUCH_FRAME
+            if load_u8(body) == AS_IS:
+                if nbytes != 1 + frame_nbytes:
+                    return NO_SUCH_FRAME
+                copy(target, body + 1, frame_nbytes)
+                if k < n_frames - 1:
+                    put_frame(work, target, geometry)
+            else:
+                if nbytes > frame_nbytes:
+                    return NO_SUCH_FRAME
+                copy(address(room.bits), body, nbytes)
+                status = _decode_frame(nbytes, work, before, k > 0, geometry, dense, room)
+                if status != OK:
+                    return status
+                get_frame(work, target, geometry)
+            target += frame_nbytes
+            body += nbytes
+            work, before = before, work
+    return OK
+
+
+@compiled
+def _decode_frame(
+    nbytes: int, work: int, before: int, has_before: bool, geometry: Geometry, dense: int, room: Room
+) -> int:
+    """Decode the frame in ``room.bits`` into planes; ``dense`` is the address of the tables, or 0."""
+    begin, residuals, modes = address(room.bits), address(room.residuals), address(room.modes)
+    n_tiles, groups_of_tile = geometry.tiles_down * geometry.tiles_across, GROUPS_OF_TILE * geometry.n_channels
+    n_groups, end = n_tiles * groups_of_tile, begin + nbytes
+    vectors, most_vectors = address(room.vectors), MAX_VECTORS if has_before else 0
+    n_vectors, form, at, status = read_head(begin, end, most_vectors, 4 if dense else 2, vectors)
+    if status != OK:
+        return status
+    mode_bits, width_bits, modes_at, widths_at = 0, 0, at, at
+    if dense:
+        status = decode_groups(
+            at,
+            end,
+            4 << form,
+            n_groups,
+            n_tiles,
+            dense,
+            address(room.labels),
+            address(room.order),
+            modes,
+            residuals,
+            room.marks,
+        )
+        if status != OK:
+            return status
+    else:
+        mode_bits, width_bits = bits_of_mode(n_vectors), FEW_WIDTHS if form else ALL_WIDTHS
+        widths_at = modes_at + (n_tiles * mode_bits + 7 >> 3)
+        at = widths_at + (n_groups * width_bits + 7 >> 3)
+    tile = 0
+    for ty in range(geometry.tiles_down):
+        for tx in range(geometry.tiles_across):
+            y, x = SIDE * ty, SIDE * tx
+            if dense:
+                mode = signed(load_u8(modes + tile))
+            else:
+                if at > end:
+                    return NO_SUCH_FRAME
+                mode = read_bits(modes_at, tile * mode_bits, mode_bits)
+                bit = tile * groups_of_tile * width_bits
+                for g in range(groups_of_tile):
+                    width = read_bits(widths_at, bit, width_bits)
+                    bit += width_bits
+                    if width_bits == FEW_WIDTHS:
+                        width += width == MAX_WIDTH - 1
+                    if width > MAX_WIDTH:
+                        return WIDE_GROUP
+                    at = unpack_group(at, width, residuals + GROUP_STRIDE * g)
+            offset, status = vector_offset(mode, y, x, vectors, n_vectors, geometry)
+            if status != OK:
+                return status
+            corner = (y + 1) * geometry.stride + SIDE + x
+            undo_tile(
+                mode,
+                work + corner,
+                before + corner + offset,
+                residuals,
+                geometry.stride,
+                geometry.plane_nbytes,
+                geometry.n_channels,
+            )
+            if dense:
+                residuals += GROUP_STRIDE * groups_of_tile
+            tile += 1
+    return OK if dense or at == end else NO_SUCH_FRAME

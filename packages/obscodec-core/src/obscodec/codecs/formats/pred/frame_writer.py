@@ -1,0 +1,154 @@
+"""Items of ``pred`` to streams."""
+
+from obscodec.codecs.formats.pred.geometry import (
+    GROUP_NBYTES,
+    GROUP_STRIDE,
+    GROUPS_OF_TILE,
+    Geometry,
+    clear_margins,
+    put_frame,
+)
+from obscodec.codecs.formats.pred.group_writer import encode_groups
+from obscodec.codecs.formats.pred.groups import Codes
+from obscodec.codecs.formats.pred.heads import AS_IS, head_nbytes, n_vectors_of, size_bound, write_head, write_sizes
+from obscodec.codecs.formats.pred.prediction import predict_frame
+from obscodec.codecs.formats.pred.room import Room
+from obscodec.codecs.formats.pred.widths import (
+    ALL_WIDTHS,
+    FEW_WIDTHS,
+    MAX_WIDTH,
+    bits_of_mode,
+    group_width,
+    pack_group,
+    write_bits,
+)
+from obscodec.codecs.statuses import OK
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u8, unsigned
+from obscodec.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+
+@compiled
+def encode_items(
+    rows: Rows,
+    n_frames: int,
+    geometry: Geometry,
+    n_streams: int,
+    classes: Bytes,
+    codes: Codes,
+    starts: Ints,
+    out: Bytes,
+    lengths: Ints,
+    room: Room,
+) -> int:
+    """Encode some items.
+
+    Args:
+        rows: ``u8[n, nbytes]``.
+        n_frames: the frames of an item, at least 1.
+        geometry: of a frame.
+        n_streams: bit streams of a frame; 0 for the fast form.
+        classes: see ``encode_groups``, as the next two.
+        codes: ``u32[:]``.
+        starts: ``i64[17]``.
+        out: filled with the streams, one behind the other.
+        lengths: ``i64[n]``, filled with their bytes.
+        room: which no other call uses meanwhile.
+
+    Returns:
+        A status.
+    """
+    frame_nbytes = rows.shape[1] // n_frames
+    work_nbytes = geometry.n_channels * geometry.plane_nbytes
+    first, source, here = address(room.work), address(rows), address(out)
+    work, before = first, first + work_nbytes
+    clear_margins(work, geometry)
+    clear_margins(before, geometry)
+    size_nbytes = size_bound(frame_nbytes)
+    for i in range(len(rows)):
+        body = here + size_nbytes * (n_frames - 1)
+        at = body
+        for k in range(n_frames):
+            largest = predict_frame(
+                work, before, source, k > 0, geometry, address(room.modes), address(room.residuals), room
+            )
+            nbytes = _encode_frame(at, frame_nbytes, largest, geometry, n_streams, classes, codes, starts, room)
+            if nbytes > frame_nbytes:
+                store_u8(at, unsigned(AS_IS))
+                copy(at + 1, source, frame_nbytes)
+                nbytes = 1 + frame_nbytes
+                put_frame(work, source, geometry)
+            room.sizes[k] = nbytes
+            at += nbytes
+            source += frame_nbytes
+            work, before = before, work
+        begin = here
+        here = write_sizes(here, body, at, n_frames, room.sizes)
+        lengths[i] = here - begin
+    return OK
+
+
+@inlined
+def _encode_frame(
+    out: int,
+    frame_nbytes: int,
+    largest: int,
+    geometry: Geometry,
+    n_streams: int,
+    classes: Bytes,
+    codes: Codes,
+    starts: Ints,
+    room: Room,
+) -> int:
+    """Write a frame, whose tiles are in ``room``, and return its bytes: more than it has if it is not written."""
+    n_tiles, groups_of_tile = geometry.tiles_down * geometry.tiles_across, GROUPS_OF_TILE * geometry.n_channels
+    n_groups, bits = n_tiles * groups_of_tile, address(room.bits)
+    residuals, modes, labels = address(room.residuals), address(room.modes), address(room.labels)
+    n_vectors = n_vectors_of(largest)
+    body = out + head_nbytes(n_vectors)
+    most = out + frame_nbytes + 1 - body
+    if most <= 1:
+        return frame_nbytes + 1
+    form = 0
+    if n_streams:
+        while 4 << form < n_streams:
+            form += 1
+        nbytes = encode_groups(
+            residuals,
+            n_groups,
+            modes,
+            n_tiles,
+            n_streams,
+            classes,
+            codes,
+            starts,
+            labels,
+            address(room.order),
+            bits,
+            most,
+            body,
+            room.marks,
+        )
+    else:
+        n_sevens, end = 0, bits
+        for g in range(n_groups):
+            width = group_width(residuals + GROUP_STRIDE * g)
+            n_sevens += width == MAX_WIDTH - 1
+            store_u8(labels + g, unsigned(width))
+        form = GROUP_NBYTES * n_sevens < n_groups
+        for g in range(n_groups):
+            width = signed(load_u8(labels + g))
+            if form and width == MAX_WIDTH - 1:
+                width = MAX_WIDTH
+            end = pack_group(end, width, residuals + GROUP_STRIDE * g)
+            store_u8(labels + g, unsigned(width - 1 if form and width == MAX_WIDTH else width))
+        mode_bits, width_bits = bits_of_mode(n_vectors), FEW_WIDTHS if form else ALL_WIDTHS
+        modes_nbytes, widths_nbytes = n_tiles * mode_bits + 7 >> 3, n_groups * width_bits + 7 >> 3
+        nbytes = modes_nbytes + widths_nbytes + end - bits
+        if nbytes < most:
+            at = write_bits(body, modes, n_tiles, mode_bits)
+            at = write_bits(at, labels, n_groups, width_bits)
+            copy(at, bits, end - bits)
+    if nbytes < most:
+        write_head(out, n_vectors, form, address(room.vectors))
+    return body - out + nbytes
