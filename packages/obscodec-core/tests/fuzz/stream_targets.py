@@ -191,6 +191,8 @@ class Blocks:
             return SKIPPED
         which, how = content[0] % len(self._made), content[1]
         made, places = self._made[which], np.flatnonzero([how >> k & 1 for k in range(4)])
+        if not len(places):
+            return SKIPPED
         block = self._source.holding(content[2:])
         rows = self._target.rows(len(places), made.store.layout.nbytes)
         try:

@@ -54,6 +54,14 @@ class Codec(Stage):
             CorruptStream: :meth:`encode_rows` does not write such a stream for any item of this layout.
         """
 
+    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
+        """Fill at least the first ``wanted[i] > 0`` bytes of each row, ``i64[n]``; otherwise as :meth:`decode_rows`.
+
+        A codec that can stop early does so, and does not look at what its streams have behind that.
+        """
+        del wanted
+        self.decode_rows(src, rows)
+
     @property
     def dictionary(self) -> bytes:
         """Trained state without which the streams can't be decoded, empty for none."""

@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
     """Which frames to read of which block, and where to put them.
 
     Attributes:
-        starts: ``i64[n_blocks + 1]``: frames ``starts[b]`` to ``starts[b + 1]`` are of block ``b``.
+        starts: ``i64[n_blocks + 1]``: frames ``starts[b]`` to ``starts[b + 1]`` are of block ``b``, at least one.
         places: ``i64[n]``, the place of each frame in its block, rising within a block.
         targets: ``i64[n]``, the row that each frame goes to.
         rows: ``u8[m, nbytes]``, contiguous.

@@ -75,14 +75,15 @@ class CodecCoder(BlockCoder[Codec]):
         check(read_versions(blocks.addresses(), blocks.lengths, versions, starts))
         streams = blocks.behind(starts)
         addresses, lengths = np.where(blocks.lengths, streams.addresses(), 0), streams.lengths.copy()
+        needed = (1 + wanted.places[wanted.starts[1:] - 1]) * wanted.rows.shape[1]  # up to the last frame of each block
         plain = np.empty((np.count_nonzero(versions), self.layout.nbytes), np.uint8)
         end = 0
         for version in np.unique(versions[versions > 0]).tolist():
             alike = np.flatnonzero(versions == version)
             begin, end = end, end + len(alike)
-            self._codec(version).decode_rows(streams.take(alike), plain[begin:end])
+            self._codec(version).decode_beginnings(streams.take(alike), plain[begin:end], needed[alike])
             addresses[alike] = plain.ctypes.data + np.arange(begin, end) * self.layout.nbytes
-            lengths[alike] = self.layout.nbytes
+            lengths[alike] = needed[alike]
         check(copy_frames(*wanted, addresses, lengths))
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from obscodec.codecs import Codec, codec_from_config, new_codec
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.layout import Layout, Rows
-from obscodec.segments import Bytes, Segments
+from obscodec.segments import Bytes, Ints, Segments
 from obscodec.testing.law import check, check_refused
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -81,6 +81,17 @@ class CodecContract:
             check(len(_encode(tested, rows[:0])) == 0, tested, "a batch of no items has streams")
             _decode(tested, Segments.of([]))
 
+    def test_a_beginning_is_that_of_the_item(self) -> None:
+        """Decoding only so many bytes of each item gives these, whatever comes behind them."""
+        for layout in self._layouts():
+            tested, rows = self.make(layout), _rows(layout)
+            wanted = np.linspace(min(1, layout.nbytes), layout.nbytes, len(rows)).astype(np.int64)
+            streams = _encode(tested, rows)
+            for row, whole, n in zip(
+                _decode(tested, streams, wanted), _decode(tested, streams), wanted.tolist(), strict=True
+            ):
+                check(np.array_equal(row[:n], whole[:n]), tested, f"the first {n} bytes of an item are others alone")
+
     def test_a_codec_equals_its_rebuilt_self(self) -> None:
         """Pickling, copying and describing a codec keep ``==``, ``hash``, ``repr``, the spec and the streams."""
         for layout in self._layouts():
@@ -113,12 +124,13 @@ class CodecContract:
                 flipped[bit // 8] ^= 1 << bit % 8
                 altered.append(bytes(flipped))
             for damaged in altered:
-                try:
-                    _decode(tested, Segments.of([damaged]))
-                except (CorruptStream, DictionaryMissing):
-                    continue
-                except Exception as error:
-                    raise AssertionError(f"{tested}: the stream {damaged!r} raises {error!r}") from error
+                for wanted in (None, np.array([-(-tested.layout.nbytes // 2)])):
+                    try:
+                        _decode(tested, Segments.of([damaged]), wanted)
+                    except (CorruptStream, DictionaryMissing):
+                        continue
+                    except Exception as error:
+                        raise AssertionError(f"{tested}: the stream {damaged!r} raises {error!r}") from error
 
     def test_threads_change_nothing(self) -> None:
         """Threads that use one codec at the same time get the streams and items that one thread gets."""
@@ -191,14 +203,17 @@ def _encode(tested: Codec, rows: Rows) -> Segments:
     return tested.encode_batch(rows, np.empty(2 * len(rows) * (tested.bound() + rows.shape[1] + 64), np.uint8))
 
 
-def _decode(tested: Codec, streams: Segments) -> Rows:
-    """The items; checks that decoding writes nothing around them, even if it fails."""
+def _decode(tested: Codec, streams: Segments, wanted: Ints | None = None) -> Rows:
+    """The items, or so many bytes of each; checks that decoding writes nothing around them, even if it fails."""
     nbytes = len(streams) * tested.layout.nbytes
     memory: Bytes = np.full(nbytes + 2 * _GUARD_NBYTES, _GUARD, np.uint8)
     before, output, behind = np.split(memory, [_GUARD_NBYTES, _GUARD_NBYTES + nbytes])
     rows = output.reshape(len(streams), tested.layout.nbytes)
     try:
-        tested.decode_batch(streams, rows)
+        if wanted is None:
+            tested.decode_batch(streams, rows)
+        else:
+            tested.decode_beginnings(streams, rows, wanted)
     finally:
         check({*before.tolist(), *behind.tolist()} == {_GUARD}, tested, "decoding writes outside of its output")
     return rows

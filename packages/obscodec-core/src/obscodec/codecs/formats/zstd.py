@@ -4,12 +4,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Self, cast
 
+import numpy as np
 import zstandard
 
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.stage import Levels
 from obscodec.errors import CorruptStream, DictionaryMissing, ShapeError, SpecError
-from obscodec.segments import Segments
+from obscodec.layout import Rows
+from obscodec.segments import Bytes, Ints, Segments
 
 _DICTIONARY_NBYTES = 16 * 1024
 _EMPTY_BLOCK = b"\x01\x00\x00"  # the last block, raw, of 0 bytes
@@ -76,6 +78,24 @@ class Zstd(BytesCodec):
             return self.per_thread("decompressor", self._decompressor).decompress(stream, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise CorruptStream(str(error)) from error
+
+    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
+        """Decompress each stream as far as the wanted bytes."""
+        for stream, row, nbytes in zip(src, rows, wanted.tolist(), strict=True):
+            if nbytes == len(row):
+                row[:] = np.frombuffer(self.decompress_exactly(stream.data, nbytes), np.uint8)
+            else:
+                self._decompress_beginning(stream.data, row, nbytes)
+
+    def _decompress_beginning(self, stream: memoryview, row: Bytes, nbytes: int) -> None:
+        try:
+            self._check_frame(stream, len(row))
+            reader = self.per_thread("decompressor", self._decompressor).stream_reader(stream)
+            done = reader.readinto(row[:nbytes].data)
+        except zstandard.ZstdError as error:
+            raise CorruptStream(str(error)) from error
+        if done < nbytes:
+            raise CorruptStream(f"it holds {done} bytes, expected {nbytes} or more")
 
     def _check_frame(self, stream: memoryview, nbytes: int) -> None:
         frame = zstandard.get_frame_parameters(stream)

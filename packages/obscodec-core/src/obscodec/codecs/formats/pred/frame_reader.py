@@ -31,15 +31,23 @@ from obscodec.segments import Ints
 
 @compiled
 def decode_items(
-    addresses: Ints, lengths: Ints, rows: Rows, n_frames: int, geometry: Geometry, tables: Words, room: Room
+    addresses: Ints,
+    lengths: Ints,
+    rows: Rows,
+    n_frames: int,
+    wanted: Ints,
+    geometry: Geometry,
+    tables: Words,
+    room: Room,
 ) -> int:
-    """Decode some items.
+    """Decode some items, or the first frames of each.
 
     Args:
         addresses: ``i64[n]``, the stream of each.
         lengths: ``i64[n]``, its bytes.
         rows: ``u8[n, nbytes]``, filled.
         n_frames: the frames of an item, at least 1.
+        wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
         geometry: of a frame.
         tables: ``u64[16, 2048]`` of the dense form; ``u64[0, 2048]`` for the fast one.
         room: which no other call uses meanwhile.
@@ -49,8 +57,7 @@ def decode_items(
     """
     frame_nbytes = rows.shape[1] // n_frames
     work_nbytes = geometry.n_channels * geometry.plane_nbytes
-    first, target = address(room.work), address(rows)
-    work, before = first, first + work_nbytes
+    work, before = address(room.work), address(room.work) + work_nbytes
     clear_margins(work, geometry)
     clear_margins(before, geometry)
     dense = address(tables) if len(tables) else 0
@@ -59,7 +66,8 @@ def decode_items(
         body = skip_sizes(at, end, n_frames)
         if body < 0:
             return -body
-        for k in range(n_frames):
+        target = address(rows) + i * rows.shape[1]
+        for k in range(wanted[i]):
             nbytes = end - body
             if k < n_frames - 1:
                 nbytes, at = read_varint(at, end)
@@ -69,7 +77,7 @@ def decode_items(
                 if nbytes != 1 + frame_nbytes:
                     return NO_SUCH_FRAME
                 copy(target, body + 1, frame_nbytes)
-                if k < n_frames - 1:
+                if k < wanted[i] - 1:
                     put_frame(work, target, geometry)
             else:
                 if nbytes > frame_nbytes:

@@ -110,14 +110,22 @@ class Pred(Codec):
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decode all items in one compiled call, without the GIL."""
+        self.decode_beginnings(src, rows, np.full(len(rows), self.layout.nbytes))
+
+    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
+        """Decode the frames in which the wanted bytes are, in one compiled call, without the GIL."""
         n_frames, geometry = self._frames
         check(OK if src.inside().all() else OUTSIDE_BUFFER)
         if not rows.size:
             check(NO_SUCH_FRAME if src.lengths.any() else OK)
             return
         src = src.contiguous()
-        addresses, tables = src.addresses(), _FAST_BOOKS.tables if self.fast else self._books.tables
-        check(decode_items(addresses, src.lengths, rows, n_frames, geometry, tables, new_room(geometry, n_frames)))
+        tables, n_wanted = (
+            _FAST_BOOKS.tables if self.fast else self._books.tables,
+            -(-wanted * n_frames // rows.shape[1]),
+        )
+        room = new_room(geometry, n_frames)
+        check(decode_items(src.addresses(), src.lengths, rows, n_frames, n_wanted, geometry, tables, room))
 
 
 _FAST_BOOKS: Final = Books(
