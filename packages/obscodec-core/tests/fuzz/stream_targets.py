@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -25,6 +26,7 @@ _fenced_rooms: dict[int, np.ndarray] = {}
 LAYOUTS = (
     Layout((300,), "|u1"), Layout((8, 40), "|u1"), Layout((5, 7), "<u2"), Layout((40, 3), "|b1"), Layout((6, 9), "<f4"),
     Layout((3, 11), "<i8"), Layout((0,), "|u1"), Layout((1,), "|u1"), Layout((), "<f8"), Layout((4, 700), "|u1"),
+    Layout((2, 9, 11, 3), "|u1"), Layout((8, 8, 3), "|u1"), Layout((3, 16, 10), "|u1"),
 )  # fmt: skip
 SPECS = {
     "raw": ("raw",),
@@ -35,6 +37,7 @@ SPECS = {
     "lz4-frame": ("lz4-frame:0",),
     "gzip": ("gzip:1",),
     "igzip": ("igzip:1",),
+    "pred": ("pred", "pred:fast"),
     "filters": (
         "shuffle|raw", "bitpack|raw", "delta|raw", "delta|rle", "shuffle|rle", "bitpack|delta-rle", "delta|shuffle|lz4",
     ),
@@ -43,7 +46,7 @@ SPECS = {
         "rle|igzip:0|lz4", "shuffle|delta-rle|zstd:1|lz4", "raw|lz4|zstd:1", "delta|rle|lz4|gzip:1",
     ),
 }  # fmt: skip
-FITTED = ("zstd:1", "lz4", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4")
+FITTED = ("zstd:1", "lz4", "pred", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4")
 
 
 def items(layout: Layout, n: int, seed: int = 0) -> np.ndarray:
@@ -172,8 +175,12 @@ class Blocks:
     """
 
     def __init__(self, specs: tuple[str, ...]) -> None:
-        layouts = [Layout((8, 40), "|u1"), Layout((6, 9), "<f4"), Layout((70,), "|u1")]
-        self._made = [_blocks(spec, layout) for spec in specs for layout in layouts]
+        layouts = [Layout((8, 40), "|u1"), Layout((6, 9), "<f4"), Layout((70,), "|u1"), Layout((9, 11, 3), "|u1")]
+        self._made = []
+        for spec in specs:
+            for layout in layouts:
+                with suppress(SpecError):  # a codec that does not take the layout
+                    self._made.append(_blocks(spec, layout))
         self._source, self._target = Fenced(MOST), Fenced(MOST)
 
     def seeds(self) -> list[bytes]:
@@ -234,6 +241,7 @@ def stream_targets() -> dict[str, Make]:
         "blocks-of-patches": ("delta-rle",),
         "blocks-by-lz4": ("delta-rle|lz4", "lz4"),
         "blocks-by-others": ("delta-rle|zstd:1", "raw", "rle", "zstd:1", "delta-rle|gzip:1"),
+        "blocks-of-images": ("pred", "pred:fast"),
     }
     return made | {name: partial(_target, partial(Blocks, specs)) for name, specs in blocks.items()}
 

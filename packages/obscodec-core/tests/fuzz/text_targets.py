@@ -138,7 +138,7 @@ def changed_spec(content: bytes, rng: random.Random) -> bytes:
 
 def configs() -> list[bytes]:
     """Configs of codecs, some with a dictionary."""
-    layout = Layout((8, 40), "|u1")
+    layout = Layout((1, 8, 40), "|u1")
     made = [new_codec(spec, layout) for group in SPECS.values() for spec in group if "bitpack" not in spec]
     made += [new_codec(spec, layout).fit(items(layout, 600)) for spec in FITTED]
     return [json.dumps(codec.config()).encode() for codec in made]
