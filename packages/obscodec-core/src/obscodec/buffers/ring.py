@@ -164,7 +164,7 @@ class RingBuffer(StepRing):
         Raises:
             SlotError: no step is stored, or none can be drawn.
             ShapeError: ``batch`` is negative, or more than there are to draw without replacement; ``p`` has another
-                shape; ``n_step`` or ``gamma`` is out of range.
+                shape, or less room than the buffer; ``n_step`` or ``gamma`` is out of range.
             DTypeError: an argument has another type.
             FieldError: ``n_step`` finds no rewards, or no ``episode_end``.
             SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other.
@@ -324,7 +324,7 @@ class RingBuffer(StepRing):
         Raises:
             SlotError: no step is stored; no episode is long enough; or there is no step with such an index.
             FieldError: there is no ``episode_end``; or a field is named ``"mask"``.
-            ShapeError: a number is out of range; or ``p`` has another shape.
+            ShapeError: a number is out of range; or ``p`` has another shape, or less room than the buffer.
             SpecError: ``starts`` or ``overlap`` is given with ``p``, which says where sequences begin.
             DTypeError: an argument has another type.
             Exception: see :meth:`sample`.
@@ -448,6 +448,12 @@ class RingBuffer(StepRing):
         return draw(rng, batch, (len(self), self.n_envs), drawable, replace, p)
 
     def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
+        n_steps = self.capacity * self.n_envs
+        if p.capacity < n_steps:  # else it fails when that many are stored, hours later
+            raise ShapeError(
+                f"Prioritized has room for {p.capacity} steps, the buffer for {n_steps}, {self.capacity} of each of "
+                f"{self.n_envs} environments: make a Prioritized({n_steps})"
+            )
         there, masked = self.indices, np.empty(0, np.int64)
         if self.mask is not None:
             new = np.arange(max(there.start, p.indices.stop), there.stop)

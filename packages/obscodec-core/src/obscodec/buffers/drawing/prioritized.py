@@ -27,7 +27,7 @@ class Prioritized:
     Prioritized Experience Replay.
 
     Args:
-        capacity: the most items at a time; of a buffer, ``capacity * n_envs``.
+        capacity: the most items at a time; of a buffer, its ``capacity * n_envs`` or more.
         alpha: how much priorities count; 0 draws uniformly.
         beta: how much :meth:`weights` make up for it; 1 entirely. Set it as you like, such as rising to 1.
         eps: is added to each priority, so that an item of priority 0 is drawn, too.
