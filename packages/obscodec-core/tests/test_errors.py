@@ -60,6 +60,14 @@ def raises(error: type[Exception], text: str, call: Callable[[], object]) -> Non
         ("zstd:3|", SpecError, "a stage is name[:arg,...] as in 'zstd:3', got '' in spec 'zstd:3|'"),
         (3, SpecError, "a spec is text such as 'zstd:3', got int"),
         ("nope", SpecError, f"no codec is named 'nope' (in spec 'nope'), there are {NAMES}"),
+        *(
+            (
+                name,
+                SpecError,
+                f"no codec is named '{name}' (in spec '{name}'), did you mean '{meant}'? There are {NAMES}",
+            )
+            for name, meant in [("zst", "zstd"), ("zstd3", "zstd:3"), ("gzip9", "gzip:9"), ("rle3", "rle")]
+        ),
         ("zstd:3,4", SpecError, "zstd takes one argument, its level, got '3,4'"),
         ("rle:1", SpecError, "rle takes no argument, got '1'"),
         ("shuffle:4|raw", SpecError, "shuffle takes no argument, got '4'"),

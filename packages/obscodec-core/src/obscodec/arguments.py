@@ -4,6 +4,8 @@ import operator
 import re
 import reprlib
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -82,6 +84,16 @@ def as_flag(what: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
         raise DTypeError(f"{what} must be True or False, got {reprlib.repr(value)}")
     return bool(value)
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The one of some names that is most like ``name``, for an error; None if none is.
+
+    Example:
+        >>> closest("codecs", ["codec", "spill"])
+        'codec'
+    """
+    return next(iter(get_close_matches(name, known, 1)), None)
 
 
 def kind_of(value: object) -> str:

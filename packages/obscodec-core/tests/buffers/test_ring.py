@@ -10,7 +10,8 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import DTypeError, Field, FieldError, HeapFull, RingBuffer, ShapeError, SlotError, SpecError
+from obscodec import DTypeError, Field, FieldError, HeapFull, LevelError, RingBuffer, ShapeError, SlotError, SpecError
+from obscodec.buffers import BufferOptions
 
 FIELDS = {
     "frame": Field((3, 2), np.uint8, "zstd:1", decide_after=4, block_frames=2),
@@ -375,8 +376,23 @@ def test_a_constructor_refuses_what_it_can_know(change, error, text):
 
 
 def test_a_field_with_an_unknown_codec_is_refused():
-    with pytest.raises(SpecError, match=r"^no codec is named 'zst' \(in spec 'zst'\), there are "):
-        RingBuffer(5, {"frame": Field((84, 84), np.uint8, "zst")})
+    text = r"^no codec is named 'zst' \(in spec 'zst'\), did you mean 'zstd'\? There are bitpack, "
+    with pytest.raises(SpecError, match=text):
+        Field((84, 84), np.uint8, "zst")
+    with pytest.raises(SpecError, match=text):
+        BufferOptions(codec={"frame": "zst"})
+
+
+@pytest.mark.parametrize(("codec", "error", "text"), [
+    ("zstd:99", LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
+    ("shuffle", SpecError, "'shuffle' ends in a filter, add a codec behind it: 'shuffle|zstd:3' or 'shuffle|raw'"),
+    ("zstd|rle", SpecError, "'rle' in 'zstd|rle' stands behind a codec, where only codecs that compress bytes can"),
+    ("auto|zstd", SpecError,
+     "'auto' (in spec 'auto|zstd') looks at data: it is for encode() and buffers, on its own; name a codec"),
+])  # fmt: skip
+def test_a_field_refuses_what_no_item_can_be_encoded_with(codec, error, text):
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        Field((4,), np.float32, codec)  # too small for a store
 
 
 def test_an_empty_buffer_has_no_samples():
