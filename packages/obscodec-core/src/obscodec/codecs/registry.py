@@ -17,6 +17,7 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.filter import Filter
 from obscodec.codecs.spec import StageSpec, parse
 from obscodec.errors import LayoutError, MissingPackage, SpecError
+from obscodec.installing import install_command
 from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.codecs"
@@ -49,7 +50,7 @@ class Entry:
         if not self.ready:
             raise MissingPackage(
                 f"codec {name!r} needs the package {self.package!r}, which is not installed: "
-                f"pip install '{self.install}'"
+                f"{install_command(self.install)}"
             )
         module, _, attribute = self.target.partition(":")
         stage = getattr(importlib.import_module(module), attribute)
@@ -90,7 +91,7 @@ def available() -> dict[str, str]:
         >>> available()["raw"]
         'ready'
     """
-    return {name: "ready" if e.ready else f"pip install '{e.install}'" for name, e in _entries().items()}
+    return {name: "ready" if e.ready else install_command(e.install) for name, e in _entries().items()}
 
 
 def new_codec(spec: str, layout: Layout) -> Codec:
