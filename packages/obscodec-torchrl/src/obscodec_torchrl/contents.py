@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from obscodec import SnapshotError
-from obscodec.buffers import MIN_COMPRESSED_NBYTES
-from obscodec.snapshots import named, read_snapshot
+from obscodec.snapshots import counts, named, read_snapshot
 from obscodec.state import number_of, part_of
 
 from obscodec_torchrl.compressed_tensor import stored_array
@@ -37,7 +36,7 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
         items = {}
         for key, leaf in leaves(storage._storage).items():
             nbytes = leaf.shape[len(axes) :].numel() * leaf.dtype.itemsize
-            if "next" not in key or _before(key) not in saved or nbytes < MIN_COMPRESSED_NBYTES:
+            if counts(nbytes, is_next="next" in key and _before(key) in saved):
                 items[".".join(key) or "item"] = np.asarray(stored_array(leaf)[index])
         return items
 
