@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_flag, as_option, kind_of
+from obscodec.buffers.array_set import listed
 from obscodec.buffers.drawing import (
     Ends,
     Episodes,
@@ -426,7 +427,10 @@ class RingBuffer(StepRing):
         if n_steps is None:
             return
         if not isinstance(n_steps.reward, str) or n_steps.reward not in self.fields:
-            raise FieldError(f"n_step adds rewards, and no field is named {n_steps.reward!r}: pass reward")
+            raise FieldError(
+                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {listed(self.fields)}: pass "
+                "reward, the name of one"
+            )
         if "discount" in self.fields:
             raise FieldError("n_step returns a discount: give the field 'discount' another name")
         if not self.episode_end:
