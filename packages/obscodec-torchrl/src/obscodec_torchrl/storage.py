@@ -9,12 +9,13 @@ from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from numbers import Integral
 from typing import Any, NoReturn, Self, Unpack
 
 import obscodec
 import torch
-from obscodec.arguments import as_count
+from obscodec.arguments import as_count, refuse_unknown
 from obscodec.buffers import (
     MIN_COMPRESSED_NBYTES,
     BufferKeywords,
@@ -148,6 +149,9 @@ class CompressedStorage(RowRing):
             raise obscodec.SpecError(
                 "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out"
             )
+        *own, _ = signature(CompressedStorage).parameters
+        known = [*own, *BufferKeywords.__annotations__]
+        refuse_unknown(type(self).__name__, [name for name in options if name not in known], known)
         max_size, ndim = as_count("max_size", max_size), as_count("ndim", ndim)
         super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import dropwhile
 from typing import TypeAlias
 
-from obscodec.arguments import check_kind, closest
+from obscodec.arguments import among, check_kind, closest
 from obscodec.codecs.auto import AUTO
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
@@ -128,11 +128,8 @@ def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
             f"{AUTO!r} (in spec {spec!r}) looks at data: it is for encode() and buffers, on its own; name a codec"
         )
     if entry is None:
-        found, meant = f"no codec is named {stage.name!r} (in spec {spec!r})", _meant(stage.name)
-        there = ", ".join(_entries())
-        raise SpecError(
-            f"{found}, did you mean {meant!r}? There are {there}" if meant else f"{found}, there are {there}"
-        )
+        found = f"no codec is named {stage.name!r} (in spec {spec!r})"
+        raise SpecError(among(found, _entries(), _meant(stage.name)))
     return entry.load(stage.name)
 
 
