@@ -260,8 +260,10 @@ HEAPS = [None, 0, ["device"]]
 DEPTHS = ["10", True, (4, -1), [4]]
 # Where something else is asked for: what is raised for which values.
 OTHERS = {
-    "Layout(shape)": (ShapeError, A_SHAPE, [None, "10", 1.5, 4, True, ("4",)], lambda x: Layout(x, "u1")),
-    "Field(shape)": (ShapeError, A_SHAPE, [None, "10", 4, (1.5,), (True, 4)], lambda x: Field(x, "u1")),
+    "Layout(shape)": (ShapeError, A_SHAPE, [None, "10", 1.5, True, ("4",)], lambda x: Layout(x, "u1")),
+    "Layout(number)": (ShapeError, f"{A_SHAPE}: write ({{value}},)", [4, 84], lambda x: Layout(x, "u1")),
+    "Field(shape)": (ShapeError, A_SHAPE, [None, "10", (1.5,), (True, 4)], lambda x: Field(x, "u1")),
+    "Field(number)": (ShapeError, f"{A_SHAPE}: write ({{value}},)", [84], lambda x: Field(x, "u1")),
     "TensorArray.zeros(shape)": (ShapeError, A_SHAPE, [None, "10", 1.5, (1.5,)], lambda x: zeros(x)),
     "TensorArray.zeros(-1)": (ShapeError, "shape ({value},) has a negative axis, every axis must be 0 or more", [-1],
                               lambda x: zeros(x)),

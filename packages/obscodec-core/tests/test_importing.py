@@ -8,6 +8,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+from obscodec.installing import install_command
+
 OPTIONAL = ("numba", "zstandard", "lz4", "isal", "ml_dtypes", "torch", "gymnasium", "stable_baselines3", "cupy")
 
 
@@ -50,6 +53,33 @@ def test_a_codec_loads_only_what_it_needs() -> None:
         print([m for m in {OPTIONAL} if m in sys.modules])
     """
     assert run(code) == "[]\n['zstandard']"
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("zarr", "obscodec.zarr needs zarr 3.1 or newer: pip install 'zarr>=3.1'"),
+    ("numcodecs", "obscodec.numcodecs needs numcodecs: pip install numcodecs"),
+])  # fmt: skip
+def test_a_module_for_a_package_that_is_missing_says_what_to_install(name: str, text: str) -> None:
+    code = f"""
+        import sys, obscodec
+        sys.modules[{name!r}] = None  # as if it were not installed
+        try:
+            import obscodec.{name}
+        except obscodec.MissingPackage as error:
+            print(error)
+    """
+    assert run(code) == text
+
+
+def test_packages_of_this_project_are_installed_from_a_checkout() -> None:
+    for package, folders in [
+        ("obscodec", "packages/obscodec-core"),
+        ("obscodec[cli]", "'packages/obscodec-core[cli]'"),
+        ("obscodec-torchrl", "packages/obscodec-core packages/obscodec-torchrl"),
+        ("obscodec-cupy[cuda13]", "packages/obscodec-core 'packages/obscodec-cupy[cuda13]'"),
+    ]:
+        checkout = "in a checkout of https://github.com/obscodec/obscodec, "
+        assert install_command(package) == f"{checkout}pip install {folders}"
 
 
 def install(folder: Path, entry_points: str) -> None:

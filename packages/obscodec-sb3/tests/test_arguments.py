@@ -1,5 +1,6 @@
 """What users get wrong with the buffers: each argument says what was found, and what is allowed."""
 
+import inspect
 import re
 import reprlib
 
@@ -11,13 +12,14 @@ from gymnasium import spaces
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedDictRolloutBuffer,
+    CompressedHerReplayBuffer,
     CompressedNStepReplayBuffer,
     CompressedReplayBuffer,
     CompressedRolloutBuffer,
     CompressionCallback,
     compressed,
 )
-from stable_baselines3 import DQN
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import ReplayBuffer
 
 IMAGES = spaces.Box(0, 255, (4, 40, 40), np.uint8)
@@ -108,6 +110,89 @@ def test_the_options_of_an_algorithm_reach_the_buffer():
     assert model.replay_buffer.buffer_size == 1000
 
 
+OPTIONS = (
+    "codec, min_nbytes, frame_stack, budget, decide_after, block_frames, buffer_device, heap, {more}threads, "
+    "max_bytes, spill"
+)
+FIRST = "buffer_size, observation_space, action_space, "
+OF_REPLAY = f"{FIRST}device, n_envs, optimize_memory_usage, handle_timeout_termination"
+OF_ROLLOUT = f"{FIRST}device, gae_lambda, gamma, n_envs"
+OF_HER = (
+    f"{FIRST}env, device, n_envs, optimize_memory_usage, handle_timeout_termination, n_sampled_goal, "
+    "goal_selection_strategy, copy_info_dict"
+)
+PREFETCH = OPTIONS.format(more="prefetch, ")
+
+
+@pytest.mark.parametrize(("buffer_class", "names"), [
+    (CompressedReplayBuffer, f"{OF_REPLAY}, {PREFETCH}"),
+    (CompressedDictReplayBuffer, f"{OF_REPLAY}, {PREFETCH}"),
+    (CompressedNStepReplayBuffer, f"{OF_REPLAY}, {PREFETCH}, n_steps, gamma"),
+    (CompressedHerReplayBuffer, f"{OF_HER}, {PREFETCH}"),
+    (CompressedRolloutBuffer, f"{OF_ROLLOUT}, {OPTIONS.format(more='')}"),
+    (CompressedDictRolloutBuffer, f"{OF_ROLLOUT}, {OPTIONS.format(more='')}"),
+    (compressed(Longer), f"name, {OF_REPLAY}, {PREFETCH}"),
+])  # fmt: skip
+def test_a_constructor_shows_all_that_it_takes(buffer_class, names):
+    takes = inspect.signature(buffer_class)
+    assert ", ".join(takes.parameters) == names
+    assert ", ".join(inspect.signature(buffer_class.__init__).parameters) == f"self, {names}"
+    assert takes.parameters["codec"].default == "auto"
+    assert takes.parameters["codec"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert takes.parameters["device"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    text = f"{buffer_class.__name__} has no argument 'codecs', did you mean 'codec'? There are {names}"
+    refused(TypeError, text, replay, buffer_class, codecs="raw")
+
+
+def test_a_memory_option_counts_wherever_a_class_takes_it():
+    class Fewer(ReplayBuffer):
+        def __init__(self, buffer_size, observation_space, action_space):
+            super().__init__(buffer_size, observation_space, action_space, "cpu")
+
+    class Own(CompressedReplayBuffer):
+        def __init__(self, name, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    arguments = 20, IMAGES, ACTIONS, "cpu", 1
+    assert CompressedReplayBuffer(*arguments, True)._leaves_oldest_out
+    assert compressed(Longer)("name", *arguments, True)._leaves_oldest_out
+    assert Own("name", *arguments, True)._leaves_oldest_out
+    assert not Own("name", *arguments, False)._leaves_oldest_out
+    assert not compressed(Fewer)(*arguments[:3])._leaves_oldest_out
+
+
+def test_an_argument_of_an_algorithm_names_it():
+    text = "CompressedReplayBuffer has no argument 'codecs', did you mean 'codec'? There are "
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+        algorithm(DQN, "replay", CompressedReplayBuffer, codecs="raw")
+    text = (
+        "CompressedRolloutBuffer has no argument 'optimize_memory_usage', which DQN, SAC and others pass to replay "
+        "buffers: give them CompressedReplayBuffer"
+    )
+    refused(TypeError, text, algorithm, DQN, "replay", CompressedRolloutBuffer)
+    text = (
+        "CompressedReplayBuffer has no argument 'gae_lambda', which PPO and A2C pass to rollout buffers: give them "
+        "CompressedRolloutBuffer"
+    )
+    refused(TypeError, text, algorithm, PPO, "rollout", CompressedReplayBuffer)
+
+
+def algorithm(kind, of, buffer_class, **options):
+    return kind("MlpPolicy", "CartPole-v1", **{f"{of}_buffer_class": buffer_class, f"{of}_buffer_kwargs": options})
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_an_empty_buffer_has_no_samples(prefetch):
+    text = "the buffer is empty: add a transition before you sample"
+    refused(obscodec.SlotError, text, replay(device="cpu", prefetch=prefetch).sample, 2)
+
+
+@pytest.mark.parametrize("buffer_class", [CompressedReplayBuffer, CompressedRolloutBuffer])
+def test_a_buffer_that_no_memory_has_room_for_is_refused(buffer_class):
+    with pytest.raises(MemoryError, match=r"^there is not enough memory for 1,000,000,000,000 steps, "):
+        replay(buffer_class, buffer_size=10**12)
+
+
 SPEC = "a spec is text such as 'zstd:3', got {kind}"
 STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
 BUDGET = "a budget is a time for each batch of 256 such as '1 ms/batch', got {value}"
@@ -115,8 +200,10 @@ OTHERS = {
     "codec": (obscodec.SpecError, SPEC, [4, 1.5, True, ["raw"], np.zeros(2)], lambda x: replay(codec=x)),
     "codec{}": (obscodec.SpecError, SPEC, [4, ["raw"]],
                 lambda x: replay(CompressedDictReplayBuffer, DICT, codec={"image": x})),
-    "codec{} without keys": (obscodec.FieldError, "codec is given for 'image', which is none of the fields ''",
-                             [{"image": "raw"}], lambda x: replay(codec=x)),
+    "codec{} without keys": (
+        obscodec.FieldError,
+        "codec is given for 'image', and there is one field, without a name: pass its codec alone, such as codec='raw'",
+        [{"image": "raw"}], lambda x: replay(codec=x)),
     "frame_stack": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)], lambda x: replay(frame_stack=x)),
     "frame_stack{}": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)],
                       lambda x: replay(CompressedDictReplayBuffer, DICT, frame_stack={"image": x})),

@@ -214,14 +214,17 @@ def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
 
 GOOD = random_steps(SPACES["channel-first images"], ACTIONS["discrete"], 2, 1, seed=1)[0]
 IMAGES = "expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
-CAST = "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
+CAST = (
+    "values of dtype float64, such as {}, would be changed by dtype uint8: cast them yourself, or use a dtype that can "
+    "hold them"
+)
 MASK = "a MaskedArray would lose its mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays"
 INFOS = "infos must be a list of a dict for each environment, got "
 REFUSED = {
     "shape of obs": (0, GOOD[0][:, 1:], obscodec.ShapeError, IMAGES),
     "shape of next_obs": (1, GOOD[1][:, 1:], obscodec.ShapeError, IMAGES),
-    "dtype of obs": (0, GOOD[0] / 255, obscodec.DTypeError, CAST),
-    "dtype of next_obs": (1, GOOD[1] / 255, obscodec.DTypeError, CAST),
+    "dtype of obs": (0, GOOD[0] + 0.5, obscodec.DTypeError, CAST.format(GOOD[0].flat[0] + 0.5)),
+    "dtype of next_obs": (1, GOOD[1] + 0.5, obscodec.DTypeError, CAST.format(GOOD[1].flat[0] + 0.5)),
     "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1), got (3,)"),
     "reward": (3, np.zeros(3), obscodec.ShapeError, "expected rewards of shape (2,), got (3,)"),
     "done": (4, np.zeros(3), obscodec.ShapeError, "expected dones of shape (2,), got (3,)"),

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
+import numpy as np
 import pytest
 import torch
 from obscodec import CorruptStream, SnapshotError
+from obscodec.snapshots import first_items
 from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
@@ -156,10 +158,19 @@ def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path, w
     shutil.copytree(tmp_path / "other", tmp_path / "both")
     filled(1).dumps(tmp_path / "both")
     assert_equal(loaded(tmp_path / "both"), steps(1))
+    snapshot = tmp_path / "both" / "snapshot"
+    assert len(first_items(snapshot, N)["number"]) == N
     write_other(tmp_path / "both")
     assert_equal(loaded(tmp_path / "both"), other)
+    text = (
+        rf"{re.escape(str(snapshot))} is older than the checkpoint of (checkpoint.zip|storage_metadata.json|meta.json) "
+        "in the same folder: load that into a CompressedStorage, whose dumps writes a new snapshot"
+    )
+    with pytest.raises(SnapshotError, match=f"^{text}$"):  # as old items would look like those of the checkpoint
+        first_items(snapshot, N)
     filled(2).dumps(tmp_path / "both")
     assert_equal(loaded(tmp_path / "both"), steps(2))
+    np.testing.assert_array_equal(first_items(snapshot, N)["number"], steps(2)["number"])
 
 
 def test_a_pytree_of_torchrl_is_loaded_in_place_of_an_older_checkpoint(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import obscodec
@@ -156,3 +157,26 @@ def test_compiled_code_without_a_break_is_refused() -> None:
         match="a CompressedStorage is called from compiled code, but not compiled: leave fullgraph=True out",
     ):
         write(torch.arange(N), steps())
+
+
+def test_a_codec_that_is_none_is_refused_before_the_first_write() -> None:
+    text = "no codec is named 'zstd3' (in spec 'zstd3'), did you mean 'zstd:3'? There are "
+    for codec in ("zstd3", {("next", "pixels"): "zstd3"}):
+        with pytest.raises(obscodec.SpecError, match=f"^{re.escape(text)}"):
+            CompressedStorage(N, codec=codec)
+
+
+def test_an_option_that_is_none_names_the_storage_and_what_there_is() -> None:
+    text = (
+        "CompressedStorage has no argument 'codecs', did you mean 'codec'? There are max_size, ndim, device, "
+        "compilable, shared_init, consolidated, cleanup_memmap, spill, codec, frame_stack, budget, min_nbytes, "
+        "decide_after, block_frames, max_bytes, buffer_device, heap"
+    )
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        CompressedStorage(N, codecs="raw")  # type: ignore[call-arg]
+
+
+def test_a_storage_that_no_memory_has_room_for_is_refused() -> None:
+    storage = CompressedStorage(10**13)
+    with pytest.raises(MemoryError, match=r"^there is not enough memory for 10,000,000,000,000 steps, "):
+        storage.set(range(N), steps())

@@ -4,6 +4,8 @@ import operator
 import re
 import reprlib
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -82,6 +84,39 @@ def as_flag(what: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
         raise DTypeError(f"{what} must be True or False, got {reprlib.repr(value)}")
     return bool(value)
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The one of some names that is most like ``name``, for an error; None if none is.
+
+    Example:
+        >>> closest("codecs", ["codec", "spill"])
+        'codec'
+    """
+    return next(iter(get_close_matches(name, known, 1)), None)
+
+
+def among(found: str, known: Iterable[str], meant: str | None) -> str:
+    """The text of an error about an unknown name: what was found, and which names there are.
+
+    Example:
+        >>> among("no codec is named 'zst'", ["raw", "zstd"], "zstd")
+        "no codec is named 'zst', did you mean 'zstd'? There are raw, zstd"
+    """
+    there = ", ".join(known)
+    return f"{found}, did you mean {meant!r}? There are {there}" if meant else f"{found}, there are {there}"
+
+
+def refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError, as Python does, if there are any ``names``: arguments that ``what`` does not have.
+
+    Example:
+        >>> refuse_unknown("Storage", ["codecs"], ["size", "codec"])
+        Traceback (most recent call last):
+        TypeError: Storage has no argument 'codecs', did you mean 'codec'? There are size, codec
+    """
+    for name in names:
+        raise TypeError(among(f"{what} has no argument {name!r}", known, closest(name, known)))
 
 
 def kind_of(value: object) -> str:

@@ -7,12 +7,17 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from numcodecs.abc import Codec
-from numcodecs.compat import ensure_ndarray, ndarray_copy
 
 from obscodec.codecs import EncodedTensor, check_encodable, decode, encode
-from obscodec.errors import DTypeError, ShapeError
+from obscodec.errors import DTypeError, MissingPackage, ShapeError
+from obscodec.installing import install_command
 from obscodec.layout import ArrayLike, storable
+
+try:
+    from numcodecs.abc import Codec
+    from numcodecs.compat import ensure_ndarray, ndarray_copy
+except ImportError as error:
+    raise MissingPackage(f"obscodec.numcodecs needs numcodecs: {install_command('numcodecs')}") from error
 
 _MAX_CHUNK_NBYTES = 1 << 30  # what EncodedTensor.from_bytes lets any message announce
 

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from zarr.abc.codec import ArrayBytesCodec
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer
-from zarr.core.chunk_grids import ChunkGrid
-from zarr.core.common import JSON, parse_named_configuration
-from zarr.core.dtype import ZDType
 
 from obscodec.codecs import EncodedTensor, check_encodable, decode, encode
-from obscodec.errors import CorruptStream
+from obscodec.errors import CorruptStream, MissingPackage
+from obscodec.installing import install_command
 from obscodec.layout import Layout
+
+try:
+    from zarr.abc.codec import ArrayBytesCodec
+    from zarr.core.array_spec import ArraySpec
+    from zarr.core.buffer import Buffer, NDBuffer
+    from zarr.core.chunk_grids import ChunkGrid
+    from zarr.core.common import JSON, parse_named_configuration
+    from zarr.core.dtype import ZDType
+except ImportError as error:
+    raise MissingPackage(f"obscodec.zarr needs zarr 3.1 or newer: {install_command('zarr>=3.1')}") from error
 
 
 @dataclass(frozen=True)

@@ -251,10 +251,9 @@ def test_a_value_that_would_change_is_refused(dtype, value):
     array = zeros(dtype=dtype)
     array[1] = np.zeros(ITEM, dtype)
     before = array[:].tobytes(), array.store.stats()
-    text = (
-        f"values of dtype {value.dtype} would be changed by dtype {array.dtype}: cast them yourself, "
-        "or use a dtype that can hold them"
-    )
+    is_named = value.dtype.kind in "iuf" and dtype != "f8"  # 2**53 + 1 equals its float
+    found = f"values of dtype {value.dtype}{f', such as {value},' if is_named else ''}"
+    text = f"{found} would be changed by dtype {array.dtype}: cast them yourself, or use a dtype that can hold them"
     with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
         array[0, 0] = value
     assert (array[:].tobytes(), array.store.stats()) == before

@@ -166,7 +166,8 @@ def test_a_row_that_its_dtype_would_change_is_refused():
     _, (array, _) = waiting()
     array[3] = np.full((2, 3, 8, 8), 7.0)
     text = (
-        "values of dtype float64 would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"
+        "values of dtype float64, such as 7.5, would be changed by dtype uint8: cast them yourself, or use a dtype "
+        "that can hold them"
     )
     with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
         array[3] = np.full((2, 3, 8, 8), 7.5)

@@ -84,7 +84,7 @@ def test_a_wrong_step_is_refused_by_name():
         arrays.step("image", np.zeros((2, 40), np.uint8))
     with pytest.raises(ShapeError, match=f"^{re.escape('expected shape (2, 3), got (2, 4)')}$"):
         arrays.step("", np.zeros((2, 4), np.float32))
-    with pytest.raises(DTypeError, match=r"^field 'image': values of dtype float64 would be changed"):
+    with pytest.raises(DTypeError, match=r"^field 'image': values of dtype float64, such as 0.5, would be changed"):
         arrays.step("image", np.full((2, 40, 40), 0.5))
 
 
@@ -145,6 +145,11 @@ def test_fields_take_options_for_all_or_for_some():
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
         BufferOptions(codec={"imag": "raw"}).fields_of(layouts)
+    text = (
+        "codec is given for 'imag', and there is one field, without a name: pass its codec alone, such as codec='raw'"
+    )
+    with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
+        BufferOptions(codec={"imag": "raw"}).fields_of({"": layouts["image"]})
 
 
 def test_options_are_taken_from_the_arguments_of_a_buffer():

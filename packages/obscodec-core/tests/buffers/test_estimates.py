@@ -102,7 +102,10 @@ def test_steps_of_a_seed_are_the_same_and_consecutive():
 
 
 def test_it_refuses_what_is_no_environment():
-    with pytest.raises(DTypeError, match=r"^env must be an environment or a space of Gymnasium, got str$"):
+    text = "env must be an environment or a space of Gymnasium, got"
+    with pytest.raises(DTypeError, match=rf"^{text} 'CartPole-v1': pass gym.make\('CartPole-v1'\)$"):
         obscodec.estimate("CartPole-v1")
+    with pytest.raises(DTypeError, match=rf"^{text} dict$"):
+        obscodec.estimate({})
     with pytest.raises(ShapeError, match=r"^n_sample must be 256 or more, got 10$"):
         obscodec.estimate(Dictionaries(), n_sample=10)

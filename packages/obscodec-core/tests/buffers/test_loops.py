@@ -417,9 +417,9 @@ def test_a_refused_extend_stores_nothing():
         ({"obs": good["obs"][0]}, ShapeError, "field 'obs': expected shape (3, 3, 3, 2), got (3, 3, 2)"),
         ({"obs": 3}, ShapeError, "field 'obs': expected an array of steps, got a number"),
         ({"number": good["number"] + 0.5}, DTypeError,
-         "field 'number': values of dtype float64 would be changed by dtype int64: cast them yourself, or use a dtype "
-         "that can hold them"),
-        ({"more": 1}, FieldError, f"a step has the fields {', '.join(good)}, got {', '.join(good)}, more"),
+         "field 'number': values of dtype float64, such as 0.5, would be changed by dtype int64: cast them yourself, "
+         "or use a dtype that can hold them"),
+        ({"more": 1}, FieldError, f"a step has the fields {', '.join(good)}: 'more' is none of them"),
     ]  # fmt: skip
     for change, error, text in refused:
         with pytest.raises(error, match=f"^{re.escape(text)}$"):
@@ -464,6 +464,7 @@ def test_a_loaded_buffer_draws_the_same(n, tmp_path):
         check_batch(batch, [loops.step(*at, 3, 0.9) for at in at(indices)])
 
 
+NAMES = ", ".join(fields())
 REFUSED = [
     (lambda ring: ring.sample(2, replace=0.5), DTypeError, "replace must be True or False, got 0.5"),
     (lambda ring: ring.sample(1000, replace=False), ShapeError,
@@ -477,18 +478,20 @@ REFUSED = [
     (lambda ring: ring.sample(2, p=Prioritized(120), replace=False), SpecError,
      "priorities are drawn with replacement: leave replace out"),
     (lambda ring: ring.sample(2, p=Prioritized(100)), ShapeError,
-     "there are 120 items, and capacity is 100: make it larger"),
+     "Prioritized has room for 100 steps, the buffer for 120, 40 of each of 3 environments: make a Prioritized(120)"),
+    (lambda ring: ring.sequences(2, 3, p=Prioritized(40)), ShapeError,
+     "Prioritized has room for 40 steps, the buffer for 120, 40 of each of 3 environments: make a Prioritized(120)"),
     (lambda ring: ring.sample(2, n_step=3), FieldError,
      "n_step and gamma belong together: pass both, such as n_step=3, gamma=0.99"),
     (lambda ring: ring.sample(2, n_step=0, gamma=1), ShapeError, "n_step must be 1 or more, got 0"),
     (lambda ring: ring.sample(2, n_step=2, gamma=1.5), ShapeError, "gamma must be 0 to 1, got 1.5"),
     (lambda ring: ring.sample(2, n_step=2, gamma="1"), DTypeError, "gamma must be a number of 0 to 1, got '1'"),
     (lambda ring: ring.sample(2, n_step=2, gamma=1, reward="r"), FieldError,
-     "n_step adds rewards, and no field is named 'r': pass reward"),
+     f"n_step adds rewards, and no field is named 'r', there are {NAMES}: pass reward, the name of one"),
     (lambda ring: ring.sample(2, n_step=2, gamma=1, reward="number"), DTypeError,
      "n_step adds rewards of float16, float32 or float64, field 'number' is int64"),
     (lambda ring: ring.sample(2, n_step=2, gamma=1, reward=["reward"]), FieldError,
-     "n_step adds rewards, and no field is named ['reward']: pass reward"),
+     f"n_step adds rewards, and no field is named ['reward'], there are {NAMES}: pass reward, the name of one"),
     (lambda ring: ring.sample(5, replace=False, p=np.arange(120) > 117), ShapeError,
      "batch is 5, and without replacement there are 2 steps to draw"),
     (lambda ring: ring.sample(2, p="abc"), DTypeError,

@@ -10,7 +10,19 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import DTypeError, Field, FieldError, HeapFull, RingBuffer, ShapeError, SlotError, SpecError
+from obscodec import (
+    DTypeError,
+    Field,
+    FieldError,
+    HeapFull,
+    LevelError,
+    Prioritized,
+    RingBuffer,
+    ShapeError,
+    SlotError,
+    SpecError,
+)
+from obscodec.buffers import BufferOptions
 
 FIELDS = {
     "frame": Field((3, 2), np.uint8, "zstd:1", decide_after=4, block_frames=2),
@@ -298,11 +310,11 @@ GOOD = random_step(np.random.default_rng(1), 3)
 CAST = "cast them yourself, or use a dtype that can hold them"
 REFUSED_STEPS = [
     ({"extra": 1}, FieldError,
-     "a step has the fields frame, state, action, done, got frame, state, action, done, extra"),
+     "a step has the fields frame, state, action, done: 'extra' is none of them"),
     ({"action": np.array([None] * 3)}, DTypeError,
      f"field 'action': values of dtype object would be changed by dtype int64: {CAST}"),
     ({"action": np.array([0, 1, 0.5])}, DTypeError,
-     f"field 'action': values of dtype float64 would be changed by dtype int64: {CAST}"),
+     f"field 'action': values of dtype float64, such as 0.5, would be changed by dtype int64: {CAST}"),
     ({"frame": GOOD["frame"][:2]}, ShapeError, "field 'frame': expected shape (3, 3, 2), got (2, 3, 2)"),
     ({"frame": GOOD["frame"][0]}, ShapeError, "field 'frame': expected shape (3, 3, 2), got (3, 2)"),
     ({"done": True}, ShapeError, "field 'done': expected shape (3,), got ()"),
@@ -320,8 +332,49 @@ def test_a_refused_step_changes_nothing(change, error, text):
 
 
 def test_a_missing_field_is_refused():
-    with pytest.raises(FieldError, match=r"^a step has the fields frame, state, action, done, got none$"):
-        RingBuffer(5, FIELDS).append()
+    wrong = {"frame": GOOD["frame"], "state": GOOD["state"], "actions": GOOD["action"]}
+    text = (
+        "a step has the fields frame, state, action, done: 'action' is missing, 'done' is missing, 'actions' is none "
+        "of them"
+    )
+    with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
+        RingBuffer(5, FIELDS, n_envs=3).append(**wrong)
+
+
+@pytest.mark.parametrize("method", ["append", "extend"])
+def test_a_dictionary_without_stars_is_refused(method):
+    text = (
+        f"{method} takes each field by its name, got dict without one: write {method}(**step) if step is a dictionary "
+        "of frame, state, action, done"
+    )
+    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
+        getattr(RingBuffer(5, FIELDS, n_envs=3), method)(GOOD)
+
+
+def test_a_buffer_is_printed_in_two_lines():
+    fields = FIELDS | {"next": Field((3, 2), np.uint8, next_of="frame"), "image": Field((84, 84), np.uint8)}
+    buffer = RingBuffer(500, fields, n_envs=2)
+    assert repr(buffer) == (
+        "RingBuffer(0 of 500 steps, n_envs=2, 0 bytes in 0, 1.0 times smaller\n  frame: uint8[3, 2] zstd:1; "
+        "state: float32[2]; action: int64[]; done: bool[]; next: uint8[3, 2] with frame; image: uint8[84, 84] auto)"
+    )
+    step = {name: np.zeros((300, 2, *field.shape), field.dtype) for name, field in fields.items()}
+    step["image"] += np.arange(300, dtype=np.uint16).astype(np.uint8)[:, None, None, None]
+    buffer.extend(**step)
+    assert repr(buffer).startswith("RingBuffer(300 of 500 steps, n_envs=2, ")
+    chosen = buffer.stats().fields["image"].choice.chosen.spec
+    assert repr(buffer).endswith(f"; image: uint8[84, 84] {chosen})")
+
+
+def test_a_buffer_that_no_memory_has_room_for_is_refused():
+    text = (
+        r"there is not enough memory for 2,000,000,000,000 steps, .* are free: make the buffer smaller, and see what "
+        r"obscodec.estimate\(env, steps\) says; .*allocate"
+    )
+    with pytest.raises(MemoryError, match=f"^{text}"):
+        RingBuffer(10**12, {"state": Field((9,), np.float64)}, n_envs=2)
+    with pytest.raises(MemoryError, match=r"^there is not enough memory for 1,000,000,000,000 steps"):
+        Prioritized(10**12)
 
 
 def test_a_field_without_room_leaves_all_fields_as_they_were():
@@ -375,8 +428,23 @@ def test_a_constructor_refuses_what_it_can_know(change, error, text):
 
 
 def test_a_field_with_an_unknown_codec_is_refused():
-    with pytest.raises(SpecError, match=r"^no codec is named 'zst' \(in spec 'zst'\), there are "):
-        RingBuffer(5, {"frame": Field((84, 84), np.uint8, "zst")})
+    text = r"^no codec is named 'zst' \(in spec 'zst'\), did you mean 'zstd'\? There are bitpack, "
+    with pytest.raises(SpecError, match=text):
+        Field((84, 84), np.uint8, "zst")
+    with pytest.raises(SpecError, match=text):
+        BufferOptions(codec={"frame": "zst"})
+
+
+@pytest.mark.parametrize(("codec", "error", "text"), [
+    ("zstd:99", LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
+    ("shuffle", SpecError, "'shuffle' ends in a filter, add a codec behind it: 'shuffle|zstd:3' or 'shuffle|raw'"),
+    ("zstd|rle", SpecError, "'rle' in 'zstd|rle' stands behind a codec, where only codecs that compress bytes can"),
+    ("auto|zstd", SpecError,
+     "'auto' (in spec 'auto|zstd') looks at data: it is for encode() and buffers, on its own; name a codec"),
+])  # fmt: skip
+def test_a_field_refuses_what_no_item_can_be_encoded_with(codec, error, text):
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        Field((4,), np.float32, codec)  # too small for a store
 
 
 def test_an_empty_buffer_has_no_samples():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import struct
 
 import ml_dtypes
@@ -95,6 +96,19 @@ def test_frames_that_stacks_share_take_little() -> None:
     stacks = np.stack([frames[i : i + 100] for i in range(4)], axis=1)
     assert len(pack([stacks])) < 1.1 * frames.nbytes
     assert len(pack([np.moveaxis(stacks, 1, -1)])) < 1.1 * frames.nbytes
+
+
+def test_what_is_no_packed_batches_is_refused_at_once() -> None:
+    encoded = encode(np.zeros(9))
+    text = (
+        "packed must be the bytes that pack() gave, got those of one EncodedTensor: pass them to "
+        "EncodedTensor.from_bytes, and that to decode"
+    )
+    with pytest.raises(CorruptStream, match=f"^{re.escape(text)}$"):
+        unpack(encoded.to_bytes())
+    for wrong, kind in [(encoded, "EncodedTensor"), ("text", "str"), (None, "None")]:
+        with pytest.raises(DTypeError, match=rf"^packed must be the bytes that pack\(\) gave, got {kind}$"):
+            unpack(wrong)  # type: ignore[arg-type]
 
 
 def test_every_prefix_and_every_appended_byte_is_refused() -> None:

@@ -152,7 +152,7 @@ def test_impossible_arrays_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match=r"^a chunk has at most 1,073,741,824 bytes, got 1,073,741,825: make it small"):
         Obscodec().encode(huge)
     for kind in (Obscodec, Serializer):
-        with pytest.raises(SpecError, match=r"^no codec is named 'zsdt' \(in spec 'zsdt'\), there are "):
+        with pytest.raises(SpecError, match=r"^no codec is named 'zsdt' \(in spec 'zsdt'\), did you mean 'zstd'\? "):
             kind("zsdt")
         with pytest.raises(SpecError, match=r"^a spec is text such as 'zstd:3', got int$"):
             kind(3)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, FrameStore, Layout, MissingPackage, Prioritized, RingBuffer, SnapshotError, TensorArray
-from obscodec.snapshots import find_snapshot, first_items, read_snapshot, write_snapshot
+from obscodec.installing import install_command
+from obscodec.snapshots import contents, find_snapshot, first_items, read_snapshot, write_snapshot
 from saved import array, frames
 
 
@@ -68,12 +69,19 @@ def test_a_snapshot_is_found_in_a_folder_around_it(tmp_path):
         find_snapshot(tmp_path / "nowhere")
 
 
-def test_who_has_written_a_snapshot_is_named(tmp_path):
+def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
     class Foreign(RingBuffer):
         written_by = "obscodec-gone 1.0"
 
-    write_snapshot(Foreign(10, {"reward": Field((), np.float32)}), tmp_path)
+    made = Foreign(10, {"reward": Field((), np.float32)})
+    write_snapshot(made, tmp_path)
     text = f"{tmp_path} has a snapshot of obscodec-gone, which is not installed"
+    with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
+        first_items(tmp_path, 20)
+    made.written_by = "obscodec-sb3 1.0"
+    write_snapshot(made, tmp_path)
+    monkeypatch.setattr(contents, "entry_points", lambda group: [])
+    text = f"{tmp_path} has a snapshot of obscodec-sb3, which is not installed: {install_command('obscodec-sb3')}"
     with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
         first_items(tmp_path, 20)
 

@@ -1,6 +1,7 @@
 """A snapshot that is written again and again: each generation is whole, and costs what is new."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -46,6 +47,10 @@ def test_each_generation_has_its_own_steps(tmp_path):
     check_equal_rings(buffer, obscodec.load(tmp_path))
     with pytest.raises(SnapshotError, match=r"has no generation 2, only generations \[8, 9, 10\]"):
         obscodec.load(tmp_path, generation=2)
+    (tmp_path / "empty").mkdir()
+    for number in (None, 2):
+        with pytest.raises(SnapshotError, match=f"^{re.escape(str(tmp_path))}/empty has no snapshot$"):
+            obscodec.load(tmp_path / "empty", generation=number)
 
 
 def test_a_generation_writes_what_is_new(tmp_path):

@@ -134,10 +134,19 @@ def test_budgets(budget, seconds):
 
 
 @pytest.mark.parametrize(
-    "budget", ["", "1", "1 ms", "ms/batch", "-1 ms/batch", "1 h/batch", "1 ms / batch", "nan s/batch", "1 ms/batch\n"]
+    "budget", ["", "1", "ms/batch", "-1 ms/batch", "1 h/batch", "1 ms / batch", "nan s/batch", "1 ms/batch\n"]
 )
 def test_a_malformed_budget(budget):
-    text = f"a budget is a time for each batch of 256 such as '1 ms/batch', got {budget!r}"
+    refused(budget, "")
+
+
+@pytest.mark.parametrize("budget", ["5ms", "1 s"])
+def test_a_budget_for_nothing_named(budget):
+    refused(budget, f": write '{budget}/batch'")
+
+
+def refused(budget: str, hint: str) -> None:
+    text = f"a budget is a time for each batch of 256 such as '1 ms/batch', got {budget!r}{hint}"
     with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
         choose(np.zeros((300, 2, 2), np.uint8), STREAMS, budget)
 

@@ -8,7 +8,7 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import DTypeError, HeapFull, Layout, ShapeError, SlotError, TensorStore, codec
+from obscodec import CorruptStream, DTypeError, HeapFull, Layout, ShapeError, SlotError, TensorStore, codec
 
 SPECS = ["raw", "rle", "zstd:1", "lz4", "lz4-frame", "gzip:1", "shuffle|zstd:3", "delta|lz4", "rle|zstd:1"]
 FRAMES = Layout((84, 84), np.uint8)
@@ -252,3 +252,13 @@ def test_a_full_store_can_be_overwritten():
     np.testing.assert_array_equal(store.read(ids), np.concatenate([played[:5], played[20:30], played[15:20]]))
     with pytest.raises(SlotError, match=r"^1 tensors need 1 free slots, there are 0 of 20"):
         store.append(played[:1])
+
+
+@pytest.mark.parametrize("spec", ["rle", "delta-rle", "zstd:1"])
+def test_what_takes_the_place_of_a_lost_stream_is_longer_than_any_that_can_be_read(spec):
+    """Those of ``rle@1`` could be longer than those that are written today."""
+    store = TensorStore(codec(spec, FRAMES), 5)
+    store.restore(TensorStore(codec(spec, FRAMES), 5).state() | {"lost": np.array([3])})
+    assert store._heap.get(np.array([3])).lengths[0] > store.codec.read_bound()
+    with pytest.raises(CorruptStream):
+        store.read([3])

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from obscodec import MissingPackage
+from obscodec.installing import install_command
 
 from obscodec_sb3.callback import CompressionCallback
 from obscodec_sb3.compressed import compressed
@@ -49,5 +50,5 @@ else:  # a type checker shall see names that do not exist
         try:
             module = import_module(f"sb3_contrib.common.{'maskable' if 'Maskable' in name else 'recurrent'}.buffers")
         except ModuleNotFoundError:
-            raise MissingPackage(f"{name} needs sb3-contrib: pip install sb3-contrib") from None
+            raise MissingPackage(f"{name} needs sb3-contrib: {install_command('sb3-contrib')}") from None
         return compressed(getattr(module, name.removeprefix("Compressed")))

@@ -19,7 +19,7 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
-from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit
+from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit, making_room
 from obscodec.palette import PaletteArray
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of
@@ -30,6 +30,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from obscodec_sb3.migration import refuse_former
 from obscodec_sb3.no_copy_array import NoCopyArray
 from obscodec_sb3.placeholders import placeholder_layouts
+from obscodec_sb3.signatures import constructor_of, refuse_others, shown
 from obscodec_sb3.spaces import space_of, space_state
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # the compressed class of each class of buffers
@@ -76,6 +77,10 @@ class CompressedBuffer(buffers.BaseBuffer):
         super().__init_subclass__()
         if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # our base before SB3's class
             COMPRESSED[cls.__bases__[1]] = cls
+        takes = constructor_of(cls.__mro__, [inspect.signature(BufferOptions).parameters[name] for name in OPTIONS])
+        cls.__signature__ = takes  # type: ignore[attr-defined]
+        if "__init__" not in vars(cls):
+            cls.__init__ = shown(cls, takes)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     ) -> None:
         refuse_former(kwargs)
         self._options: BufferOptions[str] = BufferOptions.pop_from(kwargs, *OPTIONS)
+        refuse_others(self, kwargs, self._stock_constructor())
         self._limit = MemoryLimit.of(max_bytes, spill, [self._options.heap])
         if self._limit is not None and self._limit.folder is None and not self._can_drop:
             raise ValueError(
@@ -98,9 +104,14 @@ class CompressedBuffer(buffers.BaseBuffer):
         )
         of: Any = [type(self), super()]
         self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
-        with self._placeholders_replaced():
+        with making_room(lambda: self.buffer_size * self.n_envs), self._placeholders_replaced():
             super().__init__(*args, **kwargs)
         self._forecast = Forecast(self.buffer_size, self._limit)
+
+    @classmethod
+    def _stock_constructor(cls) -> inspect.Signature:
+        """What the constructor behind ours takes: of SB3, or of a user."""
+        return constructor_of(cls.__mro__[cls.__mro__.index(CompressedBuffer) + 1 :])
 
     @property
     def obs_shape(self) -> Any:

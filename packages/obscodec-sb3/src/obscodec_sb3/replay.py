@@ -1,6 +1,5 @@
 """The compressed replay buffers."""
 
-import inspect
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
@@ -89,7 +88,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
     def _init(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
-        at = _place(type(self), "optimize_memory_usage")
+        names = [*self._stock_constructor().parameters]  # of a user's class, perhaps without this one
+        at = names.index("optimize_memory_usage") if "optimize_memory_usage" in names else len(args)
         optimized = args[at] if at < len(args) else kwargs.pop("optimize_memory_usage", False)
         super().__init__(*args[:at], *[False] * (at < len(args)), *args[at + 1 :], **kwargs)
         if self._add_copies:  # an ``add`` of a user may do more with arrays than assign and read
@@ -97,7 +97,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 array = vars(self)[name]
                 vars(self)[name] = PaletteArray.zeros(array.shape, array.dtype)
         stock: Any = super()
-        self._leaves_oldest_out = optimized and stock.sample.__func__ is ReplayBuffer.sample
+        self._draws_from_all = stock.sample.__func__ is ReplayBuffer.sample
+        self._leaves_oldest_out = optimized and self._draws_from_all
         self._prefetch, self._ahead = as_flag("prefetch", prefetch), Prefetcher()
         samples = {stock.sample.__module__, type(self).sample.__module__}
         if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
@@ -116,9 +117,6 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             handle_timeout_termination: bool = True,
             **options: Unpack[ReplayKeywords],
         ) -> None: ...
-
-    else:
-        __init__ = _init
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment. A refused call changes nothing.
@@ -187,6 +185,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """Random transitions; with ``prefetch``, drawn when the batch before was returned.
 
         Raises:
+            SlotError: there are none.
             DTypeError: ``batch_size`` is no number, or ``env`` can't normalize.
             ShapeError: ``batch_size`` is negative.
         """
@@ -267,6 +266,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        if self._draws_from_all and not self.size():
+            raise obscodec.SlotError("the buffer is empty: add a transition before you sample")
         skipped = int(self._leaves_oldest_out and self.full)  # as SB3 does when it optimizes its memory usage
         if skipped or self._dropped:
             n = self.size()
@@ -402,9 +403,3 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
 
     def _get_virtual_samples(self, *args: Any) -> Any:
         return self._together(super()._get_virtual_samples, *args)
-
-
-def _place(buffer_class: type, name: str) -> int:
-    """The position of an argument among those of a constructor, or of the base that the constructor passes it to."""
-    parameters = (list(inspect.signature(base).parameters) for base in buffer_class.__mro__)
-    return next(names.index(name) for names in parameters if name in names)

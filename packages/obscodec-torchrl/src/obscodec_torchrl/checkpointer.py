@@ -20,7 +20,7 @@ from obscodec_torchrl.memmaps import META, UNFINISHED, check_whole, load_memmap,
 from obscodec_torchrl.saving import Contents, replace, restore
 from obscodec_torchrl.state import WRITTEN_BY
 
-_SNAPSHOT = "snapshot"  # a folder
+SNAPSHOT = "snapshot"  # a folder
 _ZIP = "checkpoint.zip"  # of earlier versions: "packed", "about" and, in "rest/", the files of a tensordict
 _PACKED = "packed.memmap"  # of versions before
 _STOCK = "storage_metadata.json"  # of TorchRL
@@ -58,7 +58,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         folder = Path(path).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         last, self._last = self._last, None
-        snapshot = last[1] if last and last[0] == folder else Snapshot(folder / _SNAPSHOT, keep=1)
+        snapshot = last[1] if last and last[0] == folder else Snapshot(folder / SNAPSHOT, keep=1)
         snapshot.write(StorageCheckpoint(storage, _stamps(folder)))
         snapshot.wait()
         self._last = folder, snapshot
@@ -79,13 +79,13 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             super().loads(storage, folder)
             return
         if _has_snapshot(folder):
-            _, arguments, state = read_snapshot(folder / _SNAPSHOT)
-            if _is_newest(folder, part_of(state, "older", dict)):
-                load(storage, arguments, state, folder / _SNAPSHOT)
+            _, arguments, state = read_snapshot(folder / SNAPSHOT)
+            if not newer_checkpoints(folder, part_of(state, "older", dict)):
+                load(storage, arguments, state, folder / SNAPSHOT)
                 return
         if (folder / _ZIP).exists():
             contents, older = _read_zip(folder / _ZIP)
-            if _is_newest(folder, {_ZIP: _stamps(folder)[_ZIP], **older}):
+            if not newer_checkpoints(folder, {_ZIP: _stamps(folder)[_ZIP], **older}):
                 restore(storage, contents, new_tensor=False)
                 return
         if (folder / _STOCK).exists():
@@ -97,7 +97,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
                 )
             restore(storage, Contents.of_tensordict(load_memmap(folder), None, storage.ndim), new_tensor=False)
         else:
-            raise FileNotFoundError(f"there is no checkpoint in {folder}: neither {_SNAPSHOT} nor {_STOCK}")
+            raise FileNotFoundError(f"there is no checkpoint in {folder}: neither {SNAPSHOT} nor {_STOCK}")
 
     def _load_stock(self, storage: LazyTensorStorage, folder: Path) -> None:
         """Load a checkpoint of TorchRL."""
@@ -137,7 +137,7 @@ class StorageCheckpoint(NamedTuple):
 
 
 def _has_snapshot(folder: Path) -> bool:
-    return any((folder / _SNAPSHOT).glob("generation-*.json"))  # else its first writer was killed
+    return any((folder / SNAPSHOT).glob("generation-*.json"))  # else its first writer was killed
 
 
 def _stamps(folder: Path) -> dict[str, list[int]]:
@@ -146,9 +146,9 @@ def _stamps(folder: Path) -> dict[str, list[int]]:
     return {name: [status.st_mtime_ns, status.st_size] for name, status in there.items()}
 
 
-def _is_newest(folder: Path, older: dict[str, list[int]]) -> bool:
-    """Whether no other checkpoint was written after one that was written when there were these older ones."""
-    return _stamps(folder).items() <= older.items()
+def newer_checkpoints(folder: Path, older: dict[str, list[int]]) -> list[str]:
+    """The files of other checkpoints that were written after one that was written when there were these older ones."""
+    return [name for name, stamp in _stamps(folder).items() if older.get(name) != stamp]
 
 
 def _read_zip(file: Path) -> tuple[Contents, dict[str, list[int]]]:

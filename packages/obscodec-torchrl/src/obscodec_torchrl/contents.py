@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from obscodec import SnapshotError
-from obscodec.buffers import MIN_COMPRESSED_NBYTES
-from obscodec.snapshots import named, read_snapshot
+from obscodec.snapshots import counts, named, read_snapshot
 from obscodec.state import number_of, part_of
 
+from obscodec_torchrl.checkpointer import SNAPSHOT, newer_checkpoints
 from obscodec_torchrl.compressed_tensor import stored_array
 from obscodec_torchrl.leaves import Key, leaves
 from obscodec_torchrl.loading import ELSEWHERE
@@ -24,6 +24,12 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
     """The oldest ``n`` items, the first ones along further axes: see ``obscodec.snapshots.first_items``."""
     kind, arguments, state = read_snapshot(path)
     with named(path):
+        newer = newer_checkpoints(path.parent, part_of(state, "older", dict)) if "older" in state else []
+        if newer and path.name == SNAPSHOT:
+            raise SnapshotError(
+                f"{path} is older than the checkpoint of {newer[0]} in the same folder: load that into a "
+                "CompressedStorage, whose dumps writes a new snapshot"
+            )
         state = part_of({"storage": state, **state}, "storage", dict)  # a SnapshotHook saves more than the storage
         axes, saved = axes_of(state), leaves_of(state)
         n_rows = -(-number_of(state, "length") // math.prod(axes[1:]))
@@ -37,7 +43,7 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
         items = {}
         for key, leaf in leaves(storage._storage).items():
             nbytes = leaf.shape[len(axes) :].numel() * leaf.dtype.itemsize
-            if "next" not in key or _before(key) not in saved or nbytes < MIN_COMPRESSED_NBYTES:
+            if counts(nbytes, is_next="next" in key and _before(key) in saved):
                 items[".".join(key) or "item"] = np.asarray(stored_array(leaf)[index])
         return items
 

@@ -9,13 +9,22 @@ from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from numbers import Integral
 from typing import Any, NoReturn, Self, Unpack
 
 import obscodec
 import torch
-from obscodec.arguments import as_count
-from obscodec.buffers import BufferKeywords, BufferOptions, BufferStats, Forecast, MemoryLimit
+from obscodec.arguments import as_count, refuse_unknown
+from obscodec.buffers import (
+    MIN_COMPRESSED_NBYTES,
+    BufferKeywords,
+    BufferOptions,
+    BufferStats,
+    Forecast,
+    MemoryLimit,
+    making_room,
+)
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.state import State
 from obscodec.stores import Store
@@ -42,8 +51,6 @@ from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.row_ring import RowRing, check_room, keep_limit
 from obscodec_torchrl.saving import Contents, contents_of, restore
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
-
-_MIN_NBYTES = 1024  # a smaller leaf is no image, and takes little memory uncompressed
 
 
 @RemoteObject.forward(
@@ -142,6 +149,9 @@ class CompressedStorage(RowRing):
             raise obscodec.SpecError(
                 "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out"
             )
+        *own, _ = signature(CompressedStorage).parameters
+        known = [*own, *BufferKeywords.__annotations__]
+        refuse_unknown(type(self).__name__, [name for name in options if name not in known], known)
         max_size, ndim = as_count("max_size", max_size), as_count("ndim", ndim)
         super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
@@ -264,7 +274,8 @@ class CompressedStorage(RowRing):
             data, given = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
             with self.lock:
                 if not self.initialized:
-                    self._init(data if isinstance(cursor, Integral) else selected(data, 0))
+                    with making_room(lambda: self.capacity):
+                        self._init(data if isinstance(cursor, Integral) else selected(data, 0))
                 own = leaves(self._storage)
                 self._check(cursor, given, own)
                 if self._limit is not None and set_cursor:
@@ -426,7 +437,7 @@ class CompressedStorage(RowRing):
             path: obscodec.Layout(tuple(leaf.shape[len(batches[path]) :]), str(leaf.dtype).removeprefix("torch."))
             for path, leaf in given.items()
         }
-        fields = self.options.fields_of(layouts, min_nbytes=_MIN_NBYTES)
+        fields = self.options.fields_of(layouts, min_nbytes=MIN_COMPRESSED_NBYTES)
         stores = shared_stores({path: fields[path] for path in groups}, lambda path: (batches[path], groups[path]))
         for store in stores.values():
             store.changing = self.lock

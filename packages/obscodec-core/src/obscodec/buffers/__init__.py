@@ -5,7 +5,7 @@ from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
 from obscodec.buffers.exploration import is_space, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.buffers.forecast import Forecast, in_units
+from obscodec.buffers.forecast import Forecast, in_units, making_room
 from obscodec.buffers.memory_limit import LEAST_STEPS, LOOK_EVERY, MemoryLimit
 from obscodec.buffers.options import BufferKeywords, BufferOptions
 from obscodec.buffers.ring import RingBuffer
@@ -29,5 +29,6 @@ __all__ = [
     "estimate",
     "in_units",
     "is_space",
+    "making_room",
     "random_steps",
 ]

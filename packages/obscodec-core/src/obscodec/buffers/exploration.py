@@ -24,8 +24,15 @@ def n_envs_of(env: object) -> int:
     Raises:
         DTypeError: it is no environment of Gymnasium, and no space.
     """
+    if isinstance(env, str):
+        raise DTypeError(f"env must be an environment or a space of Gymnasium, got {env!r}: pass gym.make({env!r})")
     if not is_space(env) and not all(hasattr(env, name) for name in ("reset", "step", "action_space")):
         raise DTypeError(f"env must be an environment or a space of Gymnasium, got {kind_of(env)}")
+    if hasattr(env, "env_method"):  # its methods have other arguments and results
+        raise DTypeError(
+            f"env must be an environment of Gymnasium, got {kind_of(env)} of Stable-Baselines3: pass one environment "
+            "with the wrappers of the training"
+        )
     return int(getattr(env, "num_envs", 1))
 
 

@@ -46,8 +46,9 @@ class Field:
         heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
 
     Raises:
-        SpecError: the budget is malformed, or is given for another codec than ``"auto"``; or there is no such device or
-            heap.
+        SpecError: the spec names no codec, or a level that the codec does not offer; the budget is malformed, or is
+            given for another codec than ``"auto"``; or there is no such device or heap.
+        MissingPackage: the codec needs a package that is not installed.
         BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: a shape or a number is out of range.
         DTypeError: the dtype can't be stored, or an argument has another type.
@@ -114,7 +115,7 @@ class Field:
         """A store for its tensors, None if they are not compressed.
 
         Raises:
-            SpecError: the spec names no codec.
+            SpecError: the codec does not take such items.
             ShapeError: the field does not divide into its frame stack.
         """
         layout = self.layout

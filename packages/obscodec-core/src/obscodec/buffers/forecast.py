@@ -2,11 +2,12 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
-from obscodec.runtime import free_memory
+from obscodec.runtime import free_memory, is_memory_error
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
@@ -53,6 +54,26 @@ class Forecast:
             "folder, to keep on a disk what exceeds it; stats() has the size of each field",
             stacklevel=2,
         )
+
+
+@contextmanager
+def making_room(n_steps: Callable[[], int]) -> Iterator[None]:
+    """A context that allocates the arrays of a buffer for so many steps, which the error says if there is no room.
+
+    Raises:
+        MemoryError: an allocation failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_memory_error(error):
+            raise
+        free = free_memory()
+        there = "" if free is None else f", {in_units(free)} are free"
+        raise MemoryError(
+            f"there is not enough memory for {n_steps():,} steps{there}: make the buffer smaller, and see what "
+            f"obscodec.estimate(env, steps) says; {error}"
+        ) from error
 
 
 def in_units(nbytes: float) -> str:

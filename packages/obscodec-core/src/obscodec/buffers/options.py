@@ -118,6 +118,11 @@ class BufferOptions(Generic[K]):
         for what in _FOR_SOME:
             value = getattr(self, what)
             if isinstance(value, Mapping) and (unknown := sorted(value.keys() - layouts.keys(), key=str)):
+                if [*layouts] == [""]:
+                    raise FieldError(
+                        f"{what} is given for {unknown[0]!r}, and there is one field, without a name: pass its {what} "
+                        f"alone, such as {what}={value[unknown[0]]!r}"
+                    )
                 there = ", ".join(map(repr, layouts))
                 raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
         return {name: self._field(name, layout, min_nbytes, len(layouts)) for name, layout in layouts.items()}

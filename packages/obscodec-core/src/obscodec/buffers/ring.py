@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_flag, as_option, kind_of
+from obscodec.buffers.array_set import listed
 from obscodec.buffers.drawing import (
     Ends,
     Episodes,
@@ -164,7 +165,7 @@ class RingBuffer(StepRing):
         Raises:
             SlotError: no step is stored, or none can be drawn.
             ShapeError: ``batch`` is negative, or more than there are to draw without replacement; ``p`` has another
-                shape; ``n_step`` or ``gamma`` is out of range.
+                shape, or less room than the buffer; ``n_step`` or ``gamma`` is out of range.
             DTypeError: an argument has another type.
             FieldError: ``n_step`` finds no rewards, or no ``episode_end``.
             SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other.
@@ -324,7 +325,7 @@ class RingBuffer(StepRing):
         Raises:
             SlotError: no step is stored; no episode is long enough; or there is no step with such an index.
             FieldError: there is no ``episode_end``; or a field is named ``"mask"``.
-            ShapeError: a number is out of range; or ``p`` has another shape.
+            ShapeError: a number is out of range; or ``p`` has another shape, or less room than the buffer.
             SpecError: ``starts`` or ``overlap`` is given with ``p``, which says where sequences begin.
             DTypeError: an argument has another type.
             Exception: see :meth:`sample`.
@@ -426,7 +427,10 @@ class RingBuffer(StepRing):
         if n_steps is None:
             return
         if not isinstance(n_steps.reward, str) or n_steps.reward not in self.fields:
-            raise FieldError(f"n_step adds rewards, and no field is named {n_steps.reward!r}: pass reward")
+            raise FieldError(
+                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {listed(self.fields)}: pass "
+                "reward, the name of one"
+            )
         if "discount" in self.fields:
             raise FieldError("n_step returns a discount: give the field 'discount' another name")
         if not self.episode_end:
@@ -448,6 +452,12 @@ class RingBuffer(StepRing):
         return draw(rng, batch, (len(self), self.n_envs), drawable, replace, p)
 
     def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
+        n_steps = self.capacity * self.n_envs
+        if p.capacity < n_steps:  # else it fails when that many are stored, hours later
+            raise ShapeError(
+                f"Prioritized has room for {p.capacity} steps, the buffer for {n_steps}, {self.capacity} of each of "
+                f"{self.n_envs} environments: make a Prioritized({n_steps})"
+            )
         there, masked = self.indices, np.empty(0, np.int64)
         if self.mask is not None:
             new = np.arange(max(there.start, p.indices.stop), there.stop)

@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.arguments import as_count, as_option, check_kind, kind_of
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed
 from obscodec.buffers.drawing import Pad, Stack, check_pad
 from obscodec.buffers.field import Array, Field
-from obscodec.buffers.forecast import Forecast
+from obscodec.buffers.forecast import Forecast, making_room
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
-from obscodec.stats import BufferStats
+from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store, new_batch
 
 Bools = npt.NDArray[np.bool_]
@@ -73,10 +73,11 @@ class StepRing:
         # One row more than steps: the next step is written into the row without a step, then counted in one line.
         self._n_rows = self.capacity + self._n_before + 1
         n_sharing = Counter(self._set.owners.values())
-        self._arrays = {
-            name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
-            for name, owner in self._set.owners.items()
-        }
+        with making_room(lambda: self.capacity * self.n_envs):
+            self._arrays = {
+                name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
+                for name, owner in self._set.owners.items()
+            }
         self._n_appended = 0
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack
@@ -86,10 +87,11 @@ class StepRing:
         self._next_forecast = self._forecast.next_look  # at this number of steps, of all that were ever appended
 
     @says_memory_error
-    def append(self, **values: ArrayLike | npt.ArrayLike) -> None:
+    def append(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
         """Store one step of all environments. A refused call changes nothing.
 
         Args:
+            *unnamed: nothing: each value has the name of its field. Pass a dictionary as ``append(**step)``.
             **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
                 an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
                 any other change of dtype must keep every value. A compressed field on a GPU also takes an array on
@@ -98,21 +100,22 @@ class StepRing:
         Raises:
             FieldError: a field is missing, or unknown.
             ShapeError: a value has another shape.
-            DTypeError: the dtype of a field would change a number.
+            DTypeError: the dtype of a field would change a number; or a value has no name.
             HeapFull: there is not enough room below the ``max_bytes`` of a field, or of the buffer for its newest
                 steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
             OSError: blocks can't be written to the folder ``spill``.
         """
-        self._check_fields(values)
+        self._check_fields("append", unnamed, values)
         self._append({name: self._set.step(name, value) for name, value in values.items()})
 
     @says_memory_error
-    def extend(self, **values: ArrayLike | npt.ArrayLike) -> None:
+    def extend(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
         """Store many steps, the oldest first. All are checked before the first one is stored.
 
         An exception while they are stored, such as HeapFull, leaves the steps before it in the buffer.
 
         Args:
+            *unnamed: nothing, see :meth:`append`.
             **values: for each field ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` if there is one
                 environment, as :meth:`append` takes them.
 
@@ -120,7 +123,7 @@ class StepRing:
             ShapeError: a value has another shape, or two fields have different numbers of steps.
             Exception: see :meth:`append`.
         """
-        self._check_fields(values)
+        self._check_fields("extend", unnamed, values)
         steps = {name: self._set.steps(name, value) for name, value in values.items()}
         if len(numbers := {len(of_field) for of_field in steps.values()}) > 1:
             found = ", ".join(f"{name} {len(of_field)}" for name, of_field in steps.items())
@@ -255,8 +258,19 @@ class StepRing:
         return self._set.own_stores
 
     def __repr__(self) -> str:
-        name, of = type(self).__name__, f"capacity={self.capacity}, n_envs={self.n_envs}, fields={self.fields}"
-        return f"{name}({of}, {self.stats()})"
+        stats = self.stats()
+        fields = "; ".join(f"{name}: {self._described(name, stats)}" for name in self.fields)
+        steps = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}, {stats}"
+        return f"{type(self).__name__}({steps}\n  {fields})"
+
+    def _described(self, name: str, stats: BufferStats) -> str:
+        """A field for a reader: its layout, and how it is kept."""
+        field, store = self.fields[name], stats.fields[name]
+        if field.owner is not None:
+            return f"{field.layout} with {field.owner}"
+        if not isinstance(store, StoreStats):
+            return str(field.layout)
+        return f"{field.layout} {store.choice.chosen.spec if store.choice else field.codec}"
 
     def _read(
         self,
@@ -377,9 +391,16 @@ class StepRing:
             begin = end
         self._released = self._earliest
 
-    def _check_fields(self, values: Mapping[str, object]) -> None:
+    def _check_fields(self, method: str, unnamed: Sequence[object], values: Mapping[str, object]) -> None:
+        if unnamed:
+            raise DTypeError(
+                f"{method} takes each field by its name, got {kind_of(unnamed[0])} without one: write "
+                f"{method}(**step) if step is a dictionary of {listed(self.fields)}"
+            )
         if values.keys() != self.fields.keys():
-            raise FieldError(f"a step has the fields {listed(self.fields)}, got {listed(values)}")
+            missing = [f"{name!r} is missing" for name in self.fields if name not in values]
+            unknown = [f"{name!r} is none of them" for name in values if name not in self.fields]
+            raise FieldError(f"a step has the fields {listed(self.fields)}: {', '.join(missing + unknown)}")
 
     def _check_names(self) -> None:
         for name in self.fields:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from obscodec.codecs.auto import AUTO, is_worth, sample_of, worth_trying
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.encoded import EncodedTensor, check_encoded
-from obscodec.codecs.registry import check_names, new_codec
+from obscodec.codecs.registry import check_codec, new_codec
 from obscodec.codecs.spec import check_spec
 from obscodec.errors import CorruptStream, LayoutError, SpecError
 from obscodec.layout import ArrayLike, Layout, as_array
@@ -59,12 +59,12 @@ def check_encodable(spec: object) -> str:
     """``spec``, which :func:`encode` takes for some tensor.
 
     Raises:
-        SpecError: it is malformed, or names no codec.
+        SpecError: it is malformed, names no codec, or has a level that the codec does not offer.
         MissingPackage: a codec needs a package that is not installed.
     """
     checked = check_spec(spec)
     if checked != AUTO:
-        check_names(checked)
+        check_codec(checked)
     return checked
 
 

@@ -129,6 +129,14 @@ def _fields(header: bytes) -> dict[str, Any]:
     return fields
 
 
+def is_encoded(message: memoryview) -> bool:
+    """Whether bytes begin as those of an :class:`EncodedTensor` do, and as no packed batch does, which has axes."""
+    if len(message) < _HEAD.size or message.nbytes != len(message):
+        return False
+    magic, version, header_nbytes = _HEAD.unpack_from(message)
+    return bool(magic == _MAGIC and version == _VERSION and header_nbytes <= _MAX_HEADER_NBYTES)
+
+
 def check_encoded(encoded: object) -> None:
     """Raise DTypeError unless ``encoded`` is an :class:`EncodedTensor`."""
     described = "an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes"

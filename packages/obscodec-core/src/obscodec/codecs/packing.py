@@ -8,10 +8,10 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind
+from obscodec.arguments import check_kind, kind_of
 from obscodec.codecs.coding import decode, encode
-from obscodec.codecs.encoded import EncodedTensor
-from obscodec.errors import CorruptStream, ShapeError
+from obscodec.codecs.encoded import EncodedTensor, is_encoded
+from obscodec.errors import CorruptStream, DTypeError, ShapeError
 from obscodec.layout import ArrayLike, SupportsDLPack, as_array
 from obscodec.segments import Bytes
 
@@ -56,10 +56,24 @@ def unpack(
         max_bytes: the most bytes that a batch may have, see ``EncodedTensor.from_bytes``.
 
     Raises:
-        CorruptStream: the bytes are truncated or altered, or a batch has more than ``max_bytes``.
+        CorruptStream: the bytes are truncated or altered, or a batch has more than ``max_bytes``; or they are one
+            encoded tensor.
+        DTypeError: ``packed`` has no bytes.
         MemoryError: there is no room for a batch.
     """
-    rest = memoryview(packed)  # type: ignore[arg-type,unused-ignore] # as in EncodedTensor.from_bytes
+    try:
+        rest = memoryview(packed)  # type: ignore[arg-type,unused-ignore] # as in EncodedTensor.from_bytes
+    except TypeError:
+        raise DTypeError(f"packed must be the bytes that pack() gave, got {kind_of(packed)}") from None
+    if is_encoded(rest):
+        raise CorruptStream(
+            "packed must be the bytes that pack() gave, got those of one EncodedTensor: pass them to "
+            "EncodedTensor.from_bytes, and that to decode"
+        )
+    return _batches(rest, max_bytes)
+
+
+def _batches(rest: memoryview, max_bytes: int | None) -> Iterator[npt.NDArray[np.generic]]:
     while rest:
         head, rest = _split(rest, _HEAD.size)
         nbytes, n_axes = _HEAD.unpack(head)

@@ -6,8 +6,10 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import dropwhile
+from typing import TypeAlias
 
-from obscodec.arguments import check_kind
+from obscodec.arguments import among, check_kind, closest
 from obscodec.codecs.auto import AUTO
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
@@ -15,9 +17,13 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.filter import Filter
 from obscodec.codecs.spec import StageSpec, parse
 from obscodec.errors import LayoutError, MissingPackage, SpecError
+from obscodec.installing import install_command
 from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.codecs"
+
+_ANY = Layout((), "uint8")  # which each codec of bytes takes
+_Loaded: TypeAlias = "tuple[StageSpec, type[Codec] | type[Filter]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Entry:
         if not self.ready:
             raise MissingPackage(
                 f"codec {name!r} needs the package {self.package!r}, which is not installed: "
-                f"pip install '{self.install}'"
+                f"{install_command(self.install)}"
             )
         module, _, attribute = self.target.partition(":")
         stage = getattr(importlib.import_module(module), attribute)
@@ -85,19 +91,34 @@ def available() -> dict[str, str]:
         >>> available()["raw"]
         'ready'
     """
-    return {name: "ready" if e.ready else f"pip install '{e.install}'" for name, e in _entries().items()}
+    return {name: "ready" if e.ready else install_command(e.install) for name, e in _entries().items()}
 
 
 def new_codec(spec: str, layout: Layout) -> Codec:
     """The codec that ``spec`` names, for items of ``layout``, on the CPU; see ``obscodec.codec``."""
     check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-    return _build(spec, [(stage, _load(stage, spec)) for stage in parse(spec)], layout)
+    return _build(_loaded(spec), layout)
 
 
-def check_names(spec: str) -> None:
-    """Raise SpecError unless all stages of ``spec`` have the name of a codec or filter; see :func:`new_codec`."""
-    for stage in parse(spec):
-        _load(stage, spec)
+def check_codec(spec: str) -> None:
+    """Refuse what :func:`new_codec` refuses for any layout: names, the order of stages, levels of codecs of bytes."""
+    for stage, kind in _loaded(spec):
+        if issubclass(kind, BytesCodec):
+            kind.from_args(_ANY, stage.args)
+
+
+def _loaded(spec: str) -> list[_Loaded]:
+    """The stages of a spec with their classes: filters, then a codec, then codecs that compress its bytes."""
+    stages = [(stage, _load(stage, spec)) for stage in parse(spec)]
+    codecs = list(dropwhile(lambda of: issubclass(of[1], Filter), stages))
+    if not codecs:
+        raise SpecError(f"{spec!r} ends in a filter, add a codec behind it: '{spec}|zstd:3' or '{spec}|raw'")
+    for stage, kind in codecs[1:]:
+        if not issubclass(kind, BytesCodec):
+            raise SpecError(
+                f"{stage.name!r} in {spec!r} stands behind a codec, where only codecs that compress bytes can"
+            )
+    return stages
 
 
 def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
@@ -107,24 +128,30 @@ def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
             f"{AUTO!r} (in spec {spec!r}) looks at data: it is for encode() and buffers, on its own; name a codec"
         )
     if entry is None:
-        raise SpecError(f"no codec is named {stage.name!r} (in spec {spec!r}), there are {', '.join(_entries())}")
+        found = f"no codec is named {stage.name!r} (in spec {spec!r})"
+        raise SpecError(among(found, _entries(), _meant(stage.name)))
     return entry.load(stage.name)
 
 
-def _build(spec: str, stages: list[tuple[StageSpec, type[Codec] | type[Filter]]], layout: Layout) -> Codec:
+def _meant(name: str) -> str | None:
+    """What an unknown name may stand for, such as ``zstd:3`` for ``zstd3``."""
+    for known, entry in _entries().items():
+        level = name.removeprefix(known)
+        if level != name and level.isdecimal() and entry.ready and entry.load(known).levels is not None:
+            return f"{known}:{level}"
+    return closest(name, _entries())
+
+
+def _build(stages: list[_Loaded], layout: Layout) -> Codec:
     """The codec of the last ``stages`` of a spec."""
-    if not stages:
-        raise SpecError(f"{spec!r} ends in a filter, add a codec behind it: '{spec}|zstd:3' or '{spec}|raw'")
     (first, kind), *rest = stages
     chain = kind.from_args(layout, first.args)
     if isinstance(chain, Filter):
-        return FilteredCodec(layout, filter=chain, inner=_build(spec, rest, chain.target))
+        return FilteredCodec(layout, filter=chain, inner=_build(rest, chain.target))
     for stage, tail in rest:
-        if not issubclass(tail, BytesCodec):
-            raise SpecError(
-                f"{stage.name!r} in {spec!r} stands behind a codec, where only codecs that compress bytes can"
-            )
-        chain = TailedCodec(layout, inner=chain, tail=tail.from_args(Layout((chain.bound(),), "uint8"), stage.args))
+        of_bytes = tail.from_args(Layout((chain.bound(),), "uint8"), stage.args)
+        assert isinstance(of_bytes, BytesCodec)
+        chain = TailedCodec(layout, inner=chain, tail=of_bytes)
     return chain
 
 

@@ -16,6 +16,7 @@ from obscodec.codecs import Codec, new_codec
 from obscodec.devices.frame_reader import FrameReader
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.heap import Allocate
+from obscodec.installing import install_command
 from obscodec.layout import Layout
 
 if TYPE_CHECKING:
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "obscodec.backends"
 _HEAPS = ("device", "pinned")  # where a store on a device has its streams: in memory of the device, or of the host
-_INSTALL = {  # the packages are not on an index yet
-    "cuda": "in a checkout of https://github.com/obscodec/obscodec, pip install packages/obscodec-core "
-    "'packages/obscodec-cupy[cuda12]', or [cuda13], for the CUDA version of the driver"
-}
+_INSTALL = {"cuda": f"{install_command('obscodec-cupy[cuda12]')}, or [cuda13], for the CUDA version of the driver"}
 
 
 class Backend(ABC):

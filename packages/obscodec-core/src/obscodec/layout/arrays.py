@@ -103,11 +103,21 @@ def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDA
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a text is no date
         kept = False
     if not kept:
+        found = f"values of dtype {x.dtype}{_example(x, dtype)}"
         raise DTypeError(
-            f"values of dtype {x.dtype} would be changed by dtype {dtype}: cast them yourself, or use a dtype that can "
-            "hold them"
+            f"{found} would be changed by dtype {dtype}: cast them yourself, or use a dtype that can hold them"
         )
     return cast
+
+
+def _example(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> str:
+    """The first number that ``dtype`` would change, for an error; nothing if comparing does not find it."""
+    if x.dtype.kind not in "iuf" or dtype.kind not in "biuf":
+        return ""
+    flat = x.reshape(-1)
+    with np.errstate(invalid="ignore"):
+        changed = flat[flat.astype(dtype) != flat]
+    return f", such as {changed[0]}," if len(changed) else ""
 
 
 def _same_values(x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -44,7 +45,9 @@ class Layout:
                 raise TypeError
             shape = tuple(map(operator.index, lengths))
         except TypeError:
-            raise ShapeError(f"a shape is a tuple of whole numbers, got {shape!r}") from None
+            given: object = shape
+            hint = f": write ({given},)" if type(given) is int else ""
+            raise ShapeError(f"a shape is a tuple of whole numbers, got {reprlib.repr(given)}{hint}") from None
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {shape} has a negative axis, every axis must be 0 or more")
         if len(shape) > _MAX_AXES:

@@ -43,6 +43,12 @@ def raise_memory_error(error: BaseException) -> NoReturn:
 
     For an ``except`` clause, where :func:`says_memory_error` would take too long.
     """
-    if isinstance(error, MemoryError) or not isinstance(error, Exception) or not any(x in str(error) for x in _SAID):
+    if isinstance(error, MemoryError) or not is_memory_error(error):
         raise error
     raise MemoryError(f"there is not enough memory: {error}") from error
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Whether an error tells of a failed allocation, whatever a library raises for it."""
+    said = isinstance(error, Exception) and any(x in str(error) for x in _SAID)
+    return isinstance(error, MemoryError) or said

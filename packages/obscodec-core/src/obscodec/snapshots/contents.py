@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arrays import TensorArray
-from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, RingBuffer
 from obscodec.errors import MissingPackage, SnapshotError
+from obscodec.installing import OURS, install_command
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.snapshot import named, new_saved, read_snapshot, restored
 
@@ -60,12 +61,19 @@ def first_items(path: str | os.PathLike[str], n: int) -> Items:
         return _of_core(Path(path), n)
     found = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == package]
     if not found:
-        raise MissingPackage(f"{path} has a snapshot of {package}, which is not installed")
+        command = f": {install_command(package)}" if package in OURS else ""  # a file may name anything
+        raise MissingPackage(f"{path} has a snapshot of {package}, which is not installed{command}")
     return cast("Callable[[Path, int], Items]", found[0].load())(Path(path), n)
 
 
-def _takes_memory(field: Field) -> bool:
-    return field.owner is None or field.layout.nbytes < MIN_COMPRESSED_NBYTES
+def counts(nbytes: int, *, is_next: bool) -> bool:
+    """Whether :func:`first_items` has items of so many bytes, such as next observations: see there.
+
+    Args:
+        nbytes: of an item.
+        is_next: whether other items are the same, one step earlier.
+    """
+    return not is_next or nbytes < MIN_COMPRESSED_NBYTES
 
 
 def _package_of(folder: Folder) -> str:
@@ -85,7 +93,8 @@ def _of_core(path: Path, n: int) -> Items:
     with named(path):
         if isinstance(loaded, RingBuffer) and len(loaded):
             steps = loaded[:n, 0]
-            fields = {name: field for name, field in loaded.fields.items() if _takes_memory(field)}
+            of_items: Any = loaded.fields.items()
+            fields = {name: of for name, of in of_items if counts(of.layout.nbytes, is_next=of.owner is not None)}
             return {name: steps[name].reshape(len(steps[name]), -1, *of.shape)[:, -1] for name, of in fields.items()}
         if isinstance(loaded, TensorArray) and loaded.ids.ndim and loaded.ids.size:
             return {"array": np.asarray(loaded[(slice(n), *[0] * (loaded.ids.ndim - 1))])}

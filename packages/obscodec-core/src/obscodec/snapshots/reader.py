@@ -60,9 +60,10 @@ def read_generation(
         SnapshotError: there is no such generation, or it is damaged, or of a newer version.
     """
     there = folder.generations()
-    if not there or (number is not None and number not in there):
-        wanted = "snapshot" if number is None else f"generation {number}"
-        raise SnapshotError(f"{folder.path} has no {wanted}, only generations {[*there] or '(none)'}")
+    if not there:
+        raise SnapshotError(f"{folder.path} has no snapshot")
+    if number is not None and number not in there:
+        raise SnapshotError(f"{folder.path} has no generation {number}, only generations {[*there]}")
     name = there[max(there) if number is None else number]
     manifest, damage = folder.read_manifest(name), list[str]()
     try:

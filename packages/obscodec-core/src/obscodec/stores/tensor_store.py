@@ -196,7 +196,7 @@ class TensorStore(Store):
 
     def restore(self, state: State) -> None:
         """See ``Store.restore``."""
-        self._heap.restore(state, unreadable=b"\xff" * (self.codec.bound() + 1))  # longer than any stream
+        self._heap.restore(state, unreadable=b"\xff" * (self.codec.read_bound() + 1))  # longer than any stream
         if self._heap.holds([NO_TENSOR])[0]:
             raise CorruptStream(f"slot {NO_TENSOR} is the zero tensor, and has a stream")
         self._free.begin(self._heap.state()["slots"])

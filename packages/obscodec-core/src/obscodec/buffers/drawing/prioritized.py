@@ -8,6 +8,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count
 from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
+from obscodec.buffers.forecast import making_room
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
@@ -27,7 +28,7 @@ class Prioritized:
     Prioritized Experience Replay.
 
     Args:
-        capacity: the most items at a time; of a buffer, ``capacity * n_envs``.
+        capacity: the most items at a time; of a buffer, its ``capacity * n_envs`` or more.
         alpha: how much priorities count; 0 draws uniformly.
         beta: how much :meth:`weights` make up for it; 1 entirely. Set it as you like, such as rising to 1.
         eps: is added to each priority, so that an item of priority 0 is drawn, too.
@@ -55,7 +56,8 @@ class Prioritized:
         )
         if self.eps == 0:
             raise ShapeError("eps must be more than 0: an item of priority 0 would never be drawn again")
-        self._tree = new_tree(self.capacity)
+        with making_room(lambda: self.capacity):
+            self._tree = new_tree(self.capacity)
         self._range = (0, 0)  # of the items; replaced as a whole
         self._lock = PicklableLock()
         self._greatest = 1.0  # weight of an item

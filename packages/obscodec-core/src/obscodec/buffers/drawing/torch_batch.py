@@ -7,6 +7,7 @@ import numpy as np
 
 from obscodec.buffers.field import Array
 from obscodec.errors import BackendUnavailable, MissingPackage
+from obscodec.installing import install_command
 from obscodec.layout import is_common
 from obscodec.stores import Store, new_batch
 
@@ -28,7 +29,7 @@ class TorchBatch:
         try:
             self._torch = torch = import_module("torch")
         except ModuleNotFoundError:
-            raise MissingPackage("tensors need PyTorch: pip install torch") from None
+            raise MissingPackage(f"tensors need PyTorch: {install_command('torch')}") from None
         try:
             self.device = torch.device(device)
             torch.empty(0, device=self.device)

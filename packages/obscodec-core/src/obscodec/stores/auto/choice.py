@@ -68,7 +68,9 @@ def parse_budget(budget: str) -> float:
     """
     match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
-        raise SpecError(f"a budget is a time for each batch of {_BATCH} such as '1 ms/batch', got {budget!r}")
+        meant = f"{budget}/batch"  # of '5ms'
+        hint = f": write {meant!r}" if _BUDGET.fullmatch(meant) else ""
+        raise SpecError(f"a budget is a time for each batch of {_BATCH} such as '1 ms/batch', got {budget!r}{hint}")
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from obscodec.arguments import as_nbytes, as_option
-from obscodec.codecs import check_spec, parse
+from obscodec.codecs import check_encodable
 from obscodec.devices import check_place
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack
@@ -33,8 +33,8 @@ class StoreOptions:
     heap: str = "device"
 
     def __post_init__(self) -> None:
-        if self.codec is not None and check_spec(self.codec) != "auto":
-            parse(self.codec)
+        if self.codec is not None:
+            check_encodable(self.codec)
         checked: dict[str, object] = {
             "frame_stack": FrameStack.of(self.frame_stack),
             "max_bytes": as_nbytes("max_bytes", self.max_bytes),
