@@ -48,6 +48,7 @@ _CANDIDATES = (
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
+_FAST = "that the table of costs counts as fast as uncompressed"
 _HALF = 0.5  # of the raw size: if no fast codec makes frames so small, a slow codec may be chosen
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this
 
@@ -97,8 +98,7 @@ def choose(
     raw_bytes = math.prod(frames.shape[1:]) * frames.itemsize
     worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * raw_bytes]
     chosen, why = _smallest(worth, raw_bytes, budget)
-    reason = f"{why}: {chosen.frame_bytes:.0f} bytes per frame on the first {len(frames)} frames"
-    return Choice(chosen, tuple(trials), reason)
+    return Choice(chosen, tuple(trials), f"{why}, on the first {len(frames)} frames")
 
 
 def _smallest(trials: list[Trial], raw_bytes: int, budget: str | None) -> tuple[Trial, str]:
@@ -111,8 +111,8 @@ def _smallest(trials: list[Trial], raw_bytes: int, budget: str | None) -> tuple[
         return smallest, f"the smallest within {budget}"
     halves = [trial for trial in trials if trial.frame_bytes <= _HALF * raw_bytes]
     if smallest.frame_bytes > _HALF * raw_bytes and halves:
-        return min(halves, key=_size), "the smallest, since none that is as fast as uncompressed halves the memory"
-    return smallest, "the smallest that is as fast as uncompressed"
+        return min(halves, key=_size), f"the smallest, since none {_FAST} halves the memory"
+    return smallest, f"the smallest {_FAST}"
 
 
 def _size(trial: Trial) -> tuple[float, float]:
