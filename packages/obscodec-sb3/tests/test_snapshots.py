@@ -7,7 +7,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from obscodec import DTypeError, Snapshot, SnapshotError
-from obscodec.snapshots import first_items
+from obscodec.snapshots import first_items, inspect_snapshot
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedDictRolloutBuffer,
@@ -346,6 +346,26 @@ def test_generations_and_salvage(tmp_path):
     for name in ("observations", "next_observations"):
         found, expected = getattr(salvaged.buffer, name)[:], getattr(buffer, name)[:]
         np.testing.assert_array_equal(found[kept], expected[kept])
+
+
+@pytest.mark.parametrize("kind", [CompressedReplayBuffer, CompressedDictReplayBuffer])
+def test_inspect_shows_the_arrays_of_a_buffer(kind, tmp_path):
+    space = BOTH if kind is CompressedDictReplayBuffer else IMAGE
+    buffer = kind(200 * N_ENVS, space, spaces.Discrete(4), device="cpu", n_envs=N_ENVS)
+    fill(buffer, 0, 200, np.random.default_rng(0))
+    buffer.save(tmp_path)
+    (report,) = inspect_snapshot(tmp_path)
+    assert (report.kind, report.damage) == (kind.__name__, [])
+    assert report.summary is not None
+    assert (report.summary.n_steps, report.summary.n_envs) == (200, N_ENVS)
+    fields = {field.name: field for field in report.summary.fields}
+    key = ".image" if space == BOTH else ""
+    image = BOTH["image"] if space == BOTH else IMAGE
+    for name in ("observations", "next_observations"):
+        assert fields[f"{name}{key}"].item == f"uint8{[*image.shape]}"
+    assert fields[f"observations{key}"].codec == "delta-rle|lz4:6, stacks of 4"
+    assert fields[f"next_observations{key}"].codec == f"shares observations{key}"
+    assert [fields[name][1:3] for name in ("actions", "rewards")] == [("int64[1]", ""), ("float32[]", "")]
 
 
 @pytest.mark.parametrize("n_steps", [30, 70])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from obscodec import CorruptStream, FieldError, SnapshotError
-from obscodec.snapshots import find_snapshot, first_items, read_snapshot, restored, write_snapshot
+from obscodec.snapshots import find_snapshot, first_items, inspect_snapshot, read_snapshot, restored, write_snapshot
 from obscodec_torchrl import CompressedStorage, SnapshotHook
 from tensordict import NonTensorStack, TensorDict, tensorclass
 from torchrl.data import PrioritizedSampler, TensorDictReplayBuffer
@@ -373,6 +373,21 @@ def test_a_storage_that_spills_is_loaded_into_any_other(tmp_path: Path, spills: 
     loaded.loads(tmp_path / "saved")
     assert (loaded[:].clone() == saved[:].clone()).all()
     loaded.set(range(100, 120), steps(100, 20))
+
+
+def test_inspect_shows_the_leaves_of_a_storage(tmp_path: Path) -> None:
+    buffer = new_buffer()
+    extend(buffer, 0, 150)
+    buffer.dumps(tmp_path)
+    (report,) = inspect_snapshot(find_snapshot(tmp_path))
+    assert report.summary is not None
+    assert (report.summary.n_steps, report.damage) == (150, [])
+    fields = {field.name: field[1:3] for field in report.summary.fields}
+    pixels = steps(0, 1)["pixels"]
+    assert fields["pixels"] == (f"uint8{[*pixels.shape[1:]]}", fields["pixels"][1])
+    assert fields["pixels"][1] not in ("", "none")
+    assert fields["next.pixels"] == (fields["pixels"][0], "shares pixels")
+    assert fields["action"] == ("int64[]", "")
 
 
 @pytest.mark.parametrize("n_steps", [100, 275])

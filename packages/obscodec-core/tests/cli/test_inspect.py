@@ -6,8 +6,10 @@ import sys
 import obscodec
 import pytest
 from obscodec import Snapshot
-from obscodec.snapshots import progress
-from saved import append, ring
+from obscodec.snapshots import inspect_snapshot, progress, write_snapshot
+from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.reader import read_generation
+from saved import append, array, priorities, ring, stores
 
 
 def run(*arguments, blocked=(), columns=200):
@@ -30,23 +32,81 @@ def folder(tmp_path):
 def test_an_intact_snapshot(folder):
     ran = run("inspect", folder)
     assert (ran.returncode, ran.stderr) == (0, "")
-    lines = [line.split() for line in ran.stdout.splitlines()]
-    rows = [line for line in lines if "RingBuffer" in line]
-    assert [(row[1], row[3], row[-2]) for row in rows] == [("1", "RingBuffer", "intact"), ("2", "RingBuffer", "intact")]
-    assert "generation 2: RingBuffer(capacity=100, n_envs=2, episode_end='$', spill=False, pad='zeros')" in " ".join(
-        ran.stdout.split()
-    )
-    assert "state/arrays/stores/depth/store" in ran.stdout
+    lines = ran.stdout.splitlines()
+    rows = [line.split() for line in lines if line.rstrip().endswith(" ok")]
+    assert [row[:2] for row in rows] == [["1", "RingBuffer"], ["2", "RingBuffer"]]
+    options = "capacity=100, n_envs=2, episode_end='$', spill=False, pad='zeros'"
+    assert f"Generation 2: RingBuffer, 100 steps of each of 2 environments, made with {options}." in lines
+    assert [line.split()[:-1] for line in lines[-7:]] == [
+        ["obs", "uint8[4,", "12,", "16]", "delta-rle|lz4:6,", "stacks", "of", "4"],
+        ["next", "uint8[4,", "12,", "16]", "shares", "obs"],
+        ["depth", "float16[12,", "16]", "shuffle|zstd:1"],
+        ["vector", "float64[3]", "none"],
+        ["time", "datetime64[ns][]", "none"],
+        ["$", "bool[]", "none"],
+        ["all", "else"],
+    ]
+    assert "state/" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("saved", "said", "fields"),
+    [
+        (lambda: array(40), "TensorArray, 50 steps", [("array", "uint8[12, 16]", "delta-rle")]),
+        (lambda: stores()["auto stacks"], "AutoStore, made with", [("tensors", "uint8[4, 12, 16]", "not chosen yet")]),
+        (lambda: stores()["guarded"], "GuardedStore.", [("tensors", "uint8[12, 16]", "rle")]),
+        (lambda: priorities(20), "Prioritized, made with", []),
+    ],
+    ids=["array", "undecided", "store", "priorities"],
+)
+def test_what_else_can_be_saved(saved, said, fields, tmp_path):
+    obscodec.save(saved(), tmp_path)
+    (report,) = inspect_snapshot(tmp_path)
+    assert [field[:3] for field in report.summary.fields] == fields
+    assert f"Generation 1: {said}" in run("inspect", tmp_path).stdout
+
+
+def test_the_bytes_are_those_of_all_that_was_saved(folder):
+    *_, report = inspect_snapshot(folder)
+    saved = read_generation(Folder(folder), 2).tree.nbytes
+    assert sum(field.nbytes for field in report.summary.fields) + report.summary.other_nbytes == saved
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"n_appended": "many", "arrays": {"stores": {}, "arrays": []}},
+        {"n_appended": 3, "arrays": 5},
+        {"leaves": [{"path": [7]}], "stores": [], "axes": [], "length": 0},
+        {"observations": {"arrays": [{"name": "x", "field": "y"}], "stores": {}}, "n_steps": 1},
+    ],
+)
+def test_a_form_that_nobody_knows_has_no_summary(state, tmp_path):
+    class Odd:
+        written_by = "odd 1"
+
+        def arguments(self):
+            return {"n_envs": 1, "capacity": 5, "fields": {}, "observation_space": {}}
+
+        def state(self):
+            return state
+
+    write_snapshot(Odd(), tmp_path)
+    (report,) = inspect_snapshot(tmp_path)
+    assert (report.kind, report.summary, report.damage) == ("Odd", None, [])
+    ran = run("inspect", tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_a_snapshot_in_a_folder_around_it(folder, tmp_path_factory):
     around = tmp_path_factory.mktemp("checkpoint")
     folder.rename(around / "snapshot")
-    ran = run("inspect", around, columns=80)
+    ran = run("inspect", around, columns=60)
     assert ran.returncode == 0
-    assert f"{around / 'snapshot'}: " in ran.stdout.replace("\n", "").replace("  ", "")
+    assert f"{around / 'snapshot'}: " in ran.stdout
     assert "…" not in ran.stdout  # nothing is cut
-    assert max(map(len, ran.stdout.splitlines())) <= 80
+    sentences = "/", "Generation"
+    assert max(len(line) for line in ran.stdout.splitlines() if not line.startswith(sentences)) <= 60
 
 
 def test_damage_is_said_with_its_place(folder):
@@ -69,7 +129,9 @@ def test_no_snapshot(tmp_path):
     ran = run("inspect", tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == f"{tmp_path} has no snapshot\n"
-    assert run("inspect", tmp_path / "nowhere").returncode == 2
+    for path in ("nowhere", "x" * 300):
+        ran = run("inspect", tmp_path / path)
+        assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
 
 
 @pytest.mark.parametrize("start", ["from obscodec.cli import main; main()", "import obscodec.__main__ as m; m.main()"])

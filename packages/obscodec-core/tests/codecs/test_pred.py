@@ -101,13 +101,21 @@ def test_a_frame_says_how_many_streams_of_bits_it_has(n_streams: int, monkeypatc
 
 
 def test_items_that_are_no_images() -> None:
-    for layout in (Layout((8, 8), "uint8"), Layout((2, 8, 8), "int8"), Layout((2, 4, 8, 8), "uint8")):
+    for layout in (Layout((8,), "uint8"), Layout((2, 8, 8), "int8"), Layout((2, 4, 8, 8), "uint8")):
         with pytest.raises(SpecError) as caught:
             codec("pred", layout)
         assert str(caught.value) == (
-            "pred takes images of uint8, [height, width, 1 or 3], or several of them, [n, height, width], "
+            "pred takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
             f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
         )
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_grey_image_is_one_frame(spec: str) -> None:
+    grey = np.ascontiguousarray(COLORS[0, :, :, 0])
+    alone = codec(spec, Layout.of(grey))
+    assert encoded(alone, grey) == encoded(codec(spec, Layout.of(grey[None])), grey[None])
+    assert decoded(alone, encoded(alone, grey)).tobytes() == grey.tobytes()
 
 
 def test_arguments_that_do_not_exist() -> None:

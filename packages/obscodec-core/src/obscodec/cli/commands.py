@@ -1,9 +1,9 @@
 """What ``obscodec`` can do."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
@@ -12,13 +12,12 @@ from rich.table import Table
 from obscodec.cli.doctor import doctor
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
-from obscodec.snapshots import GenerationReport, Progress, find_snapshot, folder_nbytes, inspect_snapshot
+from obscodec.snapshots import GenerationReport, Progress, Summary, find_snapshot, folder_nbytes, inspect_snapshot
 
 app = typer.Typer(help="Look into snapshots, and see how data compress.", add_completion=False, no_args_is_help=True)
 app.command()(doctor)
 _PATH = "The folder of a snapshot, or one that has a snapshot inside, such as a checkpoint of TorchRL."
 _MOST_DAMAGE = 20  # texts to print for a generation
-_MOST_PARTS = 500  # what is smaller than such a part of the whole is not listed
 
 
 @app.callback()
@@ -28,7 +27,7 @@ def _app() -> None:
 
 @app.command()
 def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) -> None:
-    """Print what is in a snapshot: generations, sizes, and what is damaged. Reads every byte.
+    """Print what is in a snapshot: generations, steps, fields, codecs, sizes, and what is damaged. Reads every byte.
 
     Exit code 1 if something is damaged, 2 if there is no snapshot.
     """
@@ -37,13 +36,15 @@ def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) ->
         folder = find_snapshot(path)
         with Progress("read", folder_nbytes(folder)) as progress:
             reports = list(inspect_snapshot(folder, progress.advance))
-    except SnapshotError as error:
+    except (SnapshotError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
-    out.print(_generations(folder, reports))
+    out.print(escape(f"{folder}: {decimal(folder_nbytes(folder))}"), soft_wrap=True, highlight=False)
+    out.print(_generations(reports))
     last = reports[-1]
-    if last.kind:
-        out.print(_parts(last))
+    if last.summary:
+        out.print(f"\n{escape(_contents(last, last.summary))}", soft_wrap=True, highlight=False)
+        out.print(_fields(last.summary))
     for report in reports:
         for damage in report.damage[:_MOST_DAMAGE]:
             errors.print(f"generation {report.generation}: {damage}", markup=False, highlight=False, soft_wrap=True)
@@ -66,26 +67,35 @@ def warm(
     raise typer.Exit(run_warm(processes))
 
 
-def _generations(path: Path, reports: list[GenerationReport]) -> Table:
-    table = Table(title=escape(f"{path}: {decimal(folder_nbytes(path))}"), title_justify="left")
-    for column in ("no.", "kind", "written by", "bytes it\nneeds", "integrity"):
-        table.add_column(column, justify="right" if column[:2] in ("no", "by") else "left", overflow="fold")
-    for report in reports:
-        integrity = f"[red]{len(report.damage)} places damaged" if report.damage else "[green]intact"
-        texts = map(escape, (str(report.generation), report.kind, report.written_by, decimal(report.nbytes)))
-        table.add_row(*texts, integrity)
+def _table(*columns: str, right: tuple[str, ...]) -> Table:
+    """A table that stays narrow: no lines but one stand between its columns."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return table
 
 
-def _parts(report: GenerationReport) -> Table:
+def _generations(reports: list[GenerationReport]) -> Table:
+    table = _table("generation", "class", "written by", "bytes", "checksums", right=("generation", "bytes"))
+    for report in reports:
+        checked = f"[red]{len(report.damage)} places damaged" if report.damage else "[green]ok"
+        texts = map(escape, (str(report.generation), report.kind, report.written_by, decimal(report.nbytes)))
+        table.add_row(*texts, checked)
+    return table
+
+
+def _contents(report: GenerationReport, summary: Summary) -> str:
+    """What a generation has, and what the buffer was made with."""
+    counts = "" if summary.n_steps is None else f", {summary.n_steps:,} steps"
+    envs = f" of each of {summary.n_envs:,} environments" if counts and (summary.n_envs or 1) > 1 else ""
     made_with = ", ".join(f"{name}={value!r}" for name, value in report.arguments.items())
-    title = f"generation {report.generation}: {report.kind}({made_with})"
-    table = Table(title=escape(title), title_justify="left")
-    table.add_column("part of the state", overflow="fold")
-    table.add_column("bytes", justify="right")
-    total = sum(report.parts.values())
-    large = {name: nbytes for name, nbytes in report.parts.items() if nbytes > total // _MOST_PARTS}
-    for name, nbytes in large.items():
-        table.add_row(escape(name), f"{nbytes:,}")
-    table.add_row("all other parts", f"{total - sum(large.values()):,}")
+    what = f"Generation {report.generation}: {report.kind}{counts}{envs}"
+    return f"{what}, made with {made_with}." if made_with else f"{what}."
+
+
+def _fields(summary: Summary) -> Table:
+    table = _table("field", "item", "codec", "bytes", right=("bytes",))
+    for field in summary.fields:
+        table.add_row(*map(escape, (field.name, field.item, field.codec or "none")), f"{field.nbytes:,}")
+    table.add_row("all else", "", "", f"{summary.other_nbytes:,}")
     return table

@@ -16,13 +16,16 @@ from obscodec.snapshots.snapshot import (
     save,
     write_snapshot,
 )
+from obscodec.snapshots.summary import SavedField, Summary
 
 __all__ = [
     "GenerationReport",
     "Progress",
     "Salvaged",
     "Saved",
+    "SavedField",
     "Snapshot",
+    "Summary",
     "counts",
     "find_snapshot",
     "first_items",

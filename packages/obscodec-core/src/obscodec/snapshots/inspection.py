@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from obscodec.errors import SnapshotError
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.reader import read_generation
+from obscodec.snapshots.snapshot import named
+from obscodec.snapshots.summary import Summary, summary_of
 from obscodec.snapshots.tree import Tree
 
 
@@ -21,7 +23,7 @@ class GenerationReport(NamedTuple):
         kind: the class of what was saved, "" if the manifest is damaged.
         written_by: the version that wrote it.
         nbytes: bytes of the files that it needs.
-        parts: bytes of its arrays and streams, by the part of the state that they are of.
+        summary: what it has, None if that is of no known form, or too damaged.
         arguments: what the buffer was made with, as far as these are plain values.
         damage: what is damaged, a text for each place.
     """
@@ -30,7 +32,7 @@ class GenerationReport(NamedTuple):
     kind: str
     written_by: str
     nbytes: int
-    parts: dict[str, int]
+    summary: Summary | None
     arguments: dict[str, Any]
     damage: list[str]
 
@@ -55,26 +57,19 @@ def inspect_snapshot(
         try:
             manifest = folder.read_manifest(name)
             read = read_generation(folder, number, salvages=True, on_read=on_read)
-            yield _report(number, manifest, read.tree, read.damage)
+            yield _report(folder, number, manifest, read.tree, read.damage)
         except SnapshotError as error:
-            yield _report(number, {}, Tree(None, {}, {}, {}), [str(error)])
+            yield _report(folder, number, {}, Tree(None, {}, {}, {}), [str(error)])
 
 
-def _report(number: int, manifest: Manifest, tree: Tree, damage: list[str]) -> GenerationReport:
-    parts = Counter[str]()
-    for name, array in tree.arrays.items():
-        parts[_part(name)] += array.nbytes
-    for name, streams in tree.streams.items():
-        parts[_part(name)] += streams.nbytes
+def _report(folder: Folder, number: int, manifest: Manifest, tree: Tree, damage: list[str]) -> GenerationReport:
+    summary = None
+    with suppress(SnapshotError), named(folder.path):
+        summary = summary_of(tree)
     arguments = tree.values.get("arguments", {}) if isinstance(tree.values, dict) else {}
     items = arguments.items() if isinstance(arguments, dict) else ()
     plain = {key: value for key, value in items if isinstance(value, (bool, int, float, str))}
     files = [of for of in manifest.get("segments", []) if of]
     nbytes = sum(of["nbytes"] for of in files) + (manifest["arrays"]["nbytes"] if manifest else 0)
     kind, written_by = str(manifest.get("kind", "")), str(manifest.get("written_by", ""))
-    return GenerationReport(number, kind, written_by, nbytes, dict(parts.most_common()), plain, damage)
-
-
-def _part(name: str) -> str:
-    """The part of the state that an array is of: its path without the last name."""
-    return name.rpartition("/")[0] or name
+    return GenerationReport(number, kind, written_by, nbytes, summary, plain, damage)

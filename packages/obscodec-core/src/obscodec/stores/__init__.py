@@ -3,7 +3,7 @@
 from obscodec.stats import Choice, StoreStats, Trial
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.auto.plan import StoragePlan, find_plan, n_first_of
+from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -34,6 +34,7 @@ __all__ = [
     "Trial",
     "find_narrow",
     "find_plan",
+    "frames_of_block",
     "guarded",
     "n_first_of",
     "new_batch",

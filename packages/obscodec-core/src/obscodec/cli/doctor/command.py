@@ -3,35 +3,36 @@
 import json
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from obscodec.cli.doctor.report import Report
-from obscodec.cli.doctor.sources import AXIS_0, Array, Request, SourceError, has_arrays, read
+from obscodec.cli.doctor.report import TABLE_OF_COSTS, Report
+from obscodec.cli.doctor.sources import LEAST_ITEMS, Content, Request, SourceError, read
 from obscodec.cli.doctor.trials import examine
 from obscodec.errors import ObscodecError
 
 _SOURCE = (
     "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5, or a folder of zarr, "
-    "whose arrays have time along axis 0; minari:ID; or a folder with a snapshot, such as a saved buffer of "
-    "Stable-Baselines3 or a checkpoint of TorchRL."
+    "whose arrays have time along axis 0, maybe in a group for each episode, such as demo_0, demo_1; minari:ID; or a "
+    "folder with a snapshot, such as a saved buffer of Stable-Baselines3 or a checkpoint of TorchRL."
 )
 _WRAPPER = (
-    "A wrapper of the environment: atari, pixels (its rendered image), a class of gymnasium.wrappers, or module:Class. "
-    "Several are applied in their order."
+    "A wrapper of the environment: atari, pixels (its rendered image), a class of gymnasium.wrappers, module:Class, or "
+    "module:function, which takes an environment and returns it wrapped. Several are applied in their order. "
+    "python -m obscodec doctor finds a module in this folder."
 )
-_N_CANDIDATES = 8
 
 
 def doctor(
     source: Annotated[str, typer.Argument(help=_SOURCE, metavar="SOURCE")],
     wrapper: Annotated[list[str] | None, typer.Option(help=_WRAPPER, metavar="NAME")] = None,
-    stack: Annotated[int, typer.Option(help="How many frames to stack.", min=1)] = 1,
-    steps: Annotated[int, typer.Option(help="How many steps or items to look at.", min=64)] = 2000,
+    stack: Annotated[int, typer.Option(help="How many frames of an environment to stack.", min=1)] = 1,
+    steps: Annotated[int, typer.Option(help="How many steps or items to look at.", min=LEAST_ITEMS)] = 2000,
     seed: Annotated[int, typer.Option(help="Of the environment and its random actions.")] = 0,
     budget: Annotated[str | None, typer.Option(help="How long a batch of 256 may take, such as '1 ms/batch'.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
@@ -48,10 +49,10 @@ def doctor(
             task = progress.add_task("read", total=steps)
             request = Request(source, steps, tuple(wrapper or ()), stack, seed, lambda n: progress.advance(task, n))
             with redirect_stdout(sys.stderr):  # TorchRL logs to stdout, and environments print there
-                items = read(request)
-            report = _report(source, items, budget, progress)
+                content = read(request)
+            report = _report(source, content, budget, progress)
         if html is not None:
-            _write_page(html, report, items)
+            _write_page(html, report, content)
             errors.print(f"wrote {html.absolute()}", markup=False, highlight=False, soft_wrap=True)
     except (SourceError, ObscodecError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
@@ -64,18 +65,23 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _report(source: str, items: dict[str, Array], budget: str | None, progress: Progress) -> Report:
+def _show(progress: Progress, task: TaskID, done: int, total: int) -> None:
+    progress.update(task, completed=done, total=total)
+
+
+def _report(source: str, content: Content, budget: str | None, progress: Progress) -> Report:
     fields = []
-    for name, array in items.items():
-        task = progress.add_task(f"try {name}", total=len(array) * _N_CANDIDATES)
-        fields.append(examine(name, array, budget, lambda n, task=task: progress.advance(task, n)))  # type: ignore[misc]
-        progress.update(task, completed=len(array) * _N_CANDIDATES)
-    return Report(source, tuple(fields), AXIS_0 if has_arrays(source) else "")
+    for name, array in content.items.items():
+        task = progress.add_task(f"try {name}", total=None)
+        fields.append(examine(name, array, budget, partial(_show, progress, task)))
+    left_out = [f"Left out: {name}, {reason}." for name, reason in content.left_out.items()]
+    costs = [TABLE_OF_COSTS] if budget is None and any(field.measured for field in fields) else []
+    return Report(source, tuple(fields), (*content.presumed, *left_out, *costs))
 
 
-def _write_page(path: Path, report: Report, items: dict[str, Array]) -> None:
+def _write_page(path: Path, report: Report, content: Content) -> None:
     try:
         from obscodec.cli.doctor.page import page
     except ModuleNotFoundError as error:
         raise SourceError(f"--html needs {error.name}: pip install {error.name}") from None
-    path.write_text(page(report, items), encoding="utf-8")
+    path.write_text(page(report, content.items), encoding="utf-8")

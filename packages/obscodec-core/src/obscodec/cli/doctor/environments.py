@@ -1,14 +1,16 @@
 """Environments of Gymnasium, with wrappers, as a source of data."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from obscodec.buffers import MIN_COMPRESSED_NBYTES, random_steps
-from obscodec.cli.doctor.sources import Array, Request, SourceError, module
+from obscodec.cli.doctor.sources import Array, Content, Request, SourceError, module, told
 
 
-def steps_of(request: Request) -> dict[str, Array]:
+def steps_of(request: Request) -> Content:
     """The parts of transitions with random actions, by name; without next observations that share frames.
 
     Raises:
@@ -24,7 +26,7 @@ def steps_of(request: Request) -> dict[str, Array]:
             request.advance(1)
     finally:
         env.close()
-    return {name: np.stack(arrays) for name, arrays in steps.items()}
+    return Content({name: np.stack(arrays) for name, arrays in steps.items()}, {})
 
 
 def _made(request: Request) -> Any:
@@ -39,8 +41,8 @@ def _made(request: Request) -> Any:
         options["render_mode"] = "rgb_array"
     try:
         env = gym.make(request.source, **options)
-    except (gym.error.Error, ImportError) as error:
-        raise SourceError(f"{request.source!r} is no file, and Gymnasium can't make it: {error}") from None
+    except Exception as error:  # of Gymnasium, or of an environment, whose constructor may do anything
+        raise SourceError(f"{request.source!r} is no file, and Gymnasium can't make it: {told(error)}") from error
     wrappers = module("gymnasium.wrappers")
     for name in request.wrappers:
         env = _wrapped(env, name, wrappers)
@@ -48,15 +50,26 @@ def _made(request: Request) -> Any:
 
 
 def _wrapped(env: Any, name: str, wrappers: Any) -> Any:
+    wrapper = _wrapper(name, wrappers)
+    try:
+        return wrapper(env)
+    except Exception as error:  # the wrapper may be anybody's
+        raise SourceError(
+            f"the wrapper {name!r} can't be applied: {told(error)}; if it needs arguments, write a function that "
+            "takes an environment and returns it wrapped, and name it module:function"
+        ) from error
+
+
+def _wrapper(name: str, wrappers: Any) -> Callable[[Any], Any]:
     if name == "atari":
         module("cv2")
-        return wrappers.AtariPreprocessing(env)
+        return wrappers.AtariPreprocessing  # type: ignore[no-any-return]
     if name == "pixels":
-        return wrappers.AddRenderObservation(env, render_only=True)
+        return partial(wrappers.AddRenderObservation, render_only=True)
     of_module, _, of_class = name.rpartition(":")
     place = module(of_module) if of_module else wrappers
     if not hasattr(place, of_class):
         raise SourceError(
             f"there is no wrapper {name!r}: name 'atari', 'pixels', a class of gymnasium.wrappers, or module:Class"
         )
-    return getattr(place, of_class)(env)
+    return getattr(place, of_class)  # type: ignore[no-any-return]

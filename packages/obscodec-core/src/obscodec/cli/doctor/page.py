@@ -1,9 +1,11 @@
 """The page that ``obscodec doctor --html`` writes: one file, without scripts, that loads nothing."""
 
+from collections.abc import Mapping
 from html import escape
 
+from obscodec.cli.doctor.paste import lines_to_paste
 from obscodec.cli.doctor.plots import frame_and_patch, memory_against_latency, size_over_time
-from obscodec.cli.doctor.report import COLUMNS, Report, cells, notes
+from obscodec.cli.doctor.report import COLUMNS, Report, cells, notes, title, why
 from obscodec.cli.doctor.sources import Array
 from obscodec.cli.doctor.trials import FieldReport
 
@@ -19,7 +21,8 @@ h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 0 0 .25rem
 p { margin: .35rem 0; } .soft { color: var(--soft); } .good { color: var(--good); } .bad { color: var(--bad); }
 section { margin-top: 1.5rem; padding: 1.25rem; background: var(--card); border: 1px solid var(--line);
   border-radius: 10px; }
-.facts { display: flex; flex-wrap: wrap; gap: .25rem 2.5rem; margin: 1rem 0 0; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: .25rem 2rem;
+  margin: 1rem 0 0; }
 .facts b { display: block; font-size: 1.6rem; line-height: 1.3; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -28,7 +31,8 @@ th { font-weight: 600; color: var(--soft); font-size: .875rem; }
 th:first-child, td:first-child { text-align: left; }
 tr.chosen { background: var(--mark); font-weight: 600; }
 code { font: .9em ui-monospace, monospace; }
-pre { margin: 1rem 0; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; }
+pre { margin: 1rem 0; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: 8px;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.5rem; }
 .plots svg { width: 100%; height: auto; } figure { margin: 0; } figcaption { color: var(--soft); font-size: .875rem; }
 .frames { display: flex; gap: 1.5rem; flex-wrap: wrap; margin-top: 1.5rem; }
@@ -36,7 +40,7 @@ pre { margin: 1rem 0; padding: .75rem 1rem; border: 1px solid var(--line); borde
 """
 
 
-def page(report: Report, items: dict[str, Array]) -> str:
+def page(report: Report, items: Mapping[str, Array]) -> str:
     """A page of HTML.
 
     Args:
@@ -59,16 +63,16 @@ def page(report: Report, items: dict[str, Array]) -> str:
 <h1>{escape(report.source)}</h1>
 <p class="soft">obscodec doctor</p>
 <div class="facts">
-<p><b>{report.step_bytes / 1e3:.3g} GB</b>a million transitions</p>
-<p><b>{raw / 1e3:.3g} GB</b>uncompressed, without next observations</p>
+<p><b>{report.step_bytes / 1e3:.3g} GB</b>a million transitions{escape(report.shared)}</p>
+<p><b>{raw / 1e3:.3g} GB</b>uncompressed{", without these next observations" if report.shared else ""}</p>
 <p><b>{raw / report.step_bytes:.3g} times</b>smaller</p>
 <p><b class="{"good" if report.is_lossless else "bad"}">{"lossless" if report.is_lossless else "CHANGED"}</b>{
         "every bit comes back" if report.is_lossless else "an item comes back changed"
     }</p>
 </div>
 {"".join(sections)}
-<p class="soft">{escape(report.presumed)}</p>
 {_plain(plain)}
+{"".join(f'<p class="soft">{escape(remark)}</p>' for remark in report.remarks)}
 </body>
 </html>
 """
@@ -77,15 +81,16 @@ def page(report: Report, items: dict[str, Array]) -> str:
 def _section(field: FieldReport, items: Array) -> str:
     lines = "".join(f"<p>{escape(line)}</p>" for line in notes(field))
     return f"""<section>
-<h2>{escape(field.name)}</h2>
-<p class="soft">{field.n:,} items {escape(str(field.layout))}, {field.layout.nbytes:,} bytes each</p>
+<h2>{escape(title(field))}</h2>
 <div class="scroll">{_table(field)}</div>
-<p>Recommended: <b>{escape(field.recommended or "")}</b>, {escape(field.why)}.</p>
+<p>Recommended: <b>{escape(field.recommended or "")}</b>, {escape(why(field))}</p>
 {lines}
-<pre><code>{escape(field.code)}</code></pre>
+{_pastes(field)}
 <div class="plots">
-<figure>{memory_against_latency(field)}<figcaption>Memory against latency: the lower left is best.</figcaption></figure>
-<figure>{size_over_time(field)}<figcaption>Size over time, as recommended.</figcaption></figure>
+<figure>{memory_against_latency(field)}
+<figcaption>Memory against latency: the lower left is best, green is recommended.</figcaption></figure>
+<figure>{size_over_time(field)}
+<figcaption>Size over time, as recommended; the first items wait uncompressed.</figcaption></figure>
 </div>
 {_frames(field, items)}
 </section>
@@ -96,9 +101,14 @@ def _table(field: FieldReport) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     rows = []
     for of in sorted(field.measured, key=lambda of: of.item_bytes):
-        chosen = ' class="chosen"' if of.spec == field.recommended else ""
+        chosen = ' class="chosen"' if of == field.chosen else ""
         rows.append(f"<tr{chosen}>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells(field, of)) + "</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _pastes(field: FieldReport) -> str:
+    pastes = lines_to_paste(field).items()
+    return "".join(f"<p>Paste for {of}:</p><pre><code>{escape(lines)}</code></pre>" for of, lines in pastes)
 
 
 def _frames(field: FieldReport, items: Array) -> str:

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from html import escape
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -15,7 +16,8 @@ from obscodec.cli.doctor.sources import Array
 from obscodec.cli.doctor.trials import FieldReport
 
 _TEXT = "#123456"  # becomes the text colour of the page, which may be light or dark
-_CHOSEN, _OTHER = "#2f9e6e", "#7a8fd0"
+_CHOSEN, _OTHERS = "#2f9e6e", ("#7a8fd0", "#c77f3d", "#b65fa8")
+_MARKERS = "oDs^vPX*"  # with three colours, more than there are codecs
 _STYLE: Any = {
     "svg.fonttype": "none",  # texts stay texts
     "font.family": "sans-serif",
@@ -36,27 +38,21 @@ def memory_against_latency(field: FieldReport) -> str:
     """Bytes per item against the time to decode one, for each codec."""
     with mpl.rc_context(_STYLE):
         figure, axes = _figure()
-        for i, of in enumerate(sorted(field.measured, key=lambda of: of.decode_us)):
-            chosen = of.spec == field.recommended
-            axes.scatter(of.decode_us, of.item_bytes, s=70 if chosen else 40, color=_CHOSEN if chosen else _OTHER)
-            axes.annotate(
-                of.spec,
-                (of.decode_us, of.item_bytes),
-                xytext=(6, -13 if i % 2 else 5),  # so that neighbours do not cover each other
-                textcoords="offset points",
-                weight="bold" if chosen else "normal",
-                fontsize=9,
-            )
+        ranked = sorted(field.measured, key=lambda of: -of.item_bytes)  # the legend lists them as the points lie
+        for of, other, marker in zip(ranked, cycle(_OTHERS), cycle(_MARKERS)):
+            color, size = (_CHOSEN, 90) if of == field.chosen else (other, 45)
+            axes.scatter(of.decode_us, of.item_bytes, s=size, color=color, marker=marker, label=of.label)
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.margins(0.22)
+        axes.margins(0.1)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
         axes.set_xlabel("µs to decode an item")
         axes.set_ylabel("bytes per item")
         return _svg(figure, f"Bytes per item against the time to decode one, of {field.name}")
 
 
 def size_over_time(field: FieldReport) -> str:
-    """The memory of the recommended codec after so many items."""
+    """The memory after so many items, as recommended, from where the codec is decided on."""
     with mpl.rc_context(_STYLE):
         figure, axes = _figure()
         n, nbytes = np.array(field.sizes, np.float64).T

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from obscodec.cli.doctor.paste import lines_to_paste
 from obscodec.cli.doctor.trials import FieldReport, Measured
 
-COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "lossless"
+COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "exact"
+TABLE_OF_COSTS = (
+    "Which codecs count as fast, a fixed table says, measured on Atari frames: the same data always lead to the same "
+    "codec. The times above are those of this machine; they decide if there is a --budget, such as '1 ms/batch'."
+)
 _MILLION = 1_000_000
+_HARDLY = 1.2  # times smaller
 
 
 @dataclass(frozen=True)
@@ -22,12 +29,12 @@ class Report:
     Attributes:
         source: what was read.
         fields: its fields.
-        presumed: what was taken for granted of the source, "" for nothing.
+        remarks: what else to know: what was taken for granted or left out, and how codecs are chosen, in sentences.
     """
 
     source: str
     fields: tuple[FieldReport, ...]
-    presumed: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def is_lossless(self) -> bool:
@@ -39,6 +46,12 @@ class Report:
         """Memory for each transition, as recommended."""
         return sum(field.item_bytes for field in self.fields)
 
+    @property
+    def shared(self) -> str:
+        """Which next observations take no memory of their own, as the end of a sentence; "" if there are none."""
+        names = ", ".join(field.name for field in self.fields if field.measured)
+        return f"; this includes the next observations of {names}, which share the frames" if names else ""
+
     def as_json(self) -> dict[str, object]:
         """Plain values."""
         fields = [_field_as_json(field) for field in self.fields]
@@ -47,24 +60,21 @@ class Report:
             "is_lossless": self.is_lossless,
             "bytes_per_step": self.step_bytes,
             "fields": fields,
+            "remarks": list(self.remarks),
         }
 
     def print(self, out: Console) -> None:
         """Print a table for each field that was compressed, and a line for each of the others."""
         for field in self.fields:
             if field.measured:
-                out.print(_table(field))
-                for line in _notes(field):
-                    out.print(line, soft_wrap=True, highlight=False)
-                out.print()
+                for line in (f"[italic]{escape(title(field))}[/]", _table(field), *_notes(field), ""):
+                    out.print(line, soft_wrap=isinstance(line, str), highlight=False)
         if plain := [field for field in self.fields if not field.measured]:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
-        if self.presumed:
-            out.print(self.presumed, soft_wrap=True, highlight=False)
         gb = self.step_bytes * _MILLION / 1e9
-        shared = "with next observations, which share the frames of observations"
-        out.print(f"A million transitions take {gb:.3g} GB, {shared}.", soft_wrap=True, highlight=False)
+        for line in (*self.remarks, f"A million transitions take {gb:.3g} GB{self.shared}."):
+            out.print(escape(line), soft_wrap=True, highlight=False)
 
 
 def gb_per_million(of: Measured) -> float:
@@ -92,7 +102,7 @@ def _field_as_json(field: FieldReport) -> dict[str, object]:
         "reason": field.reason,
         "frame_stack": field.frame_stack.config() if field.frame_stack else None,
         "stored_as": field.stored_as,
-        "code": field.code,
+        "paste": lines_to_paste(field),
         "codecs": codecs,
         "sizes": [list(point) for point in field.sizes],
     }
@@ -111,21 +121,32 @@ def cells(field: FieldReport, of: Measured) -> tuple[str, ...]:
     )
 
 
+def title(field: FieldReport) -> str:
+    """What a field is."""
+    return f"{field.name}: {field.n:,} items {field.layout}, {field.layout.nbytes:,} bytes each"
+
+
 def _table(field: FieldReport) -> Table:
-    title = f"{field.name}: {field.n:,} items {field.layout}, {field.layout.nbytes:,} bytes each"
-    table = Table(title=escape(title), title_justify="left")
+    """Seven columns that fit into 60 characters: no lines but one stand between them."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
     for column in COLUMNS:
-        left = column in ("codec", "lossless")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column == "codec")
+        left = column == "codec"
+        table.add_column(column, justify="left" if left else "right", no_wrap=left)
     for of in sorted(field.measured, key=lambda of: of.item_bytes):
-        table.add_row(*map(escape, cells(field, of)), style="bold green" if of.spec == field.recommended else None)
+        table.add_row(*map(escape, cells(field, of)), style="bold green" if of == field.chosen else None)
     return table
 
 
 def _notes(field: FieldReport) -> Iterator[str]:
-    yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(field.why)}"
+    yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(why(field))}"
     yield from map(escape, notes(field))
-    yield f"Paste:\n\n{escape(field.code)}"
+    for library, lines in lines_to_paste(field).items():
+        yield f"\nPaste for {library}:\n\n{escape(lines)}"
+
+
+def why(field: FieldReport) -> str:
+    """Why a codec is recommended, and what it takes."""
+    return f"{field.reason}. A transition takes {field.item_bytes:,.0f} bytes."
 
 
 def notes(field: FieldReport) -> Iterator[str]:
@@ -134,8 +155,7 @@ def notes(field: FieldReport) -> Iterator[str]:
         yield f"Items are stacks of {field.frame_stack.depth} frames; each frame is stored once."
     if field.stored_as:
         yield f"The floats are integers in disguise, and are stored as {field.stored_as}."
-    best = next((of for of in field.measured if of.spec == field.recommended), None)
-    if best is not None and best.ratio < 1.2:
+    if field.chosen and field.chosen.ratio < _HARDLY:
         yield "This hardly shrinks: it is noise, a textured camera image, or a vector."
     what = "equals that of all items read back, with every codec" if field.is_lossless else "DIFFERS from what was read"
     yield f"SHA-256 of the raw items {field.raw_sha256[:16]}… {what}."

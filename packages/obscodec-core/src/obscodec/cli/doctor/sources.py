@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import DTypeError
+from obscodec.errors import DTypeError, ObscodecError
 from obscodec.layout import storable
 from obscodec.snapshots import find_snapshot, first_items
 
 Array = npt.NDArray[np.generic]
-AXIS_0 = "Axis 0 of each array must be time, with its steps in their order: frames compress by what changes."
 Advance = Callable[[int], None]
-_INSTALL = {"ale_py": "ale-py", "gymnasium": "gymnasium", "h5py": "h5py", "minari": "minari", "zarr": "zarr"}
-_HDF5, _ZARR = (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
+LEAST_ITEMS = 64  # a few blocks; figures of fewer items tell nothing about many
+_INSTALL = {"ale_py": "ale-py", "cv2": "opencv-python-headless"}  # packages whose modules have other names
+_ARRAYS, _HDF5, _ZARR = (".npy", ".npz"), (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
 
 
 class SourceError(Exception):
@@ -46,43 +46,46 @@ class Request:
     advance: Advance
 
 
-def read(request: Request) -> dict[str, Array]:
-    """The fields of a source, ``[n, *shape]`` in the order of time, by name.
+@dataclass(frozen=True)
+class Content:
+    """What was read of a source.
+
+    Attributes:
+        items: the fields, ``[n, *shape]`` in the order of time, by name.
+        left_out: why a field was left out, by its name.
+        presumed: what was taken for granted, in sentences.
+    """
+
+    items: Mapping[str, Array]
+    left_out: Mapping[str, str]
+    presumed: tuple[str, ...] = ()
+
+
+def read(request: Request) -> Content:
+    """The fields of a source that can be tried, and why others can't.
 
     Raises:
-        SourceError: it can't be read.
+        SourceError: it can't be read, or has no field to try.
+        ObscodecError: it is a snapshot that can't be read.
     """
-    path = Path(request.source)
-    if request.source.startswith("minari:"):
-        found = _from_minari(request)
-    elif path.exists():
-        if request.wrappers or request.stack > 1:
-            raise SourceError(f"{path} is data: --wrapper and --stack are for environments")
-        found = _from_path(path, request)
-    elif path.suffix in (".npy", ".npz", ".zarr", *_HDF5):
-        raise SourceError(f"{path} does not exist")
-    else:
-        found = module("obscodec.cli.doctor.environments").steps_of(request)
-    usable = {name: x for name, x in found.items() if x.ndim and len(x) and x[0].nbytes and _is_storable(x.dtype)}
-    if not usable:
-        raise SourceError(f"{request.source} has no arrays of numbers along time, {', '.join(found) or 'nothing'} only")
-    return usable
+    try:
+        found = _reader(request)(request)
+    except (SourceError, ObscodecError):
+        raise
+    except Exception as error:  # of numpy, h5py, zarr, Minari, Gymnasium, an environment or a file of the user
+        raise SourceError(f"{request.source} can't be read: {told(error)}") from error
+    reasons = {name: _why_not(array) for name, array in found.items.items()}
+    left_out = {**found.left_out, **{name: reason for name, reason in reasons.items() if reason}}
+    items = {name: array for name, array in found.items.items() if name not in left_out}
+    if not items:
+        listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise SourceError(f"{request.source} has no field to try, {listed or 'it is empty'}")
+    return Content(items, left_out, found.presumed)
 
 
-def _is_storable(dtype: np.dtype[np.generic]) -> bool:
-    with suppress(DTypeError):
-        return bool(storable(dtype))
-    return False
-
-
-def has_arrays(source: str) -> bool:
-    """Whether a source has arrays of which nothing says what their axes are."""
-    path = Path(source)
-    return path.suffix in (".npy", ".npz", *_HDF5) or _is_zarr(path)
-
-
-def _is_zarr(path: Path) -> bool:
-    return any((path / name).exists() for name in _ZARR)
+def told(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 def module(name: str) -> Any:
@@ -98,65 +101,68 @@ def module(name: str) -> Any:
         raise SourceError(f"this source needs {missing}: pip install {_INSTALL.get(missing, missing)}") from None
 
 
-def _from_path(path: Path, request: Request) -> dict[str, Array]:
-    if path.is_dir():
-        if _is_zarr(path):
-            opened = module("zarr").open(str(path), mode="r")
-            return _first_of(_arrays_of_zarr("", opened), request)
-        items = first_items(find_snapshot(path), request.n)
-        request.advance(max(map(len, items.values())))
-        return items
-    if path.suffix in (".npy", ".npz"):
-        try:
-            return _first_of(_arrays_of_numpy(path), request)
-        except (ValueError, EOFError) as error:  # Python objects, or no file of numpy
-            raise SourceError(f"{path} can't be read: {error}") from None
-    if path.suffix in _HDF5:
-        with module("h5py").File(path, "r") as file:
-            return _first_of(_arrays_of_hdf5(file), request)
-    raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr or of a snapshot")
+def _reader(request: Request) -> Callable[[Request], Content]:
+    """The function that reads a source.
+
+    Raises:
+        SourceError: there is none, or it ignores an option that was given.
+    """
+    path = Path(request.source)
+    if request.source.startswith("minari:"):
+        reader = _from_minari
+    elif path.is_dir() and not any((path / name).exists() for name in _ZARR):
+        reader = _from_snapshot
+    elif path.is_dir() or path.suffix in (*_ARRAYS, *_HDF5):
+        reader = _from_file
+    elif path.exists():
+        raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr or of a snapshot")
+    elif path.suffix == ".zarr":
+        raise SourceError(f"{path} does not exist")
+    else:
+        return module("obscodec.cli.doctor.environments").steps_of  # type: ignore[no-any-return]
+    if request.wrappers or request.stack > 1:
+        raise SourceError(
+            f"{request.source} is data, --wrapper and --stack are for environments: leave them out; "
+            "stacks take as much as their frames, each of which a buffer stores once"
+        )
+    return reader
 
 
-def _first_of(arrays: Any, request: Request) -> dict[str, Array]:
-    """The first items of arrays ``(name, array)`` that read slices."""
-    found = {}
-    for name, array in arrays:
-        if array.ndim:
-            found[name] = np.asarray(array[: request.n])
-            request.advance(len(found[name]))
+def _why_not(array: Array) -> str:
+    """Why a field can't be tried, "" if it can."""
+    if not array.ndim:
+        return "it is one value, without time along axis 0"
+    if array.dtype == object:
+        return "its items are Python objects or differ in length, give all items one shape and a dtype of numbers"
+    with suppress(DTypeError):
+        storable(array.dtype)
+        if array.size == 0 and len(array):
+            return f"its items have no numbers, their shape is {array.shape[1:]}"
+        return f"{len(array)} items tell too little, give {LEAST_ITEMS} or more" if len(array) < LEAST_ITEMS else ""
+    return f"its dtype is {array.dtype}, a buffer takes numbers, booleans and times"
+
+
+def _from_file(request: Request) -> Content:
+    path = Path(request.source)
+    if not path.exists():
+        raise SourceError(f"{path} does not exist")
+    found: Content = module("obscodec.cli.doctor.files").arrays_of(path, request)
     return found
 
 
-def _arrays_of_numpy(path: Path) -> Iterator[tuple[str, Array]]:
-    if path.suffix == ".npy":
-        yield path.stem, np.load(path, mmap_mode="r")
-        return
-    with np.load(path) as archive:
-        for name in archive.files:
-            yield name, archive[name]
+def _from_snapshot(request: Request) -> Content:
+    items = first_items(find_snapshot(request.source), request.n)
+    request.advance(max(map(len, items.values())))
+    return Content(items, {})
 
 
-def _arrays_of_hdf5(file: Any) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    file.visititems(lambda name, item: found.append((name, item)) if hasattr(item, "dtype") else None)
-    return found
-
-
-def _arrays_of_zarr(name: str, item: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(item, "dtype"):
-        yield name or "array", item
-        return
-    for key in sorted(item.keys()):
-        yield from _arrays_of_zarr(f"{name}/{key}" if name else key, item[key])
-
-
-def _from_minari(request: Request) -> dict[str, Array]:
+def _from_minari(request: Request) -> Content:
     minari = module("minari")
     name = request.source.removeprefix("minari:")
     try:
         dataset = minari.load_dataset(name)
     except (FileNotFoundError, ValueError) as error:
-        raise SourceError(f"Minari has no data set {name!r} here: minari download {name} ({error})") from None
+        raise SourceError(f"Minari has no data set {name!r} here: minari download {name} ({told(error)})") from None
     parts: dict[str, list[Array]] = {}
     n = 0
     for episode in dataset.iterate_episodes():
@@ -167,7 +173,7 @@ def _from_minari(request: Request) -> dict[str, Array]:
         request.advance(len(episode.rewards))
         if n >= request.n:
             break
-    return {field: np.concatenate(arrays)[: request.n] for field, arrays in parts.items()}
+    return Content({field: np.concatenate(arrays)[: request.n] for field, arrays in parts.items()}, {})
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:

@@ -33,7 +33,7 @@ class Measured:
         ratio: raw bytes for each of them.
         encode_us: microseconds to store an item.
         decode_us: microseconds to read one, in random batches of 256.
-        fits: whether ``auto`` takes it for fast enough.
+        fits: whether ``auto`` takes it for fast enough: by a fixed table, or measured if there is a budget.
         decoded_sha256: of all items, read back.
     """
 
@@ -46,6 +46,11 @@ class Measured:
     fits: bool
     decoded_sha256: str
 
+    @property
+    def label(self) -> str:
+        """The codec, and the number of frames that it encodes together."""
+        return self.spec if self.block_frames == 1 else f"{self.spec}, {self.block_frames} frames"
+
 
 @dataclass(frozen=True)
 class FieldReport:
@@ -57,11 +62,13 @@ class FieldReport:
         n: how many items there were.
         raw_sha256: of all items.
         recommended: the codec that ``auto`` chooses, None for a plain array.
+        block_frames: how many frames it encodes together.
         reason: why, in the words of ``Choice``.
         frame_stack: how items are made of frames, None if an item is a frame.
         stored_as: the dtype of the codes that floats are stored as, None if they are stored as they are.
         measured: every codec that was tried.
-        sizes: memory after so many items, with the recommended codec; fixed costs are left out.
+        sizes: memory after so many items, as recommended, from the first ones on that it compresses; fixed costs are
+            left out.
     """
 
     name: str
@@ -69,6 +76,7 @@ class FieldReport:
     n: int
     raw_sha256: str
     recommended: str | None
+    block_frames: int
     reason: str
     frame_stack: FrameStack | None
     stored_as: str | None
@@ -76,59 +84,62 @@ class FieldReport:
     sizes: tuple[tuple[int, int], ...]
 
     @property
-    def item_bytes(self) -> float:
-        """Memory for each item as recommended."""
-        found = [of.item_bytes for of in self.measured if of.spec == self.recommended]
-        return found[0] if found else float(self.layout.nbytes)
+    def chosen(self) -> Measured | None:
+        """How the recommended codec did, None for a plain array."""
+        best = self.recommended, self.block_frames
+        return next((of for of in self.measured if (of.spec, of.block_frames) == best), None)
 
     @property
-    def why(self) -> str:
-        """The reason without the size of the first frames, which is another figure than ``item_bytes``."""
-        return f"{self.reason.rpartition(': ')[0]}: {self.item_bytes:,.0f} bytes a transition"
+    def item_bytes(self) -> float:
+        """Memory for each item as recommended."""
+        return self.chosen.item_bytes if self.chosen else float(self.layout.nbytes)
 
     @property
     def is_lossless(self) -> bool:
         """Whether every codec gave back what it got."""
         return all(of.decoded_sha256 == self.raw_sha256 for of in self.measured)
 
-    @property
-    def code(self) -> str:
-        """What to paste, imports included."""
-        stack = f", frame_stack={self.frame_stack!r}" if self.frame_stack else ""
-        codec = f'"{self.recommended}"' if self.recommended else "None"
-        names = "Field, FrameStack" if self.frame_stack else "Field"
-        imports = f"from obscodec import {names}\n\n"
-        return f'{imports}Field({self.layout.shape}, "{self.layout.dtype}", codec={codec}{stack})'
 
-
-def examine(name: str, items: Array, budget: str | None, advance: Callable[[int], None]) -> FieldReport:
+def examine(name: str, items: Array, budget: str | None, show: Callable[[int, int], None]) -> FieldReport:
     """Try the codecs that ``auto`` tries, on all items.
 
     Args:
         name: of the field.
         items: ``[n, *shape]``, in the order of time.
-        budget: how long reading a batch may take, see ``Field``; None for as fast as uncompressed.
-        advance: called with a number of items whenever a codec has done them.
+        budget: how long reading a batch may take, see ``Field``; None to go by the table of costs.
+        show: called whenever a codec has done all items, with the number of codecs that have, and that of all.
     """
+    options = StoreOptions(budget=budget)
     layout = Layout(items.shape[1:], items.dtype)
     items = layout.tensors(layout.rows(items))
     digest = hashlib.sha256(layout.rows(items).data).hexdigest()
     if layout.nbytes < MIN_COMPRESSED_NBYTES:
-        advance(len(items))
+        show(1, 1)
         why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
-        return FieldReport(name, layout, len(items), digest, None, why, None, None, (), ())
-    options = StoreOptions(budget=budget)
+        return FieldReport(name, layout, len(items), digest, None, 1, why, None, None, (), ())
     first = items[: n_first_of(layout)]
-    plan = find_plan(first, np.zeros(len(first), np.int64), options)
+    plan = find_plan(first, np.zeros(len(first), np.int64), options, thorough=True)
     assert plan.choice is not None  # the codec is "auto"
-    measured = []
-    for trial in plan.choice.trials:
+    measured, trials = [], plan.choice.trials
+    for trial in trials:
         measured.append(_measure(plan, trial, layout, items, options))
-        advance(len(items))
+        show(len(measured), len(trials))
     narrow = str(plan.narrow.code_dtype) if plan.narrow else None
-    best, reason = plan.choice.chosen.spec, plan.choice.reason
-    _, sizes = _memory(_field_of(plan, plan.choice.chosen, layout), items)
-    return FieldReport(name, layout, len(items), digest, best, reason, plan.frame_stack, narrow, tuple(measured), sizes)
+    best = plan.choice.chosen
+    _, sizes = _memory(_field_of(plan, best, layout), items)
+    return FieldReport(
+        name,
+        layout,
+        len(items),
+        digest,
+        best.spec,
+        best.block_frames,
+        plan.choice.reason,
+        plan.frame_stack,
+        narrow,
+        tuple(measured),
+        sizes,
+    )
 
 
 def _measure(plan: StoragePlan, trial: Trial, layout: Layout, items: Array, options: StoreOptions) -> Measured:
@@ -189,10 +200,11 @@ def _memory(field: Field, items: Array) -> tuple[float, tuple[tuple[int, int], .
     """What a buffer of transitions takes: bytes for each of a million, and its growing memory after so many items."""
     first = replace(field, decide_after=min(n_first_of(field.layout), len(items)))
     buffer = RingBuffer(len(items), {"obs": first, "next": Field(field.shape, field.dtype, next_of="obs")})
-    sizes, after = [(0, 0)], np.concatenate([items[1:], items[-1:]])
+    sizes, after = list[tuple[int, int]](), np.concatenate([items[1:], items[-1:]])
     for part, following in zip(*(np.array_split(of, min(_N_POINTS, len(of))) for of in (items, after)), strict=True):
         buffer.extend(obs=part, next=following)
-        sizes.append((len(buffer), buffer.stats().growing_bytes))
+        if all(store.is_decided for store in buffer.stores):  # first items are raw until then
+            sizes.append((len(buffer), buffer.stats().growing_bytes))
     projected = Forecast(_MILLION, None).add_to(buffer.stats(), len(buffer), buffer.stores).projected_bytes
     assert projected is not None  # it has decided
     return projected / _MILLION, tuple(sizes)

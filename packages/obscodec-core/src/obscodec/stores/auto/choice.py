@@ -54,6 +54,7 @@ _CANDIDATES = (
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
+_FAST = "that the table of costs counts as fast as uncompressed"
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
@@ -113,8 +114,7 @@ def choose(
         trials += [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost > _MAX_COST]
     worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
     chosen, why = _within(worth, budget) if budget is not None else _by_cost(worth, enough)
-    reason = f"{why}: {chosen.frame_bytes:.0f} bytes per frame on the first {len(frames)} frames"
-    return Choice(chosen, tuple(trials), reason)
+    return Choice(chosen, tuple(trials), f"{why}, on the first {len(frames)} frames")
 
 
 def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[_Candidate]:
@@ -152,9 +152,9 @@ def _by_cost(trials: list[Trial], enough: float) -> tuple[Trial, str]:
     fast = min((trial for trial in trials if trial.fits), key=_size)
     slow = [trial for trial in trials if not trial.fits and trial.frame_bytes <= _MIN_SLOW_GAIN * fast.frame_bytes]
     if fast.frame_bytes <= enough or not slow:
-        return fast, "the smallest that is as fast as uncompressed"
+        return fast, f"the smallest {_FAST}"
     best = min(slow, key=lambda trial: trial.frame_bytes * trial.cost**_PRICE)
-    return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any that is as fast as uncompressed"
+    return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any {_FAST}"
 
 
 def _size(trial: Trial) -> tuple[float, float]:

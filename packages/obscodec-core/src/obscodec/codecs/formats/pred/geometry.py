@@ -81,8 +81,10 @@ def geometry_of(layout: Layout, spec: str) -> tuple[int, Geometry]:
         if shape[-1] in (1, 3):
             return 1, _geometry(*shape, interleaved=True)
         return shape[0], _geometry(*shape[1:], 1, interleaved=True)
+    if layout.dtype == np.uint8 and len(shape) == 2:
+        return 1, _geometry(*shape, 1, interleaved=True)
     raise SpecError(
-        f"{spec} takes images of uint8, [height, width, 1 or 3], or several of them, [n, height, width], "
+        f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
         f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
     )
 

@@ -1,0 +1,118 @@
+"""Arrays in files of numpy and HDF5, and in folders of zarr, as a source of data.
+
+Many data sets have a group for each episode: ``episode_0/observations``, ``episode_1/observations`` and so on in those
+of Minari, ``data/demo_0/obs/image`` in those of robomimic. Groups that lie side by side and whose names differ only by
+a number at their end are the episodes; if such groups lie in each other, the outermost are. Arrays of the same name in
+all of them are one field, whose time goes on from episode to episode, in the order of the numbers.
+
+Example:
+    >>> list(fields_of(["data/demo_10/obs", "data/demo_9/obs", "data/demo_9/cameras/camera_1/image", "mean"]))
+    ['data/demo_*/obs', 'data/demo_9/cameras/camera_1/image', 'mean']
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obscodec.cli.doctor.sources import Array, Content, Request, module
+
+_AXIS_0 = "Axis 0 of each array is taken for time, with its steps in their order: frames compress by what changes."
+_NUMBER = re.compile(r"\d+(?=/)")  # at the end of the name of a group
+
+
+def arrays_of(path: Path, request: Request) -> Content:
+    """The first items of each field.
+
+    Args:
+        path: a file ``.npy``, ``.npz`` or of HDF5, or a folder of zarr.
+        request: how many items to read.
+    """
+    if path.suffix == ".npy":
+        return _first_of({path.stem: np.load(path, mmap_mode="r")}, [path.stem], request)
+    with ExitStack() as opened:
+        if path.suffix == ".npz":
+            plain = opened.enter_context(path.open("rb"))  # numpy leaves a file open if it is no archive
+            archive = opened.enter_context(np.load(plain))
+            return _first_of(archive, archive.files, request)
+        if path.is_file():
+            file = opened.enter_context(module("h5py").File(path, "r"))
+            names: list[str] = []
+            file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+            return _first_of(file, names, request)
+        array_or_group = module("zarr").open(str(path), mode="r")
+        if hasattr(array_or_group, "shape"):
+            return _first_of({"array": array_or_group}, ["array"], request)
+        return _first_of(array_or_group, list(_names_of_zarr("", array_or_group)), request)
+
+
+def fields_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """The fields of a file: of each the names of its arrays, one for each episode.
+
+    Args:
+        names: of the arrays, with a slash between groups.
+    """
+    names = list(names)
+    numbers: dict[str, set[str]] = {}  # of groups that may be episodes, by what is before the number
+    for name in names:
+        for group in _NUMBER.finditer(name):
+            numbers.setdefault(name[: group.start()], set()).add(group[0])
+    fields: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        episodes = [of for of in _NUMBER.finditer(name) if len(numbers[name[: of.start()]]) > 1]
+        number, begin, end = (int(episodes[0][0]), *episodes[0].span()) if episodes else (0, 0, 0)
+        field = f"{name[:begin]}*{name[end:]}" if episodes else name
+        fields.setdefault(field, []).append((number, name))
+    return {
+        field if len(arrays) > 1 else arrays[0][1]: [name for _, name in sorted(arrays)]
+        for field, arrays in fields.items()
+    }
+
+
+def _first_of(arrays: Any, names: Iterable[str], request: Request) -> Content:
+    """The first items of the fields of ``arrays``, a mapping from names to arrays that read slices."""
+    items, left_out, episodes = dict[str, Array](), dict[str, str](), dict[str, int]()
+    for field, of_field in fields_of(names).items():
+        try:
+            items[field] = _joined(arrays, of_field, request)
+        except ValueError as error:  # of an array in an archive, if it has Python objects; or of different shapes
+            left_out[field] = str(error)
+            continue
+        if len(of_field) > 1:
+            groups = field[: field.index("*") + 1]
+            episodes[groups] = max(episodes.get(groups, 0), len(of_field))
+    taken = [f"The {n} groups {groups} are taken for episodes, one after the other." for groups, n in episodes.items()]
+    return Content(items, left_out, (*taken, _AXIS_0))
+
+
+def _joined(arrays: Any, names: list[str], request: Request) -> Array:
+    """The first items of arrays that follow each other in time; of one that can't be tried, its dtype.
+
+    Raises:
+        ValueError: they can't be joined, or have Python objects.
+    """
+    parts: list[Array] = []
+    for name in names:
+        array = arrays[name]
+        if not array.shape or array.dtype == object:
+            return np.empty((0,) if array.shape else (), array.dtype)
+        parts.append(np.asarray(array[: request.n - sum(map(len, parts))]))
+        if parts[-1].dtype != parts[0].dtype or parts[-1].shape[1:] != parts[0].shape[1:]:
+            one, other = (f"{of.dtype} {of.shape[1:]}" for of in (parts[0], parts[-1]))
+            raise ValueError(f"its items are {one} in {names[0]} and {other} in {name}, give all the same")
+        request.advance(len(parts[-1]))
+        if sum(map(len, parts)) == request.n:
+            break
+    return np.concatenate(parts)
+
+
+def _names_of_zarr(name: str, item: Any) -> Iterable[str]:
+    """The names of the arrays in a group."""
+    if hasattr(item, "shape"):
+        yield name
+        return
+    for key in sorted(item.keys()):
+        yield from _names_of_zarr(f"{name}/{key}" if name else key, item[key])

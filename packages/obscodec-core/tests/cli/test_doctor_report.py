@@ -1,0 +1,185 @@
+"""What the doctor says of what it has found out: reasons, sums, lines to paste, plots."""
+
+import io
+import re
+from dataclasses import replace
+
+import numpy as np
+import obscodec
+import pytest
+from obscodec import RingBuffer
+from obscodec.cli.doctor.paste import lines_to_paste
+from obscodec.cli.doctor.report import Report, why
+from obscodec.cli.doctor.trials import examine
+from rich.console import Console
+
+N = 400
+
+
+def printed(report, width=200):
+    out = Console(file=io.StringIO(), width=width)
+    report.print(out)
+    return out.file.getvalue().splitlines()
+
+
+def tried(name, items, budget=None):
+    return examine(name, items, budget, lambda done, total: None)
+
+
+@pytest.fixture(scope="module")
+def moving():
+    """Colour images in which a square moves."""
+    frames = np.zeros((N, 48, 48, 3), np.uint8)
+    for k, frame in enumerate(frames):
+        frame[20:28, k % 40 : k % 40 + 8] = 255
+    return tried("observation", frames)
+
+
+@pytest.fixture(scope="module")
+def tiles():
+    """Textured tiles in another order in each frame, which codecs of several frames make smallest."""
+    rng = np.random.default_rng(0)
+    kinds, order = rng.integers(256, size=(9, 8, 8, 3), dtype=np.uint8), rng.integers(9, size=(N, 6, 6))
+    frames = kinds[order].transpose(0, 1, 3, 2, 4, 5).reshape(N, 48, 48, 3)
+    return tried("tiles", frames, "10 s/batch")
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return tried("vector", np.zeros((N, 7), np.float32))
+
+
+def test_next_observations_are_counted_where_they_share_frames(moving, vectors):
+    assert printed(Report("data", (vectors,)))[-1] == "A million transitions take 0.028 GB."
+    said = "; this includes the next observations of observation, which share the frames."
+    assert printed(Report("data", (moving, vectors)))[-1].endswith(said)
+
+
+def test_next_observations_on_the_page(moving, vectors):
+    page = pytest.importorskip("obscodec.cli.doctor.page").page
+    items = {"observation": np.zeros((N, 48, 48, 3), np.uint8), "vector": np.zeros((N, 7), np.float32)}
+    assert "next observations" not in page(Report("data", (vectors,)), items)
+    text = page(Report("data", (moving, vectors)), items)
+    assert "uncompressed, without these next observations" in text
+    assert "next observations of observation, which share the frames" in text
+
+
+@pytest.mark.parametrize("budget", [None, "10 s/batch", "0.0001 us/batch"])
+def test_the_reason_is_whole_whatever_it_says(budget):
+    field = tried("noise", np.random.default_rng(0).integers(256, size=(100, 48, 48), dtype=np.uint8), budget)
+    odd = replace(field, reason="the first: of two: as asked for")
+    assert why(field) == f"{field.reason}. A transition takes {field.item_bytes:,.0f} bytes."
+    assert why(odd).startswith("the first: of two: as asked for. A transition takes")
+    expected = {
+        None: "the smallest that the table of costs counts as fast as uncompressed, on the first 100 frames",
+        "10 s/batch": "the smallest within 10 s/batch, on the first 100 frames",
+        "0.0001 us/batch": "the fastest, since none is within 0.0001 us/batch, on the first 100 frames",
+    }
+    assert field.reason == expected[budget]
+
+
+def test_the_sizes_begin_where_the_codec_is_decided_on(moving):
+    n, nbytes = np.array(moving.sizes).T
+    assert n[0] >= 128  # a step has two of the 256 observations
+    assert n[-1] == N
+    assert (np.diff(nbytes) >= 0).all()
+    assert nbytes[-1] < 48 * 48 * 3 * N / 4
+
+
+def executed(lines, names):
+    """The value of the last line."""
+    *imports, last = lines.rstrip().splitlines()
+    exec("\n".join(imports), names)
+    return eval(last.partition(" = ")[2] if " = " in last.partition("(")[0] else last, names)
+
+
+@pytest.mark.parametrize("which", ["moving", "tiles", "vectors"])
+def test_the_field_to_paste_takes_what_the_table_says(which, request):
+    found = request.getfixturevalue(which)
+    field = executed(lines_to_paste(found)["RingBuffer"], {})
+    assert (field.layout, field.codec) == (found.layout, found.recommended)
+    if found.chosen:
+        store, expected = field.new_store(), found.chosen.block_frames
+        store.append(np.zeros((N, *field.shape), field.dtype))
+        assert f"block_frames={expected}" in repr(store)
+    RingBuffer(10, {"x": field})
+
+
+def test_blocks_that_are_not_the_usual_ones_are_pasted(tiles):
+    assert (tiles.recommended, tiles.chosen.block_frames) == ("zstd:3", 16)
+    for lines in lines_to_paste(tiles).values():
+        assert "codec='zstd:3', block_frames=16" in lines
+
+
+@pytest.mark.parametrize("which", ["moving", "tiles"])
+def test_the_line_for_stable_baselines3(which, request):
+    pytest.importorskip("obscodec_sb3")
+    import gymnasium as gym
+
+    class Env(gym.Env):
+        observation_space = gym.spaces.Box(0, 255, (48, 48, 3), np.uint8)
+        action_space = gym.spaces.Discrete(2)
+
+    found = request.getfixturevalue(which)
+    lines = lines_to_paste(found)["Stable-Baselines3"]
+    model = executed(lines.replace("env, ", "env, buffer_size=1000, "), {"env": Env()})
+    assert model.replay_buffer._options.codec == found.recommended
+    assert model.replay_buffer._options.block_frames == {"moving": None, "tiles": 16}[which]
+
+
+def test_the_line_for_dictionaries_of_stable_baselines3(moving):
+    pytest.importorskip("obscodec_sb3")
+    import gymnasium as gym
+
+    class Env(gym.Env):
+        observation_space = gym.spaces.Dict(
+            {"image": gym.spaces.Box(0, 255, (48, 48, 3), np.uint8), "vector": gym.spaces.Box(-1, 1, (3,))}
+        )
+        action_space = gym.spaces.Discrete(2)
+
+    pastes = lines_to_paste(replace(moving, name="observation.image"))
+    line = pastes["Stable-Baselines3"].replace("env, ", "env, buffer_size=1000, ")
+    stores = executed(line, {"env": Env()}).replay_buffer.observation_store
+    assert stores["vector"] is None
+    assert stores["image"] is not None
+    assert "Stable-Baselines3" not in lines_to_paste(replace(moving, name="observation.camera.image"))
+
+
+@pytest.mark.parametrize("which", ["moving", "tiles"])
+def test_the_line_for_torchrl(which, request):
+    pytest.importorskip("obscodec_torchrl")
+    import torch
+    from tensordict import TensorDict
+
+    found = request.getfixturevalue(which)
+    storage = executed(lines_to_paste(found)["TorchRL"], {})
+    pixels = torch.zeros(N, 48, 48, 3, dtype=torch.uint8)
+    storage.set(range(N), TensorDict(pixels=pixels, vector=torch.zeros(N, 3), batch_size=N))
+    assert storage.options.codec == found.recommended
+    assert storage.options.block_frames == {"moving": None, "tiles": 16}[which]
+    stats = storage.stats().fields
+    assert [isinstance(of, obscodec.stats.StoreStats) for of in stats.values()] == [True, False]
+
+
+def test_all_lines_are_in_the_report_and_on_the_page(moving):
+    page = pytest.importorskip("obscodec.cli.doctor.page").page
+    from html import unescape
+
+    report = Report("data", (moving,))
+    text = "\n".join(printed(report))
+    on_page = unescape(page(report, {"observation": np.zeros((N, 48, 48, 3), np.uint8)}))
+    pastes = lines_to_paste(moving)
+    assert [*pastes] == ["RingBuffer", "Stable-Baselines3", "TorchRL"]
+    assert report.as_json()["fields"][0]["paste"] == pastes
+    for lines in pastes.values():
+        assert lines in text
+        assert lines in on_page
+
+
+def test_no_label_of_the_plot_covers_another(moving):
+    """Although all codecs have the same figures."""
+    plots = pytest.importorskip("obscodec.cli.doctor.plots")
+    equal = replace(moving, measured=tuple(replace(of, item_bytes=99.0, decode_us=1.0) for of in moving.measured))
+    svg = plots.memory_against_latency(equal)
+    heights = [float(re.search(rf' y="([\d.]+)"[^>]*>{re.escape(of.label)}<', svg)[1]) for of in equal.measured]
+    assert min(np.diff(sorted(heights))) > 9  # the size of the font

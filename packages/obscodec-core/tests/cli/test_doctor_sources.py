@@ -1,0 +1,222 @@
+"""What the doctor reads of a source, and what it says of sources that it can't read."""
+
+import re
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from obscodec.cli.commands import app
+from obscodec.cli.doctor.files import fields_of
+from obscodec.cli.doctor.sources import Request, SourceError, read
+from typer.testing import CliRunner
+
+EPISODES = 12  # so that the numbers have one digit or two
+STEPS = 30
+
+
+def content(path, n=10_000):
+    return read(Request(str(path), n, (), 1, 0, lambda n: None))
+
+
+@pytest.fixture
+def episodes():
+    """The observations of episodes, each with one more than the one before."""
+    counts = iter(range(100_000))
+    made = [np.array([next(counts) for _ in range(STEPS + k)]) for k in range(EPISODES)]
+    return [np.repeat(of[:, None], 4, axis=1).astype(np.int32) for of in made]
+
+
+def write_hdf5(path, arrays):
+    with pytest.importorskip("h5py").File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+
+
+def write_zarr(path, arrays):
+    group = pytest.importorskip("zarr").open_group(str(path), mode="w")
+    for name, array in arrays.items():
+        group.create_array(name, data=array)
+
+
+def write_npz(path, arrays):
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("write", "suffix"),
+    [(write_hdf5, ".hdf5"), (write_zarr, ".zarr"), (write_npz, ".npz")],
+    ids=["hdf5", "zarr", "npz"],
+)
+@pytest.mark.parametrize("groups", ["episode_{}", "data/demo_{}", "{}", "version2/traj{}"])
+def test_groups_that_differ_by_a_number_are_episodes(tmp_path, episodes, write, suffix, groups):
+    arrays = {f"{groups.format(k)}/obs/image": of for k, of in enumerate(episodes)}
+    arrays |= {f"{groups.format(k)}/rewards": np.arange(float(len(of) - 1)) for k, of in enumerate(episodes)}
+    path = tmp_path / f"run{suffix}"
+    write(path, arrays)
+    group, expected = groups.format("*"), np.concatenate(episodes)
+    found = content(path)
+    np.testing.assert_array_equal(found.items[f"{group}/obs/image"], expected)
+    assert {name: len(of) for name, of in found.items.items()} == {
+        f"{group}/obs/image": len(expected),
+        f"{group}/rewards": len(expected) - EPISODES,
+    }
+    assert found.presumed[0] == f"The {EPISODES} groups {group} are taken for episodes, one after the other."
+    np.testing.assert_array_equal(content(path, 100).items[f"{group}/obs/image"], expected[:100])
+
+
+@pytest.mark.parametrize(
+    ("names", "fields"),
+    [
+        # the outermost groups are the episodes, what has numbers inside stays apart
+        (
+            ["demo_0/camera_1/rgb", "demo_0/camera_2/rgb", "demo_1/camera_1/rgb", "demo_1/camera_2/rgb"],
+            {
+                "demo_*/camera_1/rgb": ["demo_0/camera_1/rgb", "demo_1/camera_1/rgb"],
+                "demo_*/camera_2/rgb": ["demo_0/camera_2/rgb", "demo_1/camera_2/rgb"],
+            },
+        ),
+        # one episode has its name
+        (["demo_0/obs", "demo_0/done"], {"demo_0/obs": ["demo_0/obs"], "demo_0/done": ["demo_0/done"]}),
+        # numbers of arrays count nothing, nor do numbers behind different words
+        (["obs_0", "obs_1", "rgb64/x", "depth64/x"], {x: [x] for x in ("obs_0", "obs_1", "rgb64/x", "depth64/x")}),
+        # an array that only one episode has
+        (["e0/x", "e1/x", "e1/y"], {"e*/x": ["e0/x", "e1/x"], "e1/y": ["e1/y"]}),
+        # in the order of numbers, also of equal ones
+        (["e10/x", "e9/x", "e09/x"], {"e*/x": ["e09/x", "e9/x", "e10/x"]}),
+    ],
+)
+def test_which_arrays_are_one_field(names, fields):
+    assert fields_of(names) == fields
+
+
+def test_what_is_left_out_is_said_with_the_reason(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "run.h5", "w") as file:
+        ragged = file.create_dataset("ragged", (100,), h5py.vlen_dtype(np.uint8))
+        ragged[:] = [np.zeros(k % 5, np.uint8) for k in range(100)]
+        file["few"], file["text"], file["one"] = np.zeros((3, 2)), ["a"] * 100, 7
+        file["pairs"], file["nothing"] = np.zeros(100, [("a", "i4"), ("b", "f4")]), h5py.Empty("f4")
+        file["type"] = np.dtype("f8")
+        file["no numbers"] = np.zeros((100, 0))
+        file["e0/x"], file["e1/x"] = np.zeros((100, 2)), np.zeros((100, 3))
+        file["kept"] = np.zeros(100)
+    found = content(tmp_path / "run.h5")
+    assert [*found.items] == ["kept"]
+    objects = "its items are Python objects or differ in length, give all items one shape and a dtype of numbers"
+    assert found.left_out == {
+        "e*/x": "its items are float64 (2,) in e0/x and float64 (3,) in e1/x, give all the same",
+        "few": "3 items tell too little, give 64 or more",
+        "no numbers": "its items have no numbers, their shape is (0,)",
+        "nothing": "it is one value, without time along axis 0",
+        "one": "it is one value, without time along axis 0",
+        "pairs": "its dtype is [('a', '<i4'), ('b', '<f4')], a buffer takes numbers, booleans and times",
+        "ragged": objects,
+        "text": objects,
+    }
+
+
+def test_objects_in_an_archive_are_left_out(tmp_path):
+    np.savez(tmp_path / "run.npz", infos=np.array([{}] * 100), obs=np.zeros((100, 3)))
+    found = content(tmp_path / "run.npz")
+    assert found.left_out == {"infos": "Object arrays cannot be loaded when allow_pickle=False"}
+    ran = CliRunner().invoke(app, ["doctor", str(tmp_path / "run.npz")])
+    assert "Left out: infos, Object arrays cannot be loaded when allow_pickle=False.\n" in ran.stdout
+    np.savez(tmp_path / "run.npz", infos=np.array([{}] * 100))
+    with pytest.raises(SourceError, match=r"no field to try, infos: Object arrays cannot be loaded"):
+        content(tmp_path / "run.npz")
+
+
+@pytest.mark.parametrize("n", [1, 2, 63])
+def test_few_items_are_refused(tmp_path, n):
+    np.save(tmp_path / "few.npy", np.zeros((n, 84, 84), np.uint8))
+    text = f"{tmp_path / 'few.npy'} has no field to try, few: {n} items tell too little, give 64 or more"
+    with pytest.raises(SourceError, match=f"^{re.escape(text)}$"):
+        content(tmp_path / "few.npy")
+
+
+def broken(kind, path):
+    """The arguments of the doctor for something that can't be read."""
+    frames = np.zeros((100, 32, 32), np.uint8)
+    if kind == "zip":
+        path = path.with_suffix(".npz")
+        path.write_bytes(b"PK\3\4 no archive")
+    elif kind == "checksum":
+        path = path.with_suffix(".npz")
+        np.savez(path, frames=frames)
+        with zipfile.ZipFile(path) as archive:
+            begin = archive.getinfo("frames.npy").header_offset + 200
+        content = bytearray(path.read_bytes())
+        content[begin] ^= 1
+        path.write_bytes(content)
+    elif kind == "truncated":
+        path = path.with_suffix(".npy")
+        np.save(path, frames)
+        path.write_bytes(path.read_bytes()[:-1])
+    elif kind == "empty":
+        path = path.with_suffix(".npy")
+        path.touch()
+    elif kind == "no hdf5":
+        path = path.with_suffix(".h5")
+        path.write_text("no HDF5")
+    elif kind == "zarr":
+        path = path.with_suffix(".zarr")
+        path.mkdir()
+        (path / "zarr.json").write_text("{")
+    elif kind == "long name":
+        path = path.with_name("x" * 300)
+    elif kind == "folder":
+        path.mkdir()
+    return [str(path)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("zip", "can't be read: BadZipFile: "),
+        ("checksum", "can't be read: BadZipFile: Bad CRC-32 for file 'frames.npy'"),
+        ("truncated", "can't be read: ValueError: "),
+        ("empty", "can't be read: "),
+        ("no hdf5", "can't be read: OSError: Unable to synchronously open file (file signature not found)"),
+        ("zarr", "can't be read: "),
+        ("long name", "can't be read: OSError: [Errno 36] File name too long"),
+        ("folder", "has no snapshot"),
+        ("CartPole-v9", "Gymnasium can't make it: "),
+        ("Nope-v0", "'Nope-v0' is no file, and Gymnasium can't make it: NameNotFound: "),
+        ("a:b:c", "can't make it: "),
+        ("CartPole-v1 --wrapper ResizeObservation", "can't be applied: TypeError: "),
+        ("CartPole-v1 --wrapper pixels", ""),
+        ("CartPole-v1 --wrapper no.such.module:Wrapper", "this source needs no: pip install no"),
+        ("CartPole-v1 --wrapper atari", "Gymnasium can't make it: TypeError: "),
+        ("CartPole-v1 --wrapper json:loads", "the wrapper 'json:loads' can't be applied: TypeError: "),
+        ("CartPole-v1 --wrapper wrappers_of_a_user:fail", "can't be read: ZeroDivisionError: division by zero"),
+        ("CartPole-v1 --budget fast", "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_and_code_2(kind, text, tmp_path, monkeypatch):
+    pytest.importorskip("h5py")
+    pytest.importorskip("zarr")
+    pytest.importorskip("gymnasium")
+    (tmp_path / "wrappers_of_a_user.py").write_text(
+        "import gymnasium as gym\nclass fail(gym.Wrapper):\n    def step(self, action):\n        1 / 0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "pygame", None)  # whether or not it is there
+    arguments = kind.split() if "-v" in kind or ":" in kind else broken(kind, tmp_path / "source")
+    ran = CliRunner().invoke(app, ["doctor", *arguments])
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    *warnings, last = ran.stderr.splitlines()
+    assert text in last
+    assert not [line for line in warnings if "Traceback" in line]
+
+
+def test_a_wrapper_with_arguments_is_a_function_of_the_user(tmp_path, monkeypatch):
+    pytest.importorskip("gymnasium")
+    (tmp_path / "wrappers_with_arguments.py").write_text(
+        "from gymnasium.wrappers import TimeAwareObservation\n"
+        "def timed(env):\n"
+        "    return TimeAwareObservation(env, normalize_time=True)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    request = Request("CartPole-v1", 64, ("wrappers_with_arguments:timed",), 1, 0, lambda n: None)
+    assert read(request).items["observation"].shape == (64, 5)
