@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import obscodec
@@ -183,3 +184,20 @@ def test_no_label_of_the_plot_covers_another(moving):
     svg = plots.memory_against_latency(equal)
     heights = [float(re.search(rf' y="([\d.]+)"[^>]*>{re.escape(of.label)}<', svg)[1]) for of in equal.measured]
     assert min(np.diff(sorted(heights))) > 9  # the size of the font
+
+
+@pytest.mark.parametrize("times", [1.1, 1.5, 3, 40, 1000])
+def test_no_number_at_an_axis_covers_another(moving, times):
+    plots = pytest.importorskip("obscodec.cli.doctor.plots")
+    n = len(moving.measured)
+    spread = [times ** (k / n) for k in range(n)]
+    measured = tuple(
+        replace(of, item_bytes=99 * x, decode_us=2 * x) for of, x in zip(moving.measured, spread, strict=True)
+    )
+    svg = plots.memory_against_latency(replace(moving, measured=measured))
+    numbers = re.findall(r' x="([\d.]+)" y="([\d.]+)"[^>]*>([\d.,]+)<', svg)
+    below = sorted((float(x), len(text)) for x, y, text in numbers if float(y) > 230)
+    beside = sorted(float(y) for x, y, text in numbers if float(y) < 230)
+    assert len(below) == len(beside) == 3
+    assert all(after - x > 7 * max(length, other) for (x, length), (after, other) in pairwise(below))
+    assert min(np.diff(beside)) > 11  # the size of the font

@@ -5,7 +5,7 @@ from html import escape
 
 from obscodec.cli.doctor.paste import lines_to_paste
 from obscodec.cli.doctor.plots import frame_and_patch, memory_against_latency, size_over_time
-from obscodec.cli.doctor.report import COLUMNS, Report, cells, notes, title, why
+from obscodec.cli.doctor.report import COLUMNS, Report, cells, gb_per_million, notes, title, why
 from obscodec.cli.doctor.sources import Array
 from obscodec.cli.doctor.trials import FieldReport
 
@@ -23,6 +23,7 @@ section { margin-top: 1.5rem; padding: 1.25rem; background: var(--card); border:
   border-radius: 10px; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: .25rem 2rem;
   margin: 1rem 0 0; }
+.facts p { overflow-wrap: anywhere; }
 .facts b { display: block; font-size: 1.6rem; line-height: 1.3; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -63,8 +64,8 @@ def page(report: Report, items: Mapping[str, Array]) -> str:
 <h1>{escape(report.source)}</h1>
 <p class="soft">obscodec doctor</p>
 <div class="facts">
-<p><b>{report.step_bytes / 1e3:.3g} GB</b>a million transitions{escape(report.shared)}</p>
-<p><b>{raw / 1e3:.3g} GB</b>uncompressed{", without these next observations" if report.shared else ""}</p>
+<p><b>{gb_per_million(report.step_bytes):.3g} GB</b>a million transitions{escape(report.shared)}</p>
+<p><b>{gb_per_million(raw):.3g} GB</b>uncompressed{", without these next observations" if report.shared else ""}</p>
 <p><b>{raw / report.step_bytes:.3g} times</b>smaller</p>
 <p><b class="{"good" if report.is_lossless else "bad"}">{"lossless" if report.is_lossless else "CHANGED"}</b>{
         "every bit comes back" if report.is_lossless else "an item comes back changed"

@@ -10,7 +10,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from obscodec.cli.doctor.sources import Array
 from obscodec.cli.doctor.trials import FieldReport
@@ -44,11 +46,20 @@ def memory_against_latency(field: FieldReport) -> str:
             axes.scatter(of.decode_us, of.item_bytes, s=size, color=color, marker=marker, label=of.label)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        _mark(axes.xaxis, [of.decode_us for of in ranked], "{x:,.1f}")
+        _mark(axes.yaxis, [of.item_bytes for of in ranked], "{x:,.0f}")
         axes.margins(0.1)
         figure.legend(loc="outside right upper", frameon=False, fontsize=9)
         axes.set_xlabel("µs to decode an item")
         axes.set_ylabel("bytes per item")
         return _svg(figure, f"Bytes per item against the time to decode one, of {field.name}")
+
+
+def _mark(axis: Axis, numbers: list[float], form: str) -> None:
+    """Mark the least and the greatest of some numbers, and the middle: matplotlib's marks would cover each other."""
+    axis.set_major_locator(FixedLocator(np.unique(np.geomspace(min(numbers), max(numbers), 3)).tolist()))
+    axis.set_major_formatter(form)
+    axis.set_minor_locator(NullLocator())
 
 
 def size_over_time(field: FieldReport) -> str:

@@ -11,14 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from obscodec.cli.doctor.paste import lines_to_paste
-from obscodec.cli.doctor.trials import FieldReport, Measured
+from obscodec.cli.doctor.trials import MILLION, FieldReport, Measured
 
 COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "exact"
 TABLE_OF_COSTS = (
-    "Which codecs count as fast, a fixed table says, measured on Atari frames: the same data always lead to the same "
-    "codec. The times above are those of this machine; they decide if there is a --budget, such as '1 ms/batch'."
+    "A fixed table, measured on Atari frames, says which codecs count as fast, so that the same data always lead to "
+    "the same codec. The times above are those of this machine; they decide with --budget, such as '1 ms/batch'."
 )
-_MILLION = 1_000_000
 _HARDLY = 1.2  # times smaller
 
 
@@ -67,26 +66,29 @@ class Report:
         """Print a table for each field that was compressed, and a line for each of the others."""
         for field in self.fields:
             if field.measured:
-                for line in (f"[italic]{escape(title(field))}[/]", _table(field), *_notes(field), ""):
-                    out.print(line, soft_wrap=isinstance(line, str), highlight=False)
+                out.print(f"[italic]{escape(title(field))}[/]", soft_wrap=True, highlight=False)
+                out.print(_table(field))
+                for line in _notes(field):
+                    out.print(line, soft_wrap=True, highlight=False)
+                out.print()
         if plain := [field for field in self.fields if not field.measured]:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
-        gb = self.step_bytes * _MILLION / 1e9
-        for line in (*self.remarks, f"A million transitions take {gb:.3g} GB{self.shared}."):
+        taken = f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{self.shared}."
+        for line in (*self.remarks, taken):
             out.print(escape(line), soft_wrap=True, highlight=False)
 
 
-def gb_per_million(of: Measured) -> float:
-    """GB for a million transitions."""
-    return of.item_bytes * _MILLION / 1e9
+def gb_per_million(item_bytes: float) -> float:
+    """GB for a million items."""
+    return item_bytes * MILLION / 1e9
 
 
 def _field_as_json(field: FieldReport) -> dict[str, object]:
     codecs = [
         {
             **asdict(of),
-            "gb_per_million": gb_per_million(of),
+            "gb_per_million": gb_per_million(of.item_bytes),
             "is_lossless": of.decoded_sha256 == field.raw_sha256,
         }
         for of in field.measured
@@ -114,7 +116,7 @@ def cells(field: FieldReport, of: Measured) -> tuple[str, ...]:
         of.spec,
         str(of.block_frames),
         f"{of.ratio:,.1f}",
-        f"{gb_per_million(of):,.3f}",
+        f"{gb_per_million(of.item_bytes):,.3f}",
         f"{of.encode_us:,.1f}",
         f"{of.decode_us:,.1f}",
         "yes" if of.decoded_sha256 == field.raw_sha256 else "NO",

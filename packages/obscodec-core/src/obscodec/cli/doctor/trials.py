@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 _BATCH, _N_BATCHES = 256, 7
 _AT_ONCE = 32  # items, as a buffer stores some steps together
 _N_POINTS = 40
-_MILLION = 1_000_000
+MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -205,6 +205,6 @@ def _memory(field: Field, items: Array) -> tuple[float, tuple[tuple[int, int], .
         buffer.extend(obs=part, next=following)
         if all(store.is_decided for store in buffer.stores):  # first items are raw until then
             sizes.append((len(buffer), buffer.stats().growing_bytes))
-    projected = Forecast(_MILLION, None).add_to(buffer.stats(), len(buffer), buffer.stores).projected_bytes
+    projected = Forecast(MILLION, None).add_to(buffer.stats(), len(buffer), buffer.stores).projected_bytes
     assert projected is not None  # it has decided
-    return projected / _MILLION, tuple(sizes)
+    return projected / MILLION, tuple(sizes)
