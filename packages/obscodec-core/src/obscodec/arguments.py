@@ -115,7 +115,7 @@ def refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> Non
         Traceback (most recent call last):
         TypeError: Storage has no argument 'codecs', did you mean 'codec'? There are size, codec
     """
-    for name in names:
+    if (name := next(iter(names), None)) is not None:
         raise TypeError(among(f"{what} has no argument {name!r}", known, closest(name, known)))
 
 

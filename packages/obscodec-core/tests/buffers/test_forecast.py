@@ -5,7 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
-from obscodec import Field, RingBuffer
+from obscodec import Field, HeapFull, RingBuffer
+from obscodec.buffers import forecast
 from obscodec.runtime import free_memory
 
 SIDE = 84
@@ -116,3 +117,24 @@ def test_it_warns_of_a_limit_that_is_more_than_the_machine_has():
     buffer = RingBuffer(too_many(None), fields(None), max_bytes=10**13)
     with pytest.warns(UserWarning, match=rf"{buffer.capacity} steps will take about .*, judging by 16 steps"):
         fill(buffer, 40)
+
+
+def test_what_fails_while_room_is_made_is_told_with_the_steps_unless_it_tells_more(monkeypatch):
+    monkeypatch.setattr(forecast, "free_memory", lambda: None)
+
+    def fail(error):
+        with forecast.making_room(lambda: 5_000):
+            raise error
+
+    text = (
+        "there is not enough memory for 5,000 steps: make the buffer smaller, and see what obscodec.estimate(env, "
+        "steps) says; "
+    )
+    for error in (MemoryError("no room"), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
+        with pytest.raises(MemoryError) as caught:
+            fail(error)
+        assert str(caught.value) == f"{text}{error}"
+    for error in (HeapFull("the heap is full"), ValueError("no room")):
+        with pytest.raises(type(error)) as caught:
+            fail(error)
+        assert caught.value is error

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from obscodec import Layout, SnapshotError
 from obscodec.buffers import ArraySet, BufferOptions
 from obscodec.segments import Ints
-from obscodec.snapshots import counts, named, read_snapshot
+from obscodec.snapshots import named, read_snapshot, takes_memory
 from obscodec.state import State, number_of, part_of
 from stable_baselines3.common.preprocessing import get_obs_shape
 
@@ -50,7 +50,7 @@ def _observations(arguments: State, state: State, rows: Ints) -> Items:
         made[of["name"], of["field"]] = arrays.zeros(of["name"], of["field"], n_rows)
     arrays.restore(saved, np.arange(n_rows))
     first = {key: name for name, key in reversed(made)}
-    own = [of for of in made if counts(layouts[of[1]].nbytes, is_next=first[of[1]] != of[0])]
+    own = [of for of in made if takes_memory(layouts[of[1]].nbytes, is_next=first[of[1]] != of[0])]
     return {f"{name}.{key}" if key else name: np.asarray(made[name, key][rows, 0]) for name, key in own}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from obscodec import SnapshotError
-from obscodec.snapshots import counts, named, read_snapshot
+from obscodec.snapshots import named, read_snapshot, takes_memory
 from obscodec.state import number_of, part_of
 
 from obscodec_torchrl.checkpointer import SNAPSHOT, newer_checkpoints
@@ -43,7 +43,7 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
         items = {}
         for key, leaf in leaves(storage._storage).items():
             nbytes = leaf.shape[len(axes) :].numel() * leaf.dtype.itemsize
-            if counts(nbytes, is_next="next" in key and _before(key) in saved):
+            if takes_memory(nbytes, is_next="next" in key and _before(key) in saved):
                 items[".".join(key) or "item"] = np.asarray(stored_array(leaf)[index])
         return items
 

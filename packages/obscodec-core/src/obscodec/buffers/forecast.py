@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
+from obscodec.errors import HeapFull
 from obscodec.runtime import free_memory, is_memory_error
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
@@ -62,11 +63,12 @@ def making_room(n_steps: Callable[[], int]) -> Iterator[None]:
 
     Raises:
         MemoryError: an allocation failed.
+        HeapFull: as it is raised inside; it says what to do.
     """
     try:
         yield
     except Exception as error:
-        if not is_memory_error(error):
+        if isinstance(error, HeapFull) or not is_memory_error(error):
             raise
         free = free_memory()
         there = "" if free is None else f", {in_units(free)} are free"

@@ -1,6 +1,6 @@
 """Snapshots: buffers, arrays and stores in folders, from which they are made again, also by later versions."""
 
-from obscodec.snapshots.contents import counts, find_snapshot, first_items
+from obscodec.snapshots.contents import find_snapshot, first_items, takes_memory
 from obscodec.snapshots.folder import folder_nbytes
 from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
 from obscodec.snapshots.progress import Progress
@@ -26,7 +26,6 @@ __all__ = [
     "SavedField",
     "Snapshot",
     "Summary",
-    "counts",
     "find_snapshot",
     "first_items",
     "folder_nbytes",
@@ -37,5 +36,6 @@ __all__ = [
     "read_snapshot",
     "restored",
     "save",
+    "takes_memory",
     "write_snapshot",
 ]

@@ -66,12 +66,12 @@ def first_items(path: str | os.PathLike[str], n: int) -> Items:
     return cast("Callable[[Path, int], Items]", found[0].load())(Path(path), n)
 
 
-def counts(nbytes: int, *, is_next: bool) -> bool:
-    """Whether :func:`first_items` has items of so many bytes, such as next observations: see there.
+def takes_memory(nbytes: int, *, is_next: bool) -> bool:
+    """Whether items take memory of their own, so that :func:`first_items` has them.
 
     Args:
         nbytes: of an item.
-        is_next: whether other items are the same, one step earlier.
+        is_next: whether other items are the same, one step earlier, such as observations of next observations.
     """
     return not is_next or nbytes < MIN_COMPRESSED_NBYTES
 
@@ -93,8 +93,8 @@ def _of_core(path: Path, n: int) -> Items:
     with named(path):
         if isinstance(loaded, RingBuffer) and len(loaded):
             steps = loaded[:n, 0]
-            of_items: Any = loaded.fields.items()
-            fields = {name: of for name, of in of_items if counts(of.layout.nbytes, is_next=of.owner is not None)}
+            every = loaded.fields.items()
+            fields = {name: of for name, of in every if takes_memory(of.layout.nbytes, is_next=of.owner is not None)}
             return {name: steps[name].reshape(len(steps[name]), -1, *of.shape)[:, -1] for name, of in fields.items()}
         if isinstance(loaded, TensorArray) and loaded.ids.ndim and loaded.ids.size:
             return {"array": np.asarray(loaded[(slice(n), *[0] * (loaded.ids.ndim - 1))])}
