@@ -21,7 +21,7 @@ _UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
     """A codec to try, and the cost of reading with it.
 
     The cost is the time to read a batch, divided by the time to gather it from an uncompressed array, measured once by
@@ -33,23 +33,26 @@ class _Candidate:
     block_frames: int
     cost: float
 
+    @property
+    def of_patches(self) -> bool:
+        """Whether the cost is that of stacks of games, with all frames of a block."""
+        return self.spec.startswith(_PATCHES) or self.spec == "raw"
+
     def cost_of(self, n: int) -> float:
         """The cost if ``n`` consecutive frames are read together: a codec of blocks decodes those before them, too."""
-        if self.spec.startswith(_PATCHES):
-            return self.cost
-        return self.cost * (1 + (self.block_frames - 1) / (2 * n))
+        return self.cost if self.of_patches else self.cost * (1 + (self.block_frames - 1) / (2 * n))
 
 
 _PATCHES = "delta-rle"
-_CANDIDATES = (
-    _Candidate("raw", 1, 0.6),
-    _Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.56),
-    _Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.6),
-    _Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.4),
-    *(_Candidate("zstd:3", n, 5.1) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    _Candidate("shuffle|zstd:1", 1, 10.0),
-    _Candidate("pred:fast", 1, 2.0),
-    *(_Candidate("pred", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+CANDIDATES = (
+    Candidate("raw", 1, 0.6),
+    Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.56),
+    Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.6),
+    Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.4),
+    *(Candidate("zstd:3", n, 5.1) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    Candidate("shuffle|zstd:1", 1, 10.0),
+    Candidate("pred:fast", 1, 2.0),
+    *(Candidate("pred", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
 )
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
@@ -117,10 +120,10 @@ def choose(
     return Choice(chosen, tuple(trials), f"{why}, on the first {len(frames)} frames")
 
 
-def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[_Candidate]:
+def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[Candidate]:
     """The codecs to try on frames of a layout that are read so many together."""
     ready, found = available(), []
-    for candidate in _CANDIDATES:
+    for candidate in CANDIDATES:
         if block_frames is not None:
             candidate = replace(candidate, block_frames=block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
@@ -130,7 +133,7 @@ def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecu
     return list(dict.fromkeys(found))  # those that differ in the frames of a block may be equal now
 
 
-def _takes(candidate: _Candidate, layout: Layout) -> bool:
+def _takes(candidate: Candidate, layout: Layout) -> bool:
     """Whether a codec encodes blocks of such frames: some encode images only."""
     try:
         new_codec(candidate.spec, Layout((candidate.block_frames, *layout.shape), layout.dtype))
@@ -165,7 +168,7 @@ def _time(trial: Trial) -> float:
     return trial.cost if trial.batch_s is None else trial.batch_s
 
 
-def _try(candidate: _Candidate, frames: npt.NDArray[np.generic], limit_s: float | None) -> Trial:
+def _try(candidate: Candidate, frames: npt.NDArray[np.generic], limit_s: float | None) -> Trial:
     """Encode the frames, in the order of time; the second half counts, with what the codec learned from the first."""
     store = FrameStore(
         Layout(frames.shape[1:], frames.dtype), codec=candidate.spec, block_frames=candidate.block_frames
