@@ -6,6 +6,7 @@ import sys
 import obscodec
 import pytest
 from obscodec import Snapshot
+from obscodec.installing import install_command
 from obscodec.snapshots import inspect_snapshot, progress, write_snapshot
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.reader import read_generation
@@ -144,7 +145,7 @@ def test_missing_packages_are_named(missing, arguments, start, monkeypatch):
         exec(start)
     assert ended.value.code == (
         f"{missing} is not installed, which all of the command obscodec but a plain `obscodec warm` needs: "
-        'pip install "obscodec[cli]"'
+        f"{install_command('obscodec[cli]')}"
     )
 
 

@@ -2,6 +2,8 @@
 
 import sys
 
+from obscodec.installing import install_command
+
 
 def main() -> None:
     """Run the command; says what to install if that is missing."""
@@ -15,7 +17,7 @@ def main() -> None:
             sys.exit(run_warm())
         sys.exit(
             f"{error.name} is not installed, which all of the command obscodec but a plain `obscodec warm` needs: "
-            'pip install "obscodec[cli]"'
+            + install_command("obscodec[cli]")
         )
     from obscodec.cli.commands import app
 
