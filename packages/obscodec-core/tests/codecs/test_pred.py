@@ -101,7 +101,7 @@ def test_a_frame_says_how_many_streams_of_bits_it_has(n_streams: int, monkeypatc
 
 
 def test_items_that_are_no_images() -> None:
-    for layout in (Layout((8,), "uint8"), Layout((2, 8, 8), "int8"), Layout((2, 4, 8, 8), "uint8")):
+    for layout in (Layout((8,), "uint8"), Layout((2, 8, 8), "int8"), Layout((8, 8), "uint16")):
         with pytest.raises(SpecError) as caught:
             codec("pred", layout)
         assert str(caught.value) == (
@@ -111,11 +111,20 @@ def test_items_that_are_no_images() -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_grey_image_is_one_frame(spec: str) -> None:
-    grey = np.ascontiguousarray(COLORS[0, :, :, 0])
-    alone = codec(spec, Layout.of(grey))
-    assert encoded(alone, grey) == encoded(codec(spec, Layout.of(grey[None])), grey[None])
-    assert decoded(alone, encoded(alone, grey)).tobytes() == grey.tobytes()
+def test_axes_in_front_of_images_are_frames(spec: str) -> None:
+    grey, four = COLORS[0, :, :, 0], COLORS[[0, 1, 2, 0]]
+    planes, height_width = np.moveaxis(four, -1, 1), grey.shape
+    alike = [
+        [grey, grey[None], grey[None, None, None, :, :, None]],
+        [planes, planes.reshape(2, 2, 3, *height_width), four, four.reshape(2, 2, *height_width, 3)],
+    ]
+    for images in alike:
+        streams = set()
+        for x in map(np.ascontiguousarray, images):
+            tested = codec(spec, Layout.of(x))
+            streams.add(encoded(tested, x))
+            assert decoded(tested, encoded(tested, x)).tobytes() == x.tobytes()
+        assert len(streams) == 1
 
 
 def test_arguments_that_do_not_exist() -> None:

@@ -418,3 +418,23 @@ def test_a_store_that_decides_while_it_is_pickled_keeps_its_first_tensors(monkey
     monkeypatch.setattr(Store, "__getstate__", then_another_thread_appends)
     copied = pickle.loads(pickle.dumps(store))
     np.testing.assert_array_equal(copied.read(ids), tensors[:4])
+
+
+@pytest.mark.parametrize("axes", ["T H W C", "T C H W", "H W TC", "TC H W"])
+def test_stacks_of_textured_images_are_frames_of_a_codec_for_images(axes):
+    """As Gymnasium stacks them, and as Stable-Baselines3 does, with the channels last and first."""
+    rng, n = np.random.default_rng(0), 300
+    wall = (rng.normal(0, 6, (64, 800, 3)).cumsum(0).cumsum(1) / 40).astype(np.uint8)
+    frames = np.stack([wall[:, k : k + 64] + rng.integers(3, size=(64, 64, 1), dtype=np.uint8) for k in range(n + 3)])
+    stacks = np.stack([frames[k : k + n] for k in range(4)], axis=1)
+    if "C H W" in axes:
+        stacks = np.moveaxis(stacks, -1, 2)
+    if axes == "TC H W":
+        stacks = np.moveaxis(stacks, -1, 2).reshape(n, 12, 64, 64)
+    if axes == "H W TC":
+        stacks = np.moveaxis(stacks, 1, -2).reshape(n, 64, 64, 12)
+    store = AutoStore(Layout(stacks.shape[1:], np.uint8))
+    ids = store.append(stacks)
+    assert store.choice.chosen.spec.startswith("pred")
+    assert (store.read(ids) == stacks).all()
+    assert store.stats().live_bytes < stacks.nbytes / 4 / 3  # frames are stored once

@@ -1,5 +1,6 @@
 """How an item is made of frames, and a frame of planes and tiles."""
 
+from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -72,17 +73,13 @@ def geometry_of(layout: Layout, spec: str) -> tuple[int, Geometry]:
     Raises:
         SpecError: the items are no images.
     """
-    shape = layout.shape
-    if layout.dtype == np.uint8 and len(shape) == 4 and shape[-1] in (1, 3):
-        return shape[0], _geometry(*shape[1:], interleaved=True)
-    if layout.dtype == np.uint8 and len(shape) == 4 and shape[1] == 3:
-        return shape[0], _geometry(shape[2], shape[3], 3, interleaved=False)
-    if layout.dtype == np.uint8 and len(shape) == 3:
-        if shape[-1] in (1, 3):
-            return 1, _geometry(*shape, interleaved=True)
-        return shape[0], _geometry(*shape[1:], 1, interleaved=True)
-    if layout.dtype == np.uint8 and len(shape) == 2:
-        return 1, _geometry(*shape, 1, interleaved=True)
+    shape, n_axes = layout.shape, len(layout.shape) if layout.dtype == np.uint8 else 0
+    if n_axes >= 3 and shape[-1] in (1, 3):
+        return prod(shape[:-3]), _geometry(shape[-3], shape[-2], shape[-1], interleaved=True)
+    if n_axes >= 4 and shape[-3] == 3:
+        return prod(shape[:-3]), _geometry(shape[-2], shape[-1], 3, interleaved=False)
+    if n_axes >= 2:
+        return prod(shape[:-2]), _geometry(shape[-2], shape[-1], 1, interleaved=True)
     raise SpecError(
         f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
         f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
