@@ -7,7 +7,7 @@ keeps it: with a probability of 0.3 it picks another one in each step.
 import gzip
 import os
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import chdir, closing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -75,6 +75,18 @@ def recorded(name: str) -> Recorded:
         _record(SETS[name])
     with np.load(path) as file:
         return Recorded(file["frames"], file["ends"])
+
+
+def played(name: str) -> Iterator[tuple[Frame, bool]]:
+    """The frames of a set as they are recorded, but without end, and whether an episode ends after each."""
+    source = SETS[name]
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        chdir(scratch),  # where ViZDoom and MuJoCo write files
+        closing(source.play()) as frames,
+    ):
+        for frame, ends in frames:
+            yield source.views[name](frame), ends
 
 
 def measured_blocks(n_frames: int) -> npt.NDArray[np.int64]:

@@ -1,0 +1,181 @@
+"""DQN's replay buffer on ViZDoom: memory, time of a batch, and speed of training, beside the buffer of SB3.
+
+    uv run --group textured benchmarks/textured_sb3.py
+
+Observations are stacks of four frames in colour, 84x84, as ``VecFrameStack`` and ``VecTransposeImage`` make them. Sizes
+are growth of resident memory in fresh processes. Batches are drawn from both buffers in turn, and so do the two models
+train. Writes ``benchmarks/results/textured/sb3.md``.
+"""
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import gymnasium
+import numpy as np
+import psutil
+import torch
+import typer
+from gymnasium import Env, ObservationWrapper, spaces
+from obscodec_sb3 import CompressedReplayBuffer
+from processes import in_fresh_process
+from resident_memory import give_back_free_memory
+from result_tables import Row, as_csv, as_markdown, circumstances
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.utils import set_random_seed
+from stable_baselines3.common.vec_env import VecFrameStack
+from textured_frames import SETS, Frame, played
+
+RESULTS = Path(__file__).with_name("results") / "textured"
+STACK, SHAPE = 4, (12, 84, 84)
+_WARM_UP = 600  # transitions; a buffer has decided then, and trained
+_TURN = 200  # steps of a model before the other one goes on
+_NOT_COUNTED = 5  # turns, until all is loaded and compiled
+
+_ENVIRONMENT = "VizdoomMyWayHome-v1"
+_PACKAGES = (
+    "obscodec",
+    "stable-baselines3",
+    "torch",
+    "numpy",
+    "numba",
+    "vizdoom",
+    "gymnasium",
+    "opencv-python-headless",
+)
+
+Options = dict[str, Any]
+
+
+def stacks(name: str) -> Iterator[tuple[Frame, Frame, bool]]:
+    """Observation, next observation and end of an episode of each step of a set, without end."""
+    stack, begins, ended = np.zeros(SHAPE, np.uint8), True, False
+    for frame, ends in played(name):
+        before = stack
+        stack = np.concatenate([np.zeros_like(stack[3:]) if begins else stack[3:], np.moveaxis(frame, -1, 0)])
+        if not begins:
+            yield before, stack, ended
+        begins, ended = ends, ends
+
+
+def fill(buffer: ReplayBuffer, name: str, n: int) -> None:
+    """Add so many steps."""
+    for obs, next_obs, ends in islice(stacks(name), n):
+        buffer.add(obs[None], next_obs[None], np.zeros(1), np.zeros(1), np.array([ends]), [{}])
+
+
+def new_buffer(kind: type[ReplayBuffer], n: int, options: Options) -> ReplayBuffer:
+    """An empty buffer for so many transitions."""
+    return kind(n, spaces.Box(0, 255, SHAPE, np.uint8), spaces.Discrete(3), "cpu", **options)
+
+
+def resident_bytes(kind: type[ReplayBuffer], name: str, n: int, options: Options) -> float:
+    """Growth of resident memory for each transition of a full buffer; call it in a fresh process."""
+    small = new_buffer(kind, _WARM_UP, options)
+    fill(small, name, _WARM_UP)
+    small.sample(32)
+    give_back_free_memory()
+    before = psutil.Process().memory_info().rss
+    buffer = new_buffer(kind, n, options)
+    fill(buffer, name, n)
+    after = psutil.Process().memory_info().rss
+    del small, buffer  # not before
+    return (after - before) / n
+
+
+def batches_ms(name: str, n: int, rounds: int, threads: int) -> tuple[float, float, float]:
+    """Median ms of ``sample(256)`` of SB3's buffer and of ours, and the median ratio."""
+    torch.set_num_threads(threads)
+    buffers = [new_buffer(ReplayBuffer, n, {}), new_buffer(CompressedReplayBuffer, n, {"threads": threads})]
+    for buffer in buffers:
+        fill(buffer, name, n)
+    times = np.empty((rounds + 1, 2))
+    rng = np.random.default_rng(0)
+    for turn in times:  # the first one compiles
+        for i in rng.permutation(2):
+            begin = time.perf_counter()
+            buffers[i].sample(256)
+            turn[i] = 1e3 * (time.perf_counter() - begin)
+    stock, ours = np.median(times[1:], axis=0)
+    return float(stock), float(ours), float(np.median(times[1:, 1] / times[1:, 0]))
+
+
+class Screen(ObservationWrapper[Frame, Any, dict[str, Frame]]):
+    """What a set has of the screen of ViZDoom."""
+
+    def __init__(self, env: Env[dict[str, Frame], Any], name: str) -> None:
+        super().__init__(env)
+        self.view = SETS[name].views[name]
+        self.observation_space = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+
+    def observation(self, observation: dict[str, Frame]) -> Frame:
+        """The image, resized."""
+        return self.view(observation["screen"])
+
+
+def steps_per_s(name: str, n_turns: int, size: int) -> tuple[float, float, float]:
+    """Median steps per second of DQN with SB3's buffer and with ours, which reads ahead, and the median ratio."""
+    import vizdoom.gymnasium_wrapper  # noqa: F401 (registers environments)
+
+    def model(kind: type[ReplayBuffer], options: Options) -> DQN:
+        stacked = VecFrameStack(make_vec_env(lambda: Screen(gymnasium.make(_ENVIRONMENT), name), 1, 0), STACK)
+        return DQN(
+            "CnnPolicy",
+            stacked,
+            buffer_size=size,
+            learning_starts=_WARM_UP,
+            replay_buffer_class=kind,
+            replay_buffer_kwargs=options,
+            seed=0,
+        )
+
+    models = model(ReplayBuffer, {}), model(CompressedReplayBuffer, {"prefetch": True})
+    times, rng = np.empty((_NOT_COUNTED + n_turns, 2)), np.random.default_rng(0)
+    for turn, of_turn in enumerate(times):
+        for i in rng.permutation(2):
+            set_random_seed(turn)
+            begin = time.perf_counter()
+            models[i].learn(_TURN, reset_num_timesteps=False)
+            of_turn[i] = time.perf_counter() - begin
+    counted = times[_NOT_COUNTED:]
+    stock, ours = _TURN / np.median(counted, axis=0)
+    return float(stock), float(ours), float(np.median(counted[:, 0] / counted[:, 1]))
+
+
+def main(
+    sets: Annotated[str, typer.Option(help="of textured_frames")] = "doom_home,doom_home_near",
+    transitions: Annotated[int, typer.Option(min=1_000)] = 10_000,
+    rounds: Annotated[int, typer.Option(min=1, help="batches of each buffer")] = 60,
+    turns: Annotated[int, typer.Option(min=0, help=f"of {_TURN} steps of training; 0 to leave it out")] = 20,
+    threads: Annotated[int, typer.Option(min=1, help="of torch and obscodec")] = 2,
+) -> None:
+    """Measure, and write the table."""
+    rows: list[Row] = []
+    for name in sets.split(","):
+        table = f"{name}, 84x84x3, stacks of {STACK}"
+        stock: Row = {"table": table, "buffer": "SB3"}
+        ours: Row = {"table": table, "buffer": "obscodec"}
+        stock_bytes = in_fresh_process(resident_bytes, ReplayBuffer, name, transitions // 5, {})
+        our_bytes = in_fresh_process(resident_bytes, CompressedReplayBuffer, name, transitions, {})
+        stock |= {"transition_bytes": stock_bytes, "transition_x": 1.0}
+        ours |= {"transition_bytes": our_bytes, "transition_x": our_bytes / stock_bytes}
+        pairs = {"sample256_": ("ms", in_fresh_process(batches_ms, name, transitions // 5, rounds, threads))}
+        if turns:
+            pairs["steps_"] = ("per_s", in_fresh_process(steps_per_s, name, turns, transitions // 5))
+        for figure, (unit, (of_stock, of_ours, ratio)) in pairs.items():
+            stock |= {figure + unit: of_stock, f"{figure}x": 1.0}
+            ours |= {figure + unit: of_ours, f"{figure}x": ratio}
+        rows += [stock, ours]
+    about = circumstances("textured", _PACKAGES) | {"transitions": f"{transitions:,}", "threads": str(threads)}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "sb3.csv").write_text(as_csv(rows, about), encoding="utf-8")
+    (RESULTS / "sb3.md").write_text(as_markdown("DQN's buffer on textured images", rows, about), encoding="utf-8")
+    print((RESULTS / "sb3.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    typer.run(main)
