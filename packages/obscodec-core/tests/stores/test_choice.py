@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from atari_frames import frames
-from obscodec import Layout, SpecError, codec
+from obscodec import Field, Layout, SpecError, codec
 from obscodec.stores.auto.choice import choose, parse_budget
 
 STREAMS = np.zeros(300, np.int64)
@@ -110,6 +110,15 @@ def test_a_number_of_frames_for_all_blocks():
     trials = choose(hills(64), STREAMS[:64], None, 2, thorough=True).trials
     assert all(trial.block_frames == 2 for trial in trials)
     assert len({trial.spec for trial in trials}) == len(trials)
+
+
+@pytest.mark.parametrize("shape", [(1024,), (32, 32), (1, 32, 32), (32, 32, 3), (32, 8, 4)])
+def test_a_field_takes_each_codec_that_is_tried(shape):
+    rng = np.random.default_rng(0)
+    trials = choose(rng.integers(8, size=(64, *shape), dtype=np.uint8), STREAMS[:64], None, thorough=True).trials
+    assert {"raw", "zstd:3"} < {trial.spec for trial in trials}
+    for trial in trials:
+        assert Field(shape, "uint8", trial.spec).new_store() is not None
 
 
 def test_with_a_large_budget_the_smallest_of_all_is_chosen():
