@@ -106,6 +106,14 @@ def test_a_few_frames_of_many_sequences_show_as_much():
     assert choose(played[mixed], mixed // 4, None) == among_64
 
 
+@pytest.mark.parametrize("n", [2, 4, 20])
+def test_sequences_that_begin_alike_show_as_much_as_one(n):
+    seen = hills(n, moving=False)
+    alike, alone = choose(np.tile(seen, (8, 1, 1, 1)), np.arange(8).repeat(n), None), choose(seen, STREAMS[:n], None)
+    assert (alike.chosen, alike.trials) == (alone.chosen, alone.trials)
+    assert alike.chosen.spec.startswith("pred")
+
+
 def test_a_number_of_frames_for_all_blocks():
     trials = choose(hills(64), STREAMS[:64], None, 2, thorough=True).trials
     assert all(trial.block_frames == 2 for trial in trials)
