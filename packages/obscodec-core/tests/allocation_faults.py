@@ -6,6 +6,8 @@ import numpy as np
 from failing_allocator import at_every_allocation
 from obscodec import AutoStore, Field, Layout, RingBuffer, TensorArray
 from obscodec.arrays import write_buffer
+from obscodec.codecs.formats.pred.books import books_from, built_in
+from obscodec.runtime import says_memory_error
 
 N_STEPS, N_ENVS, SHAPE = 6, 2, (3, 40, 40)
 N_WAITING = 4  # steps that wait in six rows: observations are the next ones of the steps before
@@ -105,6 +107,15 @@ def decided() -> int:
     return n_failed
 
 
+def new_books() -> int:
+    """Books of pred that are made after a training; stores do without them if there is no memory."""
+    books, made = built_in(), []
+    make = says_memory_error(lambda: made.append(books_from(books.lengths, books.classes)))
+    n_failed = sum(map(bool, at_every_allocation(lambda: make)))
+    assert all(of.dictionary() == books.dictionary() and (of.codes == books.codes).all() for of in made)
+    return n_failed
+
+
 if __name__ == "__main__":
     kind = sys.argv[1]
     kinds = {
@@ -114,5 +125,6 @@ if __name__ == "__main__":
         "undecided": lambda: appended("auto", "u1", 100_000),
         "floats": lambda: appended("delta-rle", "f4", 8),
         "decided": decided,
+        "books": new_books,
     }
     print(kinds[kind]())

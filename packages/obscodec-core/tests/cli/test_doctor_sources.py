@@ -127,6 +127,42 @@ def test_objects_in_an_archive_are_left_out(tmp_path):
         content(tmp_path / "run.npz")
 
 
+def test_arrays_that_no_library_reads_are_left_out(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "run.h5", "w") as file:
+        file["kept"] = np.zeros(100)
+        dates = h5py.h5s.create_simple((100,))
+        h5py.h5d.create(file.id, b"dates", h5py.h5t.UNIX_D32LE, dates)
+        file.create_dataset("huge", (10**3, 10**6, 10**6), np.uint8, chunks=(1, 1000, 1000))
+        compressed = file.create_dataset("damaged", (100, 10), np.uint8, chunks=(100, 10), compression=4)
+        compressed.id.write_direct_chunk((0, 0), b"no stream")
+    found = content(tmp_path / "run.h5")
+    assert [*found.items] == ["kept"]
+    assert found.left_out == {
+        "damaged": "OSError: Can't synchronously read data (filter returned failure during read)",
+        "dates": "TypeError: No NumPy equivalent for TypeTimeID exists",
+        "huge": "MemoryError: Unable to allocate 909. TiB for an array with shape (1000, 1000000, 1000000) and data "
+        "type uint8",
+    }
+
+
+def test_a_name_is_no_markup_of_the_progress_in_a_terminal(tmp_path, monkeypatch):
+    np.savez(tmp_path / "run.npz", **{"[/red]": np.zeros((100, 32, 32), np.uint8)})
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    ran = CliRunner().invoke(app, ["doctor", str(tmp_path / "run.npz")])
+    assert ran.exit_code == 0, ran.output
+    assert "try [/red]" in ran.stderr
+
+
+def test_a_name_that_an_archive_has_twice_is_one_field(tmp_path):
+    frames = np.zeros((100, 3))
+    with zipfile.ZipFile(tmp_path / "run.npz", "w") as archive:
+        for name in ("frames.npy", "frames"):
+            with archive.open(name, "w") as file:
+                np.save(file, frames)
+    np.testing.assert_array_equal(content(tmp_path / "run.npz").items["frames"], frames)
+
+
 @pytest.mark.parametrize("n", [1, 2, 63])
 def test_few_items_are_refused(tmp_path, n):
     np.save(tmp_path / "few.npy", np.zeros((n, 84, 84), np.uint8))
@@ -174,7 +210,7 @@ def broken(kind, path):
     ("kind", "text"),
     [
         ("zip", "can't be read: BadZipFile: "),
-        ("checksum", "can't be read: BadZipFile: Bad CRC-32 for file 'frames.npy'"),
+        ("checksum", "has no field to try, frames: BadZipFile: Bad CRC-32 for file 'frames.npy'"),
         ("truncated", "can't be read: ValueError: "),
         ("empty", "can't be read: "),
         ("no hdf5", "can't be read: OSError: Unable to synchronously open file (file signature not found)"),

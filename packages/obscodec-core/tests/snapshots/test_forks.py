@@ -43,6 +43,26 @@ def test_a_forked_process_has_no_part_of_the_lock(tmp_path):
     check_equal_rings(ring(30), obscodec.load(tmp_path))
 
 
+def test_a_lock_ends_before_a_forked_process_gives_up_its_part(tmp_path):
+    """It does so as soon as it runs, which may be later than the next save."""
+    lock = Folder(tmp_path).locked()
+    part = os.dup(lock._descriptor)  # as the new process has it
+    lock.close()
+    with Folder(tmp_path).locked():
+        pass
+    os.close(part)
+
+
+def test_a_lock_stays_when_a_forked_process_gives_up_its_part(tmp_path):
+    with Folder(tmp_path).locked():
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(obscodec.SnapshotError, match="is being written by somebody else"):
+            Folder(tmp_path).locked()
+
+
 @pytest.mark.parametrize("moment", ["open", "close"])
 def test_a_fork_while_the_lock_is_opened_or_closed(tmp_path, monkeypatch, moment):
     """The system has opened its file, or is about to close it, and the object that has the lock does not name it."""

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from atari_frames import frames
-from obscodec import Layout, SpecError, codec
+from obscodec import Field, Layout, SpecError, codec
 from obscodec.stores.auto.choice import choose, parse_budget
 
 STREAMS = np.zeros(300, np.int64)
@@ -106,10 +106,27 @@ def test_a_few_frames_of_many_sequences_show_as_much():
     assert choose(played[mixed], mixed // 4, None) == among_64
 
 
+@pytest.mark.parametrize("n", [2, 4, 20])
+def test_sequences_that_begin_alike_show_as_much_as_one(n):
+    seen = hills(n, moving=False)
+    alike, alone = choose(np.tile(seen, (8, 1, 1, 1)), np.arange(8).repeat(n), None), choose(seen, STREAMS[:n], None)
+    assert (alike.chosen, alike.trials) == (alone.chosen, alone.trials)
+    assert alike.chosen.spec.startswith("pred")
+
+
 def test_a_number_of_frames_for_all_blocks():
     trials = choose(hills(64), STREAMS[:64], None, 2, thorough=True).trials
     assert all(trial.block_frames == 2 for trial in trials)
     assert len({trial.spec for trial in trials}) == len(trials)
+
+
+@pytest.mark.parametrize("shape", [(1024,), (32, 32), (1, 32, 32), (32, 32, 3), (32, 8, 4)])
+def test_a_field_takes_each_codec_that_is_tried(shape):
+    rng = np.random.default_rng(0)
+    trials = choose(rng.integers(8, size=(64, *shape), dtype=np.uint8), STREAMS[:64], None, thorough=True).trials
+    assert {"raw", "zstd:3"} < {trial.spec for trial in trials}
+    for trial in trials:
+        assert Field(shape, "uint8", trial.spec).new_store() is not None
 
 
 def test_with_a_large_budget_the_smallest_of_all_is_chosen():

@@ -44,6 +44,13 @@ class FolderLock:
     def close(self) -> None:
         """Let others write; a second call does nothing."""
         with _NO_FORKS:
+            if self._descriptor >= 0:
+                _unlock(self._descriptor)  # a process that was forked just now may not have given up its part
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Give up the part of this process, which was forked; the other process has the lock as before."""
+        with _NO_FORKS:
             descriptor, self._descriptor = self._descriptor, -1
             if descriptor >= 0:
                 os.close(descriptor)
@@ -67,6 +74,9 @@ if fcntl is not None:
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
 else:
     _FLAGS = os.O_RDWR | os.O_CREAT
 
@@ -78,17 +88,20 @@ else:
     def _lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
+    def _unlock(descriptor: int) -> None:
+        """Do nothing: no process is forked here, and the lock ends when its file is closed."""
+
 
 # Held while a descriptor is open that no object names: a process that is forked then would keep its part of the lock.
 _NO_FORKS: Final = threading.RLock()
 _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 
 
-def _close_all() -> None:
+def _give_up_all() -> None:
     for lock in list(_held):
-        lock.close()
+        lock.give_up()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_NO_FORKS.acquire, after_in_parent=_NO_FORKS.release, after_in_child=_NO_FORKS.release)
-    os.register_at_fork(after_in_child=_close_all)
+    os.register_at_fork(after_in_child=_give_up_all)

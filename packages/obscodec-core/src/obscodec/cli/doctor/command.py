@@ -43,7 +43,7 @@ def doctor(
     Exit code 1 if an item comes back changed, 2 if the source can't be read.
     """
     out, errors = Console(), Console(stderr=True)
-    bar = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    bar = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     try:
         with Progress(*bar, console=errors, transient=True, disable=not errors.is_terminal) as progress:
             task = progress.add_task("read", total=steps)

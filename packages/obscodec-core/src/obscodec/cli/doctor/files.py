@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from obscodec.cli.doctor.sources import Array, Content, Request, module
+from obscodec.cli.doctor.sources import Array, Content, Request, module, told
 
 _AXIS_0 = "Axis 0 of each array is taken for time, with its steps in their order: frames compress by what changes."
 _NUMBER = re.compile(r"\d+(?=/)")  # at the end of the name of a group
@@ -55,7 +55,7 @@ def fields_of(names: Iterable[str]) -> dict[str, list[str]]:
     Args:
         names: of the arrays, with a slash between groups.
     """
-    names = list(names)
+    names = list(dict.fromkeys(names))  # an archive may have two arrays of one name
     numbers: dict[str, set[str]] = {}  # of groups that may be episodes, by what is before the number
     for name in names:
         for group in _NUMBER.finditer(name):
@@ -78,8 +78,8 @@ def _first_of(arrays: Any, names: Iterable[str], request: Request) -> Content:
     for field, of_field in fields_of(names).items():
         try:
             items[field] = _joined(arrays, of_field, request)
-        except ValueError as error:  # of an array in an archive, if it has Python objects; or of different shapes
-            left_out[field] = str(error)
+        except Exception as error:  # of numpy, h5py or zarr: other arrays may be readable
+            left_out[field] = str(error) if isinstance(error, ValueError) else told(error)
             continue
         if len(of_field) > 1:
             groups = field[: field.index("*") + 1]
@@ -93,6 +93,7 @@ def _joined(arrays: Any, names: list[str], request: Request) -> Array:
 
     Raises:
         ValueError: they can't be joined, or have Python objects.
+        Exception: the library that reads them can't.
     """
     parts: list[Array] = []
     for name in names:

@@ -94,7 +94,7 @@ def choose(
     If fast codecs store them in much memory, slower ones are tried, and preferred if they save enough of it.
 
     Args:
-        frames: ``[n, *shape]``, the first frames, each once, in the order of time for each sequence.
+        frames: ``[n, *shape]``, the first frames, in the order of time for each sequence; of equal ones, one counts.
         sequences: ``i64[n]``, the sequence of each frame.
         budget: how long the CPU may take to read a batch of 256 frames, such as ``"1 ms/batch"``; each codec is then
             timed. With None, the table of costs decides.
@@ -108,16 +108,24 @@ def choose(
         SpecError: the budget is malformed.
     """
     limit_s = None if budget is None else parse_budget(budget)
-    layout = Layout(frames.shape[1:], frames.dtype)
-    enough = layout.nbytes / _ENOUGH * (n_seen or len(frames)) / max(1, len(frames))
-    frames = frames[np.argsort(sequences, kind="stable")]  # few frames of many sequences would fill no block
+    layout, n = Layout(frames.shape[1:], frames.dtype), len(frames)
+    enough = layout.nbytes / _ENOUGH * (n_seen or n) / max(1, n)
+    frames = _distinct(frames[np.argsort(sequences, kind="stable")])  # few frames of many would fill no block
     candidates = _candidates(layout, block_frames, device, depth + 1)  # a batch has the next observations, too
     trials = [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost <= _MAX_COST]
     if thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough:
         trials += [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost > _MAX_COST]
     worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
     chosen, why = _within(worth, budget) if budget is not None else _by_cost(worth, enough)
-    return Choice(chosen, tuple(trials), f"{why}, on the first {len(frames)} frames")
+    return Choice(chosen, tuple(trials), f"{why}, on the first {n} frames")
+
+
+def _distinct(frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Each frame once: environments that begin alike would show how frames compress that equal each other."""
+    first: dict[bytes, int] = {}
+    for k, frame in enumerate(frames):
+        first.setdefault(frame.tobytes(), k)
+    return frames[[*first.values()]]
 
 
 def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[Candidate]:
@@ -134,8 +142,9 @@ def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecu
 
 
 def _takes(candidate: Candidate, layout: Layout) -> bool:
-    """Whether a codec encodes blocks of such frames: some encode images only."""
+    """Whether a codec encodes such frames, and blocks of them: some encode images only, which blocks of rows are."""
     try:
+        new_codec(candidate.spec, layout)
         new_codec(candidate.spec, Layout((candidate.block_frames, *layout.shape), layout.dtype))
     except SpecError:
         return False

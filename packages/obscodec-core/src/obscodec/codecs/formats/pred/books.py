@@ -113,7 +113,8 @@ def books_from(lengths: Bytes, classes: Bytes) -> Books:
         order = np.argsort(lengths[part], kind="stable")
         bits = lengths[part][order].astype(np.int64)
         takes = _SIZE >> bits
-        codes[part][order] = _REVERSED[np.cumsum(takes) - takes] | bits << 16
+        words = _REVERSED[np.cumsum(takes) - takes] | bits << 16
+        codes[part][order] = words.astype(np.uint32)  # numpy may crash if it has no memory to cast while it assigns
         entries = _contents(k)[order] | bits.astype(np.uint64) << np.uint64(32)
         tables[k] = np.repeat(entries, takes)[_REVERSED]
     return Books(lengths, classes, codes, tables)
