@@ -62,6 +62,7 @@ CASES = [
     (b"\x04\1\2", COLOURS),
     (b"\2\7", "it ends inside a varint"),
     (b"\2\7\0", SIZES),
+    (b"\2\7" + b"\x41" + b"\1" + bytes(64) + b"\1", SIZES),
     (b"\2\7\4" + b"\1\0\0", SIZES),
     (b"\2\7\1" + b"\0" + b"\1", STORAGE),
     (b"\2\7\1" + b"\2" + b"\1", STORAGE),
