@@ -25,11 +25,15 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
     image[10] = np.arange(16)
     moving = np.stack([np.roll(image, i, axis=1) for i in (0, 1, 2, 2, 5)])
     colors = np.add.outer(np.arange(20), np.arange(24))[:, :, None] * np.array([3, 4, 9]) + moving[0, 3, 3]
+    sprites = np.add.outer(np.arange(20) // 3, np.arange(24) ** 2 // 9) % 11
+    sprites[5:12, 6:15] = np.add.outer(np.arange(7), np.arange(9)) % 4 + 7
+    of_sprites = np.stack([np.roll(sprites, i, axis=1) for i in (0, 1, 3)])[..., None] * np.array([9, 22, 5])
     payload = np.array([0x7FC00001, 0xFFFFFFFF, 0x80000000, 0x3F800000], np.uint32).view(np.float32)
     return {
         "image": image,
         "moving-image": moving,
         "moving-colors": np.stack([np.roll(colors**2 // 50, i, axis=1) for i in (0, 2, 4)]).astype(np.uint8),
+        "moving-sprites": of_sprites.astype(np.uint8),
         "constant-of-70000": np.full(70_000, 7, np.uint8),
         "nan-payloads-and-negative-zero": payload,
         "empty": np.zeros((0, 3), np.int16),
@@ -56,6 +60,7 @@ SPECS = {
         "short-rows",
     ),
     "delta-rle|zstd:3": ("moving-image", "empty", "short-rows"),
+    "palette": ("moving-image", "moving-sprites", "moving-colors"),
     "pred": ("moving-image", "moving-colors"),
     "pred:fast": ("moving-image", "moving-colors"),
     "zstd:3": ("image", "empty", "times"),
@@ -79,7 +84,7 @@ NEWER = {
     "rle@2|zstd:3": ("rle|zstd:3", ("ramp-of-uint16",)),
 }
 
-FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"), ("pred", "moving-colors"))
+FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"), ("pred", "moving-colors"), ("palette", "moving-sprites"))
 
 
 def checksum(x: npt.NDArray[np.generic]) -> str:

@@ -125,6 +125,22 @@ class TestPredFast(CodecContract):
     shapes = IMAGES
 
 
+class TestPalette(CodecContract):
+    spec = "palette"
+    dtypes = ("uint8",)
+    shapes = IMAGES
+
+
+class TestFittedPalette(TestPalette):
+    trained: ClassVar[dict[Layout, bytes]] = {}
+
+    def make(self, layout: Layout) -> Codec:
+        if layout.nbytes and layout not in self.trained:
+            colours = np.random.default_rng(0).integers(0, 256, (100, *layout.shape), np.uint8) & 65
+            self.trained[layout] = codec(self.spec, layout).fit(colours).dictionary
+        return codec(self.spec, layout).with_dictionary(self.trained.get(layout, b""))
+
+
 class FittedContract(CodecContract):
     """A codec with a dictionary, which has to travel with it."""
 

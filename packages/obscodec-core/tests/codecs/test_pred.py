@@ -94,7 +94,7 @@ def test_damage_of_whole_frames_does_no_harm(spec: str) -> None:
 def test_a_frame_says_how_many_streams_of_bits_it_has(n_streams: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tested = codec("pred", Layout.of(COLORS))
     few = encoded(tested, COLORS)
-    monkeypatch.setattr(pred, "_N_STREAMS", n_streams)
+    monkeypatch.setattr(pred, "N_STREAMS", n_streams)
     many = encoded(tested, COLORS)
     assert len(few) < len(many)
     assert decoded(tested, many).tobytes() == COLORS.tobytes()

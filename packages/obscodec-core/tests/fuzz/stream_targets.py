@@ -38,6 +38,7 @@ SPECS = {
     "gzip": ("gzip:1",),
     "igzip": ("igzip:1",),
     "pred": ("pred", "pred:fast"),
+    "palette": ("palette",),
     "filters": (
         "shuffle|raw", "bitpack|raw", "delta|raw", "delta|rle", "shuffle|rle", "bitpack|delta-rle", "delta|shuffle|lz4",
     ),
@@ -46,7 +47,7 @@ SPECS = {
         "rle|igzip:0|lz4", "shuffle|delta-rle|zstd:1|lz4", "raw|lz4|zstd:1", "delta|rle|lz4|gzip:1",
     ),
 }  # fmt: skip
-FITTED = ("zstd:1", "lz4", "pred", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4")
+FITTED = ("zstd:1", "lz4", "pred", "palette", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4")
 
 
 def items(layout: Layout, n: int, seed: int = 0) -> np.ndarray:
@@ -241,7 +242,7 @@ def stream_targets() -> dict[str, Make]:
         "blocks-of-patches": ("delta-rle",),
         "blocks-by-lz4": ("delta-rle|lz4", "lz4"),
         "blocks-by-others": ("delta-rle|zstd:1", "raw", "rle", "zstd:1", "delta-rle|gzip:1"),
-        "blocks-of-images": ("pred", "pred:fast"),
+        "blocks-of-images": ("pred", "pred:fast", "palette"),
     }
     return made | {name: partial(_target, partial(Blocks, specs)) for name, specs in blocks.items()}
 

@@ -67,6 +67,7 @@ _BUILT_IN = {
     "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "isal"),
     "lz4": Entry("obscodec.codecs.formats.lz4:Lz4", "lz4", "lz4"),
     "lz4-frame": Entry("obscodec.codecs.formats.lz4_frame:Lz4Frame", "lz4", "lz4"),
+    "palette": Entry("obscodec.codecs.formats.palette.palette:Palette", "numba", "numba"),
     "pred": Entry("obscodec.codecs.formats.pred.pred:Pred", "numba", "numba"),
     "raw": Entry("obscodec.codecs.formats.raw:Raw"),
     "rle": Entry("obscodec.codecs.formats.rle:Rle", "numba", "numba"),

@@ -40,6 +40,9 @@ NO_SUCH_MODE: Final = _status(62, "a tile is predicted in a way that does not ex
 OUTSIDE_PADDING: Final = _status(63, "a vector leads outside of the frame before")
 WIDE_GROUP: Final = _status(64, "a group of pixels has more than 8 bits for each")
 NO_SUCH_BITS: Final = _status(65, "its bits end elsewhere than they say")
+# of palette
+MANY_COLOURS: Final = _status(66, "it has more than 256 colours, or fewer bytes than these need")
+NO_SUCH_COLOUR: Final = _status(67, "a pixel has a colour that is not in its palette")
 
 STATUS_CODES: Final[dict[str, int]] = {name: code for name, code in list(globals().items()) if isinstance(code, int)}
 

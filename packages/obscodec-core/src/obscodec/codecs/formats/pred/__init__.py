@@ -1,1 +1,64 @@
-"""Images predicted from their neighbours, in tiles of 8x8 pixels."""
+"""Images in tiles that are predicted; what codecs of such tiles share."""
+
+from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, STARTS, Books, books_of, trained
+from obscodec.codecs.formats.pred.geometry import (
+    GROUP_STRIDE,
+    GROUPS_OF_TILE,
+    SIDE,
+    Geometry,
+    clear_margins,
+    geometry_of,
+    plane_geometry,
+    put_frame,
+)
+from obscodec.codecs.formats.pred.group_reader import decode_groups
+from obscodec.codecs.formats.pred.group_writer import encode_groups
+from obscodec.codecs.formats.pred.groups import Codes, Words
+from obscodec.codecs.formats.pred.heads import (
+    head_nbytes,
+    n_vectors_of,
+    read_head,
+    size_bound,
+    skip_sizes,
+    write_head,
+    write_sizes,
+)
+from obscodec.codecs.formats.pred.pred import N_STREAMS, Pred
+from obscodec.codecs.formats.pred.room import Room, new_room
+from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, N_SPATIAL, vector_offset
+from obscodec.codecs.formats.pred.vectors import find_vectors
+
+__all__ = [
+    "DICTIONARY_NBYTES",
+    "GROUPS_OF_TILE",
+    "GROUP_STRIDE",
+    "MAX_VECTORS",
+    "N_SPATIAL",
+    "N_STREAMS",
+    "SIDE",
+    "STARTS",
+    "Books",
+    "Codes",
+    "Geometry",
+    "Pred",
+    "Room",
+    "Words",
+    "books_of",
+    "clear_margins",
+    "decode_groups",
+    "encode_groups",
+    "find_vectors",
+    "geometry_of",
+    "head_nbytes",
+    "n_vectors_of",
+    "new_room",
+    "plane_geometry",
+    "put_frame",
+    "read_head",
+    "size_bound",
+    "skip_sizes",
+    "trained",
+    "vector_offset",
+    "write_head",
+    "write_sizes",
+]

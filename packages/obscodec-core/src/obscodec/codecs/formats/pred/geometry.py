@@ -86,6 +86,11 @@ def geometry_of(layout: Layout, spec: str) -> tuple[int, Geometry]:
     )
 
 
+def plane_geometry(geometry: Geometry) -> Geometry:
+    """The geometry of frames of the same size that have one channel."""
+    return _geometry(geometry.height, geometry.width, 1, interleaved=True)
+
+
 def _geometry(height: int, width: int, n_channels: int, *, interleaved: bool) -> Geometry:
     tiles_down, tiles_across = -(-height // SIDE), -(-width // SIDE)
     stride = SIDE * tiles_across + SIDE

@@ -21,7 +21,7 @@ from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
 
 _FAST: Final = "fast"
-_N_STREAMS: Final = 4  # as many as a processor reads at the same time
+N_STREAMS: Final = 4  # as many as a processor reads at the same time
 _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
 
 
@@ -104,7 +104,7 @@ class Pred(Codec):
         lengths = np.zeros(len(rows), np.int64)
         if rows.size:
             books, room = _FAST_BOOKS if self.fast else self._books, new_room(geometry, n_frames)
-            n_streams = 0 if self.fast else _N_STREAMS
+            n_streams = 0 if self.fast else N_STREAMS
             encode_items(rows, n_frames, geometry, n_streams, books.classes, books.codes, STARTS, out, lengths, room)
         return lengths
 

@@ -1,0 +1,1 @@
+"""Images of few colours, as places in a palette."""

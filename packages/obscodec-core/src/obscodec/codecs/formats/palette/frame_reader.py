@@ -1,0 +1,174 @@
+"""Items of ``palette`` from their streams."""
+
+from typing import Final
+
+from obscodec.codecs.formats.palette.colours import get_colours
+from obscodec.codecs.formats.palette.modes import mode_status
+from obscodec.codecs.formats.palette.orders import N_COLOURS, OrderAddresses
+from obscodec.codecs.formats.palette.room import Room
+from obscodec.codecs.formats.palette.undo import undo_tile
+from obscodec.codecs.formats.pred import (
+    GROUP_STRIDE,
+    GROUPS_OF_TILE,
+    MAX_VECTORS,
+    SIDE,
+    Geometry,
+    Words,
+    clear_margins,
+    decode_groups,
+    read_head,
+    skip_sizes,
+    vector_offset,
+)
+from obscodec.codecs.statuses import MANY_COLOURS, NO_SUCH_FRAME, OK
+from obscodec.codecs.varint import encode_varint
+from obscodec.codecs.varint_kernels import read_varint
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed
+from obscodec.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+PRED: Final = b"\0"  # what stands before the stream of ``pred`` of an item of more than 256 colours
+PLAIN: Final = encode_varint(N_COLOURS + 2)  # and before the stream that has no use for the dictionary
+
+
+@compiled
+def decode_items(
+    addresses: Ints,
+    lengths: Ints,
+    rows: Rows,
+    others: Bytes,
+    n_frames: int,
+    wanted: Ints,
+    geometry: Geometry,
+    plane: Geometry,
+    known: Ints,
+    n_known: int,
+    orders: OrderAddresses,
+    tables: Words,
+    room: Room,
+) -> int:
+    """Decode the items that have a palette, or the first frames of each.
+
+    Args:
+        addresses: ``i64[n]``, the stream of each.
+        lengths: ``i64[n]``, its bytes.
+        rows: ``u8[n, nbytes]``, filled for items that have a palette.
+        others: ``u8[n]``, filled: 0, or the bytes before the stream of another codec.
+        n_frames: the frames of an item, at least 1.
+        wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
+        geometry: of a frame.
+        plane: of its plane.
+        known: ``i64[256]``, see ``palette_of``.
+        n_known: how many these are.
+        orders: of the dictionary.
+        tables: of its books, ``u64[16, 2048]``.
+        room: which no other call uses meanwhile.
+
+    Returns:
+        A status.
+    """
+    frame_nbytes = rows.shape[1] // n_frames
+    work = address(room.frame.work)
+    before = work + plane.plane_nbytes
+    clear_margins(work, plane)
+    clear_margins(before, plane)
+    for i in range(len(addresses)):
+        target, end = address(rows) + i * rows.shape[1], addresses[i] + lengths[i]
+        n_colours, at = read_varint(addresses[i], end)
+        if at < 0:
+            return -at
+        others[i] = 0
+        if n_colours == 0:
+            others[i] = len(PRED)
+            continue
+        if n_colours == N_COLOURS + 2 and n_known > 0:
+            others[i] = len(PLAIN)
+            continue
+        n_colours += n_known - 1
+        if n_colours > N_COLOURS or (n_colours - n_known) * geometry.n_channels > end - at:
+            return MANY_COLOURS
+        copy(address(room.palette), address(known), 8 * N_COLOURS)
+        for k in range(n_known, n_colours):
+            at, room.palette[k] = _read_key(at, geometry.n_channels)
+        body = skip_sizes(at, end, n_frames)
+        if body < 0:
+            return -body
+        for k in range(wanted[i]):
+            nbytes = end - body
+            if k < n_frames - 1:
+                nbytes, at = read_varint(at, end)
+            if nbytes > end - body or nbytes < 1 or nbytes > frame_nbytes:
+                return NO_SUCH_FRAME
+            copy(address(room.frame.bits), body, nbytes)
+            status = _decode_frame(nbytes, work, before, k > 0, plane, orders, address(tables), room)
+            if status == OK:
+                status = get_colours(work, target, room.palette, geometry, plane)
+            if status != OK:
+                return status
+            target += frame_nbytes
+            body += nbytes
+            work, before = before, work
+    return OK
+
+
+@inlined
+def _read_key(at: int, n_channels: int) -> tuple[int, int]:
+    """The address behind a colour, and its key."""
+    key = 0
+    for c in range(n_channels):
+        key |= signed(load_u8(at + c)) << 8 * c
+    return at + n_channels, key
+
+
+@compiled
+def _decode_frame(
+    nbytes: int,
+    work: int,
+    before: int,
+    has_before: bool,
+    plane: Geometry,
+    orders: OrderAddresses,
+    tables: int,
+    room: Room,
+) -> int:
+    """Decode the frame in ``room.frame.bits`` into the plane at ``work``."""
+    frame = room.frame
+    begin, vectors, modes, residuals = (
+        address(frame.bits),
+        address(frame.vectors),
+        address(frame.modes),
+        address(frame.residuals),
+    )
+    n_tiles, most_vectors = plane.tiles_down * plane.tiles_across, MAX_VECTORS if has_before else 0
+    n_vectors, form, at, status = read_head(begin, begin + nbytes, most_vectors, 4, vectors)
+    if status != OK:
+        return status
+    status = decode_groups(
+        at,
+        begin + nbytes,
+        4 << form,
+        n_tiles * GROUPS_OF_TILE,
+        n_tiles,
+        tables,
+        address(frame.labels),
+        address(frame.order),
+        modes,
+        residuals,
+        frame.marks,
+    )
+    if status != OK:
+        return status
+    for ty in range(plane.tiles_down):
+        for tx in range(plane.tiles_across):
+            mode = signed(load_u8(modes))
+            status = mode_status(mode)
+            if status != OK:
+                return status
+            offset, status = vector_offset(mode, SIDE * ty, SIDE * tx, vectors, n_vectors, plane)
+            if status != OK:
+                return status
+            corner = (SIDE * ty + 1) * plane.stride + SIDE + SIDE * tx
+            undo_tile(mode, work + corner, before + corner + offset, residuals, plane.stride, orders)
+            residuals += GROUPS_OF_TILE * GROUP_STRIDE
+            modes += 1
+    return OK

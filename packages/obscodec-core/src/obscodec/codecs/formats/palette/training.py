@@ -1,0 +1,141 @@
+"""How a dictionary of ``palette`` is trained."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.formats.palette.colours import Keys, brightness, keys_of
+from obscodec.codecs.formats.palette.dictionary import FINE, MAX_COST, AfterOne, Dictionary, orders_in
+from obscodec.codecs.formats.palette.frame_writer import predict_items
+from obscodec.codecs.formats.palette.orders import N_COLOURS
+from obscodec.codecs.formats.palette.room import room_of
+from obscodec.codecs.formats.pred import (
+    GROUP_STRIDE,
+    Books,
+    Geometry,
+    Pred,
+    books_of,
+    geometry_of,
+    plane_geometry,
+    trained,
+)
+from obscodec.layout import Rows
+from obscodec.segments import Bytes, Ints
+
+Places = npt.NDArray[np.uint8]
+
+_UNSEEN: Final = 0.02  # how often a context is followed by what was never seen there
+_MOST_OF_MANY: Final = 128  # colours that are kept of more than 256
+_MOST_SEEN: Final = 8192  # costs in each table
+_SELDOM: Final = 1  # how often colours follow by chance: no cost tells it
+
+
+def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
+    """A dictionary for items like ``rows``, None if each has more than 256 colours.
+
+    Args:
+        rows: ``u8[n, nbytes]``.
+        pred: the codec of items of more colours.
+        known: colours that keep their places, unless there is no room for the others then.
+    """
+    n_frames, geometry = geometry_of(pred.layout, pred.spec)
+    items = [keys_of(_pixels(row, n_frames, geometry)) for row in rows]
+    colours = [np.unique(item, return_counts=True) for item in items]
+    few = [k for k, (keys, _) in enumerate(colours) if len(keys) <= N_COLOURS]
+    if not few:
+        return None
+    palette = _palette([colours[k] for k in few], known)
+    extended = {k: _extended(palette, colours[k][0]) for k in few}
+    kept = [_places(items[k], together) for k, together in extended.items() if len(together) <= N_COLOURS]
+    if not kept:
+        return None
+    places = np.stack(kept)
+    counts = np.bincount(places.reshape(-1), minlength=N_COLOURS)[: len(palette)]
+    alone = _cost_of((counts + _UNSEEN) / (counts.sum() + len(palette) * _UNSEEN))
+    above, left = np.zeros_like(places), np.zeros_like(places)
+    above[:, :, 1:], left[..., 1:] = places[:, :, :-1], places[..., :-1]
+    untrained = Dictionary(
+        geometry.n_channels,
+        palette,
+        alone,
+        _after_one(above, places, alone),
+        _after_one(left, places, alone),
+        _after_one(places[:, :-1], places[:, 1:], alone),
+        books_of(b"", pred.spec),
+        _other_books(np.delete(rows, few, axis=0), pred),
+    )
+    return replace(untrained, books=_books(places, untrained, geometry))
+
+
+def _other_books(rows: Rows, pred: Pred) -> bytes:
+    """The dictionary of ``pred`` for items of more colours, empty if there are none."""
+    return pred.fit(pred.layout.tensors(rows)).dictionary if len(rows) else b""
+
+
+def _pixels(row: Bytes, n_frames: int, geometry: Geometry) -> Bytes:
+    """``u8[n_frames, height, width, n_channels]``."""
+    if geometry.pixel_step == 1 and geometry.n_channels > 1:
+        planar = row.reshape(n_frames, geometry.n_channels, geometry.height, geometry.width)
+        return np.moveaxis(planar, 1, -1)
+    return row.reshape(n_frames, geometry.height, geometry.width, geometry.n_channels)
+
+
+def _palette(colours: Sequence[tuple[Keys, Ints]], known: Keys) -> Keys:
+    """The known colours, and behind them the others of the items, sorted by brightness.
+
+    If they are more than 256, those of the items alone; and if these are, those that most items have: then each item
+    has room for others.
+    """
+    keys, which = np.unique(np.concatenate([of for of, _ in colours]), return_inverse=True)
+    n_items, n_pixels = np.bincount(which), np.bincount(which, np.concatenate([n for _, n in colours]))
+    nothing = known[:0]
+    for first in (known, nothing):
+        together = _extended(first, keys)
+        if len(together) <= N_COLOURS:
+            return together
+    return _extended(nothing, keys[np.lexsort((-n_pixels, -n_items))[:_MOST_OF_MANY]])
+
+
+def _extended(palette: Keys, keys: Keys) -> Keys:
+    """A palette, and behind it the keys that it does not have, sorted by brightness."""
+    new = np.setdiff1d(keys, palette)
+    return np.concatenate([palette, new[np.argsort(brightness(new))]])
+
+
+def _places(keys: Keys, palette: Keys) -> Places:
+    """The place of each colour, all of which the palette has."""
+    order = np.argsort(palette)
+    return order[np.searchsorted(palette[order], keys)].astype(np.uint8)
+
+
+def _after_one(contexts: Places, places: Places, alone: Bytes) -> AfterOne:
+    """What colours cost after others beside them."""
+    n = len(alone)
+    pairs = contexts.reshape(-1).astype(np.int64) * N_COLOURS + places.reshape(-1)
+    counts = np.bincount(pairs, minlength=N_COLOURS**2).reshape(N_COLOURS, N_COLOURS)[:n, :n]
+    seldom = _SELDOM
+    if counts.size > _MOST_SEEN:
+        seldom = max(seldom, int(np.partition(counts, -_MOST_SEEN - 1, axis=None)[-_MOST_SEEN - 1]))
+    seen = counts > seldom
+    kept = np.where(seen, counts, 0)
+    totals = kept.sum(axis=1) + _UNSEEN
+    shares = _UNSEEN * 2.0 ** -(alone / FINE)
+    return AfterOne(_cost_of(_UNSEEN / totals), seen, _cost_of((kept + shares) / totals[:, None])[seen])
+
+
+def _cost_of(shares: npt.NDArray[np.float64]) -> Bytes:
+    return np.minimum(np.round(-np.log2(shares) * FINE), MAX_COST).astype(np.uint8)
+
+
+def _books(places: Places, dictionary: Dictionary, geometry: Geometry) -> Books:
+    """Books for ranks by the orders of a dictionary."""
+    plane, (n_items, n_frames, height, width) = plane_geometry(geometry), places.shape
+    frames = np.ascontiguousarray(places.reshape(n_items * n_frames, height * width))
+    residuals = np.empty((len(frames), GROUP_STRIDE * plane.n_groups), np.uint8)
+    modes = np.empty((len(frames), plane.n_tiles), np.uint8)
+    orders, room = orders_in(dictionary), room_of(geometry, n_frames)
+    predict_items(frames, n_frames, plane, orders.addresses(), residuals, modes, room)
+    return trained(residuals.reshape(-1), modes.reshape(-1))

@@ -1,0 +1,194 @@
+"""A plain decoder of ``palette``, as ``docs/formats/palette.md`` describes it: slow, and without any kernel."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+from obscodec.codecs.formats.pred import books_of
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+LIMITS = (0, 1, 1, 1, 2, 2, 7, 7, 12, 12, 20, 128, 128, 128, 128)
+OF_CODE = (0, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 1, 1, 1, 1)
+PRED_NBYTES = 3213
+OF_CLASSES = [256 if of == 1 else (2 * a + 1) ** of for a, of in zip(LIMITS[1:], OF_CODE[1:], strict=True)]
+SIZES = [256, *OF_CLASSES, 38]  # of the books of pairs of classes, of classes, and of modes
+
+
+class Bits:
+    """Bits of some bytes, the low ones of each byte first."""
+
+    def __init__(self, source: bytes) -> None:
+        self.bits = np.unpackbits(np.frombuffer(source, np.uint8), bitorder="little").tolist()
+        self.at = 0
+
+    def number(self, n_bits: int) -> int:
+        self.at += n_bits
+        return sum(bit << k for k, bit in enumerate(self.bits[self.at - n_bits : self.at]))
+
+    def symbol(self, book: dict[tuple[int, int], int]) -> int:
+        code = n_bits = 0
+        while (n_bits, code) not in book:
+            code, n_bits = code << 1 | self.bits[self.at], n_bits + 1
+            self.at += 1
+        return book[n_bits, code]
+
+
+class Reader:
+    """Varints and bytes, one behind the other."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source, self.at = source, 0
+
+    def take(self, nbytes: int) -> bytes:
+        self.at += nbytes
+        return self.source[self.at - nbytes : self.at]
+
+    def rest(self) -> bytes:
+        return self.source[self.at :]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+
+def books(lengths: Bytes) -> list[dict[tuple[int, int], int]]:
+    """The symbol of each code word, of pairs of classes, classes 1 to 14, and modes."""
+    found, first = [], 0
+    for size in SIZES:
+        of_book, book, code, before = lengths[first : first + size], {}, 0, 0
+        for symbol in np.argsort(of_book, kind="stable").tolist():
+            n_bits = int(of_book[symbol])
+            code <<= n_bits - before
+            book[n_bits, code] = symbol
+            code, before = code + 1, n_bits
+        found.append(book)
+        first += size
+    return found
+
+
+class Costs:
+    """Costs of places, from a dictionary or without one."""
+
+    def __init__(self, dictionary: bytes, n_channels: int) -> None:
+        self.n = 256
+        distance = np.abs(np.subtract.outer(np.arange(256), np.arange(256)))
+        self.alone: Ints = np.zeros(256, np.int64)
+        self.tables = [64 * distance // (distance + 4)] * 3
+        self.colours: list[bytes] = []
+        self.books = books(books_of(b"", "").lengths)
+        if dictionary:
+            self._read(Reader(dictionary), n_channels)
+
+    def _read(self, source: Reader, n_channels: int) -> None:
+        assert source.take(2) == bytes([1, n_channels])
+        self.n = n = source.take(1)[0] + 1
+        self.colours = [source.take(n_channels) for _ in range(n)]
+        self.alone[:n] = [*source.take(n)]
+        self.tables = []
+        for _ in range(3):
+            unseen = source.take(n)
+            seen = Bits(source.take((n * n + 7) // 8))
+            table = np.full((n + 1, 256), 1023)
+            table[n, :n], table[n, n:] = self.alone[:n], 0
+            where = [(c, x) for c, x in product(range(n), repeat=2) if seen.number(1)]
+            table[:n, :n] = np.add.outer([*unseen], self.alone[:n])
+            for (c, x), cost in zip(where, source.take(len(where)), strict=True):
+                table[c, x] = cost
+            self.tables.append(table)
+        nibbles = Bits(source.take(PRED_NBYTES)[1:])
+        self.books = books(np.array([nibbles.number(4) for _ in range(sum(SIZES))], np.uint8))
+
+    def order(self, kinds: tuple[int, ...], contexts: tuple[int, ...]) -> list[int]:
+        """The places after one or two others; kinds are 0 for up, 1 for left, 2 for old."""
+        rows = [self.tables[kind][min(context, self.n)] for kind, context in zip(kinds, contexts, strict=True)]
+        after = np.argsort(rows[0], kind="stable").tolist()
+        if len(rows) == 1:
+            return after
+        firsts = np.argsort(rows[0] + rows[1] - self.alone, kind="stable")[:16].tolist()
+        order = list(firsts)
+        for place in after[16:]:
+            while place in firsts:
+                place = after[firsts.index(place)]
+            order.append(place)
+        return order
+
+
+def decode(stream: bytes, n_frames: int, height: int, width: int, n_channels: int, dictionary: bytes = b"") -> Bytes:
+    """``u8[n_frames, height, width, n_channels]`` of an item that has a palette."""
+    costs, source = Costs(dictionary, n_channels), Reader(stream)
+    number = source.varint()
+    assert number, "an item of pred"
+    if dictionary and number == 258:
+        return decode(source.rest(), n_frames, height, width, n_channels)
+    colours = costs.colours + [source.take(n_channels) for _ in range(number - 1)]
+    sizes = [source.varint() for _ in range(n_frames - 1)]
+    frames = [*map(source.take, sizes), source.rest()]
+    down, across = -(-height // 8) * 8, -(-width // 8) * 8
+    old: Ints = np.zeros((down + 1, across + 1), np.int64)
+    decoded = []
+    for frame in frames:
+        old = frame_of(Reader(frame), costs, old)
+        places = old[1 : height + 1, 1 : width + 1]
+        decoded.append(np.array([[[*colours[place]] for place in row] for row in places.tolist()], np.uint8))
+    return np.stack(decoded)
+
+
+def frame_of(source: Reader, costs: Costs, old: Ints) -> Ints:
+    """The places of a frame behind a row and a column of zeros."""
+    head = source.take(1)[0]
+    n_vectors = (head & 15) - 1
+    vectors = [(0, 0), *(tuple(np.frombuffer(source.take(2), np.int8).tolist()) for _ in range(n_vectors - 1))]
+    plane = np.zeros_like(old)
+    corners = [(y, x) for y in range(1, len(plane), 8) for x in range(1, plane.shape[1], 8)]
+    modes, ranks = groups_of(source, 4 << (head >> 4), 2 * len(corners), costs)
+    for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
+        vector, kind = divmod(mode - 6, 4) if mode >= 6 else (0, mode)
+        kinds = ((2,), (2, 0)) if mode >= 6 else ((0,), (0, 1))
+        for k, (y, x) in enumerate(product(range(top, top + 8), range(left, left + 8))):
+            beside = plane[y - 1, x], plane[y, x - 1]
+            if mode >= 6:
+                beside = old[y + vectors[vector][0], x + vectors[vector][1]], plane[y - 1, x]
+            contexts = tuple(map(int, beside))[: 1 + kind // 2]
+            plane[y, x] = costs.order(kinds[kind // 2], contexts)[ranks[2 * t + k // 32][k % 32]]
+    return plane
+
+
+def groups_of(source: Reader, n_streams: int, n_groups: int, costs: Costs) -> tuple[list[int], list[list[int]]]:
+    """The modes of a frame, and the ranks of each group."""
+    sizes = [source.varint() for _ in range(n_streams)]
+    head, *streams = [*(Bits(source.take(size)) for size in sizes), Bits(source.rest())]
+    classes = []
+    for _ in range(n_groups // 2):
+        classes += divmod(head.symbol(costs.books[0]), 16)
+    modes = [head.symbol(costs.books[15]) for _ in range(n_groups // 2)]
+    ranks = [[0] * 32 for _ in classes]
+    for of_class in range(1, 16):
+        which = [g for g, found in enumerate(classes) if found == of_class]
+        for j, g in enumerate(which):
+            residuals = group_of(streams[j % n_streams], of_class, costs)
+            ranks[g] = [2 * r if r >= 0 else -2 * r - 1 for r in residuals]
+    return modes, ranks
+
+
+def group_of(stream: Bits, of_class: int, costs: Costs) -> list[int]:
+    """32 residuals."""
+    residuals: list[int] = []
+    while len(residuals) < 32:
+        if of_class == 15 or OF_CODE[of_class] == 1:
+            byte = stream.number(8) if of_class == 15 else stream.symbol(costs.books[of_class])
+            residuals.append(byte - 256 * (byte > 127))
+            continue
+        symbol, base = stream.symbol(costs.books[of_class]), 2 * LIMITS[of_class] + 1
+        for _ in range(OF_CODE[of_class]):
+            residuals.append(symbol % base - LIMITS[of_class])
+            symbol //= base
+    return residuals
