@@ -64,8 +64,8 @@ def hills(n: int, *, moving: bool = True) -> np.ndarray:
     steps = np.arange(n)[:, None, None] * (3 if moving else 40)
     y, x = np.mgrid[:64, :64]
     height = 90 + 50 * np.sin((x + steps) / 9) + 40 * np.cos((y - steps) / 13)
-    seen = height + (rng.normal(0, 2, (64, 64)) if moving else rng.normal(0, 2, (n, 64, 64)))
-    return np.clip(seen[..., None] + [0, 8, 15], 0, 255).astype(np.uint8)
+    seen = height[..., None] + rng.normal([0, 8, 15], 1, (64, 64, 3) if moving else (n, 64, 64, 3))
+    return np.clip(seen, 0, 255).astype(np.uint8)
 
 
 def test_textured_images_get_a_codec_for_images():

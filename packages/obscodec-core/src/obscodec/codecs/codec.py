@@ -87,6 +87,11 @@ class Codec(Stage):
         del samples
         return self
 
+    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
+        """Whether this codec is worth trying on such items, ``[n, *shape]``; a quick look, which compiles nothing."""
+        del samples
+        return True
+
     def encode_batch(self, rows: Rows, out: Bytes) -> Segments:
         """Encode many items.
 

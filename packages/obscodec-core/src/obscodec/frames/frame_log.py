@@ -139,7 +139,7 @@ class FrameLog:
         with self.lock:
             n, nbytes = self._full_blocks()
             if n == before.n:
-                return self.open.mean_frame_bytes
+                return self.open.mean_frame_bytes + self.open.reference_bytes / max(1, self.open.n_frames)
             return (nbytes - before.nbytes) / ((n - before.n) * self.block_frames)
 
     def train(self) -> FullBlocks:

@@ -3,6 +3,8 @@
 import re
 import time
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -53,13 +55,14 @@ CANDIDATES = (
     Candidate("shuffle|zstd:1", 1, 10.0),
     Candidate("pred:fast", 1, 2.0),
     *(Candidate("pred", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    *(Candidate("palette", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
 )
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
 _FAST = "that the table of costs counts as fast as uncompressed"
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
-_MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this
+_MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
 _PRICE = 0.09  # of time in memory: a slow codec that takes twice the time of another must be 6 % smaller
 
@@ -114,7 +117,8 @@ def choose(
     candidates = _candidates(layout, block_frames, device, depth + 1)  # a batch has the next observations, too
     trials = [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost <= _MAX_COST]
     if thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough:
-        trials += [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost > _MAX_COST]
+        slow = [candidate for candidate in candidates if candidate.cost > _MAX_COST]
+        trials += _try_slow(slow, frames, limit_s, thorough=thorough)
     worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
     chosen, why = _within(worth, budget) if budget is not None else _by_cost(worth, enough)
     return Choice(chosen, tuple(trials), f"{why}, on the first {n} frames")
@@ -149,6 +153,23 @@ def _takes(candidate: Candidate, layout: Layout) -> bool:
     except SpecError:
         return False
     return True
+
+
+def _try_slow(
+    candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None, *, thorough: bool
+) -> list[Trial]:
+    """Try those that suit the frames; larger blocks only as long as they save something."""
+    trials = []
+    for spec, alike in groupby(candidates, key=attrgetter("spec")):
+        if not new_codec(spec, Layout(frames.shape[1:], frames.dtype)).suits(frames):
+            continue
+        of_spec: list[Trial] = []
+        for candidate in alike:
+            if not thorough and len(of_spec) > 1 and of_spec[-1].frame_bytes > _MIN_GAIN * of_spec[-2].frame_bytes:
+                break
+            of_spec.append(_try(candidate, frames, limit_s))
+        trials += of_spec
+    return trials
 
 
 def _within(trials: list[Trial], budget: str) -> tuple[Trial, str]:

@@ -13,13 +13,16 @@ from obscodec.codecs.formats.palette.frame_reader import PLAIN, PRED, decode_ite
 from obscodec.codecs.formats.palette.frame_writer import encode_items
 from obscodec.codecs.formats.palette.room import room_of
 from obscodec.codecs.formats.palette.training import train
-from obscodec.codecs.formats.pred import STARTS, Geometry, Pred, geometry_of, plane_geometry
+from obscodec.codecs.formats.pred import STARTS, Geometry, Pred, geometry_of, numbers_of_colours, plane_geometry
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
 
 _N_SAMPLES: Final = 256  # frames that a dictionary is trained on
+_MIN_SHARE: Final = 0.25  # of images of few colours
+_MOST_COLOURS: Final = 256
+_MOST_GREYS: Final = 64  # more of them are rather smooth than a palette
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,12 @@ class Palette(Codec):
         chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
         trained = train(chosen, Pred(self.layout), self._tables.keys)
         return self if trained is None else self.with_dictionary(trained.to_bytes())
+
+    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
+        """See ``Codec.suits``: if a quarter of the images have few colours; the others are stored by ``pred``."""
+        rows, (n_frames, geometry) = self.layout.rows(samples), self._frames
+        most = _MOST_COLOURS if geometry.n_channels > 1 else _MOST_GREYS
+        return bool(rows.size and np.mean(numbers_of_colours(rows, n_frames, geometry) <= most) >= _MIN_SHARE)
 
     def bound(self) -> int:
         """The most bytes that the stream of one item can have: those of ``pred``, and the byte that says so."""

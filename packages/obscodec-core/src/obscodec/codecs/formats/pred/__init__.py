@@ -1,6 +1,7 @@
 """Images in tiles that are predicted; what codecs of such tiles share."""
 
 from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, STARTS, Books, books_of, trained
+from obscodec.codecs.formats.pred.colours import numbers_of_colours
 from obscodec.codecs.formats.pred.geometry import (
     GROUP_STRIDE,
     GROUPS_OF_TILE,
@@ -52,6 +53,7 @@ __all__ = [
     "head_nbytes",
     "n_vectors_of",
     "new_room",
+    "numbers_of_colours",
     "plane_geometry",
     "put_frame",
     "read_head",

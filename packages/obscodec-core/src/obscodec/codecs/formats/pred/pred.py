@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.pred.books import STARTS, Books, books_of, trained
+from obscodec.codecs.formats.pred.colours import numbers_of_colours
 from obscodec.codecs.formats.pred.frame_reader import decode_items
 from obscodec.codecs.formats.pred.frame_writer import encode_items
 from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of
@@ -22,6 +23,7 @@ from obscodec.segments import Bytes, Ints, Segments
 
 _FAST: Final = "fast"
 N_STREAMS: Final = 4  # as many as a processor reads at the same time
+_FEW_COLOURS: Final = 64
 _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
 
 
@@ -91,6 +93,11 @@ class Pred(Codec):
         n_items = max(1, _N_SAMPLES // n_frames)
         chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
         return self.with_dictionary(trained(*residuals_of(chosen, n_frames, geometry)).dictionary())
+
+    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
+        """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
+        rows = self.layout.rows(samples)
+        return bool(rows.size and numbers_of_colours(rows, *self._frames).max() > _FEW_COLOURS)
 
     def bound(self) -> int:
         """The most bytes that the stream of one item can have: all frames as they are, and their lengths."""
