@@ -5,9 +5,11 @@ import subprocess
 import sys
 import textwrap
 from collections import defaultdict
+from importlib.metadata import entry_points
 
 import pytest
 from counted_kernels import COUNTED
+from obscodec.warming import ENTRY_POINT_GROUP, PARTS
 
 BUFFERS = {
     "Stable-Baselines3": """
@@ -39,6 +41,22 @@ BUFFERS = {
         for step in steps[900:]:
             buffer.add(step)
         buffer.sample()
+        """,
+    "textured images": """
+        import numpy as np
+        from obscodec import Field, RingBuffer
+
+        rng = np.random.default_rng(0)
+        wall = (rng.normal(0, 6, (48, 900, 3)).cumsum(0).cumsum(1) / 40).astype(np.uint8)
+        camera, colours = Field((48, 48, 3), np.uint8), Field((48, 48, 3), np.uint8)
+        buffer = RingBuffer(800, {"camera": camera, "colours": colours})
+        for i in range(800):
+            seen = wall[:, i : i + 48] + rng.integers(2, size=(48, 48, 3), dtype=np.uint8)
+            few = rng.integers(2, size=(48, 48, 1), dtype=np.uint8) * np.uint8([9, 80, 200])
+            buffer.append(camera=seen, colours=wall[:, i : i + 48] // 64 * 50 + few)
+        buffer.sample(256)
+        specs = {store.choice.chosen.spec for store in buffer.stores}
+        assert "pred" in specs and "palette" in specs, specs
         """,
 }
 
@@ -74,7 +92,7 @@ def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
         """
     )
     types = defaultdict(set)
-    for part in range(4):
+    for part in range(len([*PARTS, *entry_points(group=ENTRY_POINT_GROUP)])):
         of_part = defaultdict(set)
         for kernel, signature in eval(run("-c", program, str(part), folder=tmp_path / str(part), NUMBA_OPT="0")):
             of_part[kernel].add(signature)
