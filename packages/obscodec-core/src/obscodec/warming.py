@@ -142,7 +142,7 @@ def narrow_numbers() -> None:
 def images() -> None:
     """Encode and decode images with the codecs that are made for them, which no other part does."""
     few = _frames()[:16].repeat(3, -1).reshape(16, 2, _SIDE, _SIDE, 3)
-    many = np.arange(few.size, dtype=np.uint32).view(np.uint8)[::4].reshape(few.shape) * np.uint8([1, 3, 7])
+    many = np.arange(few.size, dtype=np.uint32).view(np.uint8)[::4].reshape(few.shape) * np.array([1, 3, 7], np.uint8)
     for spec in ("pred", "pred:fast", "palette"):
         fitted = codec(spec, Layout(few.shape[1:], np.uint8)).fit(np.concatenate([few, many]))
         for x in (few[0], many[0]):
