@@ -184,7 +184,7 @@ class FrameLog:
             of_frames = n_frames / n_stored * (heap.taken_bytes + lone_nbytes)
         else:
             of_frames = n_frames * self.open.mean_frame_bytes + lone_nbytes
-        return round(of_frames) + heap.table_bytes + self._table_nbytes
+        return round(of_frames) + heap.table_bytes + self._table_nbytes - self.first * self._block_table_nbytes
 
     @property
     def memory_bytes(self) -> int:
@@ -198,7 +198,12 @@ class FrameLog:
 
     @property
     def _table_nbytes(self) -> int:
-        return self.n * (8 * self.block_frames + 4)
+        return self.n * self._block_table_nbytes
+
+    @property
+    def _block_table_nbytes(self) -> int:
+        """Bytes of the tables for each block."""
+        return 8 * self.block_frames + 4
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints, stacks: StackTable | None = None) -> None:
         """Store stacks of frames; a frame that is known is not stored again.
