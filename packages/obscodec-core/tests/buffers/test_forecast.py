@@ -1,7 +1,9 @@
 """A buffer knows what it will take when it is full, and warns once if that is more than the machine has."""
 
+import copy
 import re
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -59,6 +61,22 @@ def test_the_projection_is_what_the_full_buffer_takes(codec, n_envs):
     full = buffer.stats().total_bytes
     assert projected.pop(n) == full
     assert [*projected.values()] == pytest.approx([full] * 2, rel=0.15)
+
+
+@pytest.mark.parametrize("codec", ["delta-rle", "delta-rle|lz4:6"])
+def test_noise_is_not_projected_to_shrink(codec):
+    """Although the first frames of the first blocks become reference frames, and cost these blocks nothing."""
+    noise = np.random.default_rng(0).integers(256, size=(3001, 64, 64, 3), dtype=np.uint8)
+    item = Field((64, 64, 3), np.uint8, codec)
+    buffer, projected = RingBuffer(3000, {"obs": item, "next": Field(item.shape, np.uint8, next_of="obs")}), []
+    for n, (before, frame) in enumerate(pairwise(noise), 1):
+        buffer.append(obs=before, next=frame)
+        if n in (128, 360, 700, 1500):
+            projected.append(buffer.stats().projected_bytes)
+            assert copy.deepcopy(buffer).stats().projected_bytes >= noise.nbytes
+    assert min(projected) >= noise.nbytes
+    # chunks of the heap have up to 2 MiB, and the newest one may be empty
+    assert projected == pytest.approx([buffer.stats().total_bytes] * 4, abs=2**21, rel=0)
 
 
 def test_there_is_no_projection_before_a_codec_is_chosen_or_a_step_is_there():

@@ -76,12 +76,6 @@ def test_an_npy_file(tmp_path, frames):
     (raw,) = [of for of in field["codecs"] if of["spec"] == "raw"]
     assert raw["ratio"] == pytest.approx(1, rel=0.06)
     assert [n for n, _ in field["sizes"]][-1] == N
-    # the codec that it recommends is the one that a buffer chooses
-    buffer = RingBuffer(N, {"frame": Field((64, 64), np.uint8)})
-    for frame in frames:
-        buffer.append(frame=frame)
-    assert buffer.stats().fields["frame"].choice.chosen.spec == field["recommended"]
-    assert buffer.stats().fields["frame"].choice.reason == field["reason"]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +91,7 @@ def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
     buffer.extend(obs=frames[:-1], next=frames[1:])
     assert best.item_bytes == pytest.approx(buffer.stats().projected_bytes / 1e6, rel=0.02)
     lines = printed(report, width=200)
-    why = f"the smallest that the table of costs counts as fast as uncompressed, on the first {256} frames"
+    why = f"the smallest that the table of costs counts as fast as uncompressed, on the first {129} frames"
     assert f"Recommended: delta-rle|lz4:6, {why}. A transition takes {best.item_bytes:,.0f} bytes." in lines
     assert f"{best.item_bytes / 1000:.3f}" in next(line for line in lines if "delta-rle|lz4:6" in line).split()
     assert lines[-1] == (
@@ -134,7 +128,7 @@ def test_the_fields_of_an_npz_file_in_tables(tmp_path, frames):
     rows = [line.split() for line in lines if line.endswith(" yes")]
     assert rows[0][0].startswith("delta-rle|")
     assert {row[0] for row in rows} >= TRIED
-    assert "Field((64, 64), 'uint8', codec='delta-rle|lz4:6')" in lines
+    assert "    'obs': Field((64, 64), 'uint8', codec='delta-rle|lz4:6')," in lines
     assert {AXIS_0, TABLE_OF_COSTS, "Left out: name, it is one value, without time along axis 0."} <= {*lines}
     assert any(line.startswith("Plain arrays: reward float32[]; below 1024 bytes") for line in lines)
 
@@ -224,8 +218,10 @@ def test_an_environment_in_its_wrappers():
     observation = found["fields"][0]
     assert (observation["shape"], observation["frame_stack"]) == ([4, 84, 84], {"depth": 4, "axis": 0})
     names = {}
-    exec(observation["paste"]["RingBuffer"].replace("\nField", "\nmade = Field"), names)
-    assert names["made"] == Field((4, 84, 84), "uint8", "delta-rle|lz4:6", frame_stack=FrameStack(4, 0))
+    exec(found["paste"]["RingBuffer"], names)
+    assert names["fields"]["observation"] == Field(
+        (4, 84, 84), "uint8", "delta-rle|lz4:6", frame_stack=FrameStack(4, 0)
+    )
     assert found["bytes_per_step"] < 300
     assert [field["name"] for field in found["fields"]] == [
         "observation",
@@ -270,6 +266,10 @@ def test_a_page_that_loads_nothing(tmp_path, frames):
     assert "every bit comes back" in text
 
 
+LOCAL = (
+    "if it is in this folder, run python -m obscodec doctor in place of obscodec doctor; if it is of a package, "
+    "install that"
+)
 IS_DATA = (
     "is data, --wrapper and --stack are for environments: leave them out; stacks take as much as their frames, each of "
     "which a buffer stores once"
@@ -285,7 +285,11 @@ IS_DATA = (
             (),
             "objects.npy can't be read: ValueError: Array can't be memory-mapped: Python objects in dtype.",
         ),
-        (["CartPole-v1", "--wrapper", "gone:Gone"], (), "this source needs gone: pip install gone"),
+        (["CartPole-v1", "--wrapper", "gone:Gone"], (), f"there is no module gone: {LOCAL}"),
+        (["gone:Cam-v0"], (), f"there is no module gone: {LOCAL}"),
+        (["CartPole-v1", "--wrapper", "needy:Some"], (), "the module needy needs gone, which is not installed"),
+        (["missing.npy", "--html", "no/a.html"], (), "--html no/a.html: there is no folder no, make it first"),
+        (["missing.npy", "--html", "."], (), "--html . is a folder: name a file in it, such as report.html"),
         (
             ["name.npz"],
             (),
@@ -314,6 +318,7 @@ def test_what_it_refuses(tmp_path, monkeypatch, arguments, blocked, text):
     np.save("objects.npy", np.array([{}, {}], object))
     np.savez("name.npz", name="pong")
     (tmp_path / "nothing.txt").write_text("")
+    (tmp_path / "needy.py").write_text("import gone")
     (tmp_path / "data.hdf5").write_text("")
     (tmp_path / "folder.zarr").mkdir()
     (tmp_path / "folder.zarr/zarr.json").write_text("{}")

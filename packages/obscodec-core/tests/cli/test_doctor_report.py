@@ -8,11 +8,15 @@ from itertools import pairwise
 import numpy as np
 import obscodec
 import pytest
-from obscodec import RingBuffer
+from obscodec import Field, RingBuffer
+from obscodec.cli.commands import app
+from obscodec.cli.doctor import command
 from obscodec.cli.doctor.paste import lines_to_paste
-from obscodec.cli.doctor.report import Report, why
+from obscodec.cli.doctor.report import Report, notes, why
+from obscodec.cli.doctor.sources import Following
 from obscodec.cli.doctor.trials import examine
 from rich.console import Console
+from typer.testing import CliRunner
 
 N = 400
 
@@ -89,27 +93,28 @@ def test_the_sizes_begin_where_the_codec_is_decided_on(moving):
 
 def executed(lines, names):
     """The value of the last line."""
-    *imports, last = lines.rstrip().splitlines()
-    exec("\n".join(imports), names)
-    return eval(last.partition(" = ")[2] if " = " in last.partition("(")[0] else last, names)
+    exec(lines, names)
+    return names[lines.rstrip().splitlines()[-1].partition(" = ")[0]]
 
 
 @pytest.mark.parametrize("which", ["moving", "tiles", "vectors"])
 def test_the_field_to_paste_takes_what_the_table_says(which, request):
     found = request.getfixturevalue(which)
-    field = executed(lines_to_paste(found)["RingBuffer"], {})
+    buffer = executed(lines_to_paste([found])["RingBuffer"], {})
+    field = buffer.fields[found.name]
     assert (field.layout, field.codec) == (found.layout, found.recommended)
+    assert [*buffer.fields] == ([found.name, f"next_{found.name}"] if found.chosen else [found.name])
     if found.chosen:
         store, expected = field.new_store(), found.chosen.block_frames
         store.append(np.zeros((N, *field.shape), field.dtype))
         assert f"block_frames={expected}" in repr(store)
-    RingBuffer(10, {"x": field})
 
 
 def test_blocks_that_are_not_the_usual_ones_are_pasted(tiles):
-    assert (tiles.recommended, tiles.chosen.block_frames) == ("zstd:3", 16)
-    for lines in lines_to_paste(tiles).values():
-        assert "codec='zstd:3', block_frames=16" in lines
+    n = tiles.chosen.block_frames
+    assert (tiles.recommended, n > 1) == ("zstd:3", True)
+    for lines in lines_to_paste([tiles]).values():
+        assert f"codec='zstd:3', block_frames={n}" in lines
 
 
 @pytest.mark.parametrize("which", ["moving", "tiles"])
@@ -122,10 +127,10 @@ def test_the_line_for_stable_baselines3(which, request):
         action_space = gym.spaces.Discrete(2)
 
     found = request.getfixturevalue(which)
-    lines = lines_to_paste(found)["Stable-Baselines3"]
+    lines = lines_to_paste([found])["Stable-Baselines3"]
     model = executed(lines.replace("env, ", "env, buffer_size=1000, "), {"env": Env()})
     assert model.replay_buffer._options.codec == found.recommended
-    assert model.replay_buffer._options.block_frames == {"moving": None, "tiles": 16}[which]
+    assert model.replay_buffer._options.block_frames == {"moving": None, "tiles": found.chosen.block_frames}[which]
 
 
 def test_the_line_for_dictionaries_of_stable_baselines3(moving):
@@ -138,12 +143,12 @@ def test_the_line_for_dictionaries_of_stable_baselines3(moving):
         )
         action_space = gym.spaces.Discrete(2)
 
-    pastes = lines_to_paste(replace(moving, name="observation.image"))
+    pastes = lines_to_paste([replace(moving, name="observation.image")])
     line = pastes["Stable-Baselines3"].replace("env, ", "env, buffer_size=1000, ")
     stores = executed(line, {"env": Env()}).replay_buffer.observation_store
     assert stores["vector"] is None
     assert stores["image"] is not None
-    assert "Stable-Baselines3" not in lines_to_paste(replace(moving, name="observation.camera.image"))
+    assert "Stable-Baselines3" not in lines_to_paste([replace(moving, name="observation.camera.image")])
 
 
 @pytest.mark.parametrize("which", ["moving", "tiles"])
@@ -153,11 +158,11 @@ def test_the_line_for_torchrl(which, request):
     from tensordict import TensorDict
 
     found = request.getfixturevalue(which)
-    storage = executed(lines_to_paste(found)["TorchRL"], {})
+    storage = executed(lines_to_paste([found])["TorchRL"], {})
     pixels = torch.zeros(N, 48, 48, 3, dtype=torch.uint8)
     storage.set(range(N), TensorDict(pixels=pixels, vector=torch.zeros(N, 3), batch_size=N))
     assert storage.options.codec == found.recommended
-    assert storage.options.block_frames == {"moving": None, "tiles": 16}[which]
+    assert storage.options.block_frames == {"moving": None, "tiles": found.chosen.block_frames}[which]
     stats = storage.stats().fields
     assert [isinstance(of, obscodec.stats.StoreStats) for of in stats.values()] == [True, False]
 
@@ -169,9 +174,9 @@ def test_all_lines_are_in_the_report_and_on_the_page(moving):
     report = Report("data", (moving,))
     text = "\n".join(printed(report))
     on_page = unescape(page(report, {"observation": np.zeros((N, 48, 48, 3), np.uint8)}))
-    pastes = lines_to_paste(moving)
+    pastes = lines_to_paste([moving])
     assert [*pastes] == ["RingBuffer", "Stable-Baselines3", "TorchRL"]
-    assert report.as_json()["fields"][0]["paste"] == pastes
+    assert report.as_json()["paste"] == pastes
     for lines in pastes.values():
         assert lines in text
         assert lines in on_page
@@ -201,3 +206,118 @@ def test_no_number_at_an_axis_covers_another(moving, times):
     assert len(below) == len(beside) == 3
     assert all(after - x > 7 * max(length, other) for (x, length), (after, other) in pairwise(below))
     assert min(np.diff(beside)) > 11  # the size of the font
+
+
+def textured(n=N, side=48):
+    """Images that only slow codecs make smaller."""
+    coarse = np.random.default_rng(0).integers(256, size=(n, side // 4, side // 4)).repeat(4, 1).repeat(4, 2)
+    noise = np.random.default_rng(1).integers(8, size=(n, side, side))
+    return (coarse // 2 + noise).astype(np.uint8)
+
+
+def seen_by_a_buffer(frames, **options):
+    layout = frames.shape[1:], frames.dtype
+    fields = {"obs": Field(*layout, **options), "next": Field(*layout, next_of="obs")}
+    buffer = RingBuffer(len(frames), fields)
+    for before, after in pairwise(frames):
+        buffer.append(obs=before, next=after)
+    return buffer
+
+
+@pytest.mark.parametrize("n_shown", [1, 3])
+def test_the_choice_is_that_of_a_buffer_of_transitions(n_shown):
+    """Also if equal frames follow each other: the more tensors a frame is in, the less it takes of each."""
+    frames = textured(N // n_shown).repeat(n_shown, axis=0)
+    found, choice = tried("frames", frames), seen_by_a_buffer(frames).stats().fields["obs"].choice
+    assert (found.recommended, found.block_frames) == (choice.chosen.spec, choice.chosen.block_frames)
+    assert found.reason == choice.reason
+
+
+@pytest.mark.parametrize("budget", [None, "10 s/batch"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint16", "int32"])
+def test_numbers_that_are_stored_as_bytes(dtype, budget):
+    frames = textured()
+    numbers = (frames / 255).astype(dtype) if dtype == "float32" else frames.astype(dtype)
+    found, bytewise = tried("frames", numbers, budget), tried("frames", frames, budget)
+    assert (found.stored_as, found.recommended) == ("uint8", bytewise.recommended)
+    assert found.is_lossless
+    assert {of.spec for of in found.measured} >= {"pred", "pred:fast"}
+    # the tensors that fit into no code have room of their own in tables
+    assert found.item_bytes == pytest.approx(bytewise.item_bytes, rel=0.1)
+    buffer = executed(lines_to_paste([found])["RingBuffer"], {})
+    for before, after in pairwise(numbers):
+        buffer.append(frames=before, next_frames=after)
+    assert buffer.stats().projected_bytes / 1e6 == pytest.approx(found.item_bytes, rel=0.05)
+    if not found.takes_name:
+        assert buffer.fields["frames"] == Field((48, 48), dtype, "auto", budget=budget)
+        assert any(line.startswith(f"{found.recommended} takes no {dtype}, so a field can't") for line in notes(found))
+    assert found.takes_name == (not found.recommended.startswith(("pred", "palette")))
+
+
+def test_next_observations_of_a_source_count_where_they_are_no_observations():
+    frames = textured(2 * N)
+    ends = replace_every(frames, 2)
+    shared = examine("obs", frames[:N], None, lambda *_: None)
+    apart = examine("obs", frames[:N], None, lambda *_: None, Following("next_obs", ends))
+    assert apart.item_bytes == pytest.approx(1.5 * shared.item_bytes, rel=0.1)
+    fields = executed(lines_to_paste([apart])["RingBuffer"], {}).fields
+    assert fields["next_obs"].next_of == "obs"
+
+
+def replace_every(frames, k):
+    """The frame after each of the first half, but of every ``k``-th one another."""
+    following = frames[1 : N + 1].copy()
+    following[::k] = frames[N::k][: len(following[::k])]
+    return following
+
+
+def test_one_buffer_for_all_fields(moving, tiles, vectors):
+    pytest.importorskip("obscodec_torchrl")
+    pytest.importorskip("obscodec_sb3")
+    import gymnasium as gym
+
+    image, depth = replace(moving, name="obs/image"), replace(moving, name="obs/depth")
+    pastes = lines_to_paste([image, depth, vectors])
+    buffer = executed(pastes["RingBuffer"], {})
+    assert [*buffer.fields] == ["obs/image", "obs/next_image", "obs/depth", "obs/next_depth", "vector"]
+
+    class Env(gym.Env):
+        observation_space = gym.spaces.Dict({key: gym.spaces.Box(0, 255, (48, 48, 3), np.uint8) for key in KEYS})
+        action_space = gym.spaces.Discrete(2)
+
+    codec = dict.fromkeys(KEYS, moving.recommended)
+    lines = pastes["Stable-Baselines3"]
+    model = executed(lines.replace("env, ", "env, buffer_size=1000, "), {"env": Env()})
+    assert model.replay_buffer._options.codec == codec
+    assert executed(pastes["TorchRL"], {}).options.codec == {(key,): spec for key, spec in codec.items()}
+    # blocks of one number of frames are for all, others are left out
+    for blocks, text in (
+        ((tiles, tiles), f"block_frames={tiles.chosen.block_frames}"),
+        ((tiles, moving), "# block_frames is one number"),
+    ):
+        fields = [replace(of, name=key) for of, key in zip(blocks, KEYS, strict=True)]
+        for of in ("Stable-Baselines3", "TorchRL"):
+            lines = lines_to_paste(fields)[of]
+            assert text in lines
+            assert lines.count("block_frames") == 1
+    same = [replace(moving, name=name) for name in ("left/image", "right/image")]
+    assert "Stable-Baselines3" not in lines_to_paste(same)
+
+
+KEYS = "image", "depth"
+
+
+def test_a_field_that_fails_is_left_out_and_others_are_not(tmp_path, monkeypatch):
+    def fail_once(name, *rest):
+        if name == "bad":
+            raise obscodec.SpecError("no codec takes it")
+        return examine(name, *rest)
+
+    monkeypatch.setattr(command, "examine", fail_once)
+    np.savez(tmp_path / "run.npz", bad=np.zeros(100), good=np.zeros(100))
+    ran = CliRunner().invoke(app, ["doctor", str(tmp_path / "run.npz")])
+    assert (ran.exit_code, "Left out: bad, no codec takes it.\n" in ran.stdout) == (0, True)
+    np.savez(tmp_path / "run.npz", bad=np.zeros(100))
+    ran = CliRunner().invoke(app, ["doctor", str(tmp_path / "run.npz")])
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr == f"{tmp_path / 'run.npz'} has no field to try, bad: no codec takes it\n"

@@ -11,6 +11,7 @@ from obscodec.cli.doctor.files import fields_of
 from obscodec.cli.doctor.sources import Request, SourceError, read
 from typer.testing import CliRunner
 
+FOR_ATARI = "the wrapper atari is for Atari games, such as ALE/Pong-v5: leave it out, or name another wrapper"
 EPISODES = 12  # so that the numbers have one digit or two
 STEPS = 30
 
@@ -166,7 +167,8 @@ def test_a_name_that_an_archive_has_twice_is_one_field(tmp_path):
 @pytest.mark.parametrize("n", [1, 2, 63])
 def test_few_items_are_refused(tmp_path, n):
     np.save(tmp_path / "few.npy", np.zeros((n, 84, 84), np.uint8))
-    text = f"{tmp_path / 'few.npy'} has no field to try, few: {n} items tell too little, give 64 or more"
+    few = "1 item tells" if n == 1 else f"{n} items tell"
+    text = f"{tmp_path / 'few.npy'} has no field to try, few: {few} too little, give 64 or more"
     with pytest.raises(SourceError, match=f"^{re.escape(text)}$"):
         content(tmp_path / "few.npy")
 
@@ -222,8 +224,12 @@ def broken(kind, path):
         ("a:b:c", "can't make it: "),
         ("CartPole-v1 --wrapper ResizeObservation", "can't be applied: TypeError: "),
         ("CartPole-v1 --wrapper pixels", ""),
-        ("CartPole-v1 --wrapper no.such.module:Wrapper", "this source needs no: pip install no"),
-        ("CartPole-v1 --wrapper atari", "Gymnasium can't make it: TypeError: "),
+        (
+            "CartPole-v1 --wrapper no.such.module:Wrapper",
+            "there is no module no.such.module: if it is in this folder, ",
+        ),
+        ("CartPole-v1 --wrapper atari", f"; {FOR_ATARI}"),
+        ("Pong-v5", "; did you mean ALE/Pong-v5?"),
         ("CartPole-v1 --wrapper json:loads", "the wrapper 'json:loads' can't be applied: TypeError: "),
         ("CartPole-v1 --wrapper wrappers_of_a_user:fail", "can't be read: ZeroDivisionError: division by zero"),
         ("CartPole-v1 --budget fast", "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
@@ -256,3 +262,43 @@ def test_a_wrapper_with_arguments_is_a_function_of_the_user(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     request = Request("CartPole-v1", 64, ("wrappers_with_arguments:timed",), 1, 0, lambda n: None)
     assert read(request).items["observation"].shape == (64, 5)
+
+
+def walk(n, shape, ends=()):
+    """Observations and their next ones, of which those at the ends of episodes are no observation."""
+    frames = np.random.default_rng(0).integers(256, size=(n + 1, *shape), dtype=np.uint8)
+    following = frames[1:].copy()
+    for end in ends:
+        following[end] = 255 - following[end]
+    return frames[:-1], following
+
+
+@pytest.mark.parametrize(
+    ("of", "following"),
+    [
+        ("observations", "next_observations"),
+        ("obs", "next_obs"),
+        ("run/obs", "run/next_obs"),
+        ("pixels", "next.pixels"),
+        ("pixels", "next/pixels"),
+    ],
+)
+def test_next_observations_are_recognised(tmp_path, of, following):
+    before, after = walk(100, (40, 40), ends=[20, 50, 99])
+    np.savez(tmp_path / "run.npz", **{of: before, following: after})
+    found = content(tmp_path / "run.npz")
+    assert [*found.items] == [of]
+    assert found.following[of].name == following
+    np.testing.assert_array_equal(found.following[of].items, after)
+    said = f"{following} are {of} one step later, but at the ends of episodes: a buffer stores each frame once."
+    assert found.presumed[-1] == said
+
+
+def test_fields_that_are_called_next_and_are_not_stay(tmp_path):
+    before, after = walk(100, (40, 40))
+    small, small_after = walk(100, (4,))
+    arrays = {"obs": before, "next_obs": after[::-1], "x": small, "next_x": small_after, "next_y": after}
+    np.savez(tmp_path / "run.npz", **arrays)
+    found = content(tmp_path / "run.npz")
+    assert {*found.items} == {*arrays}  # others, less than 1 KiB, or without observations
+    assert not found.following

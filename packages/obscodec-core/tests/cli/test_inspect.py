@@ -158,3 +158,11 @@ def test_a_bar_appears_where_somebody_looks(is_seen, tmp_path, monkeypatch, caps
     assert ("save" in capsys.readouterr().err) == is_seen
     obscodec.load(tmp_path)
     assert ("load" in capsys.readouterr().err) == is_seen
+
+
+def test_one_damaged_place_is_one_place(folder):
+    (file,) = folder.glob("generation-00000002-*.json")
+    file.write_bytes(file.read_bytes()[:-1])
+    ran = run("inspect", folder)
+    assert ran.returncode == 1
+    assert "1 place damaged" in ran.stdout

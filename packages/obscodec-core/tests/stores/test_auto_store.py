@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import AutoStore, DTypeError, FrameStack, HeapFull, Layout, LevelError, ShapeError, SlotError, SpecError
-from obscodec.stores import Store
+from obscodec.stores import StoragePlan, Store
 
 N_FIRST = 256  # tensors before it decides
 FRAME = Layout((84, 84), np.uint8)
@@ -438,3 +438,17 @@ def test_stacks_of_textured_images_are_frames_of_a_codec_for_images(axes):
     assert store.choice.chosen.spec.startswith("pred")
     assert (store.read(ids) == stacks).all()
     assert store.stats().live_bytes < stacks.nbytes / 4 / 3  # frames are stored once
+
+
+def test_a_store_follows_a_plan_whatever_its_first_tensors_show():
+    layout = Layout((32, 32), np.uint8)
+    frames = np.random.default_rng(0).integers(256, size=(40, 32, 32), dtype=np.uint8)
+    store, plan = AutoStore(layout), StoragePlan(None, None, "zstd:3", 4, None)
+    ids = store.append(frames[:20])
+    store.follow(plan)
+    assert (store.is_decided, store.choice) == (True, None)
+    assert "zstd:3" in repr(store)
+    ids = np.append(ids, store.append(frames[20:]))
+    np.testing.assert_array_equal(store.read(ids), frames)
+    store.follow(StoragePlan(None, None, "raw", 1, None))  # it has decided
+    assert "zstd:3" in repr(store)

@@ -78,7 +78,8 @@ def _table(*columns: str, right: tuple[str, ...]) -> Table:
 def _generations(reports: list[GenerationReport]) -> Table:
     table = _table("generation", "class", "written by", "bytes", "checksums", right=("generation", "bytes"))
     for report in reports:
-        checked = f"[red]{len(report.damage)} places damaged" if report.damage else "[green]ok"
+        places = "1 place" if len(report.damage) == 1 else f"{len(report.damage)} places"
+        checked = f"[red]{places} damaged" if report.damage else "[green]ok"
         texts = map(escape, (str(report.generation), report.kind, report.written_by, decimal(report.nbytes)))
         table.add_row(*texts, checked)
     return table

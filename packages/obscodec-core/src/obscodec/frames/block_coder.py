@@ -98,6 +98,10 @@ class BlockCoder(ABC, Generic[C]):
         """
         return blocks
 
+    def lone_nbytes(self, references: Rows, lone: Ints) -> int:
+        """What frames as far from all ``references`` as the ``lone`` ones are from the others take in blocks."""
+        return 0
+
     @abstractmethod
     def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """``bool[n]``: which blocks of another store to take as they are.

@@ -177,10 +177,14 @@ class FrameLog:
 
     def _growing_bytes(self, n_frames: int, heap: HeapStats) -> int:
         """What frames take, those in open blocks as much as the others, as soon as some are in full blocks."""
-        n_stored = n_frames - self.open.n_frames
-        known = heap.n_streams and n_stored > 0
-        of_frame = heap.taken_bytes / n_stored if known else self.open.mean_frame_bytes
-        return round(n_frames * of_frame) + heap.table_bytes + self._table_nbytes
+        n_stored, references = n_frames - self.open.n_frames, self.open.references[: self.open.n_references]
+        known = bool(heap.n_streams) and n_stored > 0
+        lone_nbytes = self.coder.lone_nbytes(references, self.open.lone_references(of_stored=known))
+        if known:
+            of_frames = n_frames / n_stored * (heap.taken_bytes + lone_nbytes)
+        else:
+            of_frames = n_frames * self.open.mean_frame_bytes + lone_nbytes
+        return round(of_frames) + heap.table_bytes + self._table_nbytes - self.first * self._block_table_nbytes
 
     @property
     def memory_bytes(self) -> int:
@@ -194,7 +198,12 @@ class FrameLog:
 
     @property
     def _table_nbytes(self) -> int:
-        return self.n * (8 * self.block_frames + 4)
+        return self.n * self._block_table_nbytes
+
+    @property
+    def _block_table_nbytes(self) -> int:
+        """Bytes of the tables for each block."""
+        return 8 * self.block_frames + 4
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints, stacks: StackTable | None = None) -> None:
         """Store stacks of frames; a frame that is known is not stored again.

@@ -26,6 +26,7 @@ class OpenBlocks:
     Attributes:
         queue: the full blocks.
         leaving: full blocks that are compressed; those that come go to the other queue.
+        uses: ``i64[max_references]``, how many blocks that are stored begin with a patch of each reference frame.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class OpenBlocks:
         bound = 3 * MAX_VARINT_NBYTES + block_frames * (nbytes + patches * runs_bound(nbytes))
         self.queue, self.leaving = BlockQueue(bound, queues), BlockQueue(bound, queues)
         self.tables = self._new_tables(rows, 1)
+        self.uses = np.zeros(MAX_REFERENCES, np.int64)
         self._rooms: list[tuple[Bytes, Bytes, Bytes]] = []
 
     @property
@@ -61,6 +63,23 @@ class OpenBlocks:
     def reference_bytes(self) -> int:
         """Bytes of the reference frames, without the frame of zeros."""
         return (self.n_references - 1) * self.nbytes
+
+    def lone_references(self, *, of_stored: bool) -> Ints:
+        """Which reference frames one block alone begins with, of those that are stored or of the others.
+
+        A block costs its reference frame nothing. As many blocks of those to come are as far from all reference frames
+        as there are such blocks (Good and Turing's estimate), and when there is no place for more, they cost something.
+        """
+        opened = self.rows[(self.rows[:, column.QUEUED] == 0) & (self.rows[:, column.PLACE] > 0), column.REFERENCE]
+        uses = self.uses if of_stored else np.bincount(opened, minlength=MAX_REFERENCES)
+        lone: Ints = np.flatnonzero(uses[1 : self.n_references] == 1) + 1
+        return lone
+
+    def count_uses(self, blocks: Segments) -> None:
+        """Count which reference frames blocks of version 0 begin with; they are stored now."""
+        if self.patches:
+            first = [int(block[1]) for block in blocks]  # behind the version
+            self.uses += np.bincount([at for at in first if at < MAX_REFERENCES], minlength=MAX_REFERENCES)
 
     @property
     def memory_bytes(self) -> int:
@@ -150,6 +169,7 @@ class OpenBlocks:
             "runs": Segments.of(runs).state(),
             "literals": Segments.of(literals).state(),
             "frames": np.concatenate([*frames, self.references[: self.n_references]]),
+            "uses": self.uses[: self.n_references].copy(),
         }
 
     def restore(self, state: State) -> None:
@@ -174,6 +194,8 @@ class OpenBlocks:
         self.n_recent = n_recent
         self.tables = self._new_tables(np.zeros((0, rows.shape[1]), np.int64), len(references))
         self.references[: len(references)] = references
+        if "uses" in state:  # not in snapshots of old
+            self.uses[: len(references)] = array_of(state, "uses", np.int64, (len(references),))
         self.add_sequences(len(rows))
         addresses = [column.RUNS, column.LITERALS, column.RECENT]
         rows[:, addresses] = self.rows[:, addresses]

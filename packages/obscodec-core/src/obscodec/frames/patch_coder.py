@@ -13,6 +13,7 @@ from obscodec.codecs.formats.delta_rle import (
     NO_VERSIONS,
     OK,
     check,
+    encode_block,
     frame_room,
     read_blocks,
     runs_bound,
@@ -86,6 +87,20 @@ class PatchCoder(BlockCoder[BytesCodec]):
         table_or_none: Ints | None = self._local.table
         return table_or_none
 
+    def lone_nbytes(self, references: Rows, lone: Ints) -> int:
+        """See ``BlockCoder.lone_nbytes``; the newest of the lone ones stands for all."""
+        if not len(lone):
+            return 0
+        nbytes, newest = references.shape[1], int(lone[-1])
+        runs, literals = np.empty(nbytes + runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
+        others = np.delete(references, newest, axis=0)
+        _, runs_nbytes, n_literals = encode_block(references[newest : newest + 1], others, runs, literals)
+        patch = joined(runs[:runs_nbytes].data, literals[:n_literals].data)
+        compressed = len(patch)
+        if self.versions:
+            compressed = min(compressed, len(self.compress(self.versions.by_version[self.versions.newest], patch)))
+        return len(lone) * compressed
+
     def export_blocks(self, blocks: Segments) -> Segments:
         """Blocks of version 0."""
         if self.versions is None:
@@ -110,6 +125,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         check(rebase_blocks(*where, references, n_references, frame_room(nbytes), *rooms, out, lengths))
         taken = Segments.packed(out, lengths)
         self._check_lengths(taken)  # a run of no bytes makes a block longer, and means nothing
+        open_blocks.count_uses(taken)
         if self.versions is None:
             return taken
         versions, sealed = self.seal(taken)

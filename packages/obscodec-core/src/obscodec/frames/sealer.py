@@ -79,7 +79,8 @@ class Sealer:
         """
         numbers = np.array([number])
         if not self._heap.holds(numbers)[0]:
-            self._put(numbers, self._sealed(self._open.contents(numbers)), versions)
+            contents = self._open.contents(numbers)
+            self._put(numbers, contents, self._sealed(contents), versions)
 
     def _begin(self, versions: Table) -> None:
         """Compress the blocks of a queue in the background, or here if there is no second processor."""
@@ -118,13 +119,14 @@ class Sealer:
         numbers, (of_blocks, blocks) = queue.numbers(), sealed
         new = np.flatnonzero((numbers != 0) & ~self._heap.holds(numbers))  # it may be here for the second time
         if len(new):
-            self._put(numbers[new], (of_blocks[new], blocks.take(new)), versions)
+            self._put(numbers[new], queue.blocks().take(new), (of_blocks[new], blocks.take(new)), versions)
         queue.clear(len(self._open.rows))
 
-    def _put(self, numbers: Ints, sealed: Sealed, versions: Table) -> None:
+    def _put(self, numbers: Ints, plain: Segments, sealed: Sealed, versions: Table) -> None:
         of_blocks, blocks = sealed
         versions[numbers] = of_blocks.astype(np.int32)  # numpy may crash if it has no memory to cast
         self._heap.put(numbers, blocks)
+        self._open.count_uses(plain)
 
     @property
     def _is_done(self) -> bool:

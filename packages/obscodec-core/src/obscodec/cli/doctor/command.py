@@ -15,6 +15,7 @@ from obscodec.cli.doctor.report import TABLE_OF_COSTS, Report
 from obscodec.cli.doctor.sources import LEAST_ITEMS, Content, Request, SourceError, read
 from obscodec.cli.doctor.trials import examine
 from obscodec.errors import ObscodecError
+from obscodec.stores import StoreOptions
 
 _SOURCE = (
     "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5, or a folder of zarr, "
@@ -45,6 +46,9 @@ def doctor(
     out, errors = Console(), Console(stderr=True)
     bar = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     try:
+        StoreOptions(budget=budget)  # refuses a bad one
+        if html is not None:
+            _check_page(html)
         with Progress(*bar, console=errors, transient=True, disable=not errors.is_terminal) as progress:
             task = progress.add_task("read", total=steps)
             request = Request(source, steps, tuple(wrapper or ()), stack, seed, lambda n: progress.advance(task, n))
@@ -70,13 +74,27 @@ def _show(progress: Progress, task: TaskID, done: int, total: int) -> None:
 
 
 def _report(source: str, content: Content, budget: str | None, progress: Progress) -> Report:
-    fields = []
+    fields, left_out = [], dict(content.left_out)
     for name, array in content.items.items():
         task = progress.add_task(f"try {name}", total=None)
-        fields.append(examine(name, array, budget, partial(_show, progress, task)))
-    left_out = [f"Left out: {name}, {reason}." for name, reason in content.left_out.items()]
+        try:
+            show = partial(_show, progress, task)
+            fields.append(examine(name, array, budget, show, content.following.get(name)))
+        except ObscodecError as error:  # others can be tried
+            left_out[name] = str(error)
+    if not fields:
+        raise SourceError(f"{source} has no field to try, {'; '.join(map(': '.join, left_out.items()))}")
+    said = [f"Left out: {name}, {reason}." for name, reason in left_out.items()]
     costs = [TABLE_OF_COSTS] if budget is None and any(field.measured for field in fields) else []
-    return Report(source, tuple(fields), (*content.presumed, *left_out, *costs))
+    return Report(source, tuple(fields), (*content.presumed, *said, *costs))
+
+
+def _check_page(path: Path) -> None:
+    """Refuse a path that no page can be written to, before minutes of work."""
+    if not path.absolute().parent.is_dir():
+        raise SourceError(f"--html {path}: there is no folder {path.parent}, make it first")
+    if path.is_dir():
+        raise SourceError(f"--html {path} is a folder: name a file in it, such as {path / 'report.html'}")
 
 
 def _write_page(path: Path, report: Report, content: Content) -> None:

@@ -73,6 +73,7 @@ def page(report: Report, items: Mapping[str, Array]) -> str:
 </div>
 {"".join(sections)}
 {_plain(plain)}
+{_pastes(report)}
 {"".join(f'<p class="soft">{escape(remark)}</p>' for remark in report.remarks)}
 </body>
 </html>
@@ -86,7 +87,6 @@ def _section(field: FieldReport, items: Array) -> str:
 <div class="scroll">{_table(field)}</div>
 <p>Recommended: <b>{escape(field.recommended or "")}</b>, {escape(why(field))}</p>
 {lines}
-{_pastes(field)}
 <div class="plots">
 <figure>{memory_against_latency(field)}
 <figcaption>Memory against latency: the lower left is best, green is recommended.</figcaption></figure>
@@ -107,9 +107,10 @@ def _table(field: FieldReport) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _pastes(field: FieldReport) -> str:
-    pastes = lines_to_paste(field).items()
-    return "".join(f"<p>Paste for {of}:</p><pre><code>{escape(lines)}</code></pre>" for of, lines in pastes)
+def _pastes(report: Report) -> str:
+    pastes = lines_to_paste(report.fields).items()
+    lines = "".join(f"<p>For {of}:</p><pre><code>{escape(lines)}</code></pre>" for of, lines in pastes)
+    return f"<section><h2>Paste</h2>{lines}</section>"
 
 
 def _frames(field: FieldReport, items: Array) -> str:

@@ -59,6 +59,7 @@ class Report:
             "is_lossless": self.is_lossless,
             "bytes_per_step": self.step_bytes,
             "fields": fields,
+            "paste": lines_to_paste(self.fields),
             "remarks": list(self.remarks),
         }
 
@@ -74,6 +75,8 @@ class Report:
         if plain := [field for field in self.fields if not field.measured]:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
+        for library, lines in lines_to_paste(self.fields).items():
+            out.print(f"\nPaste for {library}:\n\n{escape(lines)}\n", soft_wrap=True, highlight=False)
         taken = f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{self.shared}."
         for line in (*self.remarks, taken):
             out.print(escape(line), soft_wrap=True, highlight=False)
@@ -104,7 +107,6 @@ def _field_as_json(field: FieldReport) -> dict[str, object]:
         "reason": field.reason,
         "frame_stack": field.frame_stack.config() if field.frame_stack else None,
         "stored_as": field.stored_as,
-        "paste": lines_to_paste(field),
         "codecs": codecs,
         "sizes": [list(point) for point in field.sizes],
     }
@@ -142,8 +144,6 @@ def _table(field: FieldReport) -> Table:
 def _notes(field: FieldReport) -> Iterator[str]:
     yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(why(field))}"
     yield from map(escape, notes(field))
-    for library, lines in lines_to_paste(field).items():
-        yield f"\nPaste for {library}:\n\n{escape(lines)}"
 
 
 def why(field: FieldReport) -> str:
@@ -156,7 +156,12 @@ def notes(field: FieldReport) -> Iterator[str]:
     if field.frame_stack:
         yield f"Items are stacks of {field.frame_stack.depth} frames; each frame is stored once."
     if field.stored_as:
-        yield f"The floats are integers in disguise, and are stored as {field.stored_as}."
+        yield f"The numbers are few: each is stored as {field.stored_as}, and computed from that bit for bit."
+    if not field.takes_name:
+        yield (
+            f"{field.recommended} takes no {field.layout.dtype}, so a field can't name it: its codec is 'auto', which "
+            f"finds out that the numbers fit into {field.stored_as}, and then takes {field.recommended}."
+        )
     if field.chosen and field.chosen.ratio < _HARDLY:
         yield "This hardly shrinks: it is noise, a textured camera image, or a vector."
     what = "equals that of all items read back, with every codec" if field.is_lossless else "DIFFERS from what was read"

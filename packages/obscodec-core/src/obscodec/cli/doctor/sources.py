@@ -1,23 +1,25 @@
 """Sources: where the doctor gets its data from."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import DTypeError, ObscodecError
-from obscodec.layout import storable
-from obscodec.snapshots import find_snapshot, first_items
+from obscodec.layout import Layout, storable
+from obscodec.snapshots import find_snapshot, first_items, takes_memory
 
 Array = npt.NDArray[np.generic]
 Advance = Callable[[int], None]
 LEAST_ITEMS = 64  # a few blocks; figures of fewer items tell nothing about many
 _INSTALL = {"ale_py": "ale-py", "cv2": "opencv-python-headless"}  # packages whose modules have other names
+_NEXT = re.compile(r"(^|[/.])next[_ /.]")  # in the name of what is one step later
 _ARRAYS, _HDF5, _ZARR = (".npy", ".npz"), (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
 
 
@@ -46,6 +48,18 @@ class Request:
     advance: Advance
 
 
+class Following(NamedTuple):
+    """What an observation is one step later, as the source has it.
+
+    Attributes:
+        name: of the next observations.
+        items: ``[n, *shape]``.
+    """
+
+    name: str
+    items: Array
+
+
 @dataclass(frozen=True)
 class Content:
     """What was read of a source.
@@ -54,11 +68,13 @@ class Content:
         items: the fields, ``[n, *shape]`` in the order of time, by name.
         left_out: why a field was left out, by its name.
         presumed: what was taken for granted, in sentences.
+        following: the next observations that share frames, which are none of the ``items``, by the name of theirs.
     """
 
     items: Mapping[str, Array]
     left_out: Mapping[str, str]
     presumed: tuple[str, ...] = ()
+    following: Mapping[str, Following] = field(default_factory=dict)
 
 
 def read(request: Request) -> Content:
@@ -80,7 +96,14 @@ def read(request: Request) -> Content:
     if not items:
         listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise SourceError(f"{request.source} has no field to try, {listed or 'it is empty'}")
-    return Content(items, left_out, found.presumed)
+    following = _following(items)
+    said = [
+        f"{of.name} are {name} one step later, but at the ends of episodes: a buffer stores each frame once."
+        for name, of in following.items()
+    ]
+    own = items.keys() - {of.name for of in following.values()}
+    items = {name: array for name, array in items.items() if name in own}
+    return Content(items, left_out, (*found.presumed, *said), following)
 
 
 def told(error: Exception) -> str:
@@ -99,6 +122,24 @@ def module(name: str) -> Any:
     except ModuleNotFoundError as error:
         missing = (error.name or name).partition(".")[0]
         raise SourceError(f"this source needs {missing}: pip install {_INSTALL.get(missing, missing)}") from None
+
+
+def module_of_user(name: str) -> Any:
+    """A module that the user named, whose name may be that of a stranger's package.
+
+    Raises:
+        SourceError: it is not there, or it needs a module that is not.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if missing != name and not name.startswith(f"{missing}."):
+            raise SourceError(f"the module {name} needs {missing}, which is not installed") from None
+        raise SourceError(
+            f"there is no module {name}: if it is in this folder, run python -m obscodec doctor in place of obscodec "
+            "doctor; if it is of a package, install that"
+        ) from None
 
 
 def _reader(request: Request) -> Callable[[Request], Content]:
@@ -138,8 +179,27 @@ def _why_not(array: Array) -> str:
         storable(array.dtype)
         if array.size == 0 and len(array):
             return f"its items have no numbers, their shape is {array.shape[1:]}"
-        return f"{len(array)} items tell too little, give {LEAST_ITEMS} or more" if len(array) < LEAST_ITEMS else ""
+        few = "1 item tells" if len(array) == 1 else f"{len(array)} items tell"
+        return f"{few} too little, give {LEAST_ITEMS} or more" if len(array) < LEAST_ITEMS else ""
     return f"its dtype is {array.dtype}, a buffer takes numbers, booleans and times"
+
+
+def _following(items: Mapping[str, Array]) -> dict[str, Following]:
+    """The next observations among some fields that take no memory of their own, by the name of the observations.
+
+    Most of them must equal the observation of the step after; the last ones of episodes do not.
+    """
+    found = {}
+    for name, array in items.items():
+        of = _NEXT.sub(r"\1", name, count=1)
+        before = items.get(of)
+        if of == name or before is None or (before.shape, before.dtype) != (array.shape, array.dtype):
+            continue
+        layout = Layout(array.shape[1:], array.dtype)
+        same = (layout.rows(array[:-1]) == layout.rows(before[1:])).all(axis=1)
+        if 2 * same.sum() >= len(same) and not takes_memory(layout.nbytes, is_next=True):
+            found[of] = Following(name, array)
+    return found
 
 
 def _from_file(request: Request) -> Content:
@@ -167,13 +227,13 @@ def _from_minari(request: Request) -> Content:
     n = 0
     for episode in dataset.iterate_episodes():
         values = {"observation": episode.observations, "action": episode.actions, "reward": episode.rewards}
-        for field, array in _leaves("", values):
-            parts.setdefault(field, []).append(array)
+        for of, array in _leaves("", values):
+            parts.setdefault(of, []).append(array)
         n += len(episode.rewards)
         request.advance(len(episode.rewards))
         if n >= request.n:
             break
-    return Content({field: np.concatenate(arrays)[: request.n] for field, arrays in parts.items()}, {})
+    return Content({of: np.concatenate(arrays)[: request.n] for of, arrays in parts.items()}, {})
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:

@@ -3,18 +3,21 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, Forecast, RingBuffer
+from obscodec.cli.doctor.sources import Following
+from obscodec.errors import SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
-from obscodec.stats import Trial
-from obscodec.stores import StoragePlan, Store, StoreOptions, find_plan, n_first_of
+from obscodec.stores import AutoStore, StoragePlan, Store, StoreOptions, find_plan, n_first_of
 
 Array = npt.NDArray[np.generic]
+Steps = tuple[Array, Array]  # observations, and the next one of each
 _BATCH, _N_BATCHES = 256, 7
 _AT_ONCE = 32  # items, as a buffer stores some steps together
 _N_POINTS = 40
@@ -65,10 +68,12 @@ class FieldReport:
         block_frames: how many frames it encodes together.
         reason: why, in the words of ``Choice``.
         frame_stack: how items are made of frames, None if an item is a frame.
-        stored_as: the dtype of the codes that floats are stored as, None if they are stored as they are.
+        stored_as: the dtype of the codes that numbers are stored as, None if they are stored as they are.
         measured: every codec that was tried.
         sizes: memory after so many items, as recommended, from the first ones on that it compresses; fixed costs are
             left out.
+        budget: how long reading a batch may take, None if the table of costs decided.
+        next_name: the name of its next observations, None if the source has none.
     """
 
     name: str
@@ -82,6 +87,17 @@ class FieldReport:
     stored_as: str | None
     measured: tuple[Measured, ...]
     sizes: tuple[tuple[int, int], ...]
+    budget: str | None = None
+    next_name: str | None = None
+
+    @property
+    def takes_name(self) -> bool:
+        """Whether a field can name the codec; else ``auto`` has to find the codes that numbers are stored as first."""
+        if self.recommended is not None:
+            with suppress(SpecError):
+                Field(self.layout.shape, self.layout.dtype, self.recommended, min_nbytes=0).new_store()
+                return True
+        return self.recommended is None
 
     @property
     def chosen(self) -> Measured | None:
@@ -100,7 +116,13 @@ class FieldReport:
         return all(of.decoded_sha256 == self.raw_sha256 for of in self.measured)
 
 
-def examine(name: str, items: Array, budget: str | None, show: Callable[[int, int], None]) -> FieldReport:
+def examine(
+    name: str,
+    items: Array,
+    budget: str | None,
+    show: Callable[[int, int], None],
+    following: Following | None = None,
+) -> FieldReport:
     """Try the codecs that ``auto`` tries, on all items.
 
     Args:
@@ -108,6 +130,7 @@ def examine(name: str, items: Array, budget: str | None, show: Callable[[int, in
         items: ``[n, *shape]``, in the order of time.
         budget: how long reading a batch may take, see ``Field``; None to go by the table of costs.
         show: called whenever a codec has done all items, with the number of codecs that have, and that of all.
+        following: the next observation of each item, None for the item after it.
     """
     options = StoreOptions(budget=budget)
     layout = Layout(items.shape[1:], items.dtype)
@@ -117,16 +140,19 @@ def examine(name: str, items: Array, budget: str | None, show: Callable[[int, in
         show(1, 1)
         why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
         return FieldReport(name, layout, len(items), digest, None, 1, why, None, None, (), ())
-    first = items[: n_first_of(layout)]
+    after = np.concatenate([items[1:], items[-1:]]) if following is None else following.items
+    steps, n_first = (items, layout.tensors(layout.rows(after))), n_first_of(layout)
+    first = np.stack([of[:n_first] for of in steps], axis=1).reshape(-1, *layout.shape)[:n_first]
     plan = find_plan(first, np.zeros(len(first), np.int64), options, thorough=True)
     assert plan.choice is not None  # the codec is "auto"
     measured, trials = [], plan.choice.trials
     for trial in trials:
-        measured.append(_measure(plan, trial, layout, items, options))
+        of_trial = replace(plan, spec=trial.spec, block_frames=trial.block_frames)
+        measured.append(_measure(of_trial, trial.fits, layout, steps, options))
         show(len(measured), len(trials))
     narrow = str(plan.narrow.code_dtype) if plan.narrow else None
     best = plan.choice.chosen
-    _, sizes = _memory(_field_of(plan, best, layout), items)
+    _, sizes = _memory(plan, layout, steps)
     return FieldReport(
         name,
         layout,
@@ -139,29 +165,29 @@ def examine(name: str, items: Array, budget: str | None, show: Callable[[int, in
         narrow,
         tuple(measured),
         sizes,
+        budget,
+        following.name if following else None,
     )
 
 
-def _measure(plan: StoragePlan, trial: Trial, layout: Layout, items: Array, options: StoreOptions) -> Measured:
-    def new_store() -> Store:
-        return replace(plan, spec=trial.spec, block_frames=trial.block_frames).new_store(layout, options, first_id=1)
-
-    small = new_store()
+def _measure(plan: StoragePlan, fits: bool, layout: Layout, steps: Steps, options: StoreOptions) -> Measured:
+    items, _ = steps
+    small = plan.new_store(layout, options, first_id=1)
     small.read(small.append(items[:_AT_ONCE]))  # compiles its kernels
-    store = new_store()
+    store = plan.new_store(layout, options, first_id=1)
     began = time.perf_counter()
     ids = np.concatenate([store.append(part) for part in _parts(items)])
     store.stats()  # which compresses the blocks that wait
     encode_s = time.perf_counter() - began
-    item_bytes, _ = _memory(_field_of(plan, trial, layout), items)
+    item_bytes, _ = _memory(plan, layout, steps)
     return Measured(
-        trial.spec,
-        trial.block_frames,
+        plan.spec,
+        plan.block_frames,
         item_bytes,
         layout.nbytes / item_bytes,
         1e6 * encode_s / len(items),
         _decode_us(store, ids),
-        trial.fits,
+        fits,
         _decoded_digest(store, ids),
     )
 
@@ -190,20 +216,19 @@ def _decoded_digest(store: Store, ids: Ints) -> str:
     return digest.hexdigest()
 
 
-def _field_of(plan: StoragePlan, trial: Trial, layout: Layout) -> Field:
-    """A field that a buffer stores as a plan does, with the codec of a trial."""
-    stack, n = plan.frame_stack, trial.block_frames
-    return Field(layout.shape, layout.dtype, trial.spec, stack, min_nbytes=0, block_frames=n)
-
-
-def _memory(field: Field, items: Array) -> tuple[float, tuple[tuple[int, int], ...]]:
+def _memory(plan: StoragePlan, layout: Layout, steps: Steps) -> tuple[float, tuple[tuple[int, int], ...]]:
     """What a buffer of transitions takes: bytes for each of a million, and its growing memory after so many items."""
-    first = replace(field, decide_after=min(n_first_of(field.layout), len(items)))
-    buffer = RingBuffer(len(items), {"obs": first, "next": Field(field.shape, field.dtype, next_of="obs")})
-    sizes, after = list[tuple[int, int]](), np.concatenate([items[1:], items[-1:]])
-    for part, following in zip(*(np.array_split(of, min(_N_POINTS, len(of))) for of in (items, after)), strict=True):
+    items, late = steps[0], 2 * len(steps[0]) + 1  # the store is told what to do
+    fields = {"obs": Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)}
+    buffer = RingBuffer(len(items), {**fields, "next": Field(layout.shape, layout.dtype, next_of="obs")})
+    n_raw = min(n_first_of(layout) // 2, len(items))  # steps of two tensors that wait until it decides
+    sizes = list[tuple[int, int]]()
+    for part, following in zip(*(np.array_split(of, min(_N_POINTS, len(of))) for of in steps), strict=True):
         buffer.extend(obs=part, next=following)
-        if all(store.is_decided for store in buffer.stores):  # first items are raw until then
+        if len(buffer) >= n_raw:
+            for store in buffer.stores:
+                assert isinstance(store, AutoStore)
+                store.follow(plan)
             sizes.append((len(buffer), buffer.stats().growing_bytes))
     projected = Forecast(MILLION, None).add_to(buffer.stats(), len(buffer), buffer.stores).projected_bytes
     assert projected is not None  # it has decided

@@ -120,6 +120,12 @@ class AutoStore(Store):
         """The chosen codec and the reasons; None before the store has decided, or if a codec was given."""
         return self._plan.choice if self._plan else None
 
+    def follow(self, plan: StoragePlan) -> None:
+        """Keep all tensors as ``plan`` says, whatever the first ones show; nothing happens if the store has decided."""
+        with self._lock:
+            if self._store is None:
+                self._move(plan)
+
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
         tensors, n = tensors if type(tensors) is np.ndarray else self.to_host(tensors), 0

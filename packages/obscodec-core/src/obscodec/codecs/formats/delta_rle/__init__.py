@@ -16,7 +16,7 @@ from obscodec.codecs.formats.delta_rle.patch import (
     frame_room,
     runs_bound,
 )
-from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, encode_first
+from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, encode_block, encode_first
 from obscodec.codecs.lz4_kernel import encode_lz4
 from obscodec.codecs.statuses import FEW_FRAMES, LARGE, LEFT_OVER, NO_SUCH_REFERENCE, OK, OTHER_VERSION, check
 from obscodec.codecs.varint import MAX_VARINT_NBYTES
@@ -38,6 +38,7 @@ __all__ = [
     "check",
     "check_patch",
     "copy_frames",
+    "encode_block",
     "encode_first",
     "encode_lz4",
     "encode_patch",
