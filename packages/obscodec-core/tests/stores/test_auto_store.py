@@ -425,7 +425,7 @@ def test_stacks_of_textured_images_are_frames_of_a_codec_for_images(axes):
     """As Gymnasium stacks them, and as Stable-Baselines3 does, with the channels last and first."""
     rng, n = np.random.default_rng(0), 300
     wall = (rng.normal(0, 6, (64, 800, 3)).cumsum(0).cumsum(1) / 40).astype(np.uint8)
-    frames = np.stack([wall[:, k : k + 64] + rng.integers(3, size=(64, 64, 1), dtype=np.uint8) for k in range(n + 3)])
+    frames = np.stack([wall[:, k : k + 64] + rng.integers(3, size=(64, 64, 3), dtype=np.uint8) for k in range(n + 3)])
     stacks = np.stack([frames[k : k + n] for k in range(4)], axis=1)
     if "C H W" in axes:
         stacks = np.moveaxis(stacks, -1, 2)

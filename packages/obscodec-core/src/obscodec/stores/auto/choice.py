@@ -159,9 +159,9 @@ def _try_slow(
     candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None, *, thorough: bool
 ) -> list[Trial]:
     """Try those that suit the frames; larger blocks only as long as they save something."""
-    trials = []
+    trials, blocks = [], frames[:, None]  # as a store encodes them: three planes alone might be three images
     for spec, alike in groupby(candidates, key=attrgetter("spec")):
-        if not new_codec(spec, Layout(frames.shape[1:], frames.dtype)).suits(frames):
+        if not new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks):
             continue
         of_spec: list[Trial] = []
         for candidate in alike:
