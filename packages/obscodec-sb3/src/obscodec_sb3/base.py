@@ -353,7 +353,8 @@ class CompressedBuffer(buffers.BaseBuffer):
             raise obscodec.CorruptStream(f"pos is in 0..{self.buffer_size}, got {self.pos}")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {self.stats()})"
+        steps, stats = f"{self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}", self.stats()
+        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._arrays.described(stats)})"
 
     def _steps(self, *observations: Any) -> list[Any]:
         """Observations of all environments, checked, and as SB3's ``add`` takes them; there is room for them then."""

@@ -14,7 +14,7 @@ from obscodec.errors import CorruptStream, FieldError, LayoutError, ShapeError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
-from obscodec.stats import BufferStats
+from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
 
 
@@ -235,6 +235,17 @@ class ArraySet:
             n_samples=self._n_samples,
             sample_s=self._sample_s,
         )
+
+    def described(self, stats: BufferStats) -> str:
+        """The fields for a reader: their layouts, and how they are kept."""
+        how = {name: self._described(field, stats.fields[name]) for name, field in self.fields.items()}
+        return "; ".join(f"{name}: {of_field}" if name else of_field for name, of_field in how.items())
+
+    @staticmethod
+    def _described(field: Field, stats: StoreStats | int) -> str:
+        if field.owner is not None:
+            return f"{field.layout} with {field.owner}"
+        return str(field.layout) if isinstance(stats, int) else f"{field.layout} {stats.codec}"
 
 
 def listed(names: Iterable[object]) -> str:

@@ -134,5 +134,4 @@ def _of_field(name: str, buffer: RingBuffer, stats: BufferStats, times: float) -
     if not isinstance(found, StoreStats):
         return FieldEstimate(layout, None, round(found * times), raw_bytes)
     nbytes = 0 if buffer.fields[name].shares else round(found.total_bytes + found.growing_bytes * (times - 1))
-    codec = buffer.fields[buffer.fields[name].shares or name].codec
-    return FieldEstimate(layout, found.choice.chosen.spec if found.choice else codec, nbytes, raw_bytes)
+    return FieldEstimate(layout, found.codec, nbytes, raw_bytes)

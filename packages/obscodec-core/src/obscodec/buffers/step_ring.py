@@ -23,7 +23,7 @@ from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
-from obscodec.stats import BufferStats, StoreStats
+from obscodec.stats import BufferStats
 from obscodec.stores import Store, new_batch
 
 Bools = npt.NDArray[np.bool_]
@@ -258,19 +258,8 @@ class StepRing:
         return self._set.own_stores
 
     def __repr__(self) -> str:
-        stats = self.stats()
-        fields = "; ".join(f"{name}: {self._described(name, stats)}" for name in self.fields)
-        steps = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}, {stats}"
-        return f"{type(self).__name__}({steps}\n  {fields})"
-
-    def _described(self, name: str, stats: BufferStats) -> str:
-        """A field for a reader: its layout, and how it is kept."""
-        field, store = self.fields[name], stats.fields[name]
-        if field.owner is not None:
-            return f"{field.layout} with {field.owner}"
-        if not isinstance(store, StoreStats):
-            return str(field.layout)
-        return f"{field.layout} {store.choice.chosen.spec if store.choice else field.codec}"
+        steps, stats = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}", self.stats()
+        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
 
     def _read(
         self,

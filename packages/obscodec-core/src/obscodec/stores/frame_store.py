@@ -1,5 +1,7 @@
 """FrameStore: each frame stored once, in blocks of consecutive frames that are patches of each other."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -175,7 +177,7 @@ class FrameStore(Store):
 
     def stats(self) -> StoreStats:
         """What the store holds now."""
-        return self.log.stats()
+        return replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
 
     @property
     def memory_bytes(self) -> int:

@@ -173,6 +173,8 @@ class TensorStore(Store):
             dictionary_bytes=len(self.codec.dictionary),
             disk_bytes=heap.disk_bytes,
             growing_bytes=heap.taken_bytes + heap.table_bytes,
+            codec=self.codec.spec,
+            block_frames=1,
         )
 
     @property

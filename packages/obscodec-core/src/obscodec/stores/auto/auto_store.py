@@ -204,8 +204,13 @@ class AutoStore(Store):
         """See ``Store.stats``; with the choice of the codec."""
         if self._store is not None:
             return replace(self._store.stats(), choice=self.choice)
+        codec, of_block = self.options.codec or "auto", self.options.block_frames
+        of_block = None if codec == "auto" else frames_of_block(codec, of_block)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
-        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, growing_bytes=nbytes)
+        raw_bytes = n * self.layout.nbytes
+        return StoreStats(
+            n, raw_bytes, raw_bytes, nbytes, 0, 0, growing_bytes=nbytes, codec=codec, block_frames=of_block
+        )
 
     @property
     def parts(self) -> tuple[Store, ...]:
