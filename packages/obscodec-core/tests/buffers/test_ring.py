@@ -172,7 +172,7 @@ def test_an_index_selects_times_and_environments_as_numpy_does(index):
     assert_same(buffer[index], {name: model.everything(name)[index] for name in FIELDS})
 
 
-@pytest.mark.parametrize("index", [7, -8, (0, 3), [0, 7], (0, 0, 0), "frame", 1.0])
+@pytest.mark.parametrize("index", [7, -8, (0, 3), [0, 7], (0, 0, 0), 1.0])
 def test_an_index_outside_is_refused(index):
     buffer, _ = both(7, 3, 17)
     with pytest.raises(SlotError, match=r"^7 steps of 3 environments are stored: "):
@@ -524,3 +524,17 @@ def test_a_buffer_that_is_cleared_again_and_again_does_not_look_ahead_at_each_st
     for number in range(1000):
         buffer.append(number=number)
     assert looks == [16, 32, 64, 128, 256, 512]
+
+
+def test_what_other_libraries_call_append_is_named():
+    buffer = RingBuffer(5, FIELDS, n_envs=3)
+    with pytest.raises(AttributeError, match=r"^'RingBuffer' object has no attribute 'add': append stores a step$"):
+        buffer.add(**GOOD)
+    with pytest.raises(AttributeError, match=r"^'RingBuffer' object has no attribute 'appendd'$"):
+        buffer.appendd(**GOOD)
+
+
+def test_a_field_is_no_index():
+    text = "an index is of steps and environments, got 'frame': write buffer[:]['frame']"
+    with pytest.raises(SlotError, match=f"^{re.escape(text)}$"):
+        RingBuffer(5, FIELDS, n_envs=3)["frame"]

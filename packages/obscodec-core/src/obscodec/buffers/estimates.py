@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from obscodec.arguments import as_count
+from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.exploration import NEXT, OBSERVATION, is_space, n_envs_of, random_steps
 from obscodec.buffers.field import Field
 from obscodec.buffers.forecast import Forecast, in_units
@@ -70,6 +70,7 @@ class Estimate:
         )
 
 
+@says_arguments
 def estimate(
     env: Any, steps: int = 1_000_000, *, codec: str | None = "auto", n_sample: int = _SAMPLE, seed: int | None = 0
 ) -> Estimate:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.arguments import as_count, as_option, check_kind, says_arguments
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder, transfer_frames
@@ -20,6 +20,7 @@ from obscodec.stores.store import Store
 DEFAULT_BLOCK_FRAMES = 16
 
 
+@says_arguments
 class FrameStore(Store):
     """Frames of one layout, each stored once.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind
+from obscodec.arguments import check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
@@ -25,6 +25,7 @@ _MOST_FIRST = 1 << 24
 _MOST_SEQUENCES = 1 << 16
 
 
+@says_arguments
 class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
