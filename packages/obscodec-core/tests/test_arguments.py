@@ -1,5 +1,6 @@
 """What users get wrong: every argument of the public surface says what was found, and what is allowed."""
 
+import inspect
 import re
 import reprlib
 
@@ -17,13 +18,17 @@ from obscodec import (
     FrameStore,
     Layout,
     LayoutError,
+    Prioritized,
     RingBuffer,
     ShapeError,
     SlotError,
+    Snapshot,
     SpecError,
     StackStore,
     TensorArray,
     TensorStore,
+    estimate,
+    load,
 )
 from obscodec.arrays import WriteBuffer
 from obscodec.buffers import ArraySet, BufferOptions
@@ -490,3 +495,64 @@ def test_small_floats_are_no_numbers_of_steps():
 def test_what_was_encoded_can_not_be_made_of_a_text():
     with pytest.raises(TypeError, match=r"^memoryview: a bytes-like object is required, not 'str'$"):
         EncodedTensor.from_bytes("10")
+
+
+OBS = {"obs": Field((4,), np.uint8)}
+
+
+class Mine(RingBuffer):
+    """Of a user."""
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "meant"),
+    [
+        (lambda: RingBuffer(9, OBS, num_envs=3), "RingBuffer has no argument 'num_envs'", "n_envs"),
+        (lambda: Mine(9, OBS, num_envs=3), "Mine has no argument 'num_envs'", "n_envs"),
+        (lambda: Field((4,), np.uint8, codecs="raw"), "Field has no argument 'codecs'", "codec"),
+        (lambda: RingBuffer(9, OBS).sample(2, nstep=3), "RingBuffer.sample has no argument 'nstep'", "n_step"),
+        (
+            lambda: RingBuffer(9, OBS).sequences(2, 3, burnin=3),
+            "RingBuffer.sequences has no argument 'burnin'",
+            "burn_in",
+        ),
+        (lambda: estimate(None, n_samples=300), "estimate has no argument 'n_samples'", "n_sample"),
+        (
+            lambda: AutoStore(Layout((4,), np.uint8), bugdet="1 ms/batch"),
+            "AutoStore has no argument 'bugdet'",
+            "budget",
+        ),
+        (lambda: Prioritized(9, aplha=1), "Prioritized has no argument 'aplha'", "alpha"),
+        (lambda: Snapshot("folder", keeps=2), "Snapshot has no argument 'keeps'", "keep"),
+        (lambda: load("folder", salvages=True), "load has no argument 'salvages'", "salvage"),
+    ],
+)
+def test_an_unknown_argument_is_named_with_the_one_that_was_meant(call, what, meant):
+    with pytest.raises(TypeError, match=rf"^{re.escape(what)}, did you mean '{meant}'\? There are [^']*\b{meant}\b"):
+        call()
+
+
+def test_an_argument_that_is_like_no_other_is_listed_with_all():
+    there = "shape, dtype, codec, frame_stack, budget, min_nbytes, decide_after, block_frames, max_bytes, shares"
+    with pytest.raises(
+        TypeError, match=rf"^Field has no argument 'compress', there are {there}, device, heap, next_of$"
+    ):
+        Field((4,), np.uint8, compress="raw")
+
+
+def test_a_missing_argument_is_named_with_the_class_that_was_called():
+    with pytest.raises(TypeError, match=r"^Mine\(\) missing 1 required positional argument: 'fields'$"):
+        Mine(9)
+
+
+def test_signatures_are_as_they_were_written():
+    assert [*inspect.signature(RingBuffer).parameters][:4] == ["capacity", "fields", "n_envs", "stack"]
+    assert inspect.signature(Field).parameters["codec"].default == "auto"
+    assert "n_step" in inspect.signature(RingBuffer.sample).parameters
+
+
+def test_a_field_that_was_meant_is_named():
+    text = "no field is named 'observation', did you mean 'observations'? There are observations, done"
+    fields = {"observations": Field((4,), np.uint8), "done": Field((), np.bool_)}
+    with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
+        RingBuffer(9, fields, stack={"observation": 4}, episode_end="done")

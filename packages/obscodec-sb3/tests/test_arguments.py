@@ -3,12 +3,14 @@
 import inspect
 import re
 import reprlib
+import warnings
 
 import numpy as np
 import obscodec
 import pytest
 import torch
 from gymnasium import spaces
+from obscodec import DTypeError, ShapeError
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedDictRolloutBuffer,
@@ -17,10 +19,12 @@ from obscodec_sb3 import (
     CompressedReplayBuffer,
     CompressedRolloutBuffer,
     CompressionCallback,
+    SnapshotCallback,
     compressed,
+    resume,
 )
 from stable_baselines3 import DQN, PPO
-from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 
 IMAGES = spaces.Box(0, 255, (4, 40, 40), np.uint8)
@@ -306,3 +310,39 @@ def test_masked_observations_of_a_rollout_are_refused():
         text = f"field {key!r}: {MASK}"
         refused(obscodec.DTypeError, text, buffer.add, good, bad, np.zeros(1), np.zeros(1), np.zeros(1), [{}])
     assert rollouts.size() == buffer.size() == 0
+
+
+def test_arguments_in_another_order_are_named(tmp_path):
+    for error, text, call in (
+        (DTypeError, "save_freq must be a whole number, 1 or more, got 'ckpt'", lambda: SnapshotCallback("ckpt", 100)),
+        (ShapeError, "save_freq must be 1 or more, got 0", lambda: SnapshotCallback(0, "ckpt")),
+        (DTypeError, "save_path must be a folder, such as 'checkpoints', got int", lambda: SnapshotCallback(100, 100)),
+        (
+            DTypeError,
+            "algorithm must be the class of an algorithm, such as DQN, got str",
+            lambda: resume("ckpt", DQN, "CartPole-v1"),
+        ),
+        (DTypeError, "path must be a folder, such as 'checkpoints', got int", lambda: resume(DQN, 3, "CartPole-v1")),
+    ):
+        with pytest.raises(error, match=f"^{re.escape(text)}$"):
+            call()
+
+
+def test_a_limit_that_no_step_fits_in_is_refused():
+    arguments = 1000, spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(2), "cpu"
+    with pytest.raises(
+        ShapeError, match=r"^max_bytes must be \d+ or more, got 10: so much do the 16 newest steps take"
+    ):
+        CompressedReplayBuffer(*arguments, max_bytes=10)
+
+
+@pytest.mark.parametrize("buffer_class", [NStepReplayBuffer, CompressedNStepReplayBuffer])
+def test_n_steps_are_arguments_of_the_buffer_as_with_the_class_of_sb3(buffer_class):
+    arguments = {"gamma": 0.9, "buffer_size": 100, "replay_buffer_class": buffer_class, "device": "cpu"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SB3 2.9 says that it does not pass its own n_steps on
+        buffer = DQN("MlpPolicy", "CartPole-v1", n_steps=5, **arguments).replay_buffer
+    assert (buffer.n_steps, buffer.gamma) == (3, 0.99)
+    kwargs = {"n_steps": 5, "gamma": 0.9}
+    buffer = DQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs=kwargs, **arguments).replay_buffer
+    assert (buffer.n_steps, buffer.gamma) == (5, 0.9)

@@ -46,8 +46,21 @@ def test_stats_count_the_observations_of_each_key():
     assert 0 < stats.sample_s < 10
     assert repr(buffer) == (
         f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes} bytes in "
-        f"{stats.total_bytes}, {stats.ratio:.1f} times smaller)"
+        f"{stats.total_bytes}, {stats.ratio:.1f} times smaller\n  image: uint8[4, 84, 84] delta-rle|lz4:6; vector: "
+        "float32[3])"
     )
+    image = stats.fields["image"]
+    assert (image.codec, image.block_frames) == ("delta-rle|lz4:6", 16)
+    assert str(stats).splitlines()[1:] == [
+        f"  image: delta-rle|lz4:6, blocks of 16: {image.choice.reason}",
+        "  vector: uncompressed",
+    ]
+
+
+def test_an_observation_without_a_key_is_printed_without_one():
+    buffer = CompressedReplayBuffer(1000, IMAGE, spaces.Discrete(2), "cpu")
+    assert str(buffer.stats()).splitlines()[1:] == ["  auto, which has not chosen yet"]
+    assert repr(buffer).endswith("\n  uint8[4, 84, 84] auto)")
 
 
 def test_stats_count_no_observation_twice():

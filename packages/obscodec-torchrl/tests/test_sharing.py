@@ -24,6 +24,9 @@ def test_stats_count_a_store_once() -> None:
     ids = store.append(np.random.default_rng(0).integers(0, 256, (10, *FRAME), np.uint8)).astype(np.int32)
     stats = stats_of({"a": TensorArray(ids, store), "b": TensorArray(ids[:4], store), "reward": 40})
     assert stats.fields == {"a": store.stats(), "b": store.stats(), "reward": 40}
-    assert str(stats) == f"5640 bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller"
+    assert str(stats) == (
+        f"5640 bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller\n  a, b: delta-rle, blocks of 16\n"
+        "  reward: uncompressed"
+    )
     assert stats.raw_bytes == 14 * 400 + 40
     assert stats.total_bytes == store.stats().total_bytes + 14 * 4 + 40

@@ -4,12 +4,17 @@ import operator
 import re
 import reprlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from obscodec.errors import DTypeError, ShapeError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST = 1 << 47  # bytes that a process can address; nothing in memory has more pieces
 _NBYTES = re.compile(r"(?P<number>\d[\d_]*(?:\.\d+)?) ?(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
@@ -117,6 +122,44 @@ def refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> Non
     """
     if (name := next(iter(names), None)) is not None:
         raise TypeError(among(f"{what} has no argument {name!r}", known, closest(name, known)))
+
+
+def says_arguments(of: F) -> F:
+    """Make a function, a method or a class say which of its arguments was meant, where Python says what it got.
+
+    Errors of a constructor name the class that was called, which may be a subclass. Type checkers and ``inspect`` see
+    the signature as it is.
+
+    Example:
+        >>> @says_arguments
+        ... class Storage:
+        ...     def __init__(self, size: int, codec: str = "auto") -> None: ...
+        >>> Storage(3, codecs="raw")
+        Traceback (most recent call last):
+        TypeError: Storage has no argument 'codecs', did you mean 'codec'? There are size, codec
+        >>> Storage()
+        Traceback (most recent call last):
+        TypeError: Storage() missing 1 required positional argument: 'size'
+    """
+    if isinstance(of, type):
+        of.__init__ = says_arguments(of.__init__)  # type: ignore[misc]
+        return of
+    own = f"{of.__qualname__}()"
+
+    @wraps(of)
+    def called(*args: object, **kwargs: object) -> object:
+        try:
+            return of(*args, **kwargs)
+        except TypeError as error:
+            name = type(args[0]).__name__ if of.__name__ == "__init__" else of.__qualname__
+            known = [one.name for one in signature(of).parameters.values() if one.name != "self"]
+            if not any(one.kind is Parameter.VAR_KEYWORD for one in signature(of).parameters.values()):
+                refuse_unknown(name, [given for given in kwargs if given not in known], known)
+            if str(error).startswith(own) and name != of.__qualname__:  # such as for a missing argument
+                raise TypeError(str(error).replace(own, f"{name}()", 1)) from None
+            raise
+
+    return cast("F", called)
 
 
 def kind_of(value: object) -> str:

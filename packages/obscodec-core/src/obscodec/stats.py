@@ -56,7 +56,9 @@ class StoreStats:
         disk_bytes: streams in files, see ``Store.spill``; they take no memory.
         growing_bytes: about the part of ``total_bytes`` and ``disk_bytes`` that grows with the number of tensors:
             streams and tables, but no dictionaries, queues or open blocks.
-        choice: the codec that the store chose, with its reason and all trials; None before that, or if it was given.
+        codec: of its tensors, or of the frames that they are made of; ``"auto"`` until it is chosen.
+        block_frames: how many frames are encoded together; None until it is chosen.
+        choice: why the store chose its codec, and all trials; None before that, or if the codec was given.
     """
 
     n_tensors: int
@@ -67,6 +69,8 @@ class StoreStats:
     dictionary_bytes: int
     disk_bytes: int = field(default=0, kw_only=True)
     growing_bytes: int = field(default=0, kw_only=True)
+    codec: str | None = field(default=None, kw_only=True)
+    block_frames: int | None = field(default=None, kw_only=True)
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
 
     @property
@@ -79,13 +83,22 @@ class StoreStats:
         """Uncompressed bytes for each byte of memory; 1 for an empty store."""
         return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
+    @property
+    def encoding(self) -> str:
+        """How the tensors are encoded, and why, for a reader."""
+        if self.block_frames is None:
+            return f"{self.codec}, which has not chosen yet"
+        why = f": {self.choice.reason}" if self.choice else ""
+        return f"{self.codec}, blocks of {self.block_frames}{why}"
+
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """What a buffer holds, and how long its samples took.
+    """What a buffer holds, and how long its samples took. Printed, it has a line for each codec, with the reason.
 
     Attributes:
-        fields: by name, the stats of a field's store, or the bytes of its arrays if they are not compressed.
+        fields: by name, the stats of a field's store, with its codec, or the bytes of its arrays if they are not
+            compressed. Fields that share a store have the same stats.
         id_bytes: the ids of compressed fields.
         waiting_bytes: steps that wait to be stored, and ids that were replaced.
         other_bytes: arrays that are no fields, such as the actions and rewards of SB3's buffers.
@@ -146,5 +159,14 @@ class BufferStats:
         n = self.n_samples - before.n_samples
         return 1000 * (self.sample_s - before.sample_s) / n if n else None
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The size of all, in a line."""
         return f"{self.raw_bytes} bytes in {self.total_bytes}, {self.ratio:.1f} times smaller"
+
+    def __str__(self) -> str:
+        names: dict[str, list[str]] = {}  # of fields that are encoded together
+        for name, of in self.fields.items():
+            names.setdefault("uncompressed" if isinstance(of, int) else of.encoding, []).append(name)
+        lines = [f"  {', '.join(of)}: {how}" if any(of) else f"  {how}" for how, of in names.items()]
+        return "\n".join([self.summary, *lines])

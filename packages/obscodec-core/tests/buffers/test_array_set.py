@@ -105,7 +105,8 @@ def test_stats_count_every_array_and_every_store_once():
     assert stats.fields == {"obs": store, "next_obs": store, "vector": 8 * 12}
     assert stats.raw_bytes == 2 * 8 * 1600 + 8 * 12
     assert stats.total_bytes == store.total_bytes + 8 * 12 + 2 * 8 * 4
-    assert str(stats) == f"{stats.raw_bytes} bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller"
+    assert stats.summary == f"{stats.raw_bytes} bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller"
+    assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n  vector: uncompressed"
 
 
 def test_samples_are_counted():

@@ -220,6 +220,8 @@ def test_a_limit_below_the_newest_steps_is_refused_when_they_come():
 
 def test_bad_limits_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
+    least = limited(10**6)._set.memory_bytes(16)
+    assert limited(least).arguments()["max_bytes"] == least
     for error, text, options in (
         (SpecError, "spill says where blocks go that exceed max_bytes: pass max_bytes, too", {"spill": tmp_path}),
         (
@@ -228,6 +230,12 @@ def test_bad_limits_are_refused(tmp_path):
             {"max_bytes": "1GB"},
         ),
         (ShapeError, "max_bytes must be 1 or more, or None, got 0", {"max_bytes": 0}),
+        (
+            ShapeError,
+            f"max_bytes must be {least} or more, got {least - 1}: so much do the 16 newest steps take, which always "
+            "stay, and compressed fields take some MB more each",
+            {"max_bytes": least - 1},
+        ),
         (
             DTypeError,
             "spill must be a folder for the oldest blocks, such as '/tmp', or None, got int",

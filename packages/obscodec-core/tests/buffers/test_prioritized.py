@@ -238,3 +238,14 @@ def test_threads_draw_by_the_same_priorities():
             assert all(pool.map(draw, range(8)))
     tree, n = priorities._tree, len(priorities._tree) // 2
     np.testing.assert_allclose(tree[1:n], tree[2::2] + tree[3::2])
+
+
+def test_beta_is_checked_when_it_is_set():
+    priorities = Prioritized(4, beta=0.4)
+    priorities.beta = 1
+    assert (priorities.beta, priorities.arguments()["beta"]) == (1.0, 1.0)
+    with pytest.raises(DTypeError, match=r"^beta must be a number of 0 or more, got 'x'$"):
+        priorities.beta = "x"
+    with pytest.raises(ShapeError, match=r"^beta must be finite and 0 or more, got -1$"):
+        priorities.beta = -1
+    assert priorities.beta == 1.0

@@ -172,7 +172,7 @@ def test_an_index_selects_times_and_environments_as_numpy_does(index):
     assert_same(buffer[index], {name: model.everything(name)[index] for name in FIELDS})
 
 
-@pytest.mark.parametrize("index", [7, -8, (0, 3), [0, 7], (0, 0, 0), "frame", 1.0])
+@pytest.mark.parametrize("index", [7, -8, (0, 3), [0, 7], (0, 0, 0), 1.0])
 def test_an_index_outside_is_refused(index):
     buffer, _ = both(7, 3, 17)
     with pytest.raises(SlotError, match=r"^7 steps of 3 environments are stored: "):
@@ -366,6 +366,22 @@ def test_a_buffer_is_printed_in_two_lines():
     assert repr(buffer).endswith(f"; image: uint8[84, 84] {chosen})")
 
 
+def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
+    named = {"some": Field((9, 9), np.uint8, "zstd:3"), "few": Field((9, 9), np.uint8, "delta-rle", block_frames=4)}
+    buffer = RingBuffer(500, named | {"auto": Field((84, 84), np.uint8), "done": Field((), np.bool_)})
+    codecs = "  some: zstd:3, blocks of 1\n  few: delta-rle, blocks of 4\n"
+    before = f"{codecs}  auto: auto, which has not chosen yet\n  done: uncompressed"
+    assert str(buffer.stats()) == f"{buffer.stats().summary}\n{before}"
+    for step in range(300):
+        images = {name: np.full(field.shape, step % 251, field.dtype) for name, field in buffer.fields.items()}
+        buffer.append(**images)
+    stats = buffer.stats()
+    chosen = stats.fields["auto"]
+    assert (chosen.codec, chosen.block_frames) == (chosen.choice.chosen.spec, chosen.choice.chosen.block_frames)
+    line = f"  auto: {chosen.codec}, blocks of {chosen.block_frames}: {chosen.choice.reason}"
+    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed"
+
+
 def test_a_buffer_that_no_memory_has_room_for_is_refused():
     text = (
         r"there is not enough memory for 2,000,000,000,000 steps, .* are free: make the buffer smaller, and see what "
@@ -508,3 +524,17 @@ def test_a_buffer_that_is_cleared_again_and_again_does_not_look_ahead_at_each_st
     for number in range(1000):
         buffer.append(number=number)
     assert looks == [16, 32, 64, 128, 256, 512]
+
+
+def test_what_other_libraries_call_append_is_named():
+    buffer = RingBuffer(5, FIELDS, n_envs=3)
+    with pytest.raises(AttributeError, match=r"^'RingBuffer' object has no attribute 'add': append stores a step$"):
+        buffer.add(**GOOD)
+    with pytest.raises(AttributeError, match=r"^'RingBuffer' object has no attribute 'appendd'$"):
+        buffer.appendd(**GOOD)
+
+
+def test_a_field_is_no_index():
+    text = "an index is of steps and environments, got 'frame': write buffer[:]['frame']"
+    with pytest.raises(SlotError, match=f"^{re.escape(text)}$"):
+        RingBuffer(5, FIELDS, n_envs=3)["frame"]

@@ -252,3 +252,31 @@ def test_no_file_says_itself_what_is_lost(tmp_path):
     (tmp_path / f"generation-00000001-{xxhash.xxh3_64_hexdigest(content)}.json").write_bytes(content)
     with pytest.raises(SnapshotError, match="a heap has lost streams already"):
         obscodec.load(tmp_path)
+
+
+def test_who_loads_damaged_blocks_is_told_of_salvage(tmp_path):
+    obscodec.save(noisy_ring(150), tmp_path)
+    flip(blocks(tmp_path)[0], 100_000)
+    with pytest.raises(SnapshotError, match=r"so it is damaged; load it with salvage=True to get what is intact$"):
+        obscodec.load(tmp_path)
+
+
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize("n_steps", [5, 70_000])
+def test_without_its_tables_nothing_is_salvaged(salvage, n_steps, tmp_path):
+    buffer = RingBuffer(100_000, {"step": Field((), np.int64)})
+    buffer.extend(step=np.arange(n_steps))
+    obscodec.save(buffer, tmp_path)
+    file = max([*tmp_path.glob("arrays-*"), *tmp_path.glob("pages-*")], key=lambda file: file.stat().st_size)
+    assert file.name.startswith("arrays" if n_steps == 5 else "pages")
+    flip(file, file.stat().st_size - 1)
+    with pytest.raises(SnapshotError, match=f"{file.name}.*; nothing of this generation can be salvaged without it$"):
+        obscodec.load(tmp_path, salvage=salvage)
+
+
+def test_a_file_is_no_folder_to_save_in(tmp_path):
+    (tmp_path / "ten.py").write_text("10")
+    with pytest.raises(SnapshotError, match=r"ten\.py is a file: name a new or an empty folder$"):
+        obscodec.save(noisy_ring(5), tmp_path / "ten.py")
+    with pytest.raises(SnapshotError, match=r"ten\.py is no folder with a snapshot: Not a directory$"):
+        obscodec.load(tmp_path / "ten.py")

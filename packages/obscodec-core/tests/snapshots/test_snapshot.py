@@ -131,7 +131,7 @@ def test_other_things_and_folders_are_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(SnapshotError, match=r"has other files, such as 'thesis\.tex'"):
         obscodec.save(array(1), tmp_path)
-    with pytest.raises(SnapshotError, match="is no folder with a snapshot: Not a directory"):
+    with pytest.raises(SnapshotError, match="is a file: name a new or an empty folder"):
         obscodec.save(array(1), tmp_path / "thesis.tex")
 
 

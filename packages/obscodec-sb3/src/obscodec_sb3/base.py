@@ -106,6 +106,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
         with making_room(lambda: self.buffer_size * self.n_envs), self._placeholders_replaced():
             super().__init__(*args, **kwargs)
+        if self._limit is not None:
+            self._limit.check(self.buffer_size, self._memory_of)
         self._forecast = Forecast(self.buffer_size, self._limit)
 
     @classmethod
@@ -190,7 +192,9 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _memory(self) -> int:
         """About the memory of the buffer when it has a few steps more."""
-        n = min(self._n_rows + LOOK_EVERY, self.buffer_size)
+        return self._memory_of(min(self._n_rows + LOOK_EVERY, self.buffer_size))
+
+    def _memory_of(self, n: int) -> int:
         return self._arrays.memory_bytes(n) + n * self._other_bytes // self.buffer_size
 
     def _look(self) -> None:
@@ -353,7 +357,8 @@ class CompressedBuffer(buffers.BaseBuffer):
             raise obscodec.CorruptStream(f"pos is in 0..{self.buffer_size}, got {self.pos}")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}, {self.stats()})"
+        steps, stats = f"{self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}", self.stats()
+        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._arrays.described(stats)})"
 
     def _steps(self, *observations: Any) -> list[Any]:
         """Observations of all environments, checked, and as SB3's ``add`` takes them; there is room for them then."""

@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import gymnasium
 from obscodec import Snapshot, SnapshotError
+from obscodec.arguments import as_count, check_kind
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CheckpointCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -18,6 +19,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from obscodec_sb3.base import CompressedBuffer
 
 A = TypeVar("A", bound=BaseAlgorithm)
+
+_A_FOLDER = "a folder, such as 'checkpoints'"
 
 
 class SnapshotCallback(CheckpointCallback):
@@ -36,6 +39,8 @@ class SnapshotCallback(CheckpointCallback):
         verbose: 2 to print the names of files.
 
     Raises:
+        DTypeError: an argument has another type.
+        ShapeError: a number is less than 1.
         TypeError: the algorithm has no compressed replay buffer; when training starts.
         SnapshotError: the folder has later checkpoints of another training; at the first checkpoint.
 
@@ -56,6 +61,8 @@ class SnapshotCallback(CheckpointCallback):
     def __init__(
         self, save_freq: int, save_path: str, name_prefix: str = "rl_model", *, keep: int = 3, verbose: int = 0
     ) -> None:
+        save_freq = as_count("save_freq", save_freq)
+        check_kind("save_path", save_path, (str, os.PathLike), _A_FOLDER)
         super().__init__(save_freq, os.fspath(save_path), name_prefix, verbose=verbose)
         self._snapshot = Snapshot(_buffer_folder(save_path, name_prefix), keep=keep)
 
@@ -131,9 +138,12 @@ def resume(
 
     Raises:
         SnapshotError: there is no complete checkpoint.
+        DTypeError: an argument has another type.
 
     Example: see :class:`SnapshotCallback`.
     """
+    check_kind("algorithm", algorithm, type, "the class of an algorithm, such as DQN")
+    check_kind("path", path, (str, os.PathLike), _A_FOLDER)
     folder, of_buffer = Path(path), _buffer_folder(path, name_prefix)
     env = gymnasium.make(env) if isinstance(env, str) else env
     models, statistics = _steps(folder, f"{name_prefix}_", "zip"), _steps(folder, f"{name_prefix}_vecnormalize_", "pkl")

@@ -7,14 +7,14 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.arguments import among, as_count, as_option, check_kind, closest
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import CorruptStream, FieldError, LayoutError, ShapeError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
-from obscodec.stats import BufferStats
+from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
 
 
@@ -84,7 +84,7 @@ class ArraySet:
         """
         check_kind("array", array, str, "a name")
         if not _is_among(field, self.fields):
-            raise FieldError(f"no field is named {field!r}, there are {listed(self.fields)}")
+            raise no_field(field, self.fields)
         n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
@@ -236,10 +236,28 @@ class ArraySet:
             sample_s=self._sample_s,
         )
 
+    def described(self, stats: BufferStats) -> str:
+        """The fields for a reader: their layouts, and how they are kept."""
+        how = {name: self._described(field, stats.fields[name]) for name, field in self.fields.items()}
+        return "; ".join(f"{name}: {of_field}" if name else of_field for name, of_field in how.items())
+
+    @staticmethod
+    def _described(field: Field, stats: StoreStats | int) -> str:
+        if field.owner is not None:
+            return f"{field.layout} with {field.owner}"
+        return str(field.layout) if isinstance(stats, int) else f"{field.layout} {stats.codec}"
+
 
 def listed(names: Iterable[object]) -> str:
     """Names, for an error text."""
     return ", ".join(map(str, names)) or "none"
+
+
+def no_field(name: object, fields: Iterable[str]) -> FieldError:
+    """The error about a name that no field has."""
+    names = [*fields]
+    meant = closest(name, names) if isinstance(name, str) else None
+    return FieldError(among(f"no field is named {name!r}", names, meant))
 
 
 def _is_among(name: object, fields: Mapping[str, Field]) -> bool:
@@ -258,7 +276,7 @@ def _check_fields(fields: Mapping[str, Field]) -> None:
         if field.owner is None:
             continue
         if not _is_among(field.owner, fields):
-            raise FieldError(f"no field is named {field.owner!r}, there are {listed(fields)}")
+            raise no_field(field.owner, fields)
         shared = fields[field.owner]
         if field.owner == name or shared.owner is not None:
             raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.owner!r}")

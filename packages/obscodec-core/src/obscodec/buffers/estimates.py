@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from obscodec.arguments import as_count
+from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.exploration import NEXT, OBSERVATION, is_space, n_envs_of, random_steps
 from obscodec.buffers.field import Field
 from obscodec.buffers.forecast import Forecast, in_units
@@ -70,6 +70,7 @@ class Estimate:
         )
 
 
+@says_arguments
 def estimate(
     env: Any, steps: int = 1_000_000, *, codec: str | None = "auto", n_sample: int = _SAMPLE, seed: int | None = 0
 ) -> Estimate:
@@ -134,5 +135,4 @@ def _of_field(name: str, buffer: RingBuffer, stats: BufferStats, times: float) -
     if not isinstance(found, StoreStats):
         return FieldEstimate(layout, None, round(found * times), raw_bytes)
     nbytes = 0 if buffer.fields[name].shares else round(found.total_bytes + found.growing_bytes * (times - 1))
-    codec = buffer.fields[buffer.fields[name].shares or name].codec
-    return FieldEstimate(layout, found.choice.chosen.spec if found.choice else codec, nbytes, raw_bytes)
+    return FieldEstimate(layout, found.codec, nbytes, raw_bytes)

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_option
+from obscodec.arguments import as_option, says_arguments
 from obscodec.errors import FieldError, ShapeError
 from obscodec.layout import ArrayLike, FrameStack, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
@@ -21,6 +21,7 @@ Array = npt.NDArray[np.generic]
 _STORE_OPTIONS = [option.name for option in fields(StoreOptions) if option.name != "threads"]  # which a buffer has
 
 
+@says_arguments
 @dataclass(frozen=True)
 class Field:
     """One part of a step of one environment, such as its observation.

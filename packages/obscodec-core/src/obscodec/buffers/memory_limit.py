@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self, cast
 
 from obscodec.arguments import as_nbytes, check_kind
-from obscodec.errors import HeapFull, SpecError
+from obscodec.errors import HeapFull, ShapeError, SpecError
 from obscodec.stores import Store
 
 LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the limit
@@ -57,6 +57,23 @@ class MemoryLimit:
             text = f"spill must be a folder, and {str(folder)!r} can't be made: {error.strerror}"
             raise type(error)(error.errno, f"{text}; name another one") from error
         return cls(limit, str(folder))
+
+    def check(self, capacity: int, memory_bytes: Callable[[int], int]) -> None:
+        """Refuse a limit that a new buffer exceeds as soon as it has the steps that are always kept.
+
+        Args:
+            capacity: how many steps it has room for.
+            memory_bytes: tells what so many steps take besides compressed observations.
+
+        Raises:
+            ShapeError: the limit is too low.
+        """
+        n = min(LEAST_STEPS, capacity)
+        if (least := memory_bytes(n)) > self.max_bytes:
+            raise ShapeError(
+                f"max_bytes must be {least} or more, got {self.max_bytes}: so much do the {n} newest steps take, which "
+                "always stay, and compressed fields take some MB more each"
+            )
 
     def keep(
         self,

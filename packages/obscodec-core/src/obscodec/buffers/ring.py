@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_flag, as_option, kind_of
+from obscodec.arguments import as_count, as_flag, as_option, kind_of, says_arguments
 from obscodec.buffers.array_set import listed
 from obscodec.buffers.drawing import (
     Ends,
@@ -124,6 +124,7 @@ class RingBuffer(StepRing):
     ) -> tuple[dict[str, T], Ints]: ...  # fmt: skip
 
     @says_memory_error
+    @says_arguments
     def sample(
         self,
         batch: int,
@@ -191,6 +192,7 @@ class RingBuffer(StepRing):
         return range(self._oldest * self.n_envs, self._n_appended * self.n_envs)
 
     @says_memory_error
+    @says_arguments
     def take(
         self,
         indices: npt.ArrayLike,
@@ -228,6 +230,7 @@ class RingBuffer(StepRing):
     ) -> Iterator[tuple[dict[str, Any], Ints]]: ...  # fmt: skip
 
     @says_memory_error
+    @says_arguments
     def epochs(
         self,
         batch: int,
@@ -280,6 +283,7 @@ class RingBuffer(StepRing):
     ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
 
     @says_memory_error
+    @says_arguments
     def sequences(
         self,
         batch: int,
@@ -362,6 +366,7 @@ class RingBuffer(StepRing):
         return (sequences, start * self.n_envs + parts.envs[part]) if returns_indices else sequences
 
     @says_memory_error
+    @says_arguments
     def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:
         """The episodes that are stored, one after the other, by environment and time.
 

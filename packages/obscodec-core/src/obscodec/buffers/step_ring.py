@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind, kind_of
+from obscodec.arguments import as_count, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import DeferredRead, Index, TensorArray
-from obscodec.buffers.array_set import ArraySet, listed
+from obscodec.buffers.array_set import ArraySet, listed, no_field
 from obscodec.buffers.drawing import Pad, Stack, check_pad
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.forecast import Forecast, making_room
@@ -23,15 +23,17 @@ from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
-from obscodec.stats import BufferStats, StoreStats
+from obscodec.stats import BufferStats
 from obscodec.stores import Store, new_batch
 
 Bools = npt.NDArray[np.bool_]
 
 _MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
+_APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 
 
+@says_arguments
 class StepRing:
     """What a :class:`RingBuffer` stores, and how it is read; RingBuffer draws.
 
@@ -78,6 +80,8 @@ class StepRing:
                 name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
                 for name, owner in self._set.owners.items()
             }
+        if self._limit is not None:
+            self._limit.check(self.capacity, self._set.memory_bytes)
         self._n_appended = 0
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack
@@ -160,12 +164,21 @@ class StepRing:
         Raises:
             SlotError: the index is out of range.
         """
+        if isinstance(index, str):
+            raise SlotError(f"an index is of steps and environments, got {index!r}: write buffer[:][{index!r}]")
         grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
         try:
             steps, envs = (np.asarray(axis[index]) for axis in grid)
         except IndexError as error:
             raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
         return self._read(steps, envs)
+
+    if not TYPE_CHECKING:  # else every name would be an attribute
+
+        def __getattr__(self, name: str) -> Never:
+            meant = ": append stores a step" if name in _APPEND else ""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{meant}"
+            raise AttributeError(text, name=name, obj=self)
 
     def __len__(self) -> int:
         return self._n_appended - self._oldest
@@ -258,19 +271,8 @@ class StepRing:
         return self._set.own_stores
 
     def __repr__(self) -> str:
-        stats = self.stats()
-        fields = "; ".join(f"{name}: {self._described(name, stats)}" for name in self.fields)
-        steps = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}, {stats}"
-        return f"{type(self).__name__}({steps}\n  {fields})"
-
-    def _described(self, name: str, stats: BufferStats) -> str:
-        """A field for a reader: its layout, and how it is kept."""
-        field, store = self.fields[name], stats.fields[name]
-        if field.owner is not None:
-            return f"{field.layout} with {field.owner}"
-        if not isinstance(store, StoreStats):
-            return str(field.layout)
-        return f"{field.layout} {store.choice.chosen.spec if store.choice else field.codec}"
+        steps, stats = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}", self.stats()
+        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
 
     def _read(
         self,
@@ -413,7 +415,7 @@ class StepRing:
         flags += [] if self.mask is None else [(self.mask, "mask")]
         for name in [*self.stack, *(name for name, _ in flags)]:
             if not isinstance(name, str) or name not in self.fields:
-                raise FieldError(f"no field is named {name!r}, there are {listed(self.fields)}")
+                raise no_field(name, self.fields)
         for name, argument in flags:
             if self.fields[name].layout != Layout((), np.bool_):
                 raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self.fields[name].layout}")

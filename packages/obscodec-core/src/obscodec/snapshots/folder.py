@@ -61,8 +61,10 @@ class Folder:
         """Make the folder, if it is not there.
 
         Raises:
-            SnapshotError: it has other files.
+            SnapshotError: it is a file, or has other files.
         """
+        if self.path.is_file():
+            raise SnapshotError(f"{self.path} is a file: name a new or an empty folder")
         if not self.path.exists():
             self.path.mkdir(parents=True, exist_ok=True)
         others = [name for name in self._names() if not _is_ours(name)]

@@ -26,6 +26,11 @@ _LENGTH: Final = 2  # a row, behind FILE and OFFSET
 _OFFSETS: Final = 1 << 40  # more than the bytes of any file
 
 OnRead = Callable[[int], None]
+_NO_SALVAGE: Final = "nothing of this generation can be salvaged without it"
+
+
+class DamagedStreams(SnapshotError):
+    """Streams are damaged, of which the others can be salvaged."""
 
 
 class Generation(NamedTuple):
@@ -77,7 +82,7 @@ def read_generation(
 
 
 def _refuse(damage: str) -> None:
-    raise SnapshotError(damage)
+    raise DamagedStreams(damage)
 
 
 class _Reader:
@@ -130,7 +135,9 @@ class _Reader:
         with self._folder.opened(name, "arrays") as file:
             content = file.read(about["nbytes"] + 1) if os.fstat(file.fileno()).st_size == about["nbytes"] else b""
         if xxhash.xxh3_64_hexdigest(content) != about["xxh3"]:
-            raise SnapshotError(f"{self._folder.path / name} is damaged: it has other bytes than when it was written")
+            raise SnapshotError(
+                f"{self._folder.path / name} is damaged: it has other bytes than when it was written; {_NO_SALVAGE}"
+            )
         try:
             return parse_arrays(content)
         except ValueError as error:
@@ -150,7 +157,8 @@ class _Reader:
         wrong = (hashes_of(Segments.packed(content, streams.lengths)) != hashes).any(axis=1)
         if wrong.any():
             k, offset, _ = where[:, np.flatnonzero(wrong)[0]].tolist()
-            raise SnapshotError(f"{self._file(k)}, a page of {name} at {offset}: its hash is wrong, so it is damaged")
+            what = f"a page of {name} at {offset}: its hash is wrong, so it is damaged"
+            raise SnapshotError(f"{self._file(k)}, {what}; {_NO_SALVAGE}")
         array: npt.NDArray[Any] = content.view(np.dtype(about["dtype"])).reshape(about["shape"])
         return array
 

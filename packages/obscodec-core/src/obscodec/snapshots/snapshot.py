@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from obscodec.arguments import as_count, as_option, kind_of
+from obscodec.arguments import as_count, as_option, kind_of, says_arguments
 from obscodec.arrays import TensorArray
 from obscodec.buffers import Prioritized, RingBuffer
 from obscodec.errors import (
@@ -32,7 +32,7 @@ from obscodec.segments import Ints
 from obscodec.snapshots.folder import Folder, folder_nbytes
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.progress import Progress
-from obscodec.snapshots.reader import read_generation
+from obscodec.snapshots.reader import DamagedStreams, read_generation
 from obscodec.snapshots.tree import Tree, flatten, unflatten
 from obscodec.snapshots.writer import before_generation, write_generation
 from obscodec.state import State, part_of
@@ -83,6 +83,7 @@ _WRITER: Final = Background()
 _loaded: WeakKeyDictionary[object, tuple[Path, Known]] = WeakKeyDictionary()  # where a buffer is from
 
 
+@says_arguments
 class Snapshot:
     """A folder to which a buffer is written again and again, each time as another generation.
 
@@ -204,6 +205,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @says_memory_error
+@says_arguments
 def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     """Save a buffer, an array or a store in a folder, from which :func:`load` makes it again, in any later version.
 
@@ -247,6 +249,7 @@ def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
         write_generation(Folder(path), tree, head, Known(), None, 1, progress.advance)
 
 
+@says_arguments
 def load(
     path: str | os.PathLike[str],
     *,
@@ -264,8 +267,8 @@ def load(
         generation: the number of a generation, None for the last one.
         mmap: leave blocks in their files until they are read or overwritten, so that this returns at once. Their
             checksums are not checked then: ``obscodec inspect`` does that.
-        salvage: load what is intact of a damaged snapshot; without ``generation``, of the last generation whose tables
-            are intact.
+        salvage: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or missing;
+            without ``generation``, of the last generation whose other files are intact.
         spill: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs one here:
             a snapshot does not choose where files are written.
 
@@ -325,6 +328,8 @@ def load_by(
             _loaded[made] = Folder(path).path, known
             break
         except SnapshotError as error:
+            if isinstance(error, DamagedStreams):
+                raise SnapshotError(f"{error}; load it with salvage=True to get what is intact") from error
             if damage is None or number in (generation, *there[-1:]):
                 raise
             damage.append(str(error))

@@ -1,9 +1,11 @@
 """FrameStore: each frame stored once, in blocks of consecutive frames that are patches of each other."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind
+from obscodec.arguments import as_count, as_option, check_kind, says_arguments
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder, transfer_frames
@@ -18,6 +20,7 @@ from obscodec.stores.store import Store
 DEFAULT_BLOCK_FRAMES = 16
 
 
+@says_arguments
 class FrameStore(Store):
     """Frames of one layout, each stored once.
 
@@ -175,7 +178,7 @@ class FrameStore(Store):
 
     def stats(self) -> StoreStats:
         """What the store holds now."""
-        return self.log.stats()
+        return replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
 
     @property
     def memory_bytes(self) -> int:

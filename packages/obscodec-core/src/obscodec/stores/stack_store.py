@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind
+from obscodec.arguments import check_kind, says_arguments
 from obscodec.devices import FrameReader
 from obscodec.errors import ShapeError
 from obscodec.frames import StackTable, StepWriter, interleave
@@ -24,6 +24,7 @@ from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.store import Store
 
 
+@says_arguments
 class StackStore(Store):
     """Stacks of frames, each frame stored once. Safe to use from several threads.
 

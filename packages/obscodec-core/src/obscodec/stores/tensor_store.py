@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, check_kind
+from obscodec.arguments import as_count, check_kind, says_arguments
 from obscodec.codecs import Codec
 from obscodec.errors import CorruptStream, ShapeError, SlotError
 from obscodec.heap import SlotHeap
@@ -23,6 +23,7 @@ _SCRATCH_NBYTES = 1 << 22
 _MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
 
 
+@says_arguments
 class TensorStore(Store):
     """Tensors in the slots ``1..n_slots``, each encoded on its own; slot 0 is the zero tensor.
 
@@ -173,6 +174,8 @@ class TensorStore(Store):
             dictionary_bytes=len(self.codec.dictionary),
             disk_bytes=heap.disk_bytes,
             growing_bytes=heap.taken_bytes + heap.table_bytes,
+            codec=self.codec.spec,
+            block_frames=1,
         )
 
     @property

@@ -5,7 +5,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count
+from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.buffers.forecast import making_room
@@ -17,6 +17,7 @@ from obscodec.state import State, array_of, number_of, part_of
 _LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-300, 1e300  # of an item that can be drawn; the sum of all stays finite
 
 
+@says_arguments
 class Prioritized:
     """The priorities of the last ``capacity`` of a row of items, which are numbered on and on.
 
@@ -51,9 +52,7 @@ class Prioritized:
 
     def __init__(self, capacity: int, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
         self.capacity = as_count("capacity", capacity)
-        self.alpha, self.beta, self.eps = (
-            _number(name, value) for name, value in (("alpha", alpha), ("beta", beta), ("eps", eps))
-        )
+        self.alpha, self.beta, self.eps = _number("alpha", alpha), beta, _number("eps", eps)
         if self.eps == 0:
             raise ShapeError("eps must be more than 0: an item of priority 0 would never be drawn again")
         with making_room(lambda: self.capacity):
@@ -61,6 +60,15 @@ class Prioritized:
         self._range = (0, 0)  # of the items; replaced as a whole
         self._lock = PicklableLock()
         self._greatest = 1.0  # weight of an item
+
+    @property
+    def beta(self) -> float:
+        """How much :meth:`weights` make up for the priorities. Set it as you like: a bad number is refused."""
+        return self._beta
+
+    @beta.setter
+    def beta(self, beta: float) -> None:
+        self._beta = _number("beta", beta)
 
     @property
     def indices(self) -> range:

@@ -19,4 +19,4 @@ def announce() -> None:
     if folder is None:
         _log.warning(f"obscodec compiles its kernels: {UNCACHED}")
     elif not any(Path(folder).glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi")):
-        _log.warning("obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only")
+        _log.warning("obscodec compiles its kernels for this machine, for 10 to 20 seconds, the first time only")

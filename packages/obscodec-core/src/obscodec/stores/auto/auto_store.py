@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind
+from obscodec.arguments import check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
@@ -25,6 +25,7 @@ _MOST_FIRST = 1 << 24
 _MOST_SEQUENCES = 1 << 16
 
 
+@says_arguments
 class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
@@ -210,8 +211,13 @@ class AutoStore(Store):
         """See ``Store.stats``; with the choice of the codec."""
         if self._store is not None:
             return replace(self._store.stats(), choice=self.choice)
+        codec, of_block = self.options.codec or "auto", self.options.block_frames
+        of_block = None if codec == "auto" else frames_of_block(codec, of_block)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
-        return StoreStats(n, n * self.layout.nbytes, n * self.layout.nbytes, nbytes, 0, 0, growing_bytes=nbytes)
+        raw_bytes = n * self.layout.nbytes
+        return StoreStats(
+            n, raw_bytes, raw_bytes, nbytes, 0, 0, growing_bytes=nbytes, codec=codec, block_frames=of_block
+        )
 
     @property
     def parts(self) -> tuple[Store, ...]:

@@ -198,6 +198,8 @@ class NarrowStore(Store):
             dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
             disk_bytes=codes.disk_bytes + wide.disk_bytes,
             growing_bytes=codes.growing_bytes + wide.growing_bytes,
+            codec=codes.codec,
+            block_frames=codes.block_frames,
         )
 
     @property
