@@ -183,7 +183,7 @@ def test_without_a_gpu_a_storage_says_what_is_missing(monkeypatch):
     assert CompressedStorage(100, device="cuda:0", buffer_device="cpu").device == torch.device("cuda:0")
     with pytest.raises(obscodec.SpecError, match="heap='pinned' is for a GPU, got it for the CPU"):
         CompressedStorage(100, heap="pinned")
-    with pytest.raises(TypeError, match="has no argument 'head', did you mean 'heap'\\?"):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'head', did you mean 'heap'\\?"):
         CompressedStorage(100, head="pinned")
 
 

@@ -507,24 +507,28 @@ class Mine(RingBuffer):
 @pytest.mark.parametrize(
     ("call", "what", "meant"),
     [
-        (lambda: RingBuffer(9, OBS, num_envs=3), "RingBuffer has no argument 'num_envs'", "n_envs"),
-        (lambda: Mine(9, OBS, num_envs=3), "Mine has no argument 'num_envs'", "n_envs"),
-        (lambda: Field((4,), np.uint8, codecs="raw"), "Field has no argument 'codecs'", "codec"),
-        (lambda: RingBuffer(9, OBS).sample(2, nstep=3), "RingBuffer.sample has no argument 'nstep'", "n_step"),
+        (lambda: RingBuffer(9, OBS, num_envs=3), "RingBuffer got an unexpected keyword argument 'num_envs'", "n_envs"),
+        (lambda: Mine(9, OBS, num_envs=3), "Mine got an unexpected keyword argument 'num_envs'", "n_envs"),
+        (lambda: Field((4,), np.uint8, codecs="raw"), "Field got an unexpected keyword argument 'codecs'", "codec"),
+        (
+            lambda: RingBuffer(9, OBS).sample(2, nstep=3),
+            "RingBuffer.sample got an unexpected keyword argument 'nstep'",
+            "n_step",
+        ),
         (
             lambda: RingBuffer(9, OBS).sequences(2, 3, burnin=3),
-            "RingBuffer.sequences has no argument 'burnin'",
+            "RingBuffer.sequences got an unexpected keyword argument 'burnin'",
             "burn_in",
         ),
-        (lambda: estimate(None, n_samples=300), "estimate has no argument 'n_samples'", "n_sample"),
+        (lambda: estimate(None, n_samples=300), "estimate got an unexpected keyword argument 'n_samples'", "n_sample"),
         (
             lambda: AutoStore(Layout((4,), np.uint8), bugdet="1 ms/batch"),
-            "AutoStore has no argument 'bugdet'",
+            "AutoStore got an unexpected keyword argument 'bugdet'",
             "budget",
         ),
-        (lambda: Prioritized(9, aplha=1), "Prioritized has no argument 'aplha'", "alpha"),
-        (lambda: Snapshot("folder", keeps=2), "Snapshot has no argument 'keeps'", "keep"),
-        (lambda: load("folder", salvages=True), "load has no argument 'salvages'", "salvage"),
+        (lambda: Prioritized(9, aplha=1), "Prioritized got an unexpected keyword argument 'aplha'", "alpha"),
+        (lambda: Snapshot("folder", keeps=2), "Snapshot got an unexpected keyword argument 'keeps'", "keep"),
+        (lambda: load("folder", salvages=True), "load got an unexpected keyword argument 'salvages'", "salvage"),
     ],
 )
 def test_an_unknown_argument_is_named_with_the_one_that_was_meant(call, what, meant):
@@ -535,7 +539,8 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant(call, what, me
 def test_an_argument_that_is_like_no_other_is_listed_with_all():
     there = "shape, dtype, codec, frame_stack, budget, min_nbytes, decide_after, block_frames, max_bytes, shares"
     with pytest.raises(
-        TypeError, match=rf"^Field has no argument 'compress', there are {there}, device, heap, next_of$"
+        TypeError,
+        match=rf"^Field got an unexpected keyword argument 'compress', there are {there}, device, heap, next_of$",
     ):
         Field((4,), np.uint8, compress="raw")
 

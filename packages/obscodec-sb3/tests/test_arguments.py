@@ -145,7 +145,9 @@ def test_a_constructor_shows_all_that_it_takes(buffer_class, names):
     assert takes.parameters["codec"].default == "auto"
     assert takes.parameters["codec"].kind is inspect.Parameter.KEYWORD_ONLY
     assert takes.parameters["device"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    text = f"{buffer_class.__name__} has no argument 'codecs', did you mean 'codec'? There are {names}"
+    text = (
+        f"{buffer_class.__name__} got an unexpected keyword argument 'codecs', did you mean 'codec'? There are {names}"
+    )
     refused(TypeError, text, replay, buffer_class, codecs="raw")
 
 
@@ -167,17 +169,17 @@ def test_a_memory_option_counts_wherever_a_class_takes_it():
 
 
 def test_an_argument_of_an_algorithm_names_it():
-    text = "CompressedReplayBuffer has no argument 'codecs', did you mean 'codec'? There are "
+    text = "CompressedReplayBuffer got an unexpected keyword argument 'codecs', did you mean 'codec'? There are "
     with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
         algorithm(DQN, "replay", CompressedReplayBuffer, codecs="raw")
     text = (
-        "CompressedRolloutBuffer has no argument 'optimize_memory_usage', which DQN, SAC and others pass to replay "
-        "buffers: give them CompressedReplayBuffer"
+        "CompressedRolloutBuffer got an unexpected keyword argument 'optimize_memory_usage', which DQN, SAC and "
+        "others pass to replay buffers: give them CompressedReplayBuffer"
     )
     refused(TypeError, text, algorithm, DQN, "replay", CompressedRolloutBuffer)
     text = (
-        "CompressedReplayBuffer has no argument 'gae_lambda', which PPO and A2C pass to rollout buffers: give them "
-        "CompressedRolloutBuffer"
+        "CompressedReplayBuffer got an unexpected keyword argument 'gae_lambda', which PPO and A2C pass to rollout "
+        "buffers: give them CompressedRolloutBuffer"
     )
     refused(TypeError, text, algorithm, PPO, "rollout", CompressedReplayBuffer)
 

@@ -168,9 +168,9 @@ def test_a_codec_that_is_none_is_refused_before_the_first_write() -> None:
 
 def test_an_option_that_is_none_names_the_storage_and_what_there_is() -> None:
     text = (
-        "CompressedStorage has no argument 'codecs', did you mean 'codec'? There are max_size, ndim, device, "
-        "compilable, shared_init, consolidated, cleanup_memmap, spill, codec, frame_stack, budget, min_nbytes, "
-        "decide_after, block_frames, max_bytes, buffer_device, heap"
+        "CompressedStorage got an unexpected keyword argument 'codecs', did you mean 'codec'? There are max_size, "
+        "ndim, device, compilable, shared_init, consolidated, cleanup_memmap, spill, codec, frame_stack, budget, "
+        "min_nbytes, decide_after, block_frames, max_bytes, buffer_device, heap"
     )
     with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
         CompressedStorage(N, codecs="raw")  # type: ignore[call-arg]

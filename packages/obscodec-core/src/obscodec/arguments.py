@@ -118,10 +118,10 @@ def refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> Non
     Example:
         >>> refuse_unknown("Storage", ["codecs"], ["size", "codec"])
         Traceback (most recent call last):
-        TypeError: Storage has no argument 'codecs', did you mean 'codec'? There are size, codec
+        TypeError: Storage got an unexpected keyword argument 'codecs', did you mean 'codec'? There are size, codec
     """
     if (name := next(iter(names), None)) is not None:
-        raise TypeError(among(f"{what} has no argument {name!r}", known, closest(name, known)))
+        raise TypeError(among(f"{what} got an unexpected keyword argument {name!r}", known, closest(name, known)))
 
 
 def says_arguments(of: F) -> F:
@@ -136,7 +136,7 @@ def says_arguments(of: F) -> F:
         ...     def __init__(self, size: int, codec: str = "auto") -> None: ...
         >>> Storage(3, codecs="raw")
         Traceback (most recent call last):
-        TypeError: Storage has no argument 'codecs', did you mean 'codec'? There are size, codec
+        TypeError: Storage got an unexpected keyword argument 'codecs', did you mean 'codec'? There are size, codec
         >>> Storage()
         Traceback (most recent call last):
         TypeError: Storage() missing 1 required positional argument: 'size'

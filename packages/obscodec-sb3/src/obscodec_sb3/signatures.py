@@ -72,5 +72,5 @@ def refuse_others(buffer: object, names: Collection[str], takes: Signature) -> N
     unknown, cls = [name for name in names if name not in takes.parameters], type(buffer)
     for name in _OF_OTHERS:
         if name in unknown:
-            raise TypeError(f"{cls.__name__} has no argument {name!r}, which {_OF_OTHERS[name]}")
+            raise TypeError(f"{cls.__name__} got an unexpected keyword argument {name!r}, which {_OF_OTHERS[name]}")
     refuse_unknown(cls.__name__, unknown, signature(cls).parameters)
