@@ -47,15 +47,15 @@ class Candidate:
 
 _PATCHES = "delta-rle"
 CANDIDATES = (
-    Candidate("raw", 1, 0.6),
-    Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.56),
-    Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.6),
-    Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.4),
-    *(Candidate("zstd:3", n, 5.1) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    Candidate("shuffle|zstd:1", 1, 10.0),
-    Candidate("pred:fast", 1, 2.0),
-    *(Candidate("pred", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    *(Candidate("palette", n, 3.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    Candidate("raw", 1, 0.72),
+    Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.41),
+    Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.56),
+    Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8),
+    *(Candidate("zstd:3", n, 7.3) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    Candidate("shuffle|zstd:1", 1, 7.9),
+    Candidate("pred:fast", 1, 3.3),
+    *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
 )
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
