@@ -120,6 +120,23 @@ def test_blocks_of_each_version_are_read_together(spec: str) -> None:
     np.testing.assert_array_equal(read(coder, [second], [[3]]), frames[2][3:])
 
 
+@pytest.mark.parametrize("spec", TRAINED)
+def test_what_is_learned_again_are_stored_blocks_of_all_versions_that_can_be_read(spec: str) -> None:
+    coder, learned_from = new_coder(spec, FRAME, N), []
+    opened = full_block(coder, frames_of(1000))
+    (first,) = seal(coder, frames_of(1001))
+    for seed in range(256):
+        seal(coder, frames_of(seed), learn=True)
+    (second,) = seal(coder, frames_of(1002))
+    good = [opened, first, second]
+    bad = [b"\xff" * 11, opened[:-9], first[: len(first) // 2], b"\x09", b"", np.append(opened, opened)]
+    if coder.patches:
+        bad = [bad[k] for k in (0, 2, 3)]  # nobody knows how long patches are
+    coder.versions.learn_again = lambda items, encode: learned_from.extend(items)
+    coder.learn_again(Segments.of([*bad, *good, *bad]))
+    assert list(map(bytes, learned_from)) == [bytes(full_block(coder, frames_of(1000 + k))[1:]) for k in range(3)]
+
+
 @pytest.mark.parametrize("spec", ["delta-rle|zstd:1", "zstd:1"])
 def test_blocks_that_are_not_compressed_are_not_learned_from(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -18,6 +18,10 @@ LARGE = 1 << 20
 
 def train(zstd: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:
     return zstd.train(Segments.of(samples))
+
+
+def compress(zstd: BytesCodec, sample: Bytes) -> Bytes:
+    return np.frombuffer(zstd.compress(sample.data), np.uint8)
 
 
 def samples_of(seed: int, n: int = 256) -> list[Bytes]:
@@ -92,45 +96,79 @@ def test_a_codec_without_dictionaries_stays_as_it_is() -> None:
     feed(codecs, samples_of(0))
     assert (codecs.newest, codecs.learning, codecs.are_several) == (1, False, False)
     feed(codecs, samples_of(1, 256), 0.1)
-    feed(codecs, samples_of(1, 300), 0.9)
-    assert (codecs.newest, codecs.learning) == (1, False)
+    feed(codecs, samples_of(1, 600), 0.9)
+    assert (codecs.newest, codecs.learning, codecs.is_due) == (1, False, False)
 
 
-@pytest.mark.parametrize(("ratio", "learns"), [(0.5, False), (0.62, False), (0.63, True), (1.0, True), (0.1, False)])
-def test_streams_that_are_a_quarter_larger_are_learned_from(ratio: float, learns: bool) -> None:
+@pytest.mark.parametrize(("ratio", "is_due"), [(0.5, False), (0.62, False), (0.63, True), (1.0, True), (0.1, False)])
+def test_a_training_is_due_when_streams_are_a_quarter_larger(ratio: float, is_due: bool) -> None:
     codecs = taught()
     feed(codecs, samples_of(1, 255), ratio)
-    assert not codecs.learning
+    assert not codecs.is_due
     feed(codecs, samples_of(1, 1), ratio)
-    assert codecs.learning == learns
+    assert codecs.is_due == is_due
 
 
 def test_a_few_large_streams_are_no_drift() -> None:
     codecs = taught()
-    for _ in range(5):
+    for _ in range(2):
         feed(codecs, samples_of(1, 60), 0.9)
-        feed(codecs, samples_of(1, 240), 0.5)
-    assert not codecs.learning
+        feed(codecs, samples_of(1, 190), 0.5)
+    assert not codecs.is_due
 
 
-def test_another_dictionary_is_trained_on_what_came_since() -> None:
+def test_a_training_is_due_when_four_times_as_many_were_encoded() -> None:
+    codecs = taught()
+    for n, more in ((512, 512), (1024, 3072), (4096, 12288)):
+        feed(codecs, samples_of(0, more - 1))
+        assert not codecs.is_due
+        feed(codecs, samples_of(0, 1))
+        assert codecs.is_due, n
+        codecs.learn_again(samples_of(0), compress)
+        assert not codecs.is_due
+
+
+def test_another_dictionary_is_trained_on_what_is_stored() -> None:
     codecs = taught()
     second = codecs.by_version[2]
     feed(codecs, samples_of(1), 0.9)
-    assert codecs.newest == 2
-    feed(codecs, samples_of(2))
+    codecs.learn_again(samples_of(2), compress)
     assert codecs.newest == 3
     assert codecs.by_version[2] == second
     assert codecs.by_version[3] == train(second, samples_of(2))
     assert codecs.dictionary_bytes == len(second.dictionary) + len(codecs.by_version[3].dictionary)
     feed(codecs, samples_of(2, 300), 0.9)  # which is how well this one goes from the start
-    assert not codecs.learning
+    assert not codecs.is_due
+
+
+@pytest.mark.parametrize(("nbytes", "newest"), [(101, 2), (96, 2), (95, 3)])
+def test_a_dictionary_is_kept_that_makes_streams_5_percent_smaller(nbytes: int, newest: int) -> None:
+    codecs = taught()
+    second, tried = codecs.by_version[2], []
+
+    def encode(zstd: BytesCodec, sample: Bytes) -> Bytes:
+        tried.append(sample)
+        return sample[: 100 if zstd is second else nbytes]
+
+    feed(codecs, samples_of(1), 0.9)
+    codecs.learn_again(samples_of(2), encode)
+    assert np.array_equal(tried, 2 * samples_of(2)[1::2])
+    assert (codecs.newest, codecs.is_due) == (newest, False)
+    feed(codecs, samples_of(1, 255), 0.9)
+    assert not codecs.is_due  # streams have not become larger since
+
+
+def test_no_more_is_read_than_a_training_takes() -> None:
+    codecs, read = taught(), []
+    for nbytes, most in ((400, 256), (LARGE, 4), (LARGE + LARGE // 4, 4)):
+        read.clear()
+        codecs.learn_again((read.append(i) or np.full(nbytes, i, np.uint8) for i in range(999)), compress)  # type: ignore[func-returns-value]
+        assert read == list(range(most))
 
 
 def test_versions_that_nothing_needs_are_forgotten_but_the_newest() -> None:
     codecs = taught()
-    feed(codecs, samples_of(1), 0.9)
-    feed(codecs, samples_of(2))
+    codecs.learn_again(samples_of(2), compress)
     codecs.keep([1, 2, 3])
     assert [version in codecs.by_version for version in (1, 2, 3)] == [True, True, True]
     codecs.keep({2, 7})
@@ -138,9 +176,7 @@ def test_versions_that_nothing_needs_are_forgotten_but_the_newest() -> None:
     codecs.keep([])
     assert [version in codecs.by_version for version in (1, 2, 3)] == [False, False, True]
     assert not codecs.are_several
-    feed(codecs, samples_of(3), 0.5)
-    feed(codecs, samples_of(3), 0.9)
-    feed(codecs, samples_of(4))
+    codecs.learn_again(samples_of(4), compress)
     assert codecs.newest == 4  # no number comes twice
 
 
@@ -157,8 +193,28 @@ def test_a_training_that_fails_leaves_the_codec_as_it_is(error: Exception) -> No
     assert codecs.newest == 1
 
 
-def test_a_training_again_that_fails_leaves_all_versions() -> None:
-    fails = [False, True]
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_items_teach_nothing(n: int) -> None:
+    codecs = taught()
+    feed(codecs, samples_of(1), 0.9)
+    codecs.learn_again(samples_of(1, n), compress)
+    assert (codecs.newest, codecs.is_due) == (2, False)
+
+
+def test_items_that_no_memory_has_room_for_teach_nothing() -> None:
+    def items() -> Iterator[Bytes]:
+        yield from samples_of(1, 7)
+        raise MemoryError
+
+    codecs = taught()
+    feed(codecs, samples_of(1), 0.9)
+    codecs.learn_again(items(), compress)
+    assert (codecs.newest, codecs.is_due) == (2, False)
+
+
+@pytest.mark.parametrize("n_trained", [1, 2])
+def test_a_training_again_that_fails_leaves_all_versions(n_trained: int) -> None:
+    fails = [False] * n_trained + [True]
 
     def fit(zstd: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:
         if fails.pop(0):
@@ -168,8 +224,8 @@ def test_a_training_again_that_fails_leaves_all_versions() -> None:
     codecs = taught(fit)
     second = codecs.by_version[2]
     feed(codecs, samples_of(1), 0.9)
-    feed(codecs, samples_of(1))
-    assert (codecs.newest, codecs.learning) == (2, False)
+    codecs.learn_again(samples_of(1), compress)
+    assert (codecs.newest, codecs.is_due, fails) == (2, False, [])
     assert codecs.by_version[1] == ZSTD
     assert codecs.by_version[2] is second
 
@@ -208,4 +264,14 @@ def test_a_pickled_one_goes_on_learning() -> None:
     again = rebuilt(codecs)
     assert (again.newest, again.learning, again.by_version[2]) == (2, False, codecs.by_version[2])
     feed(again, samples_of(1), 0.9)
-    assert again.learning  # it knows how small streams were
+    assert again.is_due  # it knows how small streams were
+    again.learn_again(samples_of(1), compress)
+    last = rebuilt(again)
+    feed(last, samples_of(1, 4 * 768 - 769))
+    assert not last.is_due
+    feed(last, samples_of(1, 1))
+    assert last.is_due  # it knows how many there were
+    early = {name: value for name, value in again.state().items() if name not in ("encoded", "learned")}
+    last = TrainedCodecs(ZSTD, train)
+    last.restore(early)
+    assert (last.newest, last.is_due) == (3, True)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import CorruptStream, DTypeError, FrameStore, HeapFull, Layout, ShapeError, SlotError
 from obscodec.frames.block_queue import BlockQueue
+from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.segments import Segments
 
 FRAME = Layout((84, 84), np.uint8)
@@ -481,6 +482,37 @@ def test_a_dictionary_makes_blocks_smaller():
         sizes[spec] = (store.stats().live_bytes - before) / 60, before / 840
     assert sizes["zstd:1"][0] < 0.6 * sizes["zstd:1"][1]
     assert sizes["delta-rle|zstd:3"][0] < sizes["delta-rle|zstd:3"][1]
+
+
+@pytest.mark.parametrize("n_damaged", [0, 300])
+def test_a_dictionary_is_trained_again_on_all_that_is_stored(monkeypatch, n_damaged):
+    """The first 256 blocks are of one game, 900 more of another; the dictionary after 1,024 blocks knows both."""
+    pong, pacman = ({frame.tobytes(): frame for frame in frames(game, 4000, 0)} for game in ("Pong", "MsPacman"))
+    pong, pacman = (np.stack([*distinct.values()]) for distinct in (pong, pacman))
+    played = np.concatenate([pong[:256], pacman[:900], pong[256:400], pacman[900:1000]])
+
+    def stored() -> list[int]:
+        """Bytes of the last frames of each game, and the newest version."""
+        store = FrameStore(FRAME, codec="zstd:1", block_frames=1)
+        ids = store.append(played[:1000])
+        store.stats()  # which stores full blocks
+        damaged = ids[: 3 * n_damaged : 3]
+        store.log.heap.put(damaged, Segments.of([b"\xff" * 11] * n_damaged))
+        ids = np.append(ids, store.append(played[1000:-244]))
+        sizes = [store.stats().live_bytes]
+        for last in (played[-244:-100], played[-100:]):
+            ids = np.append(ids, store.append(last))
+            sizes.append(store.stats().live_bytes)
+        good = ~np.isin(ids, damaged)
+        np.testing.assert_array_equal(store.read(ids[good]), played[good])
+        return [*np.diff(sizes).tolist(), store.log.coder.versions.newest]
+
+    of_pong, of_pacman, newest = stored()
+    monkeypatch.setattr(TrainedCodecs, "is_due", False)
+    of_pong_first, of_pacman_first, newest_first = stored()
+    assert of_pong < 0.8 * of_pong_first
+    assert of_pacman < 0.8 * of_pacman_first
+    assert newest > newest_first
 
 
 @pytest.mark.parametrize(("codec", "block_frames"), CODECS)

@@ -8,6 +8,8 @@ it works.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -87,6 +89,14 @@ class BlockCoder(ABC, Generic[C]):
         """A block after compression."""
 
     @abstractmethod
+    def decompressed(self, block: Bytes) -> Bytes:
+        """What :meth:`compress` took for a stored block.
+
+        Raises:
+            CorruptStream: the block is damaged.
+        """
+
+    @abstractmethod
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Read some blocks. An empty stream is the block of the frame of zeros."""
 
@@ -145,6 +155,16 @@ class BlockCoder(ABC, Generic[C]):
             for b in np.flatnonzero(versions).tolist():
                 nbytes = int(sealed.lengths[b]) - len(encode_varint(int(versions[b])))
                 self.versions.encoded(blocks[b][len(PLAIN) :], nbytes)
+
+    def learn_again(self, blocks: Segments) -> None:
+        """Train on stored blocks, given in random order; damaged ones don't count."""
+        if self.versions is not None:
+            self.versions.learn_again(self._readable(blocks), self.compress)
+
+    def _readable(self, blocks: Segments) -> Iterator[Bytes]:
+        for block in blocks:
+            with suppress(CorruptStream, DictionaryMissing):
+                yield self.decompressed(block)
 
     def read(self, blocks: Segments, wanted: Wanted, references: Rows, threads: int) -> None:
         """Decode each block once, and put the wanted frames into their rows.

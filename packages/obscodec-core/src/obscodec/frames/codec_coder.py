@@ -32,6 +32,20 @@ class CodecCoder(BlockCoder[Codec]):
         """A stream of the codec."""
         return compressor.encode_batch(plain[None], np.empty(compressor.bound(), np.uint8))[0]
 
+    def decompressed(self, block: Bytes) -> Bytes:
+        """See ``BlockCoder.decompressed``: the frames."""
+        version, start = decode_varint(block)
+        if version == 0:
+            return self._checked(block[start:])
+        plain = np.empty((1, self.layout.nbytes), np.uint8)
+        self._codec(version).decode_batch(Segments.of([block[start:]]), plain)
+        return plain.reshape(-1)
+
+    def _checked(self, plain: Bytes) -> Bytes:
+        if len(plain) != self.layout.nbytes:
+            raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {len(plain)}")
+        return plain
+
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Decode some blocks at a time, and copy the wanted frames out of them."""
         step = max(1, _SCRATCH_NBYTES // self.layout.nbytes)
@@ -63,8 +77,7 @@ class CodecCoder(BlockCoder[Codec]):
     def _renumbered(self, block: Bytes, export: BlockExport) -> Bytes:
         version, start = decode_varint(block)
         if version == 0:
-            if len(block) != start + self.layout.nbytes:
-                raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {len(block) - start}")
+            self._checked(block[start:])
             return block
         assert export.versions is not None  # ``accepts`` has looked
         number = self.versions.number_of(export.versions.by_version[version])

@@ -51,6 +51,10 @@ class PatchCoder(BlockCoder[BytesCodec]):
         """``varint`` bytes of the stream, then the compressed stream."""
         return joined(encode_varint(len(plain)), compressor.compress(plain.data))
 
+    def decompressed(self, block: Bytes) -> Bytes:
+        """See ``BlockCoder.decompressed``: the patches."""
+        return np.frombuffer(self._decompress(block), np.uint8)
+
     def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
         """See ``BlockCoder.seal``; one kernel compresses all blocks with LZ4."""
         newest = self.versions.newest if self.versions else 0
@@ -105,7 +109,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         """Blocks of version 0."""
         if self.versions is None:
             return blocks
-        return Segments.of([joined(PLAIN, np.frombuffer(self._decompress(block), np.uint8).data) for block in blocks])
+        return Segments.of([joined(PLAIN, self.decompressed(block).data) for block in blocks])
 
     def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
         """Accept blocks of which half of the frames are wanted, or more."""

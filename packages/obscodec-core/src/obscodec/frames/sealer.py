@@ -16,6 +16,7 @@ from obscodec.runtime import Background, Job, n_processors
 from obscodec.segments import Ints, Segments
 
 _ENCODER = Background()
+_N_NEWEST = 256
 
 Sealed = tuple[Ints, Segments]  # what ``BlockCoder.seal`` returns
 
@@ -37,6 +38,7 @@ class Sealer:
         self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], heap: SlotHeap, open_blocks: OpenBlocks
     ) -> None:
         self._coder, self._heap, self._open = coder, heap, open_blocks
+        self._newest: Ints = np.arange(0)  # numbers of the blocks that were stored last
         self._job: Job[Sealed] | None = None  # which compresses the queue that leaves
         self._process = 0  # of the job
 
@@ -80,20 +82,30 @@ class Sealer:
         numbers = np.array([number])
         if not self._heap.holds(numbers)[0]:
             contents = self._open.contents(numbers)
-            self._put(numbers, contents, self._sealed(contents), versions)
+            self._put(numbers, contents, self._sealed(contents, self._samples(len(versions))), versions)
 
     def _begin(self, versions: Table) -> None:
         """Compress the blocks of a queue in the background, or here if there is no second processor."""
         if not len(self._open.leaving):
             self._open.exchange_queues()
         leaving = self._open.leaving
+        seal = partial(self._sealed, leaving.blocks(), self._samples(len(versions)))
         if leaving.is_open and n_processors() > 1:
             try:
-                self._process, self._job = os.getpid(), _ENCODER.submit(partial(self._sealed, leaving.blocks()))
+                self._process, self._job = os.getpid(), _ENCODER.submit(seal)
                 return
             except RuntimeError:  # there can be no other thread
                 pass
-        self._store(leaving, self._sealed(leaving.blocks()), versions)
+        self._store(leaving, seal(), versions)
+
+    def _samples(self, n_numbers: int) -> Segments:
+        """The newest blocks and as many others, in random order, if codecs may learn from them; else none."""
+        codecs, numbers = self._coder.versions, np.arange(0)
+        if codecs is not None and codecs.is_due:
+            rng, stored = np.random.default_rng(0), np.flatnonzero(self._heap.holds(np.arange(n_numbers)))
+            newest = self._newest[self._heap.holds(self._newest)]
+            numbers = rng.permutation(np.append(newest, rng.permutation(stored)[:_N_NEWEST]))
+        return self._heap.locate(numbers)
 
     def _finish(self, versions: Table) -> None:
         """Wait for the background, and store what it has compressed."""
@@ -110,9 +122,11 @@ class Sealer:
             self._store(self._open.leaving, sealed, versions)
         self._job = None
 
-    def _sealed(self, blocks: Segments) -> Sealed:
+    def _sealed(self, blocks: Segments, samples: Segments) -> Sealed:
         sealed = self._coder.seal(blocks)
         self._coder.learn(blocks, *sealed)
+        if len(samples):
+            self._coder.learn_again(samples)
         return sealed
 
     def _store(self, queue: BlockQueue, sealed: Sealed, versions: Table) -> None:
@@ -123,10 +137,11 @@ class Sealer:
         queue.clear(len(self._open.rows))
 
     def _put(self, numbers: Ints, plain: Segments, sealed: Sealed, versions: Table) -> None:
-        of_blocks, blocks = sealed
+        (of_blocks, blocks), newest = sealed, np.append(self._newest, numbers)[-_N_NEWEST:]
         versions[numbers] = of_blocks.astype(np.int32)  # numpy may crash if it has no memory to cast
         self._heap.put(numbers, blocks)
         self._open.count_uses(plain)
+        self._newest = newest
 
     @property
     def _is_done(self) -> bool:

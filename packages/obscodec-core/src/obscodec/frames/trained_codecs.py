@@ -1,8 +1,9 @@
 """TrainedCodecs: a codec that learns from what it encodes, and every earlier state of it that a stream still needs."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from types import NoneType
 from typing import Generic, TypeVar
 
@@ -19,6 +20,8 @@ C = TypeVar("C", bound=Codec)
 _N_SAMPLES = 256
 _MAX_SAMPLES_NBYTES = 1 << 22  # training takes some 50 ms for each MB
 _DRIFT = 1.25
+_AGAIN = 4  # times as many items as at the last training
+_MIN_GAIN = 0.95  # of the bytes: another dictionary takes memory, too
 _MOST_VERSIONS = 1 << 20  # readers have a table with a row for each number up to the newest one
 
 
@@ -26,8 +29,10 @@ class TrainedCodecs(Generic[C]):
     """Codecs by their versions; the newest one encodes.
 
     A dictionary is trained on the first items that are encoded: while the codecs are ``learning``, items are samples.
-    When streams have become a quarter larger than they were right after the training, on average, another dictionary is
-    trained. A codec without dictionaries stays as it is. ``fit`` returns a codec trained on samples.
+    Another one :attr:`is_due` when four times as many items have been encoded as at the last training, or when streams
+    have become a quarter larger than they were right after it, on average. It is trained on items that are stored, and
+    kept if it makes others 5 % smaller. A codec without dictionaries stays as it is. ``fit`` returns a codec trained on
+    samples.
 
     Attributes:
         by_version: the codecs; replaced, never changed.
@@ -45,6 +50,7 @@ class TrainedCodecs(Generic[C]):
         self.learning = True
         self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         self._first_ratio: float | None = None
+        self._n_encoded = self._n_learned = 0  # items; those at the last training
 
     @property
     def dictionary_bytes(self) -> int:
@@ -53,6 +59,7 @@ class TrainedCodecs(Generic[C]):
 
     def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
         """Learn that the newest version encoded ``plain``, which is copied if it is kept, in ``stream_nbytes``."""
+        self._n_encoded += 1
         if self.learning:
             if not self._has_enough:  # it has, if an exception ended the training
                 self._keep(plain)
@@ -60,6 +67,26 @@ class TrainedCodecs(Generic[C]):
                 self._learn()
         else:
             self._watch(stream_nbytes / max(1, plain.nbytes))
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to call :meth:`learn_again`: much was encoded since the last training, or is encoded worse."""
+        due = self._has_drifted or self._n_encoded >= _AGAIN * self._n_learned
+        return due and not self.learning and bool(self.by_version[self.newest].dictionary)
+
+    def learn_again(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> None:
+        """Train on items that were encoded, given in random order, as far as there is room for them.
+
+        The codec stays unless one that is trained on half of them makes the others smaller; ``encode`` makes a stream.
+        """
+        codec, newest, codecs = self.by_version[self.newest], self.newest, self.by_version
+        with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
+            samples = self._beginning(items)
+            other = self._fit(codec, samples[::2]) if len(samples) > 1 else codec
+            before, after = (sum(len(encode(one, item)) for item in samples[1::2]) for one in (codec, other))
+            if after <= _MIN_GAIN * before:
+                newest, codecs = self._with(self._fit(codec, samples))
+        self._go_on(newest, codecs)
 
     def train(self) -> None:
         """Train on the samples so far, if there are any."""
@@ -97,6 +124,8 @@ class TrainedCodecs(Generic[C]):
             "samples": Segments.of(samples).state(),
             "ratios": np.array(self._ratios, np.float64),
             "first_ratio": self._first_ratio,
+            "encoded": self._n_encoded,
+            "learned": self._n_learned,
         }
 
     def restore(self, state: State) -> None:
@@ -110,6 +139,8 @@ class TrainedCodecs(Generic[C]):
         versions = array_of(state, "versions", np.int64, (len(dictionaries),))
         ratios, first_ratio = array_of(state, "ratios", np.float64, (None,)), state.get("first_ratio")
         newest = number_of(state, "newest", 1)
+        n_learned = number_of({"learned": 0, **state}, "learned")  # early snapshots have no such numbers
+        n_encoded = number_of({"encoded": n_learned, **state}, "encoded", n_learned)
         check_range("versions", versions, 1, _MOST_VERSIONS)
         if newest not in versions or not isinstance(first_ratio, (float, NoneType)):
             raise CorruptStream("codecs that learn have other dictionaries, samples or ratios")
@@ -121,6 +152,7 @@ class TrainedCodecs(Generic[C]):
         self.newest, self.learning = newest, part_of(state, "learning", bool)
         self._ratios.extend(ratios.tolist())
         self._first_ratio = first_ratio
+        self._n_encoded, self._n_learned = n_encoded, n_learned
         for sample in samples:
             self._keep(sample)
 
@@ -137,14 +169,33 @@ class TrainedCodecs(Generic[C]):
             self._samples.append(self._room[begin:end])
         self._samples_nbytes = end
 
+    @staticmethod
+    def _beginning(items: Iterable[Bytes]) -> list[Bytes]:
+        """As many items as samples can be."""
+        samples: list[Bytes] = []
+        for item in islice(items, _N_SAMPLES):
+            samples.append(item)
+            if sum(sample.nbytes for sample in samples) >= _MAX_SAMPLES_NBYTES:
+                break
+        return samples
+
     def _learn(self) -> None:
         newest, codecs = self.newest, self.by_version
-        with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
-            codec = self._fit(codecs[newest], self._samples)
-            if codec != codecs[newest] and max(codecs) < _MOST_VERSIONS:
-                newest = max(codecs) + 1
-                codecs = {**codecs, newest: codec}
-        learned = {"newest": newest, "by_version": codecs, "learning": False}
+        with suppress(ShapeError, MemoryError):  # as in learn_again
+            newest, codecs = self._with(self._fit(codecs[newest], self._samples))
+        self._go_on(newest, codecs)
+
+    def _with(self, codec: C) -> tuple[int, dict[int, C]]:
+        """The newest version if a codec becomes one, and all codecs then."""
+        newest, codecs = self.newest, self.by_version
+        if codec == codecs[newest] or max(codecs) >= _MOST_VERSIONS:
+            return newest, codecs
+        newest = max(codecs) + 1
+        return newest, {**codecs, newest: codec}
+
+    def _go_on(self, newest: int, codecs: dict[int, C]) -> None:
+        """Encode with the codecs after a training, without samples."""
+        learned = {"newest": newest, "by_version": codecs, "learning": False, "_n_learned": self._n_encoded}
         ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         unused: dict[str, object] = {"_samples": [], "_room": None, "_samples_nbytes": 0}
         vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all in one step
@@ -152,11 +203,15 @@ class TrainedCodecs(Generic[C]):
 
     def _watch(self, ratio: float) -> None:
         self._ratios.append(ratio)
-        if len(self._ratios) < _N_SAMPLES:
-            return
-        mean = sum(self._ratios) / len(self._ratios)
-        if self._first_ratio is None:
-            self._first_ratio = mean
+        if self._first_ratio is None and len(self._ratios) == _N_SAMPLES:
+            self._first_ratio = self._mean_ratio
             self._ratios.clear()
-        elif mean > _DRIFT * self._first_ratio and self.by_version[self.newest].dictionary:
-            self.learning = True
+
+    @property
+    def _has_drifted(self) -> bool:
+        first, is_full = self._first_ratio, len(self._ratios) == _N_SAMPLES
+        return first is not None and is_full and self._mean_ratio > _DRIFT * first
+
+    @property
+    def _mean_ratio(self) -> float:
+        return sum(self._ratios) / len(self._ratios)
