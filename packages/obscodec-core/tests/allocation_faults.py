@@ -123,6 +123,8 @@ if __name__ == "__main__":
         "delta-rle": lambda: appended("delta-rle", "u1", 8),
         "delta-rle|zstd:3": lambda: appended("delta-rle|zstd:3", "u1", 8),
         "zstd:1": lambda: appended("zstd:1", "u1", 8),
+        "pred": lambda: appended("pred", "u1", 8),
+        "palette": lambda: appended("palette", "u1", 8),
         "undecided": lambda: appended("auto", "u1", 100_000),
         "floats": lambda: appended("delta-rle", "f4", 8),
         "decided": decided,

@@ -83,6 +83,19 @@ def test_blocks_are_larger_where_frames_resemble_the_one_before():
     assert choose(still, STREAMS[:256], "10 s/batch").chosen.block_frames == 16
 
 
+@pytest.mark.parametrize(("budget", "thorough"), [(None, False), (None, True), ("9 s/batch", False)])
+@pytest.mark.parametrize(
+    ("n_colours", "suits"), [(100, ["palette", "pred", "pred:fast"]), (1 << 24, ["pred", "pred:fast"])]
+)
+def test_one_codec_for_images_is_tried_unless_time_counts(n_colours, suits, budget, thorough):
+    seen = hills(64, moving=False)
+    if n_colours == 100:
+        seen = np.repeat(np.minimum(seen[..., :1] // 2 * 2, 240), 3, axis=-1) + np.arange(3, dtype=np.uint8)
+    trials = choose(seen, STREAMS[:64], budget, thorough=thorough).trials
+    found = list(dict.fromkeys(trial.spec for trial in trials if trial.spec.startswith(("palette", "pred"))))
+    assert found == (suits if budget or thorough else suits[:1])
+
+
 def test_slow_codecs_are_tried_only_if_no_fast_one_is_good_enough():
     played = frames("MsPacman", 320, 0)[:300]
     quick, thorough = choose(played, STREAMS, None), choose(played, STREAMS, None, thorough=True)

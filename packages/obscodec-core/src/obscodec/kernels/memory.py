@@ -79,16 +79,16 @@ def _pointer_to(builder, address):
     return _pointer(builder, address)
 
 
-@inlined
-def load_i8(address: int) -> int:
-    """A byte as a signed integer."""
-    return np.int64(np.int8(load_u8(address)))
+def _signed_loader(bits):
+    @_emits(types.int64(types.int64))
+    def load(builder, address):
+        return builder.sext(builder.load(_pointer(builder, address, ir.IntType(bits)), align=1), _WORD)
+
+    return load
 
 
-@inlined
-def load_i32(address: int) -> int:
-    """Four bytes as a signed integer."""
-    return np.int64(np.int32(load_u32(address)))
+load_i8 = _signed_loader(8)
+load_i32 = _signed_loader(32)
 
 
 @inlined
@@ -115,22 +115,29 @@ def bools_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.bool_
     return carray(_pointer_to(address), shape, np.bool_)
 
 
-@inlined
-def address(array: npt.NDArray[np.generic]) -> int:
+@intrinsic
+def address(typingctx, array):
     """Where an array begins. Signed: numba makes a float of the sum of an unsigned and a signed integer."""
-    return np.int64(array.ctypes.data)
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(array)(context, builder, args[0]).data
+        return builder.ptrtoint(data, _WORD)
+
+    return types.int64(array), codegen
 
 
-@inlined
-def signed(value: int) -> int:
-    """``value`` as ``int64``."""
-    return np.int64(value)
+def _converter(kind):
+    def typed(typingctx, value):
+        def codegen(context, builder, signature, args):
+            return context.cast(builder, args[0], value, kind)
+
+        return kind(value), codegen
+
+    return intrinsic(typed)
 
 
-@inlined
-def unsigned(value: int) -> int:
-    """``value`` as ``uint64``."""
-    return np.uint64(value)
+signed = _converter(types.int64)
+unsigned = _converter(types.uint64)
 
 
 @_emits(types.void(types.int64, types.int64, types.int64))

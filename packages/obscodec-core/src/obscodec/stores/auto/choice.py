@@ -53,10 +53,11 @@ CANDIDATES = (
     Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8),
     *(Candidate("zstd:3", n, 7.3) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     Candidate("shuffle|zstd:1", 1, 7.9),
-    Candidate("pred:fast", 1, 3.3),
-    *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    Candidate("pred:fast", 1, 3.3),
 )
+_OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images makes them smaller than those behind it
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
@@ -158,11 +159,19 @@ def _takes(candidate: Candidate, layout: Layout) -> bool:
 def _try_slow(
     candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None, *, thorough: bool
 ) -> list[Trial]:
-    """Try those that suit the frames; larger blocks only as long as they save something."""
+    """Try those that suit the frames; larger blocks only as long as they save something.
+
+    One codec of images is enough, unless time counts, too: each has kernels to compile.
+    """
     trials, blocks = [], frames[:, None]  # as a store encodes them: three planes alone might be three images
+    left = set(_OF_IMAGES)
     for spec, alike in groupby(candidates, key=attrgetter("spec")):
+        if spec in _OF_IMAGES and spec not in left:
+            continue
         if not new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks):
             continue
+        if spec in _OF_IMAGES and limit_s is None and not thorough:
+            left.clear()
         of_spec: list[Trial] = []
         for candidate in alike:
             if not thorough and len(of_spec) > 1 and of_spec[-1].frame_bytes > _MIN_GAIN * of_spec[-2].frame_bytes:

@@ -14,6 +14,7 @@ from obscodec.codecs.statuses import NO_SUCH_COLOUR, OK
 from obscodec.kernels import (
     compiled,
     inlined,
+    int64s_at,
     load_u8,
     signed,
     store_u8,
@@ -68,7 +69,7 @@ def load_key(pixel: int, geometry: Geometry) -> int:
 
 @compiled
 def find_places(
-    frames: int, n_frames: int, n_known: int, places: int, table: Ints, palette: Ints, geometry: Geometry
+    frames: int, n_frames: int, n_known: int, places: int, table_at: int, palette: int, geometry: Geometry
 ) -> tuple[int, int]:
     """Find the place of each pixel of an item.
 
@@ -79,13 +80,14 @@ def find_places(
         n_frames: its frames.
         n_known: how many colours there are in the table, and in the palette.
         places: the address of a ``u8[n_frames, height, width]``, filled.
-        table: see :func:`new_table`, changed.
-        palette: the key of each place, ``i64[256]``, filled from ``n_known`` on.
+        table_at: the address of what :func:`new_table` makes, changed.
+        palette: of the key of each place, ``i64[256]``, filled from ``n_known`` on.
         geometry: of a frame.
 
     Returns:
         The number of colours, 257 if there are more than 256; and that of pixels whose colours are new.
     """
+    table, keys = int64s_at(table_at, (1 << TABLE_BITS,)), int64s_at(palette, (N_COLOURS,))
     n, mask, at, n_new = n_known, (1 << TABLE_BITS) - 1, places, 0
     frame_nbytes = geometry.n_channels * geometry.height * geometry.width
     for k in range(n_frames):
@@ -100,7 +102,7 @@ def find_places(
                     if n == N_COLOURS:
                         return N_COLOURS + 1, 0
                     table[slot] = key << 8 | n
-                    palette[n] = key
+                    keys[n] = key
                     n += 1
                 place = table[slot] & (N_COLOURS - 1)
                 n_new += place >= n_known
@@ -113,8 +115,9 @@ def find_places(
 
 
 @compiled
-def _sort_places(n_known: int, n: int, places: int, end: int, palette: Ints) -> int:
+def _sort_places(n_known: int, n: int, places: int, end: int, palette_at: int) -> int:
     """Sort the colours of a palette from ``n_known`` on by brightness, and give the pixels their new places."""
+    palette = int64s_at(palette_at, (N_COLOURS,))
     moved = np.empty(N_COLOURS, np.int64)  # where the colour of each new place was
     for k in range(n_known, n):
         key = palette[k]
@@ -141,20 +144,20 @@ def _brightness(key: int) -> int:
 
 
 @compiled
-def get_colours(work: int, frame: int, palette: Ints, geometry: Geometry, plane: Geometry) -> int:
+def get_colours(work: int, frame: int, palette_at: int, geometry: Geometry, plane: Geometry) -> int:
     """Write the pixels of a frame from the places in its plane.
 
     Args:
         work: the address of the plane.
         frame: of the frame, filled.
-        palette: see :func:`palette_of`.
+        palette_at: of what :func:`palette_of` makes.
         geometry: of the frame.
         plane: of the plane.
 
     Returns:
         A status.
     """
-    all_bits = unsigned(0)
+    palette, all_bits = int64s_at(palette_at, (N_COLOURS,)), unsigned(0)
     for y in range(geometry.height):
         at, pixel = work + (y + 1) * plane.stride + SIDE, frame + y * geometry.row_step
         end = at + geometry.width

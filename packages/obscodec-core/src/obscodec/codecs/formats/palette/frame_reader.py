@@ -13,7 +13,6 @@ from obscodec.codecs.formats.pred import (
     MAX_VECTORS,
     SIDE,
     Geometry,
-    Words,
     clear_margins,
     decode_groups,
     read_head,
@@ -23,7 +22,7 @@ from obscodec.codecs.formats.pred import (
 from obscodec.codecs.statuses import MANY_COLOURS, NO_SUCH_FRAME, OK
 from obscodec.codecs.varint import encode_varint
 from obscodec.codecs.varint_kernels import read_varint
-from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
@@ -41,10 +40,10 @@ def decode_items(
     wanted: Ints,
     geometry: Geometry,
     plane: Geometry,
-    known: Ints,
+    known: int,
     n_known: int,
     orders: OrderAddresses,
-    tables: Words,
+    tables: int,
     room: Room,
 ) -> int:
     """Decode the items that have a palette, or the first frames of each.
@@ -58,17 +57,17 @@ def decode_items(
         wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
         geometry: of a frame.
         plane: of its plane.
-        known: ``i64[256]``, see ``palette_of``.
+        known: the address of ``i64[256]``, see ``palette_of``.
         n_known: how many these are.
         orders: of the dictionary.
-        tables: of its books, ``u64[16, 2048]``.
+        tables: the address of those of its books, ``u64[16, 2048]``.
         room: which no other call uses meanwhile.
 
     Returns:
         A status.
     """
     frame_nbytes = rows.shape[1] // n_frames
-    work = address(room.frame.work)
+    work = room.frame.work
     before = work + plane.plane_nbytes
     clear_margins(work, plane)
     clear_margins(before, plane)
@@ -87,9 +86,10 @@ def decode_items(
         n_colours += n_known - 1
         if n_colours > N_COLOURS or (n_colours - n_known) * geometry.n_channels > end - at:
             return MANY_COLOURS
-        copy(address(room.palette), address(known), 8 * N_COLOURS)
+        copy(room.palette, known, 8 * N_COLOURS)
         for k in range(n_known, n_colours):
-            at, room.palette[k] = _read_key(at, geometry.n_channels)
+            at, key = _read_key(at, geometry.n_channels)
+            store_u64(room.palette + 8 * k, unsigned(key))
         body = skip_sizes(at, end, n_frames)
         if body < 0:
             return -body
@@ -99,8 +99,8 @@ def decode_items(
                 nbytes, at = read_varint(at, end)
             if nbytes > end - body or nbytes < 1 or nbytes > frame_nbytes:
                 return NO_SUCH_FRAME
-            copy(address(room.frame.bits), body, nbytes)
-            status = _decode_frame(nbytes, work, before, k > 0, plane, orders, address(tables), room)
+            copy(room.frame.bits, body, nbytes)
+            status = _decode_frame(nbytes, work, before, k > 0, plane, orders, tables, room)
             if status == OK:
                 status = get_colours(work, target, room.palette, geometry, plane)
             if status != OK:
@@ -120,7 +120,7 @@ def _read_key(at: int, n_channels: int) -> tuple[int, int]:
     return at + n_channels, key
 
 
-@compiled
+@inlined
 def _decode_frame(
     nbytes: int,
     work: int,
@@ -134,10 +134,10 @@ def _decode_frame(
     """Decode the frame in ``room.frame.bits`` into the plane at ``work``."""
     frame = room.frame
     begin, vectors, modes, residuals = (
-        address(frame.bits),
-        address(frame.vectors),
-        address(frame.modes),
-        address(frame.residuals),
+        frame.bits,
+        frame.vectors,
+        frame.modes,
+        frame.residuals,
     )
     n_tiles, most_vectors = plane.tiles_down * plane.tiles_across, MAX_VECTORS if has_before else 0
     n_vectors, form, at, status = read_head(begin, begin + nbytes, most_vectors, 4, vectors)
@@ -150,8 +150,8 @@ def _decode_frame(
         n_tiles * GROUPS_OF_TILE,
         n_tiles,
         tables,
-        address(frame.labels),
-        address(frame.order),
+        frame.labels,
+        frame.order,
         modes,
         residuals,
         frame.marks,

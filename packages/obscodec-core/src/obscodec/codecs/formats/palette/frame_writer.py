@@ -2,20 +2,24 @@
 
 from typing import Final
 
+import numpy as np
+
 from obscodec.codecs.formats.palette.apply import apply_tiles
 from obscodec.codecs.formats.palette.colours import TABLE_BITS, find_places
+from obscodec.codecs.formats.palette.dictionary import Tables
 from obscodec.codecs.formats.palette.orders import N_COLOURS, OrderAddresses
-from obscodec.codecs.formats.palette.room import Room
+from obscodec.codecs.formats.palette.room import Room, new_room
 from obscodec.codecs.formats.pred import (
+    GROUP_STRIDE,
     GROUPS_OF_TILE,
-    N_STREAMS,
-    Codes,
+    PREDICTED,
     Geometry,
     clear_margins,
     encode_groups,
     find_vectors,
     head_nbytes,
     n_vectors_of,
+    plane_geometry,
     put_frame,
     size_bound,
     write_head,
@@ -23,11 +27,34 @@ from obscodec.codecs.formats.pred import (
 )
 from obscodec.codecs.statuses import OK
 from obscodec.codecs.varint_kernels import write_varint
-from obscodec.kernels import address, compiled, copy, inlined, store_u8, unsigned
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, store_u8, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
 
 _STRANGE: Final = 4  # as many times fewer pixels of new colours make the orders of a dictionary useless
+
+
+def encode_with(tables: Tables, rows: Rows, n_frames: int, geometry: Geometry, n_streams: int, out: Bytes) -> Ints:
+    """Encode some items by the tables of a dictionary, and return their bytes: see :func:`encode_items`."""
+    lengths, (memory, room) = np.zeros(len(rows), np.int64), new_room(geometry, n_frames)
+    encode_items(
+        rows,
+        n_frames,
+        geometry,
+        plane_geometry(geometry),
+        tables.known.ctypes.data,
+        tables.places.ctypes.data,
+        len(tables.keys),
+        tables.at,
+        n_streams,
+        tables.books.classes.ctypes.data,
+        tables.books.codes.ctypes.data,
+        out,
+        lengths,
+        room,
+    )
+    del memory  # not before
+    return lengths
 
 
 @compiled
@@ -36,13 +63,13 @@ def encode_items(
     n_frames: int,
     geometry: Geometry,
     plane: Geometry,
-    known: Ints,
-    table: Ints,
+    known: int,
+    table: int,
     n_known: int,
     orders: OrderAddresses,
-    classes: Bytes,
-    codes: Codes,
-    starts: Ints,
+    n_streams: int,
+    classes: int,
+    codes: int,
     out: Bytes,
     lengths: Ints,
     room: Room,
@@ -54,13 +81,14 @@ def encode_items(
         n_frames: the frames of an item, at least 1.
         geometry: of a frame.
         plane: of its plane.
-        known: ``i64[256]``, see ``palette_of``.
+        known: the address of ``i64[256]``, see ``palette_of``.
         table: of the places of its colours, see ``new_table``.
         n_known: how many these are.
         orders: of the dictionary.
-        classes: see ``encode_groups``, as the next two.
-        codes: ``u32[:]``.
-        starts: ``i64[17]``.
+        n_streams: bit streams of a frame; :data:`PREDICTED` for the residuals of each frame, in groups, and behind them
+            the mode of each tile.
+        classes: see ``encode_groups``, as the next one.
+        codes: the address of ``u32[N_SYMBOLS]``.
         out: filled with the streams, one behind the other.
         lengths: ``i64[n]``, filled with their bytes: 0 for an item of too many colours, or that grows.
         room: which no other call uses meanwhile.
@@ -68,20 +96,18 @@ def encode_items(
     Returns:
         A status.
     """
-    work, here = address(room.frame.work), address(out)
+    work, here = room.frame.work, address(out)
     before = work + plane.plane_nbytes
     clear_margins(work, plane)
     clear_margins(before, plane)
-    copy(address(room.palette), address(known), 8 * N_COLOURS)
+    copy(room.palette, known, 8 * N_COLOURS)
     for i in range(len(rows)):
-        copy(address(room.table), address(table), 8 << TABLE_BITS)
+        copy(room.table, table, 8 << TABLE_BITS)
         source = address(rows) + i * rows.shape[1]
-        n_colours, n_new = find_places(
-            source, n_frames, n_known, address(room.places), room.table, room.palette, geometry
-        )
+        n_colours, n_new = find_places(source, n_frames, n_known, room.places, room.table, room.palette, geometry)
         lengths[i] = 0
         is_strange = n_known > 0 and _STRANGE * n_new > n_frames * geometry.height * geometry.width
-        if n_colours <= N_COLOURS and not is_strange:
+        if n_colours <= N_COLOURS and (n_streams == PREDICTED or not is_strange):
             lengths[i] = _encode_item(
                 here,
                 rows.shape[1],
@@ -91,9 +117,9 @@ def encode_items(
                 n_known,
                 n_colours,
                 orders,
+                n_streams,
                 classes,
                 codes,
-                starts,
                 work,
                 before,
                 room,
@@ -102,7 +128,7 @@ def encode_items(
     return OK
 
 
-@compiled
+@inlined
 def _encode_item(
     out: int,
     most: int,
@@ -112,42 +138,49 @@ def _encode_item(
     n_known: int,
     n_colours: int,
     orders: OrderAddresses,
-    classes: Bytes,
-    codes: Codes,
-    starts: Ints,
+    n_streams: int,
+    classes: int,
+    codes: int,
     work: int,
     before: int,
     room: Room,
 ) -> int:
     """Write the item whose places are in the room, and return its bytes; 0 if they are more than ``most``."""
-    n_pixels = plane.height * plane.width
-    frame_nbytes, source = geometry.n_channels * n_pixels, address(room.places)
-    if 9 + (n_colours - n_known) * geometry.n_channels + size_bound(frame_nbytes) * n_frames >= most:
-        return 0
-    here = write_varint(out, n_colours - n_known + 1)
-    for k in range(n_known, n_colours):
-        for c in range(geometry.n_channels):
-            store_u8(here + c, unsigned(room.palette[k] >> 8 * c))
-        here += geometry.n_channels
-    body = here + size_bound(frame_nbytes) * (n_frames - 1)
+    n_pixels, n_tiles = plane.height * plane.width, plane.tiles_down * plane.tiles_across
+    tiles_nbytes = GROUP_STRIDE * GROUPS_OF_TILE * n_tiles
+    frame_nbytes, source, here, sizes_nbytes = geometry.n_channels * n_pixels, room.places, out, 0
+    if n_streams != PREDICTED:
+        sizes_nbytes = size_bound(frame_nbytes) * (n_frames - 1)
+        if 9 + (n_colours - n_known) * geometry.n_channels + size_bound(frame_nbytes) * n_frames >= most:
+            return 0
+        here = write_varint(out, n_colours - n_known + 1)
+        for k in range(n_known, n_colours):
+            for c in range(geometry.n_channels):
+                store_u8(here + c, load_u8(room.palette + 8 * k + c))
+            here += geometry.n_channels
+    body = here + sizes_nbytes
     at = body
     for k in range(n_frames):
-        largest = predict_frame(
-            work, before, source, k > 0, plane, orders, address(room.frame.modes), address(room.frame.residuals), room
-        )
-        left = min(frame_nbytes, out + most - at)
-        nbytes = _encode_frame(at, left, largest, plane, classes, codes, starts, room)
-        if nbytes > left:
-            return 0
-        room.frame.sizes[k] = nbytes
+        residuals, modes = room.frame.residuals, room.frame.modes
+        if n_streams == PREDICTED:
+            residuals, modes = at, at + tiles_nbytes
+        largest = _predict_frame(work, before, source, k > 0, plane, orders, modes, residuals, room)
+        if n_streams == PREDICTED:
+            nbytes = tiles_nbytes + n_tiles
+        else:
+            left = min(frame_nbytes, out + most - at)
+            nbytes = _encode_frame(at, left, largest, plane, n_streams, classes, codes, room)
+            if nbytes > left:
+                return 0
+        store_u64(room.frame.sizes + 8 * k, unsigned(nbytes))
         at += nbytes
         source += n_pixels
         work, before = before, work
-    return write_sizes(here, body, at, n_frames, room.frame.sizes) - out
+    return (at if n_streams == PREDICTED else write_sizes(here, body, at, n_frames, room.frame.sizes)) - out
 
 
 @inlined
-def predict_frame(
+def _predict_frame(
     work: int,
     before: int,
     source: int,
@@ -160,16 +193,14 @@ def predict_frame(
 ) -> int:
     """Put places into a plane, choose its vectors and modes, and compute its residuals; returns the largest mode."""
     put_frame(work, source, plane)
-    vectors, n_vectors = address(room.frame.vectors), 0
-    if has_before:
-        n_vectors = find_vectors(work, before, vectors, room.frame.saved, plane)
-    ranks = address(room.ranks)
-    return apply_tiles(work, before, vectors, n_vectors, modes, residuals, ranks, plane, orders)
+    vectors = room.frame.vectors
+    n_vectors = find_vectors(work, before, vectors, room.frame.saved, plane) if has_before else 0
+    return apply_tiles(work, before, vectors, n_vectors, modes, residuals, room.ranks, plane, orders)
 
 
 @inlined
 def _encode_frame(
-    out: int, most: int, largest: int, plane: Geometry, classes: Bytes, codes: Codes, starts: Ints, room: Room
+    out: int, most: int, largest: int, plane: Geometry, n_streams: int, classes: int, codes: int, room: Room
 ) -> int:
     """Write a frame, whose tiles are in the room, and return its bytes; more than ``most`` if it is not written."""
     frame, n_tiles = room.frame, plane.tiles_down * plane.tiles_across
@@ -179,56 +210,20 @@ def _encode_frame(
     if left <= 1:
         return most + 1
     nbytes = encode_groups(
-        address(frame.residuals),
+        frame.residuals,
         n_tiles * GROUPS_OF_TILE,
-        address(frame.modes),
+        frame.modes,
         n_tiles,
-        N_STREAMS,
+        n_streams,
         classes,
         codes,
-        starts,
-        address(frame.labels),
-        address(frame.order),
-        address(frame.bits),
+        frame.labels,
+        frame.order,
+        frame.bits,
         left,
         body,
         frame.marks,
     )
     if nbytes < left:
-        write_head(out, n_vectors, 0, address(frame.vectors))
+        write_head(out, n_vectors, 0, frame.vectors)
     return body - out + nbytes
-
-
-@compiled
-def predict_items(
-    places: Rows, n_frames: int, plane: Geometry, orders: OrderAddresses, residuals: Rows, modes: Rows, room: Room
-) -> int:
-    """Compute the residuals and modes of all frames of some items, and encode nothing.
-
-    Args:
-        places: ``u8[n, height * width]``, a frame a row.
-        n_frames: the frames of an item.
-        plane: the geometry of a plane.
-        orders: by which ranks are found.
-        residuals: ``u8[n, GROUP_STRIDE * n_groups]``, filled.
-        modes: ``u8[n, n_tiles]``, filled.
-        room: which no other call uses meanwhile.
-    """
-    work = address(room.frame.work)
-    before = work + plane.plane_nbytes
-    clear_margins(work, plane)
-    clear_margins(before, plane)
-    for k in range(len(places)):
-        predict_frame(
-            work,
-            before,
-            address(places) + k * places.shape[1],
-            k % n_frames > 0,
-            plane,
-            orders,
-            address(modes) + k * modes.shape[1],
-            address(residuals) + k * residuals.shape[1],
-            room,
-        )
-        work, before = before, work
-    return OK

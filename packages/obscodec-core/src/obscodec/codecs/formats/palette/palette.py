@@ -10,10 +10,10 @@ import numpy.typing as npt
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.palette.dictionary import Tables, tables_in
 from obscodec.codecs.formats.palette.frame_reader import PLAIN, PRED, decode_items
-from obscodec.codecs.formats.palette.frame_writer import encode_items
-from obscodec.codecs.formats.palette.room import room_of
+from obscodec.codecs.formats.palette.frame_writer import encode_with
+from obscodec.codecs.formats.palette.room import new_room
 from obscodec.codecs.formats.palette.training import train
-from obscodec.codecs.formats.pred import STARTS, Geometry, Pred, geometry_of, numbers_of_colours, plane_geometry
+from obscodec.codecs.formats.pred import N_STREAMS, Geometry, Pred, geometry_of, numbers_of_colours, plane_geometry
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
@@ -140,6 +140,7 @@ class Palette(Codec):
             return
         src = src.contiguous()
         tables, others = self._tables, np.empty(len(rows), np.uint8)
+        memory, room = new_room(geometry, n_frames)
         status = decode_items(
             src.addresses(),
             src.lengths,
@@ -149,12 +150,13 @@ class Palette(Codec):
             -(-wanted * n_frames // rows.shape[1]),
             geometry,
             plane_geometry(geometry),
-            tables.known,
+            tables.known.ctypes.data,
             len(tables.keys),
             tables.at,
-            tables.books.tables,
-            room_of(geometry, n_frames),
+            tables.books.tables.ctypes.data,
+            room,
         )
+        del memory  # not before
         check(status)
         if others.any():
             for behind, other in ((PRED, self._pred), (PLAIN, self._plain)):
@@ -167,25 +169,7 @@ class Palette(Codec):
 
     def _encode_few(self, rows: Rows, out: Bytes) -> Ints:
         """Write the streams of items that the palette suits, and return their lengths, 0 for the others."""
-        n_frames, geometry = self._frames
-        tables, lengths = self._tables, np.zeros(len(rows), np.int64)
-        encode_items(
-            rows,
-            n_frames,
-            geometry,
-            plane_geometry(geometry),
-            tables.known,
-            tables.places,
-            len(tables.keys),
-            tables.at,
-            tables.books.classes,
-            tables.books.codes,
-            STARTS,
-            out,
-            lengths,
-            room_of(geometry, n_frames),
-        )
-        return lengths
+        return encode_with(self._tables, rows, *self._frames, N_STREAMS, out)
 
 
 def _filled(parts: list[bytes], which: list[int], streams: list[bytes]) -> list[bytes]:

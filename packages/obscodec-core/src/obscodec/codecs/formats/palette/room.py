@@ -2,20 +2,19 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from obscodec.codecs.formats.palette.colours import TABLE_BITS
 from obscodec.codecs.formats.palette.orders import N_COLOURS
-from obscodec.codecs.formats.pred import SIDE, Geometry, new_room
+from obscodec.codecs.formats.pred import SIDE, Geometry, divided
 from obscodec.codecs.formats.pred import Room as FrameRoom
-from obscodec.segments import Bytes, Ints
+from obscodec.codecs.formats.pred import new_room as new_frame_room
+from obscodec.segments import Bytes
 
 
 class Room(NamedTuple):
-    """Memory that a call of a kernel works in.
+    """Where a call of a kernel works: addresses in memory that its caller owns.
 
     Attributes:
-        frame: what kernels of ``pred`` work in.
+        frame: where kernels of ``pred`` work.
         palette: ``i64[256]``, the key of each place.
         table: ``i64[1024]``, see ``new_table``.
         places: ``u8[n_frames * height * width]``.
@@ -23,15 +22,15 @@ class Room(NamedTuple):
     """
 
     frame: FrameRoom
-    palette: Ints
-    table: Ints
-    places: Bytes
-    ranks: Bytes
+    palette: int
+    table: int
+    places: int
+    ranks: int
 
 
-def room_of(geometry: Geometry, n_frames: int) -> Room:
-    """Room for items of ``n_frames`` frames."""
-    palette, table = (np.empty(n, np.int64) for n in (N_COLOURS, 1 << TABLE_BITS))
+def new_room(geometry: Geometry, n_frames: int) -> tuple[tuple[Bytes, Bytes], Room]:
+    """Memory for items of ``n_frames`` frames, and the places in it."""
+    of_frame, frame = new_frame_room(geometry, n_frames)
     n_pixels = n_frames * geometry.height * geometry.width
-    places, ranks = (np.empty(n, np.uint8) for n in (n_pixels, 2 * SIDE * SIDE))
-    return Room(new_room(geometry, n_frames), palette, table, places, ranks)
+    memory, addresses = divided(8 * N_COLOURS, 8 << TABLE_BITS, n_pixels, 2 * SIDE * SIDE)
+    return (of_frame, memory), Room(frame, *addresses)

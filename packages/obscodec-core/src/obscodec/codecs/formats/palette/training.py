@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.palette.colours import Keys, brightness, keys_of
-from obscodec.codecs.formats.palette.dictionary import FINE, MAX_COST, AfterOne, Dictionary, orders_in
-from obscodec.codecs.formats.palette.frame_writer import predict_items
+from obscodec.codecs.formats.palette.dictionary import FINE, MAX_COST, AfterOne, Dictionary, orders_in, tables_of
+from obscodec.codecs.formats.palette.frame_writer import encode_with
 from obscodec.codecs.formats.palette.orders import N_COLOURS
-from obscodec.codecs.formats.palette.room import room_of
 from obscodec.codecs.formats.pred import (
     GROUP_STRIDE,
+    PREDICTED,
     Books,
     Geometry,
     Pred,
@@ -49,10 +49,10 @@ def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
         return None
     palette = _palette([colours[k] for k in few], known)
     extended = {k: _extended(palette, colours[k][0]) for k in few}
-    kept = [_places(items[k], together) for k, together in extended.items() if len(together) <= N_COLOURS]
+    kept = [k for k, together in extended.items() if len(together) <= N_COLOURS]
     if not kept:
         return None
-    places = np.stack(kept)
+    places = np.stack([_places(items[k], extended[k]) for k in kept])
     counts = np.bincount(places.reshape(-1), minlength=N_COLOURS)[: len(palette)]
     alone = _cost_of((counts + _UNSEEN) / (counts.sum() + len(palette) * _UNSEEN))
     above, left = np.zeros_like(places), np.zeros_like(places)
@@ -67,7 +67,7 @@ def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
         books_of(b"", pred.spec),
         _other_books(np.delete(rows, few, axis=0), pred),
     )
-    return replace(untrained, books=_books(places, untrained, geometry))
+    return replace(untrained, books=_books(rows[kept], n_frames, geometry, untrained))
 
 
 def _other_books(rows: Rows, pred: Pred) -> bytes:
@@ -130,12 +130,11 @@ def _cost_of(shares: npt.NDArray[np.float64]) -> Bytes:
     return np.minimum(np.round(-np.log2(shares) * FINE), MAX_COST).astype(np.uint8)
 
 
-def _books(places: Places, dictionary: Dictionary, geometry: Geometry) -> Books:
-    """Books for ranks by the orders of a dictionary."""
-    plane, (n_items, n_frames, height, width) = plane_geometry(geometry), places.shape
-    frames = np.ascontiguousarray(places.reshape(n_items * n_frames, height * width))
-    residuals = np.empty((len(frames), GROUP_STRIDE * plane.n_groups), np.uint8)
-    modes = np.empty((len(frames), plane.n_tiles), np.uint8)
-    orders, room = orders_in(dictionary), room_of(geometry, n_frames)
-    predict_items(frames, n_frames, plane, orders.addresses(), residuals, modes, room)
-    return trained(residuals.reshape(-1), modes.reshape(-1))
+def _books(rows: Rows, n_frames: int, geometry: Geometry, dictionary: Dictionary) -> Books:
+    """Books for the ranks in items by the orders of a dictionary."""
+    plane = plane_geometry(geometry)
+    ranks_nbytes = GROUP_STRIDE * plane.n_groups
+    predicted = np.empty((len(rows) * n_frames, ranks_nbytes + plane.n_tiles), np.uint8)
+    tables = tables_of(dictionary.keys, orders_in(dictionary), dictionary.books, b"")
+    encode_with(tables, rows, n_frames, geometry, PREDICTED, predicted.reshape(-1))
+    return trained(predicted[:, :ranks_nbytes].reshape(-1), predicted[:, ranks_nbytes:].reshape(-1))

@@ -1,7 +1,8 @@
 """Images in tiles that are predicted; what codecs of such tiles share."""
 
-from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, STARTS, Books, books_of, trained
+from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, Books, books_of, trained
 from obscodec.codecs.formats.pred.colours import numbers_of_colours
+from obscodec.codecs.formats.pred.frame_writer import PREDICTED
 from obscodec.codecs.formats.pred.geometry import (
     GROUP_STRIDE,
     GROUPS_OF_TILE,
@@ -14,7 +15,6 @@ from obscodec.codecs.formats.pred.geometry import (
 )
 from obscodec.codecs.formats.pred.group_reader import decode_groups
 from obscodec.codecs.formats.pred.group_writer import encode_groups
-from obscodec.codecs.formats.pred.groups import Codes, Words
 from obscodec.codecs.formats.pred.heads import (
     head_nbytes,
     n_vectors_of,
@@ -25,7 +25,7 @@ from obscodec.codecs.formats.pred.heads import (
     write_sizes,
 )
 from obscodec.codecs.formats.pred.pred import N_STREAMS, Pred
-from obscodec.codecs.formats.pred.room import Room, new_room
+from obscodec.codecs.formats.pred.room import Room, divided, new_room
 from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, N_SPATIAL, vector_offset
 from obscodec.codecs.formats.pred.vectors import find_vectors
 
@@ -36,17 +36,16 @@ __all__ = [
     "MAX_VECTORS",
     "N_SPATIAL",
     "N_STREAMS",
+    "PREDICTED",
     "SIDE",
-    "STARTS",
     "Books",
-    "Codes",
     "Geometry",
     "Pred",
     "Room",
-    "Words",
     "books_of",
     "clear_margins",
     "decode_groups",
+    "divided",
     "encode_groups",
     "find_vectors",
     "geometry_of",

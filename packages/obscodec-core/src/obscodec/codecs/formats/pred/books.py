@@ -18,8 +18,10 @@ from obscodec.codecs.formats.pred.groups import (
     N_CLASSES,
     N_KEYS,
     N_MEANS,
+    N_SYMBOLS,
     PAIRS,
     RAW,
+    STARTS,
     Codes,
     Words,
     residuals_of_code,
@@ -41,19 +43,10 @@ _SIZE: Final = 1 << MAX_BITS
 _REVERSED: Final = np.array([int(f"{k:0{MAX_BITS}b}"[::-1], 2) for k in range(_SIZE)])
 
 
-def _n_symbols(k: int) -> int:
-    """How many code words there are in the book of a class, of pairs, or of modes."""
-    if k in (PAIRS, MODES):
-        return N_CLASSES**2 if k == PAIRS else N_MODES
-    return 256 if k >= FIRST_OF_SINGLES else int((2 * LIMITS[k] + 1) ** _n_residuals(k))
-
-
 def _n_residuals(k: int) -> int:
     return int(residuals_of_code.py_func(k))
 
 
-STARTS: Final = np.cumsum([0, *(_n_symbols(k) for k in range(N_CLASSES))])
-N_SYMBOLS: Final = int(STARTS[-1])
 DICTIONARY_NBYTES: Final = 1 + (N_SYMBOLS + 1) // 2 + (N_KEYS + 1) // 2
 
 
@@ -153,19 +146,19 @@ def trained(residuals: Bytes, modes: Bytes) -> Books:
     keys, sums = np.zeros(n, np.int64), np.zeros((N_KEYS, N_CLASSES), np.int64)
     costs, of_classes = _costs(prior), np.full(N_CLASSES, 3 * _FINE)
     for n_left in reversed(range(_N_ROUNDS)):
-        measure_groups(residuals, costs, STARTS, of_classes, labels, keys, sums)
-        count_symbols(residuals, labels, STARTS, counts)
+        measure_groups(residuals, costs, of_classes, labels, keys, sums)
+        count_symbols(residuals, labels, counts)
         weights = counts + prior
         # Whole bits from the first round on would keep groups in classes that they only began in.
         costs = _costs(weights) if n_left else _FINE * _lengths(weights).astype(np.int64)
         of_classes = _cost_of(np.bincount(labels, minlength=N_CLASSES).astype(np.float64) + 1)
-    measure_groups(residuals, costs, STARTS, of_classes, labels, keys, sums)
+    measure_groups(residuals, costs, of_classes, labels, keys, sums)
     classes = built_in().classes.copy()
     for key in np.flatnonzero(np.bincount(keys, minlength=N_KEYS)).tolist():
         classes[key] = np.where(_allowed(key), sums[key], np.iinfo(np.int64).max).argmin()
     classes[:N_MEANS] = 0
     labels = classes[keys]
-    count_symbols(residuals, labels, STARTS, counts)
+    count_symbols(residuals, labels, counts)
     weights = counts + prior
     pairs = np.bincount(labels[0::2].astype(np.int64) * N_CLASSES + labels[1::2], minlength=N_CLASSES**2)
     weights[: len(pairs)] += pairs
@@ -202,7 +195,7 @@ def code_lengths(weights: Weights | Ints) -> Bytes:
 
 def _contents(k: int) -> Words:
     """What each symbol of a book stands for: residuals, two classes or a mode, one a byte, the first lowest."""
-    symbols = np.arange(_n_symbols(k), dtype=np.uint64)
+    symbols = np.arange(int(STARTS[k + 1] - STARTS[k]), dtype=np.uint64)
     if k == PAIRS:
         return symbols >> np.uint64(4) | (symbols & np.uint64(15)) << np.uint64(8)
     if k == MODES or k >= FIRST_OF_SINGLES:
@@ -234,7 +227,7 @@ def _built_in_weights() -> Ints:
     for k in range(1, RAW):
         n = _n_residuals(k)
         of_magnitude = _powers(_SPREADS[k], 100 + _SPREADS[k], 40 // n, 129)
-        contents, product = _contents(k), np.ones(_n_symbols(k), np.int64)
+        contents, product = _contents(k), np.ones(int(STARTS[k + 1] - STARTS[k]), np.int64)
         for j in range(n):
             residuals = (contents >> np.uint64(8 * j) & np.uint64(0xFF)).astype(np.int64)
             product *= of_magnitude[np.minimum(residuals, 256 - residuals)]

@@ -10,7 +10,6 @@ from obscodec.codecs.formats.pred.geometry import (
     put_frame,
 )
 from obscodec.codecs.formats.pred.group_reader import decode_groups
-from obscodec.codecs.formats.pred.groups import Words
 from obscodec.codecs.formats.pred.heads import AS_IS, read_head, skip_sizes
 from obscodec.codecs.formats.pred.room import Room
 from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, undo_tile, vector_offset
@@ -24,7 +23,7 @@ from obscodec.codecs.formats.pred.widths import (
 )
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, WIDE_GROUP
 from obscodec.codecs.varint_kernels import read_varint
-from obscodec.kernels import address, compiled, copy, load_u8, signed
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed
 from obscodec.layout import Rows
 from obscodec.segments import Ints
 
@@ -37,7 +36,7 @@ def decode_items(
     n_frames: int,
     wanted: Ints,
     geometry: Geometry,
-    tables: Words,
+    tables: int,
     room: Room,
 ) -> int:
     """Decode some items, or the first frames of each.
@@ -49,7 +48,7 @@ def decode_items(
         n_frames: the frames of an item, at least 1.
         wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
         geometry: of a frame.
-        tables: ``u64[16, 2048]`` of the dense form; ``u64[0, 2048]`` for the fast one.
+        tables: the address of ``u64[16, 2048]`` of the dense form; 0 for the fast one.
         room: which no other call uses meanwhile.
 
     Returns:
@@ -57,10 +56,9 @@ def decode_items(
     """
     frame_nbytes = rows.shape[1] // n_frames
     work_nbytes = geometry.n_channels * geometry.plane_nbytes
-    work, before = address(room.work), address(room.work) + work_nbytes
+    work, before = room.work, room.work + work_nbytes
     clear_margins(work, geometry)
     clear_margins(before, geometry)
-    dense = address(tables) if len(tables) else 0
     for i in range(len(addresses)):
         at, end = addresses[i], addresses[i] + lengths[i]
         body = skip_sizes(at, end, n_frames)
@@ -82,8 +80,8 @@ def decode_items(
             else:
                 if nbytes > frame_nbytes:
                     return NO_SUCH_FRAME
-                copy(address(room.bits), body, nbytes)
-                status = _decode_frame(nbytes, work, before, k > 0, geometry, dense, room)
+                copy(room.bits, body, nbytes)
+                status = _decode_frame(nbytes, work, before, k > 0, geometry, tables, room)
                 if status != OK:
                     return status
                 get_frame(work, target, geometry)
@@ -93,29 +91,29 @@ def decode_items(
     return OK
 
 
-@compiled
+@inlined
 def _decode_frame(
-    nbytes: int, work: int, before: int, has_before: bool, geometry: Geometry, dense: int, room: Room
+    nbytes: int, work: int, before: int, has_before: bool, geometry: Geometry, tables: int, room: Room
 ) -> int:
-    """Decode the frame in ``room.bits`` into planes; ``dense`` is the address of the tables, or 0."""
-    begin, residuals, modes = address(room.bits), address(room.residuals), address(room.modes)
+    """Decode the frame in ``room.bits`` into planes; ``tables`` as in :func:`decode_items`."""
+    begin, residuals, modes = room.bits, room.residuals, room.modes
     n_tiles, groups_of_tile = geometry.tiles_down * geometry.tiles_across, GROUPS_OF_TILE * geometry.n_channels
     n_groups, end = n_tiles * groups_of_tile, begin + nbytes
-    vectors, most_vectors = address(room.vectors), MAX_VECTORS if has_before else 0
-    n_vectors, form, at, status = read_head(begin, end, most_vectors, 4 if dense else 2, vectors)
+    vectors, most_vectors = room.vectors, MAX_VECTORS if has_before else 0
+    n_vectors, form, at, status = read_head(begin, end, most_vectors, 4 if tables else 2, vectors)
     if status != OK:
         return status
     mode_bits, width_bits, modes_at, widths_at = 0, 0, at, at
-    if dense:
+    if tables:
         status = decode_groups(
             at,
             end,
             4 << form,
             n_groups,
             n_tiles,
-            dense,
-            address(room.labels),
-            address(room.order),
+            tables,
+            room.labels,
+            room.order,
             modes,
             residuals,
             room.marks,
@@ -130,7 +128,7 @@ def _decode_frame(
     for ty in range(geometry.tiles_down):
         for tx in range(geometry.tiles_across):
             y, x = SIDE * ty, SIDE * tx
-            if dense:
+            if tables:
                 mode = signed(load_u8(modes + tile))
             else:
                 if at > end:
@@ -158,7 +156,7 @@ def _decode_frame(
                 geometry.plane_nbytes,
                 geometry.n_channels,
             )
-            if dense:
+            if tables:
                 residuals += GROUP_STRIDE * groups_of_tile
             tile += 1
-    return OK if dense or at == end else NO_SUCH_FRAME
+    return OK if tables or at == end else NO_SUCH_FRAME

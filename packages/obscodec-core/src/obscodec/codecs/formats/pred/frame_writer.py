@@ -1,5 +1,7 @@
 """Items of ``pred`` to streams."""
 
+from typing import Final
+
 from obscodec.codecs.formats.pred.geometry import (
     GROUP_NBYTES,
     GROUP_STRIDE,
@@ -9,10 +11,10 @@ from obscodec.codecs.formats.pred.geometry import (
     put_frame,
 )
 from obscodec.codecs.formats.pred.group_writer import encode_groups
-from obscodec.codecs.formats.pred.groups import Codes
 from obscodec.codecs.formats.pred.heads import AS_IS, head_nbytes, n_vectors_of, size_bound, write_head, write_sizes
-from obscodec.codecs.formats.pred.prediction import predict_frame
 from obscodec.codecs.formats.pred.room import Room
+from obscodec.codecs.formats.pred.tiles import apply_tiles
+from obscodec.codecs.formats.pred.vectors import find_vectors
 from obscodec.codecs.formats.pred.widths import (
     ALL_WIDTHS,
     FEW_WIDTHS,
@@ -23,9 +25,11 @@ from obscodec.codecs.formats.pred.widths import (
     write_bits,
 )
 from obscodec.codecs.statuses import OK
-from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u8, unsigned
+from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u8, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+
+PREDICTED: Final = -1
 
 
 @compiled
@@ -34,9 +38,8 @@ def encode_items(
     n_frames: int,
     geometry: Geometry,
     n_streams: int,
-    classes: Bytes,
-    codes: Codes,
-    starts: Ints,
+    classes: int,
+    codes: int,
     out: Bytes,
     lengths: Ints,
     room: Room,
@@ -47,10 +50,10 @@ def encode_items(
         rows: ``u8[n, nbytes]``.
         n_frames: the frames of an item, at least 1.
         geometry: of a frame.
-        n_streams: bit streams of a frame; 0 for the fast form.
-        classes: see ``encode_groups``, as the next two.
-        codes: ``u32[:]``.
-        starts: ``i64[17]``.
+        n_streams: bit streams of a frame; 0 for the fast form; :data:`PREDICTED` for the residuals of each frame, in
+            groups, and behind them the mode of each tile.
+        classes: see ``encode_groups``, as the next one.
+        codes: the address of ``u32[N_SYMBOLS]``.
         out: filled with the streams, one behind the other.
         lengths: ``i64[n]``, filled with their bytes.
         room: which no other call uses meanwhile.
@@ -60,32 +63,54 @@ def encode_items(
     """
     frame_nbytes = rows.shape[1] // n_frames
     work_nbytes = geometry.n_channels * geometry.plane_nbytes
-    first, source, here = address(room.work), address(rows), address(out)
-    work, before = first, first + work_nbytes
+    n_tiles = geometry.tiles_down * geometry.tiles_across
+    tiles_nbytes = GROUP_STRIDE * GROUPS_OF_TILE * geometry.n_channels * n_tiles
+    work, source, here = room.work, address(rows), address(out)
+    before = work + work_nbytes
     clear_margins(work, geometry)
     clear_margins(before, geometry)
-    size_nbytes = size_bound(frame_nbytes)
+    sizes_nbytes = 0 if n_streams == PREDICTED else size_bound(frame_nbytes) * (n_frames - 1)
     for i in range(len(rows)):
-        body = here + size_nbytes * (n_frames - 1)
+        begin, body = here, here + sizes_nbytes
         at = body
         for k in range(n_frames):
-            largest = predict_frame(
-                work, before, source, k > 0, geometry, address(room.modes), address(room.residuals), room
-            )
-            nbytes = _encode_frame(at, frame_nbytes, largest, geometry, n_streams, classes, codes, starts, room)
-            if nbytes > frame_nbytes:
-                store_u8(at, unsigned(AS_IS))
-                copy(at + 1, source, frame_nbytes)
-                nbytes = 1 + frame_nbytes
-                put_frame(work, source, geometry)
-            room.sizes[k] = nbytes
+            residuals, modes = room.residuals, room.modes
+            if n_streams == PREDICTED:
+                residuals, modes = at, at + tiles_nbytes
+            largest = predict_frame(work, before, source, k > 0, geometry, modes, residuals, room)
+            if n_streams == PREDICTED:
+                nbytes = tiles_nbytes + n_tiles
+            else:
+                nbytes = _encode_frame(at, frame_nbytes, largest, geometry, n_streams, classes, codes, room)
+                if nbytes > frame_nbytes:
+                    store_u8(at, unsigned(AS_IS))
+                    copy(at + 1, source, frame_nbytes)
+                    nbytes = 1 + frame_nbytes
+                    put_frame(work, source, geometry)
+            store_u64(room.sizes + 8 * k, unsigned(nbytes))
             at += nbytes
             source += frame_nbytes
             work, before = before, work
-        begin = here
-        here = write_sizes(here, body, at, n_frames, room.sizes)
+        here = at if n_streams == PREDICTED else write_sizes(here, body, at, n_frames, room.sizes)
         lengths[i] = here - begin
     return OK
+
+
+@inlined
+def predict_frame(
+    work: int,
+    before: int,
+    source: int,
+    has_before: bool,
+    geometry: Geometry,
+    modes: int,
+    residuals: int,
+    room: Room,
+) -> int:
+    """Put a frame into planes, choose its vectors and modes, and compute its residuals; returns the largest mode."""
+    put_frame(work, source, geometry)
+    n_vectors = find_vectors(work, before, room.vectors, room.saved, geometry) if has_before else 0
+    return apply_tiles(work, before, room.vectors, n_vectors, modes, residuals, geometry)
 
 
 @inlined
@@ -95,15 +120,14 @@ def _encode_frame(
     largest: int,
     geometry: Geometry,
     n_streams: int,
-    classes: Bytes,
-    codes: Codes,
-    starts: Ints,
+    classes: int,
+    codes: int,
     room: Room,
 ) -> int:
     """Write a frame, whose tiles are in ``room``, and return its bytes: more than it has if it is not written."""
     n_tiles, groups_of_tile = geometry.tiles_down * geometry.tiles_across, GROUPS_OF_TILE * geometry.n_channels
-    n_groups, bits = n_tiles * groups_of_tile, address(room.bits)
-    residuals, modes, labels = address(room.residuals), address(room.modes), address(room.labels)
+    n_groups, bits = n_tiles * groups_of_tile, room.bits
+    residuals, modes, labels = room.residuals, room.modes, room.labels
     n_vectors = n_vectors_of(largest)
     body = out + head_nbytes(n_vectors)
     most = out + frame_nbytes + 1 - body
@@ -121,9 +145,8 @@ def _encode_frame(
             n_streams,
             classes,
             codes,
-            starts,
             labels,
-            address(room.order),
+            room.order,
             bits,
             most,
             body,
@@ -150,5 +173,5 @@ def _encode_frame(
             at = write_bits(at, labels, n_groups, width_bits)
             copy(at, bits, end - bits)
     if nbytes < most:
-        write_head(out, n_vectors, form, address(room.vectors))
+        write_head(out, n_vectors, form, room.vectors)
     return body - out + nbytes

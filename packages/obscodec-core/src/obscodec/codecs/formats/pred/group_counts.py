@@ -6,6 +6,7 @@ from obscodec.codecs.formats.pred.groups import (
     LIMIT_OF,
     N_MEANS,
     RAW,
+    STARTS,
     group_key,
     residuals_of_code,
     symbols_of,
@@ -22,15 +23,12 @@ from obscodec.segments import Bytes, Ints
 
 
 @compiled
-def measure_groups(
-    residuals: Bytes, costs: Ints, starts: Ints, of_classes: Ints, labels: Bytes, keys: Ints, sums: Ints
-) -> int:
+def measure_groups(residuals: Bytes, costs: Ints, of_classes: Ints, labels: Bytes, keys: Ints, sums: Ints) -> int:
     """Find the cheapest class of each group.
 
     Args:
         residuals: of the groups, ``GROUP_STRIDE`` bytes each.
         costs: ``i64[:]`` of each symbol.
-        starts: ``i64[17]``, where those of each class begin.
         of_classes: ``i64[16]``, what it costs to name a class.
         labels: ``u8[n_groups]``, filled with the classes.
         keys: ``i64[n_groups]``, filled with the keys.
@@ -50,7 +48,7 @@ def measure_groups(
                     symbols = symbols_of(load_u64(at), width, LIMIT_OF[k])
                     for j in range(0, 64, 8 * width):
                         symbol = symbols >> unsigned(j) & (unsigned(1) << unsigned(8 * width)) - unsigned(1)
-                        total += costs[starts[k] + signed(symbol)]
+                        total += costs[STARTS[k] + signed(symbol)]
                 sums[keys[g], k] += total
                 if total < fewest:
                     best, fewest = k, total
@@ -59,7 +57,7 @@ def measure_groups(
 
 
 @compiled
-def count_symbols(residuals: Bytes, labels: Bytes, starts: Ints, counts: Ints) -> int:
+def count_symbols(residuals: Bytes, labels: Bytes, counts: Ints) -> int:
     """Count the symbols of groups in their classes, into ``i64[:]``; see :func:`measure_groups`."""
     counts[:] = 0
     for g in range(len(labels)):
@@ -70,5 +68,5 @@ def count_symbols(residuals: Bytes, labels: Bytes, starts: Ints, counts: Ints) -
                 symbols = symbols_of(load_u64(at), width, LIMIT_OF[k])
                 for j in range(0, 64, 8 * width):
                     symbol = symbols >> unsigned(j) & (unsigned(1) << unsigned(8 * width)) - unsigned(1)
-                    counts[starts[k] + signed(symbol)] += 1
+                    counts[STARTS[k] + signed(symbol)] += 1
     return OK

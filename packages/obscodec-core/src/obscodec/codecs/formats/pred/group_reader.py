@@ -5,6 +5,7 @@ from obscodec.codecs.formats.pred.groups import (
     ENDS,
     MAX_BITS,
     MODES,
+    N_MARKS,
     PAIRS,
     POSITIONS,
     RAW,
@@ -18,6 +19,7 @@ from obscodec.kernels import (
     compiled,
     fill_zeros,
     inlined,
+    int64s_at,
     load_u32,
     load_u64,
     signed,
@@ -25,7 +27,6 @@ from obscodec.kernels import (
     store_u32,
     unsigned,
 )
-from obscodec.segments import Ints
 
 
 @compiled
@@ -79,7 +80,7 @@ def decode_groups(
     order: int,
     modes: int,
     residuals: int,
-    marks: Ints,
+    marks_at: int,
 ) -> int:
     """Read the modes and residuals of a frame; :data:`SLACK` bytes behind its ``end`` are read.
 
@@ -94,11 +95,12 @@ def decode_groups(
         order: of ``u32[n_groups]``, changed.
         modes: of ``u8[n_modes]``, filled.
         residuals: of the groups, filled.
-        marks: ``i64[N_MARKS]``, changed.
+        marks_at: of ``i64[N_MARKS]``, changed.
 
     Returns:
         A status.
     """
+    marks = int64s_at(marks_at, (N_MARKS,))
     head_nbytes, at = read_varint(at, end)
     if at < 0:
         return -at
@@ -120,7 +122,7 @@ def decode_groups(
     status = decode_head(at, end, head_nbytes, n_groups, n_modes, tables, labels, modes)
     if status != OK:
         return status
-    sort_groups(labels, n_groups, order, marks)
+    sort_groups(labels, n_groups, order, marks_at)
     for j in range(marks[1]):
         fill_zeros(residuals + GROUP_STRIDE * signed(load_u32(order + 4 * j)), GROUP_NBYTES)
     last = 8 * (end - at)

@@ -8,9 +8,10 @@ from obscodec.codecs.formats.pred.groups import (
     MAX_STREAMS,
     MODES,
     N_CLASSES,
+    N_MARKS,
     PAIRS,
     RAW,
-    Codes,
+    STARTS,
     group_key,
     residuals_of_code,
     sort_groups,
@@ -21,6 +22,7 @@ from obscodec.kernels import (
     compiled,
     copy,
     inlined,
+    int64s_at,
     load_u8,
     load_u32,
     load_u64,
@@ -30,7 +32,11 @@ from obscodec.kernels import (
     store_u64,
     unsigned,
 )
-from obscodec.segments import Bytes, Ints
+
+
+@inlined
+def _code(codes: int, book: int, symbol: int) -> int:
+    return signed(load_u32(codes + 4 * (STARTS[book] + symbol)))
 
 
 @inlined
@@ -51,15 +57,14 @@ def encode_groups(
     modes: int,
     n_modes: int,
     n_streams: int,
-    classes: Bytes,
-    codes: Codes,
-    starts: Ints,
+    classes: int,
+    codes: int,
     labels: int,
     order: int,
     bits: int,
     most: int,
     out: int,
-    marks: Ints,
+    marks_at: int,
 ) -> int:
     """Write the inverse of :func:`decode_groups`, unless it has ``most`` bytes or more.
 
@@ -69,28 +74,28 @@ def encode_groups(
         modes: of ``u8[n_modes]``.
         n_modes: tiles of the frame.
         n_streams: how many streams to write.
-        classes: ``u8[N_KEYS]``, the class for each key of a group.
-        codes: ``u32[:]``: each code word, and its length from bit 16 on.
-        starts: ``i64[17]``: where the codes of each class begin, those of pairs as the first, of modes as the last.
+        classes: of ``u8[N_KEYS]``, the class for each key of a group.
+        codes: of ``u32[N_SYMBOLS]``: each code word, and its length from bit 16 on.
         labels: of ``u8[n_groups]``, changed.
         order: of ``u32[n_groups]``, changed.
         bits: where to put the streams at first, see :func:`bits_nbytes`.
         most: how many bytes are too many.
         out: where to write.
-        marks: ``i64[N_MARKS]``, changed.
+        marks_at: of ``i64[N_MARKS]``, changed.
 
     Returns:
         How many bytes there are; ``most`` if they are too many.
     """
+    marks = int64s_at(marks_at, (N_MARKS,))
     for g in range(n_groups):
-        store_u8(labels + g, unsigned(classes[group_key(residuals + GROUP_STRIDE * g)]))
-    sort_groups(labels, n_groups, order, marks)
+        store_u8(labels + g, load_u8(classes + group_key(residuals + GROUP_STRIDE * g)))
+    sort_groups(labels, n_groups, order, marks_at)
     word, filled, begin = unsigned(0), 0, bits
     for g in range(0, n_groups, 2):
-        code = signed(codes[starts[PAIRS] + 16 * signed(load_u8(labels + g)) + signed(load_u8(labels + g + 1))])
+        code = _code(codes, PAIRS, 16 * signed(load_u8(labels + g)) + signed(load_u8(labels + g + 1)))
         word, filled, bits = _put_code(code, word, filled, bits)
     for t in range(n_modes):
-        code = signed(codes[starts[MODES] + signed(load_u8(modes + t))])
+        code = _code(codes, MODES, signed(load_u8(modes + t)))
         word, filled, bits = _put_code(code, word, filled, bits)
     store_u64(bits, word)
     bits += filled + 7 >> 3
@@ -98,7 +103,7 @@ def encode_groups(
     for s in range(n_streams):
         stream, word, filled = bits, unsigned(0), 0
         for k in range(1, N_CLASSES):
-            width, limit, first = residuals_of_code(k), LIMIT_OF[k], starts[k]
+            width, limit = residuals_of_code(k), LIMIT_OF[k]
             for j in range(marks[k] + s, marks[k + 1], n_streams):
                 group = residuals + GROUP_STRIDE * signed(load_u32(order + 4 * j))
                 for at in range(group, group + GROUP_NBYTES, SIDE):
@@ -111,7 +116,7 @@ def encode_groups(
                         symbols = symbols_of(load_u64(at), width, limit)
                         symbol_mask = (unsigned(1) << unsigned(8 * width)) - unsigned(1)
                         for _ in range(SIDE // width):
-                            code = signed(codes[first + signed(symbols & symbol_mask)])
+                            code = _code(codes, k, signed(symbols & symbol_mask))
                             symbols >>= unsigned(8 * width)
                             word, filled, bits = _put_code(code, word, filled, bits)
         store_u64(bits, word)

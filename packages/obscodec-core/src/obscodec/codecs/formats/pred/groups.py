@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, SIDE
+from obscodec.codecs.formats.pred.tiles import N_MODES
 from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     add_bytes,
     bits_of_bytes,
     compiled,
     inlined,
+    int64s_at,
     load_u8,
     load_u64,
     max_bytes,
@@ -25,7 +27,6 @@ from obscodec.kernels import (
     unsigned,
     zigzag_bytes,
 )
-from obscodec.segments import Ints
 
 Words = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint32]
@@ -62,6 +63,17 @@ def residuals_of_code(k: int) -> int:
     return 4 if k < FIRST_OF_PAIRS else (2 if k < FIRST_OF_SINGLES else 1)
 
 
+def _n_symbols(k: int) -> int:
+    """How many code words there are in the book of a class, of pairs, or of modes."""
+    if k in (PAIRS, MODES):
+        return N_CLASSES**2 if k == PAIRS else N_MODES
+    return 256 if k >= FIRST_OF_SINGLES else int((2 * LIMITS[k] + 1) ** residuals_of_code.py_func(k))
+
+
+STARTS: Final = np.cumsum([0, *(_n_symbols(k) for k in range(N_CLASSES))])  # where the codes of each book begin
+N_SYMBOLS: Final = int(STARTS[-1])
+
+
 @inlined
 def symbols_of(word: int, n_residuals: int, limit: int) -> int:
     """The symbols of eight residuals: as many of ``8 * n_residuals`` bits each, the first in the lowest."""
@@ -91,15 +103,17 @@ def group_key(residuals: int) -> int:
 
 
 @compiled
-def sort_groups(labels: int, n_groups: int, order: int, marks: Ints) -> int:
+def sort_groups(labels: int, n_groups: int, order: int, marks_at: int) -> int:
     """Sort groups by class.
 
     Args:
         labels: the address of ``u8[n_groups]``, the class of each.
         n_groups: how many there are.
         order: of ``u32[n_groups]``, filled with the groups, sorted.
-        marks: ``i64[N_MARKS]``; the first are filled with where each class begins in ``order``, and the last ends.
+        marks_at: of ``i64[N_MARKS]``; the first are filled with where each class begins in ``order``, and the last
+            ends.
     """
+    marks = int64s_at(marks_at, (N_MARKS,))
     for k in range(N_CLASSES + 1):
         marks[k] = 0
     for g in range(n_groups):

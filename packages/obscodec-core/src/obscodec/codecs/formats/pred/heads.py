@@ -5,8 +5,7 @@ from typing import Final
 from obscodec.codecs.formats.pred.tiles import N_SPATIAL
 from obscodec.codecs.statuses import NO_SUCH_FRAME, NO_SUCH_STORAGE, OK
 from obscodec.codecs.varint_kernels import read_varint, write_varint
-from obscodec.kernels import copy, inlined, load_u8, move, signed, store_u8, store_u16, unsigned
-from obscodec.segments import Ints
+from obscodec.kernels import copy, inlined, load_u8, load_u64, move, signed, store_u8, store_u16, unsigned
 
 AS_IS: Final = 0  # the head of a frame of plain pixels; others have the number of their vectors and 1
 _LOW: Final = 15  # the bits of a head with that number
@@ -32,7 +31,7 @@ def size_bound(frame_nbytes: int) -> int:
 
 
 @inlined
-def write_sizes(here: int, body: int, end: int, n_frames: int, sizes: Ints) -> int:
+def write_sizes(here: int, body: int, end: int, n_frames: int, sizes: int) -> int:
     """Write the sizes of all frames but the last at ``here``, and move the frames behind them.
 
     Args:
@@ -40,13 +39,13 @@ def write_sizes(here: int, body: int, end: int, n_frames: int, sizes: Ints) -> i
         body: of the frames, far enough behind it.
         end: where the frames end.
         n_frames: how many there are.
-        sizes: ``i64[n_frames]``, the bytes of each.
+        sizes: of ``i64[n_frames]``, the bytes of each.
 
     Returns:
         The address behind the frames.
     """
     for k in range(n_frames - 1):
-        here = write_varint(here, sizes[k])
+        here = write_varint(here, signed(load_u64(sizes + 8 * k)))
     move(here, body, end - body)
     return here + end - body
 

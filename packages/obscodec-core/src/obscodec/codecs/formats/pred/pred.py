@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.pred.books import STARTS, Books, books_of, trained
+from obscodec.codecs.formats.pred.books import Books, books_of, trained
 from obscodec.codecs.formats.pred.colours import numbers_of_colours
 from obscodec.codecs.formats.pred.frame_reader import decode_items
-from obscodec.codecs.formats.pred.frame_writer import encode_items
-from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of
-from obscodec.codecs.formats.pred.prediction import residuals_of
+from obscodec.codecs.formats.pred.frame_writer import PREDICTED, encode_items
+from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, Geometry, geometry_of
 from obscodec.codecs.formats.pred.room import new_room
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.codecs.varint import encode_varint
@@ -92,7 +91,11 @@ class Pred(Codec):
             return self
         n_items = max(1, _N_SAMPLES // n_frames)
         chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
-        return self.with_dictionary(trained(*residuals_of(chosen, n_frames, geometry)).dictionary())
+        residuals_nbytes = GROUP_STRIDE * geometry.n_groups
+        predicted = np.empty((len(chosen) * n_frames, residuals_nbytes + geometry.n_tiles), np.uint8)
+        self._encode(chosen, PREDICTED, predicted.reshape(-1))
+        residuals, modes = predicted[:, :residuals_nbytes], predicted[:, residuals_nbytes:]
+        return self.with_dictionary(trained(residuals.reshape(-1), modes.reshape(-1)).dictionary())
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
         """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
@@ -107,12 +110,16 @@ class Pred(Codec):
 
     def encode_rows(self, rows: Rows, out: Bytes) -> Ints:
         """Encode all items in one compiled call, without the GIL."""
-        n_frames, geometry = self._frames
-        lengths = np.zeros(len(rows), np.int64)
-        if rows.size:
-            books, room = _FAST_BOOKS if self.fast else self._books, new_room(geometry, n_frames)
-            n_streams = 0 if self.fast else N_STREAMS
-            encode_items(rows, n_frames, geometry, n_streams, books.classes, books.codes, STARTS, out, lengths, room)
+        if not rows.size:
+            return np.zeros(len(rows), np.int64)
+        return self._encode(rows, 0 if self.fast else N_STREAMS, out)
+
+    def _encode(self, rows: Rows, n_streams: int, out: Bytes) -> Ints:
+        (n_frames, geometry), books = self._frames, self._books
+        lengths, (memory, room) = np.zeros(len(rows), np.int64), new_room(geometry, n_frames)
+        classes, codes = books.classes.ctypes.data, books.codes.ctypes.data
+        encode_items(rows, n_frames, geometry, n_streams, classes, codes, out, lengths, room)
+        del memory  # not before
         return lengths
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
@@ -126,15 +133,9 @@ class Pred(Codec):
         if not rows.size:
             check(NO_SUCH_FRAME if src.lengths.any() else OK)
             return
-        src = src.contiguous()
-        tables, n_wanted = (
-            _FAST_BOOKS.tables if self.fast else self._books.tables,
-            -(-wanted * n_frames // rows.shape[1]),
-        )
-        room = new_room(geometry, n_frames)
-        check(decode_items(src.addresses(), src.lengths, rows, n_frames, n_wanted, geometry, tables, room))
-
-
-_FAST_BOOKS: Final = Books(
-    np.empty(0, np.uint8), np.empty(0, np.uint8), np.empty(0, np.uint32), np.empty((0, 0), np.uint64)
-)
+        src, (memory, room) = src.contiguous(), new_room(geometry, n_frames)
+        tables = 0 if self.fast else self._books.tables.ctypes.data
+        n_wanted = -(-wanted * n_frames // rows.shape[1])
+        status = decode_items(src.addresses(), src.lengths, rows, n_frames, n_wanted, geometry, tables, room)
+        del memory  # not before
+        check(status)

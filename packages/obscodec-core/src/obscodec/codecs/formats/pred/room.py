@@ -14,19 +14,22 @@ from obscodec.codecs.formats.pred.group_writer import bits_nbytes
 from obscodec.codecs.formats.pred.groups import N_MARKS, SLACK
 from obscodec.codecs.formats.pred.tiles import MAX_VECTORS
 from obscodec.codecs.formats.pred.vectors import N_TRIED
-from obscodec.segments import Bytes, Ints
+from obscodec.kernels import LINE_NBYTES
+from obscodec.segments import Bytes
 
 _MOST_OF_TILE: Final = 3 * GROUPS_OF_TILE * GROUP_NBYTES
 
 
 class Room(NamedTuple):
-    """Memory that a call of a kernel works in.
+    """Where a call of a kernel works: addresses in memory that its caller owns.
+
+    Kernels take addresses, since an array is seven arguments, each of which numba looks at for each kernel anew.
 
     Attributes:
         work: two frames in planes.
         residuals: of a frame.
         labels: ``u8[n_groups]``, the class or the width of each group.
-        order: ``u32[n_groups]`` as bytes.
+        order: ``u32[n_groups]``.
         modes: ``u8[n_tiles]``.
         vectors: ``i8[MAX_VECTORS, 2]``.
         bits: a frame as it is stored.
@@ -35,23 +38,30 @@ class Room(NamedTuple):
         sizes: ``i64[n_frames]``, the bytes of each frame.
     """
 
-    work: Bytes
-    residuals: Bytes
-    labels: Bytes
-    order: Bytes
-    modes: Bytes
-    vectors: Bytes
-    bits: Bytes
-    marks: Ints
-    saved: Ints
-    sizes: Ints
+    work: int
+    residuals: int
+    labels: int
+    order: int
+    modes: int
+    vectors: int
+    bits: int
+    marks: int
+    saved: int
+    sizes: int
 
 
-def new_room(geometry: Geometry, n_frames: int) -> Room:
-    """Room for items of ``n_frames`` frames."""
+def new_room(geometry: Geometry, n_frames: int) -> tuple[Bytes, Room]:
+    """Memory for items of ``n_frames`` frames, and the places in it."""
     n_groups, n_tiles = geometry.n_groups, geometry.n_tiles
     bits = max(geometry.frame_nbytes, bits_nbytes(n_groups, n_tiles)) + _MOST_OF_TILE + SLACK
     sizes = 2 * geometry.work_nbytes, GROUP_STRIDE * (n_groups + 1), n_groups, 4 * n_groups, n_tiles, 2 * MAX_VECTORS
-    work, residuals, labels, order, modes, vectors, frame = (np.empty(nbytes, np.uint8) for nbytes in (*sizes, bits))
-    marks, saved, frame_sizes = (np.empty(n, np.int64) for n in (N_MARKS, N_TRIED, n_frames))
-    return Room(work, residuals, labels, order, modes, vectors, frame, marks, saved, frame_sizes)
+    memory, addresses = divided(*sizes, bits, 8 * N_MARKS, 8 * N_TRIED, 8 * n_frames)
+    return memory, Room(*addresses)
+
+
+def divided(*sizes: int) -> tuple[Bytes, list[int]]:
+    """Memory, and the addresses of parts of so many bytes in it, each at the begin of a line of the cache."""
+    ends = np.cumsum([-(-nbytes // LINE_NBYTES) * LINE_NBYTES for nbytes in (LINE_NBYTES, *sizes)])
+    memory = np.empty(ends[-1], np.uint8)
+    first = memory.ctypes.data - memory.ctypes.data % LINE_NBYTES
+    return memory, (first + ends[:-1]).tolist()

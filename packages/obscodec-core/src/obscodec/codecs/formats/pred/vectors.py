@@ -7,13 +7,13 @@ from obscodec.codecs.formats.pred.tiles import MAX_VECTORS
 from obscodec.kernels import (
     bits_of_bytes,
     compiled,
+    int64s_at,
     load_u64,
     store_u8,
     subtract_bytes,
     unsigned,
     zigzag_bytes,
 )
-from obscodec.segments import Ints
 
 _DOWN: Final = 4  # pixels that a vector reaches
 _RIGHT: Final = 12
@@ -24,7 +24,7 @@ _LEAST_SAVED: Final = 16  # bits that a vector saves in the tiles that are searc
 
 
 @compiled
-def find_vectors(work: int, before: int, vectors: int, saved: Ints, geometry: Geometry) -> int:
+def find_vectors(work: int, before: int, vectors: int, saved_at: int, geometry: Geometry) -> int:
     """Write the vectors that save most into ``i8[MAX_VECTORS, 2]`` at ``vectors``, and return their number.
 
     The first one is 0, 0. Only the first plane is searched, every other row of a tile.
@@ -33,9 +33,10 @@ def find_vectors(work: int, before: int, vectors: int, saved: Ints, geometry: Ge
         work: the address of the planes of the frame.
         before: of those of the frame before.
         vectors: of the vectors, down and right.
-        saved: ``i64[N_TRIED]``, changed.
+        saved_at: of ``i64[N_TRIED]``, changed.
         geometry: of the frames.
     """
+    saved = int64s_at(saved_at, (N_TRIED,))
     saved[:] = 0
     for tile in range(_EVERY // 2, geometry.tiles_down * geometry.tiles_across, _EVERY):
         y, x = SIDE * (tile // geometry.tiles_across), SIDE * (tile % geometry.tiles_across)
