@@ -43,6 +43,7 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
         "bfloat16": np.array([1.5, 1.5, -0.0], ml_dtypes.bfloat16),
         "times": np.array(["2000-01-01", "NaT"], "datetime64[ns]"),
         "short-rows": (np.arange(1, 61) * 37 % 251).astype(np.uint8).reshape(20, 3),
+        "depths": (np.add.outer(np.arange(20) * 700, np.arange(24) ** 2 * 90) + moving[:3, :1, :1]).astype(np.uint16),
         "ramp-of-uint16": np.arange(250, 270, dtype=np.uint16).reshape(10, 2),
     }
 
@@ -61,8 +62,8 @@ SPECS = {
     ),
     "delta-rle|zstd:3": ("moving-image", "empty", "short-rows"),
     "palette": ("moving-image", "moving-sprites", "moving-colors"),
-    "pred": ("moving-image", "moving-colors"),
-    "pred:fast": ("moving-image", "moving-colors"),
+    "pred": ("moving-image", "moving-colors", "depths"),
+    "pred:fast": ("moving-image", "moving-colors", "depths"),
     "zstd:3": ("image", "empty", "times"),
     "zstd:-5": ("image",),
     "lz4": ("image", "empty"),

@@ -119,6 +119,12 @@ class TestPred(CodecContract):
     shapes = IMAGES
 
 
+class TestPredOfDepths(CodecContract):
+    spec = "pred"
+    dtypes = ("uint16",)
+    shapes = tuple(shape for shape in IMAGES if shape[-1] != 3)
+
+
 class TestPredFast(CodecContract):
     spec = "pred:fast"
     dtypes = ("uint8",)

@@ -101,13 +101,17 @@ def test_a_frame_says_how_many_streams_of_bits_it_has(n_streams: int, monkeypatc
 
 
 def test_items_that_are_no_images() -> None:
-    for layout in (Layout((8,), "uint8"), Layout((2, 8, 8), "int8"), Layout((8, 8), "uint16")):
-        with pytest.raises(SpecError) as caught:
-            codec("pred", layout)
-        assert str(caught.value) == (
-            "pred takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
-            f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
-        )
+    one, two, three = Layout((8,), "uint8"), Layout((2, 8, 8), "int8"), Layout((8, 8, 3), "uint16")
+    depth = Layout((8, 8), "uint16")
+    for spec, layouts in (("pred", (one, two, three)), ("palette", (one, two, three, depth))):
+        for layout in layouts:
+            with pytest.raises(SpecError) as caught:
+                codec(spec, layout)
+            assert str(caught.value) == (
+                f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, "
+                "[n, height, width], [n, height, width, 1 or 3] or [n, 3, height, width]"
+                f"{', or of uint16 in one channel' if spec == 'pred' else ''}, got {layout}: use zstd:3"
+            )
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -125,6 +129,36 @@ def test_axes_in_front_of_images_are_frames(spec: str) -> None:
             streams.add(encoded(tested, x))
             assert decoded(tested, encoded(tested, x)).tobytes() == x.tobytes()
         assert len(streams) == 1
+
+
+def depths(n: int, height: int, width: int) -> npt.NDArray[np.uint16]:
+    """A wall that comes nearer, a ball before it, noise that grows with the distance, and places without a measure."""
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:height, :width]
+    wall = 9000 + 40 * x - 70 * y - 15 * np.arange(n)[:, None, None]
+    seen = np.where((x - width // 2) ** 2 + (y - height // 2) ** 2 < 30, 1200 + 3 * x, wall)
+    seen = seen + rng.normal(0, 1, seen.shape) * (seen / 3000) ** 2
+    seen[:, :2, :3] = 0
+    seen[:, -1, -1] = 65535
+    return seen.astype(np.uint16)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 40, 33), (2, 5, 70), (4, 1, 2)])
+def test_depths_in_two_bytes_are_exact(spec: str, shape: tuple[int, int, int]) -> None:
+    seen, streams = depths(*shape), set()
+    for x in (seen, seen[..., None], seen[None]):
+        tested = codec(spec, Layout.of(x))
+        streams.add(encoded(tested, x))
+        found = decoded(tested, encoded(tested, x))
+        assert (found.dtype, found.tobytes()) == (x.dtype, x.tobytes())
+    assert len(streams) == 1
+
+
+def test_depths_are_smaller_than_with_codecs_of_bytes() -> None:
+    seen = depths(8, 84, 84)
+    sizes = {spec: len(encoded(codec(spec, Layout.of(seen)), seen)) for spec in (*SPECS, "zstd:3", "shuffle|zstd:3")}
+    assert sizes["pred"] < sizes["pred:fast"] < min(sizes["zstd:3"], sizes["shuffle|zstd:3"])
+    assert sizes["pred"] < 0.8 * sizes["shuffle|zstd:3"]
 
 
 def test_arguments_that_do_not_exist() -> None:

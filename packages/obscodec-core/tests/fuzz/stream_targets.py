@@ -26,7 +26,7 @@ _fenced_rooms: dict[int, np.ndarray] = {}
 LAYOUTS = (
     Layout((300,), "|u1"), Layout((8, 40), "|u1"), Layout((5, 7), "<u2"), Layout((40, 3), "|b1"), Layout((6, 9), "<f4"),
     Layout((3, 11), "<i8"), Layout((0,), "|u1"), Layout((1,), "|u1"), Layout((), "<f8"), Layout((4, 700), "|u1"),
-    Layout((2, 9, 11, 3), "|u1"), Layout((8, 8, 3), "|u1"), Layout((3, 16, 10), "|u1"),
+    Layout((2, 9, 11, 3), "|u1"), Layout((8, 8, 3), "|u1"), Layout((3, 16, 10), "|u1"), Layout((2, 9, 13), "<u2"),
 )  # fmt: skip
 SPECS = {
     "raw": ("raw",),

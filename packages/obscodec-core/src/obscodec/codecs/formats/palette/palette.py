@@ -59,7 +59,7 @@ class Palette(Codec):
     @cached_property
     def _frames(self) -> tuple[int, Geometry]:
         """How many frames an item has, none if it has no bytes; and their geometry."""
-        n_frames, geometry = geometry_of(self.layout, self.spec)
+        n_frames, geometry = geometry_of(self.layout, self.spec, takes_depth=False)
         return n_frames if self.layout.nbytes else 0, geometry
 
     @cached_property

@@ -41,7 +41,7 @@ def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
         pred: the codec of items of more colours.
         known: colours that keep their places, unless there is no room for the others then.
     """
-    n_frames, geometry = geometry_of(pred.layout, pred.spec)
+    n_frames, geometry = geometry_of(pred.layout, pred.spec, takes_depth=False)
     items = [keys_of(_pixels(row, n_frames, geometry)) for row in rows]
     colours = [np.unique(item, return_counts=True) for item in items]
     few = [k for k, (keys, _) in enumerate(colours) if len(keys) <= N_COLOURS]

@@ -19,11 +19,12 @@ GROUPS_OF_TILE: Final = 2  # in each plane
 class Geometry(NamedTuple):
     """Sizes in bytes of what kernels work on.
 
-    A frame is worked on in planes, one behind the other: green, red and blue, if it has these. Each has a row of zeros
-    above it, and eight zeros on the left of each row; its sides are rounded up to whole tiles.
+    A frame is worked on in planes, one behind the other: green, red and blue, if it has these; the low and the high
+    bytes of pixels of two bytes. Each has a row of zeros above it, and eight zeros on the left of each row; its sides
+    are rounded up to whole tiles.
 
     Attributes:
-        n_channels: 1 or 3.
+        n_channels: bytes of a pixel: 1, 2 or 3.
         height: of a frame.
         width: of a frame.
         pixel_step: from a pixel of a frame to the next one in its row.
@@ -67,22 +68,31 @@ class Geometry(NamedTuple):
         return self.n_channels * self.plane_nbytes
 
 
-def geometry_of(layout: Layout, spec: str) -> tuple[int, Geometry]:
+def geometry_of(layout: Layout, spec: str, *, takes_depth: bool) -> tuple[int, Geometry]:
     """The number of frames of an item, and the geometry of each.
+
+    Args:
+        layout: of an item.
+        spec: of the codec, for errors.
+        takes_depth: whether images of uint16 are right.
 
     Raises:
         SpecError: the items are no images.
     """
     shape, n_axes = layout.shape, len(layout.shape) if layout.dtype == np.uint8 else 0
+    if takes_depth and layout.dtype == np.uint16 and len(shape) >= 2 and shape[-1] != 3:
+        *in_front, height, width = shape[:-1] if len(shape) >= 3 and shape[-1] == 1 else shape
+        return prod(in_front), _geometry(height, width, 2, interleaved=True)
     if n_axes >= 3 and shape[-1] in (1, 3):
         return prod(shape[:-3]), _geometry(shape[-3], shape[-2], shape[-1], interleaved=True)
     if n_axes >= 4 and shape[-3] == 3:
         return prod(shape[:-3]), _geometry(shape[-2], shape[-1], 3, interleaved=False)
     if n_axes >= 2:
         return prod(shape[:-2]), _geometry(shape[-2], shape[-1], 1, interleaved=True)
+    depth = ", or of uint16 in one channel" if takes_depth else ""
     raise SpecError(
         f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
-        f"[n, height, width, 1 or 3] or [n, 3, height, width], got {layout}: use zstd:3"
+        f"[n, height, width, 1 or 3] or [n, 3, height, width]{depth}, got {layout}: use zstd:3"
     )
 
 
@@ -116,7 +126,7 @@ def put_frame(work: int, frame: int, geometry: Geometry) -> int:
     height, width, stride = geometry.height, geometry.width, geometry.stride
     for c in range(geometry.n_channels):
         plane = work + c * geometry.plane_nbytes + stride + SIDE
-        channel = frame + geometry.channel_step * (1 - c if c < geometry.n_channels - 1 else c)
+        channel = frame + geometry.channel_step * (1 - c if geometry.n_channels == 3 and c < 2 else c)
         for y in range(height):
             source, target = channel + y * geometry.row_step, plane + y * stride
             if geometry.pixel_step == 1:
@@ -140,6 +150,12 @@ def get_frame(work: int, frame: int, geometry: Geometry) -> int:
         source, target = work + (y + 1) * geometry.stride + SIDE, frame + y * geometry.row_step
         if geometry.n_channels == 1:
             copy(target, source, width)
+        elif geometry.n_channels == 2:
+            low, high = bytes_at(source, (width,)), bytes_at(source + plane_nbytes, (width,))
+            pixels = bytes_at(target, (2 * width,))
+            for x in range(unsigned(width)):
+                pixels[unsigned(2) * x] = low[x]
+                pixels[unsigned(2) * x + unsigned(1)] = high[x]
         elif geometry.pixel_step == 1:
             copy(target + geometry.channel_step, source, width)
             copy(target, source + plane_nbytes, width)

@@ -28,7 +28,7 @@ _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
 
 @dataclass(frozen=True)
 class Pred(Codec):
-    """Images in tiles that are predicted from the pixels around them, or from the frame before.
+    """Images in tiles that are predicted from the pixels around them, or from the frame before; also of depths.
 
     See ``docs/formats/pred.md``.
 
@@ -68,7 +68,7 @@ class Pred(Codec):
     @cached_property
     def _frames(self) -> tuple[int, Geometry]:
         """How many frames an item has, none if it has no bytes; and their geometry."""
-        n_frames, geometry = geometry_of(self.layout, self.spec)
+        n_frames, geometry = geometry_of(self.layout, self.spec, takes_depth=True)
         return n_frames if self.layout.nbytes else 0, geometry
 
     @cached_property
