@@ -79,14 +79,19 @@ class TrainedCodecs(Generic[C]):
 
         The codec stays unless one that is trained on half of them makes the others smaller; ``encode`` makes a stream.
         """
-        codec, newest, codecs = self.by_version[self.newest], self.newest, self.by_version
+        newest, codecs = self.newest, self.by_version
         with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
-            samples = self._beginning(items)
-            other = self._fit(codec, samples[::2]) if len(samples) > 1 else codec
-            before, after = (sum(len(encode(one, item)) for item in samples[1::2]) for one in (codec, other))
-            if after <= _MIN_GAIN * before:
-                newest, codecs = self._with(self._fit(codec, samples))
+            newest, codecs = self._with(self._better(items, encode))
         self._go_on(newest, codecs)
+
+    def _better(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> C:
+        """A codec trained on items, or the newest one."""
+        codec, samples = self.by_version[self.newest], self._beginning(items)
+        if len(samples) < 2:
+            return codec
+        other = self._fit(codec, samples[::2])
+        before, after = (sum(len(encode(one, item)) for item in samples[1::2]) for one in (codec, other))
+        return self._fit(codec, samples) if after <= _MIN_GAIN * before else codec
 
     def train(self) -> None:
         """Train on the samples so far, if there are any."""

@@ -20,7 +20,7 @@ from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
 
 _N_SAMPLES: Final = 256  # frames that a dictionary is trained on
-_MIN_SHARE: Final = 0.25  # of images of few colours
+_MIN_SHARE: Final = 0.75  # of images of few colours
 _MOST_COLOURS: Final = 256
 _MOST_GREYS: Final = 64  # more of them are rather smooth than a palette
 
@@ -99,7 +99,7 @@ class Palette(Codec):
         return self if trained is None else self.with_dictionary(trained.to_bytes())
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
-        """See ``Codec.suits``: if a quarter of the images have few colours; the others are stored by ``pred``."""
+        """See ``Codec.suits``: if three quarters of the images have few colours; the others are stored by ``pred``."""
         rows, (n_frames, geometry) = self.layout.rows(samples), self._frames
         most = _MOST_COLOURS if geometry.n_channels > 1 else _MOST_GREYS
         return bool(rows.size and np.mean(numbers_of_colours(rows, n_frames, geometry) <= most) >= _MIN_SHARE)
