@@ -34,6 +34,7 @@ _COLUMNS = {
     "10x larger": ("growth_x", ".2f", ""),
     "exact": ("exact", ".1%", ""),
     "DQN steps/s": ("steps_per_s", ".0f", "steps_x"),
+    "DQN steps/s, one thread left free": ("free_per_s", ".0f", "free_x"),
     "minutes / million steps": ("minutes", ",.0f", ""),
     "PPO steps/s": ("ppo_per_s", ".0f", "ppo_x"),
     "seconds": ("make_s", ".4f", "plain_x"),
@@ -47,7 +48,7 @@ _COLUMNS = {
     "first use, empty cache, s": ("empty_s", ".2f", ""),
     "warm cache, s": ("warm_s", ".2f", ""),
 }
-_MORE_IS_BETTER = {"steps_x", "ppo_x"}
+_MORE_IS_BETTER = {"steps_x", "free_x", "ppo_x"}
 MISSING = "missing"  # the column that tells why there are no figures
 
 

@@ -2,9 +2,10 @@
 
     uv run --group textured benchmarks/textured_sb3.py
 
-Observations are stacks of four frames in colour, 84x84, as ``VecFrameStack`` and ``VecTransposeImage`` make them. Sizes
-are growth of resident memory in fresh processes. Batches are drawn from both buffers in turn, and so do the two models
-train. Writes ``benchmarks/results/textured/sb3.md``.
+Observations are stacks of four frames in colour, 84x84, as ``VecFrameStack`` and ``VecTransposeImage`` make them.
+Sizes are growth of resident memory in fresh processes. Batches are drawn from both buffers in turn, and so do the two
+models train: once torch has all threads, once it leaves one free, in which our buffer reads ahead. Writes
+``benchmarks/results/textured/sb3.md``.
 """
 
 import time
@@ -117,8 +118,9 @@ class Screen(ObservationWrapper[Frame, Any, dict[str, Frame]]):
         return self.view(observation["screen"])
 
 
-def steps_per_s(name: str, n_turns: int, size: int) -> tuple[float, float, float]:
+def steps_per_s(name: str, n_turns: int, size: int, threads: int) -> tuple[float, float, float]:
     """Median steps per second of DQN with SB3's buffer and with ours, which reads ahead, and the median ratio."""
+    torch.set_num_threads(threads)
     import vizdoom.gymnasium_wrapper  # noqa: F401 (registers environments)
 
     def model(kind: type[ReplayBuffer], options: Options) -> DQN:
@@ -165,7 +167,8 @@ def main(
         ours |= {"transition_bytes": our_bytes, "transition_x": our_bytes / stock_bytes}
         pairs = {"sample256_": ("ms", in_fresh_process(batches_ms, name, transitions // 5, rounds, threads))}
         if turns:
-            pairs["steps_"] = ("per_s", in_fresh_process(steps_per_s, name, turns, transitions // 5))
+            for figure, n in (("steps_", threads), ("free_", max(1, threads - 1))):
+                pairs[figure] = ("per_s", in_fresh_process(steps_per_s, name, turns, min(transitions, 5_000), n))
         for figure, (unit, (of_stock, of_ours, ratio)) in pairs.items():
             stock |= {figure + unit: of_stock, f"{figure}x": 1.0}
             ours |= {figure + unit: of_ours, f"{figure}x": ratio}
