@@ -7,6 +7,7 @@ It reads ``benchmarks/results/textured``. ``benchmarks/textured.py`` records and
 
 import csv
 from itertools import groupby
+from math import prod
 from pathlib import Path
 
 PAGE = Path(__file__).parent.parent / "docs" / "gallery.md"
@@ -21,7 +22,7 @@ it is full. A buffer without compression keeps the next observation, too, which 
 it only where an episode ends. Times are of one thread on {machine}.
 
 - **Resize to the nearest pixel**, or take the native size, where an environment draws with few colours, as ViZDoom
-  does. The mean of an area mixes colours that were not there, and frames become about three to four times larger.
+  does. The mean of an area mixes colours that were not there, and frames become three to four times larger.
 - **Grey** images have a third of the bytes of colours to begin with, and take more than a third of the memory in the
   end.
 - Reading costs time: a batch of 256 random frames takes that of the last column, which `prefetch=True` hides behind
@@ -56,12 +57,11 @@ def write_gallery() -> None:
         if single["title"] != title:
             title = single["title"]
             lines.append(f"| **{title}** |" + (len(_COLUMNS) - 1) * " |")
-        frame_nbytes = float(single["step_bytes"]) * float(single["ratio"])
-        raw_nbytes = float(stacked["step_bytes"]) * float(stacked["ratio"])
+        frame_nbytes, raw_nbytes = (prod(map(int, row["tensor"].split("x"))) for row in (single, stacked))
         chosen = by_codec.get((name, stacked["codec"], stacked["block_frames"]), {})
         columns = (
             f"{stacked['view']}, {single['tensor']}",
-            f"{raw_nbytes:,.0f}",
+            f"{raw_nbytes:,}",
             f"{float(stacked['step_bytes']):,.0f}",
             f"{float(stacked['ratio']):.1f}",
             f"`{stacked['codec']}`".replace("|", "\\|"),

@@ -251,7 +251,8 @@ def test_numbers_that_are_stored_as_bytes(dtype, budget):
     if not found.takes_name:
         assert buffer.fields["frames"] == Field((48, 48), dtype, "auto", budget=budget)
         assert any(line.startswith(f"{found.recommended} takes no {dtype}, so a field can't") for line in notes(found))
-    assert found.takes_name == (not found.recommended.startswith(("pred", "palette")))
+    of_images = ("palette",) if dtype == "uint16" else ("pred", "palette")  # pred takes depths
+    assert found.takes_name == (not found.recommended.startswith(of_images))
 
 
 def test_next_observations_of_a_source_count_where_they_are_no_observations():

@@ -83,6 +83,10 @@ def test_four_megabytes_are_enough_and_no_sample_is_cut() -> None:
         return zstd
 
     codecs = TrainedCodecs(ZSTD, fit)
+    feed(codecs, [np.zeros(7 * LARGE, np.uint8)])
+    assert (seen, codecs.learning) == ([7 * LARGE], False)
+    seen.clear()
+    codecs = TrainedCodecs(ZSTD, fit)
     feed(codecs, [np.zeros(LARGE + LARGE // 4, np.uint8)] * 3)
     assert codecs.learning
     feed(codecs, [np.zeros(LARGE, np.uint8)])
@@ -198,6 +202,18 @@ def test_too_few_items_teach_nothing(n: int) -> None:
     codecs = taught()
     feed(codecs, samples_of(1), 0.9)
     codecs.learn_again(samples_of(1, n), compress)
+    assert (codecs.newest, codecs.is_due) == (2, False)
+
+
+def test_an_error_of_a_training_again_is_not_met_with_each_stream() -> None:
+    def items() -> Iterator[Bytes]:
+        yield from samples_of(1, 7)
+        raise RuntimeError
+
+    codecs = taught()
+    feed(codecs, samples_of(1), 0.9)
+    with pytest.raises(RuntimeError):
+        codecs.learn_again(items(), compress)
     assert (codecs.newest, codecs.is_due) == (2, False)
 
 

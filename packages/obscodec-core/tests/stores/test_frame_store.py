@@ -484,6 +484,44 @@ def test_a_dictionary_makes_blocks_smaller():
     assert sizes["delta-rle|zstd:3"][0] < sizes["delta-rle|zstd:3"][1]
 
 
+def test_blocks_larger_than_all_samples_are_encoded():
+    """A dictionary of zstd takes more samples than one; books of pred are trained on the one block."""
+    large = np.zeros((6, 1500, 1500), np.uint8)
+    large[:] = np.add.outer(np.arange(6), np.arange(1500) // 7 % 50)[:, None]
+    for codec in ("zstd:1", "pred"):
+        store = FrameStore(Layout((1500, 1500), np.uint8), codec=codec, block_frames=2)
+        ids = store.append(large)
+        assert store.stats().live_bytes < large.nbytes // 9
+        assert bool(store.stats().dictionary_bytes) == (codec == "pred")
+        np.testing.assert_array_equal(store.read(ids), large)
+
+
+def test_a_codec_stays_while_somebody_reads_with_it(monkeypatch):
+    """All blocks of the first version go while they are decoded."""
+    store = FrameStore(FRAME, codec="zstd:1", block_frames=1)
+    played = {frame.tobytes(): frame for frame in frames("MsPacman", 4000, 0)}
+    played = np.stack([*played.values()][:400])
+    ids = store.append(played)
+    store.stats()  # which stores full blocks
+    versions, read = store.log.coder.versions, type(store.log.coder).read
+    of_first = store.log.tables.versions[ids] == 1
+    assert versions.newest == 2
+    assert 250 < np.count_nonzero(of_first) < 400
+
+    def read_late(*arguments):
+        store.release(ids[of_first])
+        store.stats()  # which forgets what nothing needs
+        read(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store.log.coder), "read", read_late)
+        np.testing.assert_array_equal(store.read(ids[of_first]), played[of_first])
+    assert 1 in versions.by_version
+    store.release(ids[~of_first][:1])
+    store.stats()
+    assert 1 not in versions.by_version
+
+
 @pytest.mark.parametrize("n_damaged", [0, 300])
 def test_a_dictionary_is_trained_again_on_all_that_is_stored(monkeypatch, n_damaged):
     """The first 256 blocks are of one game, 900 more of another; the dictionary after 1,024 blocks knows both."""

@@ -125,6 +125,7 @@ class FrameLog:
         self._singles = StackTable(depth=1)  # for ids of single frames
         self.stacks = self._singles
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
+        self._n_readers = 0  # who decode streams, of any version, without the lock
         self.n_changes = 0
         self.watcher: object = None
         self.lock = threading.Lock()
@@ -359,9 +360,14 @@ class FrameLog:
         with self.lock:
             found, streams = self._find(ids, stacks)
             references = self.open.references[: self.open.n_references]
-        n, n_blocks = len(rows), len(streams)
-        wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
-        self.coder.read(streams, wanted, references, threads)
+            self._n_readers += 1
+        try:
+            n, n_blocks = len(rows), len(streams)
+            wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
+            self.coder.read(streams, wanted, references, threads)
+        finally:
+            with self.lock:
+                self._n_readers -= 1
 
     def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
@@ -513,7 +519,7 @@ class FrameLog:
         self.heap.free(dead[tables.live[dead] == 0])
         reclaim(tables.arrays, *self.open.queues)
         versions = self.coder.versions
-        if versions is not None and versions.are_several and not self._sealer.is_busy:
+        if versions is not None and versions.are_several and not self._sealer.is_busy and not self._n_readers:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))
 
     def _snapshot(self, blocks: Ints) -> Segments:

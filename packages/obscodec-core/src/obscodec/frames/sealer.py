@@ -16,7 +16,7 @@ from obscodec.runtime import Background, Job, n_processors
 from obscodec.segments import Ints, Segments
 
 _ENCODER = Background()
-_N_NEWEST = 256
+_N_NEWEST = 128  # blocks to learn from again, and as many others
 
 Sealed = tuple[Ints, Segments]  # what ``BlockCoder.seal`` returns
 
@@ -38,7 +38,7 @@ class Sealer:
         self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], heap: SlotHeap, open_blocks: OpenBlocks
     ) -> None:
         self._coder, self._heap, self._open = coder, heap, open_blocks
-        self._newest: Ints = np.arange(0)  # numbers of the blocks that were stored last
+        self._newest: Ints = np.arange(0)  # numbers of the blocks that this object stored last
         self._job: Job[Sealed] | None = None  # which compresses the queue that leaves
         self._process = 0  # of the job
 
@@ -103,8 +103,9 @@ class Sealer:
         codecs, numbers = self._coder.versions, np.arange(0)
         if codecs is not None and codecs.is_due:
             rng, stored = np.random.default_rng(0), np.flatnonzero(self._heap.holds(np.arange(n_numbers)))
-            newest = self._newest[self._heap.holds(self._newest)]
-            numbers = rng.permutation(np.append(newest, rng.permutation(stored)[:_N_NEWEST]))
+            newest = np.intersect1d(self._newest, stored)
+            others = rng.permutation(np.setdiff1d(stored, newest))[:_N_NEWEST]
+            numbers = rng.permutation(np.append(newest, others))
         return self._heap.locate(numbers)
 
     def _finish(self, versions: Table) -> None:

@@ -80,9 +80,11 @@ class TrainedCodecs(Generic[C]):
         The codec stays unless one that is trained on half of them makes the others smaller; ``encode`` makes a stream.
         """
         newest, codecs = self.newest, self.by_version
-        with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
-            newest, codecs = self._with(self._better(items, encode))
-        self._go_on(newest, codecs)
+        try:
+            with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
+                newest, codecs = self._with(self._better(items, encode))
+        finally:
+            self._go_on(newest, codecs)
 
     def _better(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> C:
         """A codec trained on items, or the newest one."""
@@ -168,7 +170,7 @@ class TrainedCodecs(Generic[C]):
     def _keep(self, plain: Bytes) -> None:
         begin, end = self._samples_nbytes, self._samples_nbytes + plain.nbytes
         if self._room is None:
-            self._room = new_chunk(_MAX_SAMPLES_NBYTES)
+            self._room = new_chunk(max(_MAX_SAMPLES_NBYTES, plain.nbytes))
         if end <= len(self._room):
             self._room[begin:end] = plain
             self._samples.append(self._room[begin:end])
@@ -178,9 +180,11 @@ class TrainedCodecs(Generic[C]):
     def _beginning(items: Iterable[Bytes]) -> list[Bytes]:
         """As many items as samples can be."""
         samples: list[Bytes] = []
+        nbytes = 0
         for item in islice(items, _N_SAMPLES):
             samples.append(item)
-            if sum(sample.nbytes for sample in samples) >= _MAX_SAMPLES_NBYTES:
+            nbytes += item.nbytes
+            if nbytes >= _MAX_SAMPLES_NBYTES:
                 break
         return samples
 

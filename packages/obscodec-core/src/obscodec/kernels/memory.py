@@ -47,10 +47,11 @@ def _pointer(builder, address, pointee=_BYTE):
     return builder.inttoptr(address, pointee.as_pointer())
 
 
-def _loader(bits):
-    @_emits(types.uint64(types.int64))
+def _loader(bits, kind=types.uint64):
+    @_emits(kind(types.int64))
     def load(builder, address):
-        return builder.zext(builder.load(_pointer(builder, address, ir.IntType(bits)), align=1), _WORD)
+        value = builder.load(_pointer(builder, address, ir.IntType(bits)), align=1)
+        return builder.sext(value, _WORD) if kind.signed else builder.zext(value, _WORD)
 
     return load
 
@@ -68,6 +69,8 @@ load_u8 = _loader(8)
 load_u16 = _loader(16)
 load_u32 = _loader(32)
 load_u64 = _loader(64)
+load_i8 = _loader(8, types.int64)
+load_i32 = _loader(32, types.int64)
 store_u8 = _storer(8)
 store_u16 = _storer(16)
 store_u32 = _storer(32)
@@ -77,18 +80,6 @@ store_u64 = _storer(64)
 @_emits(types.voidptr(types.int64))
 def _pointer_to(builder, address):
     return _pointer(builder, address)
-
-
-def _signed_loader(bits):
-    @_emits(types.int64(types.int64))
-    def load(builder, address):
-        return builder.sext(builder.load(_pointer(builder, address, ir.IntType(bits)), align=1), _WORD)
-
-    return load
-
-
-load_i8 = _signed_loader(8)
-load_i32 = _signed_loader(32)
 
 
 @inlined

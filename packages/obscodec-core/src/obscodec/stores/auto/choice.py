@@ -161,17 +161,16 @@ def _try_slow(
 ) -> list[Trial]:
     """Try those that suit the frames; larger blocks only as long as they save something.
 
-    One codec of images is enough, unless time counts, too: each has kernels to compile.
+    One codec of images is enough, unless time counts or all are asked for: each has kernels to compile.
     """
     trials, blocks = [], frames[:, None]  # as a store encodes them: three planes alone might be three images
-    left = set(_OF_IMAGES)
+    has_one = False
     for spec, alike in groupby(candidates, key=attrgetter("spec")):
-        if spec in _OF_IMAGES and spec not in left:
+        if spec in _OF_IMAGES and has_one:
             continue
         if not new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks):
             continue
-        if spec in _OF_IMAGES and limit_s is None and not thorough:
-            left.clear()
+        has_one |= spec in _OF_IMAGES and limit_s is None and not thorough
         of_spec: list[Trial] = []
         for candidate in alike:
             if not thorough and len(of_spec) > 1 and of_spec[-1].frame_bytes > _MIN_GAIN * of_spec[-2].frame_bytes:

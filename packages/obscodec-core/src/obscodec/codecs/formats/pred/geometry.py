@@ -80,7 +80,8 @@ def geometry_of(layout: Layout, spec: str, *, takes_depth: bool) -> tuple[int, G
         SpecError: the items are no images.
     """
     shape, n_axes = layout.shape, len(layout.shape) if layout.dtype == np.uint8 else 0
-    if takes_depth and layout.dtype == np.uint16 and len(shape) >= 2 and shape[-1] != 3:
+    is_depth = takes_depth and layout.dtype == np.uint16 and len(shape) >= 2
+    if is_depth and not (len(shape) >= 3 and shape[-1] == 3):
         *in_front, height, width = shape[:-1] if len(shape) >= 3 and shape[-1] == 1 else shape
         return prod(in_front), _geometry(height, width, 2, interleaved=True)
     if n_axes >= 3 and shape[-1] in (1, 3):

@@ -134,8 +134,9 @@ class Pred(Codec):
             check(NO_SUCH_FRAME if src.lengths.any() else OK)
             return
         src, (memory, room) = src.contiguous(), new_room(geometry, n_frames)
-        tables = 0 if self.fast else self._books.tables.ctypes.data
+        books = self._books
+        tables = 0 if self.fast else books.tables.ctypes.data
         n_wanted = -(-wanted * n_frames // rows.shape[1])
         status = decode_items(src.addresses(), src.lengths, rows, n_frames, n_wanted, geometry, tables, room)
-        del memory  # not before
+        del memory, books  # not before
         check(status)
