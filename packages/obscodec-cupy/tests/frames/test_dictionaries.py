@@ -22,8 +22,9 @@ FRAMES = np.concatenate([scenes(60, 1), scenes(90, 90)])
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Codecs learn from a few blocks."""
+    """Codecs learn from a few blocks, and again."""
     monkeypatch.setattr(trained_codecs, "_N_SAMPLES", 16)
+    monkeypatch.setattr(trained_codecs, "_MIN_GAIN", 9)
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ def read_all(device: Device, store: FrameStore, ids: np.ndarray) -> np.ndarray:
 def test_blocks_of_all_versions_in_one_batch(device: Device, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two dictionaries or none, those that are not compressed, and one that is open."""
     monkeypatch.setattr(trained_codecs, "_N_SAMPLES", 16)
+    monkeypatch.setattr(trained_codecs, "_MIN_GAIN", 9)
     noise = np.random.default_rng(0).integers(256, size=(8, 24, 10), dtype=np.uint8)
     rows = np.concatenate([scenes(60, 1), noise, scenes(90, 90)])
     store = FrameStore(SCENE, block_frames=4, codec=spec)

@@ -98,15 +98,15 @@ class Sealer:
                 pass
         self._store(leaving, seal(), versions)
 
-    def _samples(self, n_numbers: int) -> Segments:
-        """The newest blocks and as many others, in random order, if codecs may learn from them; else none."""
-        codecs, numbers = self._coder.versions, np.arange(0)
-        if codecs is not None and codecs.is_due:
-            rng, stored = np.random.default_rng(0), np.flatnonzero(self._heap.holds(np.arange(n_numbers)))
-            newest = np.intersect1d(self._newest, stored)
-            others = rng.permutation(np.setdiff1d(stored, newest))[:_N_NEWEST]
-            numbers = rng.permutation(np.append(newest, others))
-        return self._heap.locate(numbers)
+    def _samples(self, n_numbers: int) -> Segments | None:
+        """The newest blocks and as many others, in random order, if codecs may learn from them."""
+        codecs = self._coder.versions
+        if codecs is None or not codecs.is_due:
+            return None
+        rng, stored = np.random.default_rng(0), np.flatnonzero(self._heap.holds(np.arange(n_numbers)))
+        newest = np.intersect1d(self._newest, stored)
+        others = rng.permutation(np.setdiff1d(stored, newest))[:_N_NEWEST]
+        return self._heap.locate(rng.permutation(np.append(newest, others)))
 
     def _finish(self, versions: Table) -> None:
         """Wait for the background, and store what it has compressed."""
@@ -123,10 +123,10 @@ class Sealer:
             self._store(self._open.leaving, sealed, versions)
         self._job = None
 
-    def _sealed(self, blocks: Segments, samples: Segments) -> Sealed:
+    def _sealed(self, blocks: Segments, samples: Segments | None) -> Sealed:
         sealed = self._coder.seal(blocks)
         self._coder.learn(blocks, *sealed)
-        if len(samples):
+        if samples is not None:
             self._coder.learn_again(samples)
         return sealed
 
@@ -138,7 +138,7 @@ class Sealer:
         queue.clear(len(self._open.rows))
 
     def _put(self, numbers: Ints, plain: Segments, sealed: Sealed, versions: Table) -> None:
-        (of_blocks, blocks), newest = sealed, np.append(self._newest, numbers)[-_N_NEWEST:]
+        (of_blocks, blocks), newest = sealed, np.concatenate([self._newest, numbers])[-_N_NEWEST:]
         versions[numbers] = of_blocks.astype(np.int32)  # numpy may crash if it has no memory to cast
         self._heap.put(numbers, blocks)
         self._open.count_uses(plain)
