@@ -138,7 +138,9 @@ class Sealer:
         queue.clear(len(self._open.rows))
 
     def _put(self, numbers: Ints, plain: Segments, sealed: Sealed, versions: Table) -> None:
-        (of_blocks, blocks), newest = sealed, np.concatenate([self._newest, numbers])[-_N_NEWEST:]
+        (of_blocks, blocks), newest = sealed, self._newest
+        if self._coder.versions is not None:
+            newest = np.concatenate([newest, numbers])[-_N_NEWEST:]
         versions[numbers] = of_blocks.astype(np.int32)  # numpy may crash if it has no memory to cast
         self._heap.put(numbers, blocks)
         self._open.count_uses(plain)
