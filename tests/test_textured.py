@@ -30,7 +30,7 @@ def played(tmp_path, monkeypatch):
     """How often the sets ``made`` and ``upside-down`` were played; each is recorded in a folder of the test."""
     log = []
     views = {"made": lambda frame: frame, "upside-down": lambda frame: frame[::-1]}
-    source = Source("", lambda: playing(noise(N + 10), log), views, N)
+    source = Source("", lambda: playing(noise(N + 10), log), "made here", views, N)
     monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
     for module in (textured, textured_frames):
         monkeypatch.setattr(module, "SETS", dict.fromkeys(views, source))
@@ -96,7 +96,7 @@ def test_sets_that_cannot_be_recorded_are_named_and_left_out(monkeypatch, tmp_pa
         raise ModuleNotFoundError("No module named 'doom'")
 
     for module in (textured, textured_frames):
-        monkeypatch.setattr(module, "SETS", {"doom": Source("", play, {"doom": lambda frame: frame})})
+        monkeypatch.setattr(module, "SETS", {"doom": Source("", play, "ViZDoom", {"doom": lambda frame: frame})})
     monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
     textured.main("", ["raw"], with_peers=False, out=tmp_path)
     assert "doom: not recorded, ModuleNotFoundError: No module named 'doom'" in capsys.readouterr().out
