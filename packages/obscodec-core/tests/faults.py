@@ -45,9 +45,13 @@ def _is_swallowed(frame: FrameType | None) -> bool:
 
 
 class _Tracer:
-    """Counts the lines of our sources that run, and raises before the one with the number ``at``."""
+    """Counts the lines of our sources that run, and raises before the one with the number ``at``.
 
-    def __init__(self, at: int, raised: BaseException) -> None:
+    It does not keep what it raises. All frames have their tracer: those of the traceback would be in a cycle, which
+    Python 3.11 never frees where a list comprehension reads a generator.
+    """
+
+    def __init__(self, at: int, raised: type[BaseException]) -> None:
         self.at, self.raised = at, raised
         self.n_lines = 0
         self.place = ""
@@ -62,7 +66,7 @@ class _Tracer:
             if self.n_lines == self.at:
                 self.place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
                 self.n_lines += 1
-                raise self.raised
+                raise self.raised("by a test")
             self.n_lines += 1
         return self._line
 
@@ -73,7 +77,7 @@ def interrupted(call: Callable[[], object], at: int, raised: type[BaseException]
     Returns:
         Where that was, None if the call ran fewer lines and ended as usual.
     """
-    tracer, before = _Tracer(at, raised("by a test")), sys.gettrace()
+    tracer, before = _Tracer(at, raised), sys.gettrace()
     sys.settrace(tracer)
     try:
         call()
