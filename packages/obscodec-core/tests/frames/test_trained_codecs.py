@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import pytest
@@ -205,26 +206,20 @@ def test_too_few_items_teach_nothing(n: int) -> None:
     assert (codecs.newest, codecs.is_due) == (2, False)
 
 
-def test_an_error_of_a_training_again_is_not_met_with_each_stream() -> None:
+@pytest.mark.parametrize(
+    ("error", "met"), [(RuntimeError(), pytest.raises(RuntimeError)), (MemoryError(), nullcontext())]
+)
+def test_an_error_while_items_are_read_is_met_once_and_teaches_nothing(
+    error: Exception, met: AbstractContextManager[object]
+) -> None:
     def items() -> Iterator[Bytes]:
         yield from samples_of(1, 7)
-        raise RuntimeError
+        raise error
 
     codecs = taught()
     feed(codecs, samples_of(1), 0.9)
-    with pytest.raises(RuntimeError):
+    with met:
         codecs.learn_again(items(), compress)
-    assert (codecs.newest, codecs.is_due) == (2, False)
-
-
-def test_items_that_no_memory_has_room_for_teach_nothing() -> None:
-    def items() -> Iterator[Bytes]:
-        yield from samples_of(1, 7)
-        raise MemoryError
-
-    codecs = taught()
-    feed(codecs, samples_of(1), 0.9)
-    codecs.learn_again(items(), compress)
     assert (codecs.newest, codecs.is_due) == (2, False)
 
 
@@ -290,4 +285,7 @@ def test_a_pickled_one_goes_on_learning() -> None:
     early = {name: value for name, value in again.state().items() if name not in ("encoded", "learned")}
     last = TrainedCodecs(ZSTD, train)
     last.restore(early)
-    assert (last.newest, last.is_due) == (3, True)
+    feed(last, samples_of(1, 255), 0.9)
+    assert (last.newest, last.is_due) == (3, False)
+    feed(last, samples_of(1, 3 * 256))
+    assert last.is_due  # after four times as many as samples

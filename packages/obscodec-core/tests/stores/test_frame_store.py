@@ -12,6 +12,7 @@ import numpy as np
 import obscodec
 import pytest
 from atari_frames import frames
+from faults import at_every_line
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -496,26 +497,37 @@ def test_blocks_larger_than_all_samples_are_encoded():
         np.testing.assert_array_equal(store.read(ids), large)
 
 
-def test_a_codec_stays_while_somebody_reads_with_it(monkeypatch):
-    """All blocks of the first version go while they are decoded."""
-    store = FrameStore(FRAME, codec="zstd:1", block_frames=1)
+@pytest.mark.parametrize(
+    ("codec", "method"),
+    [("zstd:1", "read"), ("delta-rle|zstd:1", "read"), ("delta-rle|zstd:1", "export_blocks")],
+)
+def test_a_codec_stays_while_somebody_reads_with_it(monkeypatch, codec, method):
+    """All blocks of the first version go while they are decoded, or another store takes them over."""
+    store, other = (FrameStore(FRAME, codec=codec, block_frames=1) for _ in range(2))
     played = {frame.tobytes(): frame for frame in frames("MsPacman", 4000, 0)}
     played = np.stack([*played.values()][:400])
     ids = store.append(played)
     store.stats()  # which stores full blocks
-    versions, read = store.log.coder.versions, type(store.log.coder).read
-    of_first = store.log.tables.versions[ids] == 1
+    versions, coder_type = store.log.coder.versions, type(store.log.coder)
+    decode, of_first = getattr(coder_type, method), store.log.tables.versions[ids] == 1
     assert versions.newest == 2
     assert 250 < np.count_nonzero(of_first) < 400
 
-    def read_late(*arguments):
+    def decode_late(*arguments):
         store.release(ids[of_first])
         store.stats()  # which forgets what nothing needs
-        read(*arguments)
+        return decode(*arguments)
 
+    for _ in at_every_line(lambda: lambda: store.read(ids[of_first]), 5):
+        pass  # which leaves no readers
     with monkeypatch.context() as patched:
-        patched.setattr(type(store.log.coder), "read", read_late)
-        np.testing.assert_array_equal(store.read(ids[of_first]), played[of_first])
+        patched.setattr(coder_type, method, decode_late)
+        if method == "read":
+            found = store.read(ids[of_first])
+        else:
+            taken = other.transfer(store, ids[of_first])
+            found = other.read(taken)
+    np.testing.assert_array_equal(found, played[of_first])
     assert 1 in versions.by_version
     store.release(ids[~of_first][:1])
     store.stats()

@@ -8,14 +8,14 @@ it works.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Never, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, Codec, encode_varint
+from obscodec.codecs import Codec, encode_varint
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
@@ -24,6 +24,7 @@ from obscodec.runtime import over_ranges
 from obscodec.segments import Bytes, Ints, Segments, joined
 
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
+_NO_CODECS: Final[Mapping[int, Never]] = {}
 PLAIN = encode_varint(0)  # the head of a block of version 0
 
 
@@ -52,7 +53,7 @@ class BlockExport(NamedTuple):
         n_wanted: ``i64[n]``, how many frames are wanted of each block.
         last: ``i64[n]``, the last place that is wanted of each block.
         references: ``u8[n_references, nbytes]``, the reference frames of the one store.
-        versions: the codecs of the one store.
+        codecs: those of the one store by their versions.
     """
 
     blocks: Segments
@@ -60,7 +61,7 @@ class BlockExport(NamedTuple):
     n_wanted: Ints
     last: Ints
     references: Rows
-    versions: TrainedCodecs[BytesCodec] | TrainedCodecs[Codec] | None
+    codecs: Mapping[int, Codec]
 
     def take(self, which: npt.NDArray[np.bool_]) -> BlockExport:
         """Some of the blocks."""
@@ -83,6 +84,11 @@ class BlockCoder(ABC, Generic[C]):
     spec: str
     patches: bool
     versions: TrainedCodecs[C] | None
+
+    @property
+    def codecs(self) -> Mapping[int, C]:
+        """The codecs by the versions of the blocks that they compressed: replaced, never changed."""
+        return self.versions.by_version if self.versions else _NO_CODECS
 
     @abstractmethod
     def compress(self, compressor: C, plain: Bytes) -> Bytes:
@@ -189,7 +195,7 @@ class BlockCoder(ABC, Generic[C]):
 
     def _codec(self, version: int) -> C:
         """The codec that compressed the blocks of a version, from 1 on."""
-        codecs = self.versions.by_version if self.versions else {}
-        if version not in codecs:
+        codec = self.codecs.get(version)
+        if codec is None:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
-        return codecs[version]
+        return codec

@@ -65,10 +65,10 @@ class CodecCoder(BlockCoder[Codec]):
         return enough
 
     def _encodes_like(self, export: BlockExport, version: int) -> bool:
-        mine, others = self.versions, export.versions
-        if version == 0 or others is None:
+        mine, other = self.versions, export.codecs.get(version)
+        if other is None:
             return version == 0
-        return not mine.learning and mine.by_version[mine.newest] == others.by_version.get(version)
+        return not mine.learning and mine.by_version.get(mine.newest) == other  # these learn meanwhile
 
     def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
         """See ``BlockCoder.take``; the streams are the same, the versions are those of equal codecs here."""
@@ -79,8 +79,7 @@ class CodecCoder(BlockCoder[Codec]):
         if version == 0:
             self._checked(block[start:])
             return block
-        assert export.versions is not None  # ``accepts`` has looked
-        number = self.versions.number_of(export.versions.by_version[version])
+        number = self.versions.number_of(export.codecs[version])  # ``accepts`` has looked
         return joined(encode_varint(number), block[start:].data)
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:

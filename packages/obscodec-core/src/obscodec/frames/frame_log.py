@@ -3,6 +3,7 @@
 import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,10 @@ class FullBlocks(NamedTuple):
 NO_BLOCKS: Final = FullBlocks(0, 0)
 
 
+class _Reading:
+    """Held by all who decode streams without the lock: as long as it lives, no codec that they need is forgotten."""
+
+
 class FrameLog:
     """Blocks of consecutive frames, by number: an open block for each sequence of frames, full blocks in a heap.
 
@@ -125,7 +130,7 @@ class FrameLog:
         self._singles = StackTable(depth=1)  # for ids of single frames
         self.stacks = self._singles
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
-        self._n_readers = 0  # who decode streams, of any version, without the lock
+        self._reading = ref(_Reading())  # that of all readers; none now
         self.n_changes = 0
         self.watcher: object = None
         self.lock = threading.Lock()
@@ -360,14 +365,17 @@ class FrameLog:
         with self.lock:
             found, streams = self._find(ids, stacks)
             references = self.open.references[: self.open.n_references]
-            self._n_readers += 1
-        try:
-            n, n_blocks = len(rows), len(streams)
-            wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
-            self.coder.read(streams, wanted, references, threads)
-        finally:
-            with self.lock:
-                self._n_readers -= 1
+            reading = self._begin_reading()
+        n, n_blocks = len(rows), len(streams)
+        wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
+        self.coder.read(streams, wanted, references, threads)
+        del reading  # not before
+
+    def _begin_reading(self) -> _Reading:
+        """What to hold while streams are decoded without the lock."""
+        reading = self._reading() or _Reading()
+        self._reading = ref(reading)
+        return reading
 
     def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
@@ -416,10 +424,13 @@ class FrameLog:
                 np.diff(starts),
                 places[starts[1:] - 1],
                 self.open.references[: self.open.n_references],
-                self.coder.versions,
+                self.coder.codecs,
             )
             before = self.tables.previous[frames]
-        return export._replace(blocks=self.coder.export_blocks(export.blocks)), before
+            reading = self._begin_reading()
+        export = export._replace(blocks=self.coder.export_blocks(export.blocks))
+        del reading  # not before
+        return export, before
 
     def take_blocks(self, export: BlockExport, places: Ints, n_each: Ints, ids: Ints) -> None:
         """Store blocks of another store.
@@ -519,7 +530,7 @@ class FrameLog:
         self.heap.free(dead[tables.live[dead] == 0])
         reclaim(tables.arrays, *self.open.queues)
         versions = self.coder.versions
-        if versions is not None and versions.are_several and not self._sealer.is_busy and not self._n_readers:
+        if versions is not None and versions.are_several and not self._sealer.is_busy and self._reading() is None:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))
 
     def _snapshot(self, blocks: Ints) -> Segments:

@@ -29,7 +29,6 @@ from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
 
 PATCHES = "delta-rle"
-_NO_CODECS: dict[int, BytesCodec] = {}
 
 
 class PatchCoder(BlockCoder[BytesCodec]):
@@ -80,7 +79,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
 
     def _lz4_table(self) -> Ints | None:
         """Where the kernel decodes blocks of each version in this thread, see ``read_blocks``; None if it can't."""
-        codecs = self.versions.by_version if self.versions else _NO_CODECS
+        codecs = self.codecs
         if getattr(self._local, "codecs", None) is not codecs:
             rooms = {version: codec.lz4_room(self._bound) for version, codec in codecs.items()}
             table = np.zeros((1 + max(rooms, default=0), 3), np.int64)

@@ -82,7 +82,7 @@ def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil
     exception that a signal handler raises there into ``SystemError``.
     """
     kernel: Dispatcher[F]
-    # Nobody calls kernels from C: without wrappers for it, a tenth less is compiled.
+    # Nobody calls kernels from C: without wrappers for it, less is compiled.
     kernel = njit(nogil=nogil, inline=inline, no_cfunc_wrapper=True)(function)  # type: ignore[call-overload]
     with suppress(RuntimeError):  # a read-only installation without a home directory: compiled in each process
         kernel._cache = _Files(function)  # type: ignore[attr-defined, no-untyped-call]

@@ -127,8 +127,8 @@ def _converter(kind):
     return intrinsic(typed)
 
 
-signed = _converter(types.int64)
-unsigned = _converter(types.uint64)
+signed = _converter(types.int64)  # an ``int64`` of the same 64 bits
+unsigned = _converter(types.uint64)  # a ``uint64``
 
 
 @_emits(types.void(types.int64, types.int64, types.int64))

@@ -69,7 +69,7 @@ def load_key(pixel: int, geometry: Geometry) -> int:
 
 @compiled
 def find_places(
-    frames: int, n_frames: int, n_known: int, places: int, table_at: int, palette: int, geometry: Geometry
+    frames: int, n_frames: int, n_known: int, places: int, table_at: int, palette_at: int, geometry: Geometry
 ) -> tuple[int, int]:
     """Find the place of each pixel of an item.
 
@@ -81,13 +81,13 @@ def find_places(
         n_known: how many colours there are in the table, and in the palette.
         places: the address of a ``u8[n_frames, height, width]``, filled.
         table_at: the address of what :func:`new_table` makes, changed.
-        palette: of the key of each place, ``i64[256]``, filled from ``n_known`` on.
+        palette_at: that of the key of each place, ``i64[256]``, filled from ``n_known`` on.
         geometry: of a frame.
 
     Returns:
         The number of colours, 257 if there are more than 256; and that of pixels whose colours are new.
     """
-    table, keys = int64s_at(table_at, (1 << TABLE_BITS,)), int64s_at(palette, (N_COLOURS,))
+    table, keys = int64s_at(table_at, (1 << TABLE_BITS,)), int64s_at(palette_at, (N_COLOURS,))
     n, mask, at, n_new = n_known, (1 << TABLE_BITS) - 1, places, 0
     frame_nbytes = geometry.n_channels * geometry.height * geometry.width
     for k in range(n_frames):
@@ -110,7 +110,7 @@ def find_places(
                 at += 1
                 pixel += geometry.pixel_step
     if n > n_known:
-        _sort_places(n_known, n, places, at, palette)
+        _sort_places(n_known, n, places, at, palette_at)
     return n, n_new
 
 

@@ -133,12 +133,7 @@ def _decode_frame(
 ) -> int:
     """Decode the frame in ``room.frame.bits`` into the plane at ``work``."""
     frame = room.frame
-    begin, vectors, modes, residuals = (
-        frame.bits,
-        frame.vectors,
-        frame.modes,
-        frame.residuals,
-    )
+    begin, vectors, modes, residuals = frame.bits, frame.vectors, frame.modes, frame.residuals
     n_tiles, most_vectors = plane.tiles_down * plane.tiles_across, MAX_VECTORS if has_before else 0
     n_vectors, form, at, status = read_head(begin, begin + nbytes, most_vectors, 4, vectors)
     if status != OK:

@@ -115,11 +115,11 @@ class Pred(Codec):
         return self._encode(rows, 0 if self.fast else N_STREAMS, out)
 
     def _encode(self, rows: Rows, n_streams: int, out: Bytes) -> Ints:
-        (n_frames, geometry), books = self._frames, self._books
+        (n_frames, geometry), books = self._frames, None if self.fast else self._books
         lengths, (memory, room) = np.zeros(len(rows), np.int64), new_room(geometry, n_frames)
-        classes, codes = books.classes.ctypes.data, books.codes.ctypes.data
+        classes, codes = (books.classes.ctypes.data, books.codes.ctypes.data) if books else (0, 0)
         encode_items(rows, n_frames, geometry, n_streams, classes, codes, out, lengths, room)
-        del memory  # not before
+        del memory, books  # not before
         return lengths
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
@@ -134,8 +134,8 @@ class Pred(Codec):
             check(NO_SUCH_FRAME if src.lengths.any() else OK)
             return
         src, (memory, room) = src.contiguous(), new_room(geometry, n_frames)
-        books = self._books
-        tables = 0 if self.fast else books.tables.ctypes.data
+        books = None if self.fast else self._books
+        tables = books.tables.ctypes.data if books else 0
         n_wanted = -(-wanted * n_frames // rows.shape[1])
         status = decode_items(src.addresses(), src.lengths, rows, n_frames, n_wanted, geometry, tables, room)
         del memory, books  # not before
