@@ -26,8 +26,8 @@ from sb3_classes import ACTIONS, IMAGE, KINDS, resident, times
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.env_util import make_atari_env
-from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecFrameStack
+from turns import training_s
 
 _RESULTS = Path(__file__).with_name("results") / "sb3"
 _MILLION = 1_000_000
@@ -54,15 +54,7 @@ def ppo(game: str, n_turns: int) -> list[tuple[float, float]]:
     torch.set_num_threads(1)
     gymnasium.register_envs(ale_py)
     models = [_ppo(game, ours=ours) for ours in (False, True)]
-    rng = np.random.default_rng(0)
-    elapsed_s = np.empty((2, n_turns + _NOT_COUNTED))
-    for turn in range(n_turns + _NOT_COUNTED):
-        for i in rng.permutation(2):
-            set_random_seed(turn)
-            start = time.perf_counter()
-            models[i].learn(_N_ENVS * _N_STEPS, reset_num_timesteps=False)
-            elapsed_s[i, turn] = time.perf_counter() - start
-    elapsed_s = elapsed_s[:, _NOT_COUNTED:]
+    elapsed_s = training_s(models, _N_ENVS * _N_STEPS, n_turns, _NOT_COUNTED)
     weights = [list(model.policy.state_dict().values()) for model in models]
     assert all(torch.equal(x, y) for x, y in zip(*weights, strict=True)), "the buffers gave different batches"
     steps_per_s = _N_ENVS * _N_STEPS / np.median(elapsed_s, axis=1)

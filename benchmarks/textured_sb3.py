@@ -1,15 +1,16 @@
-"""DQN's replay buffer on ViZDoom: memory, time of a batch, and speed of training, beside the buffer of SB3.
+"""Buffers of DQN and PPO on ViZDoom: memory, time of a batch, and speed of training, beside the buffers of SB3.
 
     uv run --group textured benchmarks/textured_sb3.py
 
 Observations are stacks of four frames in colour, 84x84, as ``VecFrameStack`` and ``VecTransposeImage`` make them.
-Sizes are growth of resident memory in fresh processes. Batches are drawn from both buffers in turn, and so do the two
-models train: once torch has all threads, once it leaves one free, in which our buffer reads ahead. Writes
+Sizes are growth of resident memory in fresh processes, of DQN's buffer. Batches are drawn from both buffers in turn,
+and so do the two models train: DQN once while torch has all threads, and once while it leaves one free, in which our
+buffer reads ahead; PPO with eight environments. DQN trains with buffers of at most 5,000 transitions. Writes
 ``benchmarks/results/textured/sb3.md``.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,22 +21,25 @@ import psutil
 import torch
 import typer
 from gymnasium import Env, ObservationWrapper, spaces
-from obscodec_sb3 import CompressedReplayBuffer
+from obscodec_sb3 import CompressedReplayBuffer, CompressedRolloutBuffer
 from processes import in_fresh_process
 from resident_memory import give_back_free_memory
 from result_tables import Row, as_csv, as_markdown, circumstances
-from stable_baselines3 import DQN
-from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecFrameStack
 from textured_frames import SETS, Frame, played
+from turns import training_s
 
 RESULTS = Path(__file__).with_name("results") / "textured"
 STACK, SHAPE = 4, (12, 84, 84)
 _WARM_UP = 600  # transitions; a buffer has decided then, and trained
-_TURN = 200  # steps of a model before the other one goes on
+_TURN = 200  # steps of DQN before the other model goes on
 _NOT_COUNTED = 5  # turns, until all is loaded and compiled
+_N_ENVS, _N_STEPS = 8, 128  # of PPO, whose turn is a rollout
+_LARGEST_TRAINED = 5_000  # transitions in SB3's buffer take 0.8 GB
 
 _ENVIRONMENT = "VizdoomMyWayHome-v1"
 _PACKAGES = (
@@ -118,16 +122,13 @@ class Screen(ObservationWrapper[Frame, Any, dict[str, Frame]]):
         return self.view(observation["screen"])
 
 
-def steps_per_s(name: str, n_turns: int, size: int, threads: int) -> tuple[float, float, float]:
-    """Median steps per second of DQN with SB3's buffer and with ours, which reads ahead, and the median ratio."""
-    torch.set_num_threads(threads)
-    import vizdoom.gymnasium_wrapper  # noqa: F401 (registers environments)
+def dqn(name: str, size: int) -> list[BaseAlgorithm]:
+    """DQN with SB3's buffer, and with ours, which reads ahead."""
 
     def model(kind: type[ReplayBuffer], options: Options) -> DQN:
-        stacked = VecFrameStack(make_vec_env(lambda: Screen(gymnasium.make(_ENVIRONMENT), name), 1, 0), STACK)
         return DQN(
             "CnnPolicy",
-            stacked,
+            _environments(name, 1),
             buffer_size=size,
             learning_starts=_WARM_UP,
             replay_buffer_class=kind,
@@ -135,24 +136,53 @@ def steps_per_s(name: str, n_turns: int, size: int, threads: int) -> tuple[float
             seed=0,
         )
 
-    models = model(ReplayBuffer, {}), model(CompressedReplayBuffer, {"prefetch": True})
-    times, rng = np.empty((_NOT_COUNTED + n_turns, 2)), np.random.default_rng(0)
-    for turn, of_turn in enumerate(times):
-        for i in rng.permutation(2):
-            set_random_seed(turn)
-            begin = time.perf_counter()
-            models[i].learn(_TURN, reset_num_timesteps=False)
-            of_turn[i] = time.perf_counter() - begin
-    counted = times[_NOT_COUNTED:]
-    stock, ours = _TURN / np.median(counted, axis=0)
-    return float(stock), float(ours), float(np.median(counted[:, 0] / counted[:, 1]))
+    return [model(ReplayBuffer, {}), model(CompressedReplayBuffer, {"prefetch": True})]
+
+
+def ppo(name: str) -> list[BaseAlgorithm]:
+    """PPO with SB3's buffer, and with ours, which reads ahead."""
+
+    def model(kind: type[RolloutBuffer], options: Options) -> PPO:
+        return PPO(
+            "CnnPolicy",
+            _environments(name, _N_ENVS),
+            n_steps=_N_STEPS,
+            batch_size=256,
+            n_epochs=4,
+            rollout_buffer_class=kind,
+            rollout_buffer_kwargs=options,
+            seed=0,
+        )
+
+    return [model(RolloutBuffer, {}), model(CompressedRolloutBuffer, {"prefetch": True})]
+
+
+def _environments(name: str, n: int) -> VecFrameStack:
+    import vizdoom.gymnasium_wrapper  # noqa: F401 (registers environments)
+
+    return VecFrameStack(make_vec_env(lambda: Screen(gymnasium.make(_ENVIRONMENT), name), n, 0), STACK)
+
+
+def steps_per_s(
+    make: Callable[..., Sequence[BaseAlgorithm]],
+    arguments: tuple[Any, ...],
+    n_steps: int,
+    n_turns: int,
+    threads: int,
+) -> tuple[float, float, float]:
+    """Median steps per second with SB3's buffer and with ours, and the median ratio; ``make`` gives these two."""
+    torch.set_num_threads(threads)
+    counted = training_s(make(*arguments), n_steps, n_turns, _NOT_COUNTED)
+    stock, ours = n_steps / np.median(counted, axis=1)
+    return float(stock), float(ours), float(np.median(counted[0] / counted[1]))
 
 
 def main(
     sets: Annotated[str, typer.Option(help="of textured_frames")] = "doom_home,doom_home_near",
     transitions: Annotated[int, typer.Option(min=1_000)] = 10_000,
     rounds: Annotated[int, typer.Option(min=1, help="batches of each buffer")] = 60,
-    turns: Annotated[int, typer.Option(min=0, help=f"of {_TURN} steps of training; 0 to leave it out")] = 20,
+    turns: Annotated[int, typer.Option(min=0, help=f"of {_TURN} steps of DQN; 0 to train no model")] = 20,
+    rollouts: Annotated[int, typer.Option(min=0, help="of PPO; 0 to leave it out")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="of torch and obscodec")] = 2,
 ) -> None:
     """Measure, and write the table."""
@@ -166,9 +196,12 @@ def main(
         stock |= {"transition_bytes": stock_bytes, "transition_x": 1.0}
         ours |= {"transition_bytes": our_bytes, "transition_x": our_bytes / stock_bytes}
         pairs = {"sample256_": ("ms", in_fresh_process(batches_ms, name, transitions // 5, rounds, threads))}
-        if turns:
-            for figure, n in (("steps_", threads), ("free_", max(1, threads - 1))):
-                pairs[figure] = ("per_s", in_fresh_process(steps_per_s, name, turns, min(transitions, 5_000), n))
+        sized = name, min(transitions, _LARGEST_TRAINED)
+        for figure, n in (("steps_", threads), ("free_", max(1, threads - 1))) if turns else ():
+            pairs[figure] = ("per_s", in_fresh_process(steps_per_s, dqn, sized, _TURN, turns, n))
+        if rollouts:
+            n_steps = _N_ENVS * _N_STEPS
+            pairs["ppo_"] = ("per_s", in_fresh_process(steps_per_s, ppo, (name,), n_steps, rollouts, threads))
         for figure, (unit, (of_stock, of_ours, ratio)) in pairs.items():
             stock |= {figure + unit: of_stock, f"{figure}x": 1.0}
             ours |= {figure + unit: of_ours, f"{figure}x": ratio}
@@ -176,7 +209,7 @@ def main(
     about = circumstances("textured", _PACKAGES) | {"transitions": f"{transitions:,}", "threads": str(threads)}
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "sb3.csv").write_text(as_csv(rows, about), encoding="utf-8")
-    (RESULTS / "sb3.md").write_text(as_markdown("DQN's buffer on textured images", rows, about), encoding="utf-8")
+    (RESULTS / "sb3.md").write_text(as_markdown("Buffers on textured images", rows, about), encoding="utf-8")
     print((RESULTS / "sb3.md").read_text(encoding="utf-8"))
 
 

@@ -1,6 +1,5 @@
 """Steps per second of SB3's DQN with different replay buffers; the models take turns of some steps each."""
 
-import time
 from typing import NamedTuple
 
 import ale_py
@@ -10,8 +9,8 @@ import torch
 from replay_buffers import BASELINE, KINDS
 from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_atari_env
-from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecFrameStack
+from turns import training_s
 
 _TURN = 250  # steps
 _STARTS = 500  # steps before learning begins
@@ -33,23 +32,12 @@ class Training(NamedTuple):
 
 
 def training(names: list[str], game: str, size: int, n_steps: int, threads: int | None) -> dict[str, Training]:
-    """Train with each of these buffers, SB3's among them, for ``n_steps`` steps after the first ones.
-
-    All have the same seeds, so lossless buffers lead to the same games, batches and gradients.
-    """
+    """Train with each of these buffers, SB3's among them, for ``n_steps`` steps after the first ones."""
     if threads is not None:
         torch.set_num_threads(threads)
     gymnasium.register_envs(ale_py)
-    models = {name: _model(name, game, size, threads) for name in names}
-    rng = np.random.default_rng(0)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range((_NOT_COUNTED + n_steps) // _TURN):
-        for i in rng.permutation(len(names)):
-            set_random_seed(turn)
-            start = time.perf_counter()
-            models[names[i]].learn(_TURN, reset_num_timesteps=False)
-            times[names[i]].append(time.perf_counter() - start)
-    counted = {name: np.array(elapsed_s[_NOT_COUNTED // _TURN :]) for name, elapsed_s in times.items()}
+    models = [_model(name, game, size, threads) for name in names]
+    counted = dict(zip(names, training_s(models, _TURN, n_steps // _TURN, _NOT_COUNTED // _TURN), strict=True))
     return {name: _training(elapsed_s, counted[BASELINE.name]) for name, elapsed_s in counted.items()}
 
 

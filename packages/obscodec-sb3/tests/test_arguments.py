@@ -116,8 +116,8 @@ def test_the_options_of_an_algorithm_reach_the_buffer():
 
 
 OPTIONS = (
-    "codec, min_nbytes, frame_stack, budget, decide_after, block_frames, buffer_device, heap, {more}threads, "
-    "max_bytes, spill"
+    "codec, min_nbytes, frame_stack, budget, decide_after, block_frames, buffer_device, heap, threads, max_bytes, "
+    "spill, prefetch"
 )
 FIRST = "buffer_size, observation_space, action_space, "
 OF_REPLAY = f"{FIRST}device, n_envs, optimize_memory_usage, handle_timeout_termination"
@@ -126,17 +126,16 @@ OF_HER = (
     f"{FIRST}env, device, n_envs, optimize_memory_usage, handle_timeout_termination, n_sampled_goal, "
     "goal_selection_strategy, copy_info_dict"
 )
-PREFETCH = OPTIONS.format(more="prefetch, ")
 
 
 @pytest.mark.parametrize(("buffer_class", "names"), [
-    (CompressedReplayBuffer, f"{OF_REPLAY}, {PREFETCH}"),
-    (CompressedDictReplayBuffer, f"{OF_REPLAY}, {PREFETCH}"),
-    (CompressedNStepReplayBuffer, f"{OF_REPLAY}, {PREFETCH}, n_steps, gamma"),
-    (CompressedHerReplayBuffer, f"{OF_HER}, {PREFETCH}"),
-    (CompressedRolloutBuffer, f"{OF_ROLLOUT}, {OPTIONS.format(more='')}"),
-    (CompressedDictRolloutBuffer, f"{OF_ROLLOUT}, {OPTIONS.format(more='')}"),
-    (compressed(Longer), f"name, {OF_REPLAY}, {PREFETCH}"),
+    (CompressedReplayBuffer, f"{OF_REPLAY}, {OPTIONS}"),
+    (CompressedDictReplayBuffer, f"{OF_REPLAY}, {OPTIONS}"),
+    (CompressedNStepReplayBuffer, f"{OF_REPLAY}, {OPTIONS}, n_steps, gamma"),
+    (CompressedHerReplayBuffer, f"{OF_HER}, {OPTIONS}"),
+    (CompressedRolloutBuffer, f"{OF_ROLLOUT}, {OPTIONS}"),
+    (CompressedDictRolloutBuffer, f"{OF_ROLLOUT}, {OPTIONS}"),
+    (compressed(Longer), f"name, {OF_REPLAY}, {OPTIONS}"),
 ])  # fmt: skip
 def test_a_constructor_shows_all_that_it_takes(buffer_class, names):
     takes = inspect.signature(buffer_class)

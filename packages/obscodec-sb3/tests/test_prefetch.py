@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 
 import numpy as np
@@ -9,7 +10,11 @@ import pytest
 import torch
 from atari_frames import frames
 from gymnasium import spaces
-from obscodec_sb3 import CompressedReplayBuffer
+from obscodec.arrays import DeferredRead
+from obscodec_sb3 import CompressedReplayBuffer, CompressedRolloutBuffer, compressed
+from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer
+from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 SPACES = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(6)
 
@@ -104,3 +109,67 @@ def test_a_loaded_buffer_has_a_write_buffer():
     fill(loaded, played, range(300, 301))
     assert loaded.observations.write_buffer is loaded.next_observations.write_buffer is not None
     assert_right(loaded.sample(32), played)
+
+
+DICT = spaces.Dict({"image": SPACES[0], "speed": spaces.Box(-1, 1, (3,), np.float32)})
+N_STEPS, N_ENVS = 24, 2
+
+
+def fill_rollout(buffer, played, first=0):
+    """One rollout of stacks of frames from ``first`` on."""
+    for i in range(first, first + N_STEPS):
+        images, numbers = np.stack([played[i : i + 4], played[i + 50 : i + 54]]), np.full((N_ENVS, 1), i % 6)
+        obs = images if buffer.observation_space is not DICT else {"image": images, "speed": np.full((N_ENVS, 3), 0.5)}
+        buffer.add(obs, numbers, numbers[:, 0], numbers[:, 0] > 4, torch.zeros(N_ENVS), torch.ones(N_ENVS))
+    buffer.compute_returns_and_advantage(torch.zeros(N_ENVS), np.zeros(N_ENVS))
+
+
+def observations_of(buffer, n=16):
+    np.random.seed(1)
+    for minibatch in buffer.get(n):
+        obs = minibatch.observations
+        yield {name: part.clone() for name, part in obs.items()} if isinstance(obs, dict) else {"": obs.clone()}
+
+
+@pytest.mark.parametrize("stock", [RolloutBuffer, DictRolloutBuffer, MaskableRolloutBuffer])
+def test_minibatches_are_those_of_sb3(stock):
+    played, space = frames("Pong", 200, seed=3), DICT if stock is DictRolloutBuffer else SPACES[0]
+    options = {"codec": "zstd:1", "decide_after": 8, "prefetch": True}
+    buffers = [
+        kind(N_STEPS, space, SPACES[1], device="cpu", n_envs=N_ENVS, **more)
+        for kind, more in ((stock, {}), (compressed(stock), options))
+    ]
+    for first in (0, 30):
+        for buffer in buffers:
+            buffer.reset()
+            fill_rollout(buffer, played, first)
+        next(observations_of(buffers[1]))  # a loop that breaks, as with ``target_kl``
+        both = [list(observations_of(buffer)) for buffer in buffers]
+        assert len(both[0]) == len(both[1]) == 3
+        for expected, found in zip(*both, strict=True):
+            assert expected.keys() == found.keys()
+            assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_the_next_minibatch_is_decoded_while_the_learner_has_one(monkeypatch):
+    buffer = CompressedRolloutBuffer(N_STEPS, *SPACES, device="cpu", n_envs=N_ENVS, decide_after=8, prefetch=True)
+    fill_rollout(buffer, frames("Pong", 200, seed=3))
+    started, start = [], DeferredRead.start
+    monkeypatch.setattr(DeferredRead, "start", lambda read: (started.append(read), start(read)))
+    assert [len(started) for _ in buffer.get(16)] == [1, 2, 2]
+
+
+def test_minibatches_that_another_class_draws_are_not_prefetched():
+    text = "prefetch needs SB3's own get, CompressedRecurrentRolloutBuffer has another: leave prefetch out"
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        compressed(RecurrentRolloutBuffer)(N_STEPS, *SPACES, (N_STEPS, 1, N_ENVS, 8), "cpu", prefetch=True)
+
+
+def test_a_loaded_rollout_is_prefetched(tmp_path):
+    buffer = CompressedRolloutBuffer(N_STEPS, *SPACES, device="cpu", n_envs=N_ENVS, prefetch=True)
+    fill_rollout(buffer, frames("Pong", 200, seed=3))
+    buffer.save(tmp_path)
+    loaded = CompressedRolloutBuffer.load(tmp_path, device="cpu")
+    assert loaded._prefetch
+    for expected, found in zip(observations_of(buffer), observations_of(loaded), strict=True):
+        assert torch.equal(expected[""], found[""])

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import obscodec
 import torch as th
-from obscodec.arguments import as_count
+from obscodec.arguments import as_count, as_flag
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit, making_room
 from obscodec.palette import PaletteArray
@@ -38,8 +38,9 @@ _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whos
 _MIN_NO_COPY_NBYTES = 1024  # a copy of less costs less than a NoCopyArray
 OPTIONS = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
-# Modules whose readers pass observations to ``to_torch`` without a look inside.
+# Modules whose readers pass observations to ``to_torch`` without a look inside, and those that draw batches so, too.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
+_DRAW = (buffers.__name__, *_HAND_ON[1:])
 
 
 class _Count:
@@ -70,6 +71,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     _waiting = 3  # steps that may wait in a write buffer, however large they are
     _can_drop = False  # the oldest steps, if the memory has a limit
     _why_not_drop = "and all are needed"
+    _gives_batches = "sample"  # the method
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
 
@@ -88,6 +90,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         threads: int | None = None,
         max_bytes: int | None = None,
         spill: str | os.PathLike[str] | None = None,
+        prefetch: bool = False,
         **kwargs: Any,
     ) -> None:
         refuse_former(kwargs)
@@ -104,6 +107,10 @@ class CompressedBuffer(buffers.BaseBuffer):
         )
         of: Any = [type(self), super()]
         self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
+        self._prefetch, name = as_flag("prefetch", prefetch), self._gives_batches
+        if self._prefetch and not (self._hands_on and all(getattr(c, name).__module__.startswith(_DRAW) for c in of)):
+            what = f"prefetch needs SB3's own {name}, {type(self).__name__} has another"
+            raise ValueError(f"{what}: leave prefetch out")
         with making_room(lambda: self.buffer_size * self.n_envs), self._placeholders_replaced():
             super().__init__(*args, **kwargs)
         if self._limit is not None:
@@ -315,7 +322,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
         options = {name: getattr(self._options, name) for name in OPTIONS}
         limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self.spill is not None}
-        return {**plain, **spaces, **options, **limits, "buffer_size": size, "threads": self._threads}
+        reading = {"threads": self._threads, "prefetch": self._prefetch}
+        return {**plain, **spaces, **options, **limits, **reading, "buffer_size": size}
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""

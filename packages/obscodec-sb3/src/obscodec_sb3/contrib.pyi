@@ -7,7 +7,7 @@ from gymnasium import spaces
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 
-from obscodec_sb3.keywords import CompressedKeywords
+from obscodec_sb3.keywords import CompressedKeywords, PrefetchKeywords
 from obscodec_sb3.rollout import CompressedRolloutBuffer
 
 class CompressedMaskableRolloutBuffer(CompressedRolloutBuffer, MaskableRolloutBuffer):  # type: ignore[misc]
@@ -22,7 +22,7 @@ class CompressedMaskableRolloutBuffer(CompressedRolloutBuffer, MaskableRolloutBu
         gae_lambda: float = 1,
         gamma: float = 0.99,
         n_envs: int = 1,
-        **options: Unpack[CompressedKeywords],
+        **options: Unpack[PrefetchKeywords],
     ) -> None: ...
 
 class CompressedMaskableDictRolloutBuffer(CompressedRolloutBuffer, MaskableDictRolloutBuffer):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class CompressedMaskableDictRolloutBuffer(CompressedRolloutBuffer, MaskableDictR
         gae_lambda: float = 1,
         gamma: float = 0.99,
         n_envs: int = 1,
-        **options: Unpack[CompressedKeywords],
+        **options: Unpack[PrefetchKeywords],
     ) -> None: ...
 
 class CompressedRecurrentRolloutBuffer(CompressedRolloutBuffer, RecurrentRolloutBuffer):  # type: ignore[misc]

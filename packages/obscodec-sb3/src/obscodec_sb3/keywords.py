@@ -12,7 +12,7 @@ class CompressedKeywords(BufferKeywords[str], total=False):
     spill: str | os.PathLike[str] | None
 
 
-class ReplayKeywords(CompressedKeywords, total=False):
-    """What a replay buffer takes that samples as SB3 does."""
+class PrefetchKeywords(CompressedKeywords, total=False):
+    """What a buffer takes that gives batches as SB3's own do."""
 
     prefetch: bool

@@ -8,7 +8,7 @@ import numpy as np
 import obscodec
 import torch as th
 from gymnasium import spaces
-from obscodec.arguments import as_count, as_flag
+from obscodec.arguments import as_count
 from obscodec.arrays import OPEN_READ, Prefetcher
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
@@ -21,7 +21,7 @@ from stable_baselines3.her import GoalSelectionStrategy, HerReplayBuffer
 from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer
 from obscodec_sb3.direct_add import DirectAdd
-from obscodec_sb3.keywords import CompressedKeywords, ReplayKeywords
+from obscodec_sb3.keywords import CompressedKeywords, PrefetchKeywords
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _ARRAYS = np.ndarray, PaletteArray
@@ -87,7 +87,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _why_not_drop = "which needs SB3's own sample"
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
-    def _init(self, *args: Any, prefetch: bool = False, **kwargs: Any) -> None:
+    def _init(self, *args: Any, **kwargs: Any) -> None:
         names = [*self._stock_constructor().parameters]  # of a user's class, perhaps without this one
         at = names.index("optimize_memory_usage") if "optimize_memory_usage" in names else len(args)
         optimized = args[at] if at < len(args) else kwargs.pop("optimize_memory_usage", False)
@@ -99,10 +99,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         stock: Any = super()
         self._draws_from_all = stock.sample.__func__ is ReplayBuffer.sample
         self._leaves_oldest_out = optimized and self._draws_from_all
-        self._prefetch, self._ahead = as_flag("prefetch", prefetch), Prefetcher()
-        samples = {stock.sample.__module__, type(self).sample.__module__}
-        if prefetch and not (self._hands_on and samples == {ReplayBuffer.__module__, __name__}):
-            raise ValueError(f"prefetch needs SB3's own sample, {type(self).__name__} has another: leave prefetch out")
+        self._ahead = Prefetcher()
 
     if TYPE_CHECKING:  # what the constructors of this class and of SB3's take together
 
@@ -115,7 +112,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             n_envs: int = 1,
             optimize_memory_usage: bool = False,
             handle_timeout_termination: bool = True,
-            **options: Unpack[ReplayKeywords],
+            **options: Unpack[PrefetchKeywords],
         ) -> None: ...
 
     def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -215,8 +212,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def arguments(self) -> dict[str, Any]:
         """See ``obscodec.snapshots.Saved``."""
-        own = {"optimize_memory_usage": self._leaves_oldest_out, "prefetch": self._prefetch}
-        return {**super().arguments(), **own}
+        return {**super().arguments(), "optimize_memory_usage": self._leaves_oldest_out}
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
@@ -303,7 +299,7 @@ class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):
             n_envs: int = 1,
             optimize_memory_usage: bool = False,
             handle_timeout_termination: bool = True,
-            **options: Unpack[ReplayKeywords],
+            **options: Unpack[PrefetchKeywords],
         ) -> None: ...
 
         def sample(  # type: ignore[override]
@@ -338,7 +334,7 @@ class CompressedNStepReplayBuffer(CompressedReplayBuffer, NStepReplayBuffer):
             *,
             n_steps: int = 3,
             gamma: float = 0.99,
-            **options: Unpack[ReplayKeywords],
+            **options: Unpack[PrefetchKeywords],
         ) -> None: ...
 
 

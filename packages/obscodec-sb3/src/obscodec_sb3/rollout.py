@@ -1,17 +1,22 @@
 """The compressed rollout buffers."""
 
 import inspect
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain, pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import torch as th
 from gymnasium import spaces
 from obscodec.arguments import check_kind
+from obscodec.arrays import OPEN_READ, DeferredRead
 from obscodec.state import State
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from obscodec_sb3.base import CompressedBuffer, each
-from obscodec_sb3.keywords import CompressedKeywords
+from obscodec_sb3.keywords import PrefetchKeywords
 
 
 class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
@@ -22,7 +27,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
 
     It takes the arguments of ``RolloutBuffer``, and ``codec``, ``min_nbytes``, ``frame_stack``, ``budget``,
     ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`;
-    ``max_bytes`` only together with ``spill``, since a rollout needs all its steps.
+    ``max_bytes`` only together with ``spill``, since a rollout needs all its steps. With ``prefetch``, the next
+    minibatch is decoded while the learner works on one.
 
     Example:
         >>> from stable_baselines3 import PPO
@@ -40,13 +46,14 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
             gae_lambda: float = 1,
             gamma: float = 0.99,
             n_envs: int = 1,
-            **options: Unpack[CompressedKeywords],
+            **options: Unpack[PrefetchKeywords],
         ) -> None: ...
 
     _why_not_drop = "and a rollout needs all of them"
+    _gives_batches = "get"
 
     @classmethod
-    def like(cls, buffer: RolloutBuffer, **options: Unpack[CompressedKeywords]) -> Self:
+    def like(cls, buffer: RolloutBuffer, **options: Unpack[PrefetchKeywords]) -> Self:
         """An empty buffer of the same size and for the same spaces.
 
         For algorithms that make their buffer themselves, such as RecurrentPPO.
@@ -73,6 +80,28 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         (obs,) = self._steps(obs)
         super().add(obs, *args, **kwargs)
 
+    def get(self, *args: Any, **kwargs: Any) -> Generator[Any]:
+        """All steps of the rollout in random order, in minibatches; see SB3's ``get``."""
+        minibatches = super().get(*args, **kwargs)
+        return self._read_ahead(minibatches) if self._prefetch else minibatches
+
+    def _read_ahead(self, minibatches: Generator[Any]) -> Generator[Any]:
+        """Each minibatch, while the next one is decoded in the background."""
+
+        def drawn() -> Iterator[DeferredRead]:
+            with suppress(StopIteration):
+                while True:
+                    yield self._deferred(partial(next, minibatches))
+
+        for minibatch, following in pairwise(chain(drawn(), [None])):
+            assert minibatch is not None  # only the last one of pairs is
+            if following is not None:
+                following.start()
+            began = perf_counter()
+            read = minibatch.result()
+            self._arrays.note_sample(began)
+            yield read
+
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
         super().restore(state)
@@ -82,7 +111,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
         began = perf_counter()
         sampled = super()._get_samples(*args, **kwargs)
-        self._arrays.note_sample(began)
+        if OPEN_READ.get() is None:  # else it is decoded later
+            self._arrays.note_sample(began)
         return sampled
 
 
@@ -108,5 +138,5 @@ class CompressedDictRolloutBuffer(CompressedRolloutBuffer, DictRolloutBuffer):
             gae_lambda: float = 1,
             gamma: float = 0.99,
             n_envs: int = 1,
-            **options: Unpack[CompressedKeywords],
+            **options: Unpack[PrefetchKeywords],
         ) -> None: ...
