@@ -345,9 +345,11 @@ def test_a_budget_is_timed():
 
 def test_large_tensors_are_decided_on_early():
     store = AutoStore(Layout((3, 512, 512), np.uint8))
-    tensors = np.zeros((20, 3, 512, 512), np.uint8)
-    tensors[:, 0, :20] = np.arange(20, dtype=np.uint8)[:, None, None]
-    ids = store.append(tensors)
+    tensors = np.zeros((24, 3, 512, 512), np.uint8)
+    tensors[:, 0, :24] = np.arange(24, dtype=np.uint8)[:, None, None]
+    ids = store.append(tensors[:20])
+    assert store.choice is None
+    ids = np.append(ids, store.append(tensors[20:]))  # 16 MB are 21 of them
     assert store.choice is not None
     np.testing.assert_array_equal(store.read(ids[::-1]), tensors[::-1])
 

@@ -29,7 +29,7 @@ _MOST_SEQUENCES = 1 << 16
 class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
-    It keeps the first tensors as they are: 256 of them, or as many as have 8 MB, but 16 at least. They show whether
+    It keeps the first tensors as they are: 256 of them, or as many as have 16 MB, but 16 at least. They show whether
     tensors are stacks of frames, whether floats are really small integers, and which codec makes them smallest. Then it
     moves them into a store of the kind that fits best, and gives all later tensors to this store.
 

@@ -24,7 +24,7 @@ from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
-_MIN_FIRST, _MAX_FIRST, _MAX_FIRST_NBYTES = 16, 256, 1 << 23
+_MIN_FIRST, _MAX_FIRST, _MAX_FIRST_NBYTES = 16, 256, 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class StoragePlan:
 
 
 def n_first_of(layout: Layout) -> int:
-    """How many tensors to look at before :func:`find_plan`: 256, or as many as have 8 MB, but 16 at least."""
+    """How many tensors to look at before :func:`find_plan`: 256, or as many as have 16 MB, but 16 at least."""
     return int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
 
 
