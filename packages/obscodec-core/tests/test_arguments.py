@@ -248,7 +248,7 @@ A_STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or 
 STACKED = "stack must be a mapping from fields to numbers of steps, such as {{'frame': 4}}, got {kind}"
 A_FIELD = "no field is named {value}, there are frame, done"
 A_SEED = "rng must be a numpy.random.Generator, a torch.Generator, a seed of 0 or more, or None, got {value}"
-A_STAGE = "a stage is name[:arg,...] as in 'zstd:3', got {value} in spec {value}"
+A_STAGE = "a stage is name[:arg,...] as in 'zstd:3', got {value} in spec {value}: write 'zstd'"
 STREAMS = "streams are a list of bytes, or of arrays u8[:], got {value}"
 CHANGED = (
     "values of dtype object would be changed by dtype uint8: cast them yourself, or use a dtype that can hold them"

@@ -137,6 +137,15 @@ def test_a_limit_that_is_not_reached_changes_nothing() -> None:
     assert (limited[:] == stock[:]).all()
 
 
+def test_a_storage_chooses_its_codecs_before_it_exceeds_its_limit() -> None:
+    storage = CompressedStorage(MAX_SIZE, max_bytes=200_000)  # 256 images have 409,600 bytes before they are compressed
+    buffer = TensorDictReplayBuffer(storage=storage, batch_size=10)
+    for first in range(0, MAX_SIZE, 50):
+        buffer.extend(steps(first, 50, height=2))
+    assert len(buffer) == MAX_SIZE
+    check(buffer, MAX_SIZE)
+
+
 def test_it_warns_once_and_tells_how_many_steps_fit() -> None:
     buffer = new_buffer()
     assert (buffer.storage.stats().n_steps, buffer.storage.stats().steps_that_fit) == (0, 0)

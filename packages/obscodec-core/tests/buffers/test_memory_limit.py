@@ -211,11 +211,23 @@ def test_a_limit_below_the_newest_steps_is_refused_when_they_come():
         fill(buffer, steps, 200)
     assert re.fullmatch(
         r"max_bytes is 500000, and the buffer takes \d+ for its \d+ newest steps, and for what it has not compressed "
-        r"yet: allow some MB more for each compressed field, or lower decide_after, the number of tensors that it "
-        r"keeps until it chooses a codec",
+        r"yet: allow some MB more for each compressed field",
         str(full.value),
     )
     check_equal(buffer, steps[:-1])
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+@pytest.mark.parametrize("codec", ["auto", "zstd:1"])
+def test_a_buffer_chooses_its_codec_before_it_exceeds_its_limit(codec):
+    field = Field((84, 84), np.uint8, codec)
+    buffer, frames = RingBuffer(2_000, {"obs": field}, max_bytes=1_000_000), []
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        frames.append(np.repeat(rng.integers(256, size=(84, 3), dtype=np.uint8), 28, axis=1))
+        buffer.append(obs=frames[-1])
+    assert len(buffer) == 400  # each takes some 300 bytes, and 256 of 7,056 bytes would not fit
+    np.testing.assert_array_equal(buffer[:]["obs"][:, 0], frames)
 
 
 def test_bad_limits_are_refused(tmp_path):

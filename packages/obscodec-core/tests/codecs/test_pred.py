@@ -34,6 +34,8 @@ CASES = [
     ("pred:fast", b"\3" + BLANK, SIZES),
     ("pred:fast", b"\4" + BLANK, SIZES),
     ("pred:fast", b"\0" + BLANK, SIZES),
+    ("pred:fast", b"\0" + bytes(127), SIZES),
+    ("pred", b"\0" + bytes(129), SIZES),
     ("pred:fast", b"\3" + BLANK + NOISE[:-1], SIZES),
     ("pred:fast", b"\3" + BLANK + b"\x12" + NOISE, SIZES),
     ("pred:fast", b"\3" + BLANK + BLANK + b"\0", SIZES),
@@ -67,6 +69,28 @@ def test_streams_like_those_that_are_refused_are_read() -> None:
     assert not decoded(fast, b"\3" + BLANK + BLANK).any()
     assert decoded(fast, b"\3" + BLANK + NOISE)[1].tobytes() == NOISE[1:]
     assert decoded(fast, b"\x41" + NOISE + b"\x12\6\0")[1].tobytes() == NOISE[1:]
+    assert decoded(fast, b"\x41" + NOISE + NOISE).tobytes() == NOISE[1:] * 2
+
+
+@pytest.mark.parametrize(("spec", "most"), [("pred", 1), ("pred:fast", 1), ("palette", 2)])
+@pytest.mark.parametrize(
+    "shape", [(1000, 2, 2), (100, 4, 5), (3, 8, 8, 3), (84, 84, 2), (17, 3, 1, 9), (1, 1, 1), (5, 5)]
+)
+def test_no_item_grows(spec: str, most: int, shape: tuple[int, ...]) -> None:
+    noise = np.random.default_rng(0).integers(256, size=(4, *shape), dtype=np.uint8)
+    noise[2] = 7  # between others
+    tested = codec(spec, Layout(shape, np.uint8))
+    rows = tested.layout.rows(noise)
+    streams = tested.encode_batch(rows, np.empty(len(rows) * tested.bound(), np.uint8))
+    assert streams.lengths.max() <= rows.shape[1] + most
+    decoded = np.zeros_like(rows)
+    tested.decode_batch(streams, decoded)
+    np.testing.assert_array_equal(decoded, rows)
+    if len(shape) > 2:
+        first = rows.shape[1] // shape[0]
+        decoded[:] = 0
+        tested.decode_beginnings(streams, decoded, np.full(len(rows), first))
+        np.testing.assert_array_equal(decoded[:, :first], rows[:, :first])
 
 
 @pytest.mark.parametrize("spec", SPECS)

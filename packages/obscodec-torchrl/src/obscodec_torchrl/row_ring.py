@@ -137,6 +137,7 @@ def check_room(storage: RowRing, limit: MemoryLimit) -> None:
     Raises:
         HeapFull: they can't.
     """
+    limit.decide(storage.memory_bytes(), storage.stores())
     n_rows, nbytes = storage._len_along_dim0, storage.memory_bytes()
     if nbytes > limit.max_bytes:
         if _buffer_at_work(storage) is None:
@@ -155,6 +156,7 @@ def keep_limit(storage: RowRing, limit: MemoryLimit, cursor: Any) -> None:
     The rows at ``cursor`` stay where they are, since the caller tells its sampler about them: after a write that went
     around the end, this waits for the next one.
     """
+    limit.decide(storage.memory_bytes(), storage.stores())
     if (buffer := _buffer_at_work(storage)) is None:
         return
     rows = torch.as_tensor(cursor).reshape(-1)

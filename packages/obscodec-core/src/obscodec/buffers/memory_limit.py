@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Self, cast
 
@@ -75,11 +75,17 @@ class MemoryLimit:
                 "always stay, and compressed fields take some MB more each"
             )
 
+    def decide(self, memory_bytes: int, stores: Iterable[Store]) -> None:
+        """Have stores choose their codecs if a buffer exceeds the limit: until then tensors take their full size."""
+        if memory_bytes > self.max_bytes:
+            for store in stores:
+                store.decide()
+
     def keep(
         self,
         capacity: int,
         memory_bytes: Callable[[], int],
-        stores: Iterable[Store],
+        stores: Collection[Store],
         n_steps: Callable[[], int],
         drop: Callable[[int], None],
     ) -> None:
@@ -96,6 +102,7 @@ class MemoryLimit:
             HeapFull: it has no more to free.
             OSError: the disk is full or refuses.
         """
+        self.decide(memory_bytes(), stores)
         while (excess := memory_bytes() - self.max_bytes) > 0:
             if self.folder is not None:
                 freed = self._spill(stores, excess)
@@ -111,8 +118,7 @@ class MemoryLimit:
         """The error that says that so many steps can't go, though they exceed the limit."""
         return HeapFull(
             f"max_bytes is {self.max_bytes}, and the buffer takes {memory_bytes} for its {n_steps} newest steps, and "
-            "for what it has not compressed yet: allow some MB more for each compressed field, or lower decide_after, "
-            "the number of tensors that it keeps until it chooses a codec"
+            "for what it has not compressed yet: allow some MB more for each compressed field"
         )
 
     def warn(self, n_steps: int, capacity: int, memory_bytes: int) -> None:

@@ -49,6 +49,14 @@ def _parse_stage(stage: str, spec: str) -> StageSpec:
             f"{stage!r} has two readings: write '{name}:{number}' for level {number}, "
             f"or '{name}:-{number}' for level -{number}"
         )
-    if not _NAME.fullmatch(name) or (colon and not all(args.split(","))):
-        raise SpecError(f"a stage is name[:arg,...] as in 'zstd:3', got {stage!r} in spec {spec!r}")
+    if _breaks_grammar(stage):
+        meant = "".join(stage.lower().split()).replace("_", "-").strip(":-,")
+        is_stage = not (_breaks_grammar(meant) or _LEVEL_IN_NAME.fullmatch(meant))
+        hint = f": write {meant!r}" if is_stage else ""
+        raise SpecError(f"a stage is name[:arg,...] as in 'zstd:3', got {stage!r} in spec {spec!r}{hint}")
     return StageSpec(name, tuple(args.split(",")) if colon else ())
+
+
+def _breaks_grammar(stage: str) -> bool:
+    name, colon, args = stage.partition(":")
+    return not _NAME.fullmatch(name) or (bool(colon) and not all(args.split(",")))

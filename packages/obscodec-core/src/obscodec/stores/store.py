@@ -332,6 +332,11 @@ class Store(IdExchange, ABC):
         """Whether it is decided how tensors are stored; until then they take their full size."""
         return all(part.is_decided for part in self.parts)
 
+    def decide(self) -> None:
+        """Decide now how tensors are stored, by those that have come so far, if there are any."""
+        for part in self.parts:
+            part.decide()
+
     @property
     def memory_bytes(self) -> int:
         """About the memory of ``stats().total_bytes``, known at once and without a lock."""

@@ -229,6 +229,12 @@ class AutoStore(Store):
         """See ``Store.is_decided``."""
         return self._store is not None
 
+    def decide(self) -> None:
+        """See ``Store.decide``."""
+        with self._lock:
+            if self._store is None and self._n_taken:
+                self._move_as_found()
+
     @property
     def memory_bytes(self) -> int:
         """See ``Store.memory_bytes``."""
@@ -252,10 +258,10 @@ class AutoStore(Store):
             self._n_taken = end
             give_out(ids[:n], FIRST_ID, begin, self._gone)
         if self._n_taken == self._n_first:
-            self._decide()
+            self._move_as_found()
         return n
 
-    def _decide(self) -> None:
+    def _move_as_found(self) -> None:
         """Choose a store, and move the first tensors into it."""
         plan = find_plan(self._first[: self._n_taken], self._sequences[: self._n_taken], self._kept)
         self._move(plan)

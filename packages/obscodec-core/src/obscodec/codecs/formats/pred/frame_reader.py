@@ -61,10 +61,15 @@ def decode_items(
     clear_margins(before, geometry)
     for i in range(len(addresses)):
         at, end = addresses[i], addresses[i] + lengths[i]
+        target = address(rows) + i * rows.shape[1]
+        if at < end and load_u8(at) == AS_IS:
+            if end - at != 1 + rows.shape[1]:
+                return NO_SUCH_FRAME
+            copy(target, at + 1, wanted[i] * frame_nbytes)
+            continue
         body = skip_sizes(at, end, n_frames)
         if body < 0:
             return -body
-        target = address(rows) + i * rows.shape[1]
         for k in range(wanted[i]):
             nbytes = end - body
             if k < n_frames - 1:

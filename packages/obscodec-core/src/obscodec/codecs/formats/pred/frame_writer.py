@@ -65,13 +65,13 @@ def encode_items(
     work_nbytes = geometry.n_channels * geometry.plane_nbytes
     n_tiles = geometry.tiles_down * geometry.tiles_across
     tiles_nbytes = GROUP_STRIDE * GROUPS_OF_TILE * geometry.n_channels * n_tiles
-    work, source, here = room.work, address(rows), address(out)
+    work, here = room.work, address(out)
     before = work + work_nbytes
     clear_margins(work, geometry)
     clear_margins(before, geometry)
     sizes_nbytes = 0 if n_streams == PREDICTED else size_bound(frame_nbytes) * (n_frames - 1)
     for i in range(len(rows)):
-        begin, body = here, here + sizes_nbytes
+        begin, body, source = here, here + sizes_nbytes, address(rows) + i * rows.shape[1]
         at = body
         for k in range(n_frames):
             residuals, modes = room.residuals, room.modes
@@ -92,6 +92,10 @@ def encode_items(
             source += frame_nbytes
             work, before = before, work
         here = at if n_streams == PREDICTED else write_sizes(here, body, at, n_frames, room.sizes)
+        if n_streams != PREDICTED and here - begin > rows.shape[1]:
+            store_u8(begin, unsigned(AS_IS))
+            copy(begin + 1, address(rows) + i * rows.shape[1], rows.shape[1])
+            here = begin + 1 + rows.shape[1]
         lengths[i] = here - begin
     return OK
 

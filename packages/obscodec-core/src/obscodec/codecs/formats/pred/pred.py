@@ -103,7 +103,10 @@ class Pred(Codec):
         return bool(rows.size and numbers_of_colours(rows, *self._frames).max() > _FEW_COLOURS)
 
     def bound(self) -> int:
-        """The most bytes that the stream of one item can have: all frames as they are, and their lengths."""
+        """The bytes that an item takes while it is encoded: all frames as they are, and their lengths.
+
+        A stream that is longer than the item becomes the item as it is, behind one byte.
+        """
         n_frames, geometry = self._frames
         size_nbytes = len(encode_varint(1 + geometry.frame_nbytes))
         return self.layout.nbytes + n_frames + size_nbytes * max(0, n_frames - 1)
