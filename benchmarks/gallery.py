@@ -22,11 +22,12 @@ it is full. A buffer without compression keeps the next observation, too, which 
 it only where an episode ends. Times are of one thread on {machine}.
 
 - **Resize to the nearest pixel**, or take the native size, where an environment draws with few colours, as ViZDoom
-  does. The mean of an area mixes colours that were not there, and frames become three to four times larger.
+  does. The mean of an area mixes colours that were not there, and frames become some three to four times larger.
 - **Grey** images have a third of the bytes of colours to begin with, and take more than a third of the memory in the
   end.
-- Reading costs time: a batch of 256 random frames takes that of the last column, which `prefetch=True` hides behind
-  the learner.
+- Reading costs time: 256 random frames take that of the last column but one, which `prefetch=True` hides behind the
+  learner.
+- If you name a codec yourself, pass its number of frames, too: `block_frames=16`.
 
 `uv run --group textured benchmarks/textured.py` records and measures all of this, and writes this page. Its other
 results, with more codecs and formats, are in `benchmarks/results/textured`.
