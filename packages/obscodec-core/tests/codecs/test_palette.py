@@ -295,3 +295,35 @@ def test_a_ring_buffer_trains_and_is_exact() -> None:
     sample = buffer.sample(64, 0)["obs"]
     known = {frame.tobytes() for frame in frames[-400:]}
     assert {frame.tobytes() for frame in sample} <= known
+
+
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize(
+    ("side", "n_colours", "are_grey", "suits"),
+    [
+        (64, 200, False, True),
+        (64, 300, False, False),
+        (64, 60, True, True),
+        (64, 100, True, False),
+        (12, 9, False, True),
+        (12, 20, False, False),
+        (200, 256, False, True),
+    ],
+)
+def test_images_that_a_palette_suits(side: int, n_colours: int, are_grey: bool, suits: bool, planar: bool) -> None:
+    """It looks at 16,384 pixels of an image; those of the last one, of 40,000, are all of the same colours."""
+    colours = np.arange(n_colours)[:, None] + np.array([0, 0, 0] if are_grey else [0, 1, 2])
+    places = np.arange(4 * side * side).reshape(4, side, side) % n_colours
+    images = (
+        colours.astype(np.uint8)[places]
+        if n_colours <= 256
+        else np.stack([places % 256, places // 256, places * 0], -1)
+    )
+    images = np.ascontiguousarray(np.moveaxis(images, -1, 1) if planar else images).astype(np.uint8)[:, None]
+    assert codec("palette", Layout.of(images[0])).suits(images) == suits
+    assert codec("pred", Layout.of(images[0])).suits(images) == (n_colours > min(64, side**2 // 16))
+
+
+def test_depths_suit_pred_however_few_they_are() -> None:
+    few = np.arange(3 * 64 * 64, dtype=np.uint16).reshape(3, 64, 64) % 7
+    assert codec("pred", Layout((64, 64), np.uint16)).suits(few)

@@ -32,9 +32,9 @@ def samples_of(seed: int, n: int = 256) -> list[Bytes]:
     return list(words[rng.integers(16, size=(n, 20))].reshape(n, 400))
 
 
-def feed(codecs: TrainedCodecs, samples: Sequence[Bytes], ratio: float = 0.5) -> None:
+def feed(codecs: TrainedCodecs, samples: Sequence[Bytes], ratio: float = 0.5, version: int | None = None) -> None:
     for sample in samples:
-        codecs.encoded(sample, int(ratio * len(sample)))
+        codecs.encoded(sample, int(ratio * len(sample)), codecs.newest if version is None else version)
 
 
 def taught(fit=train) -> TrainedCodecs:
@@ -71,7 +71,7 @@ def test_what_is_learned_from_is_copied() -> None:
     codecs, memory = TrainedCodecs(ZSTD, fit), np.empty(7, np.uint8)
     for i in range(256):
         memory[:] = i
-        codecs.encoded(memory[: i % 8], 1)
+        codecs.encoded(memory[: i % 8], 1, 1)
         memory[:] = 99
     assert seen == [bytes([i]) * (i % 8) for i in range(256)]
 
@@ -112,6 +112,16 @@ def test_a_training_is_due_when_streams_are_a_quarter_larger(ratio: float, is_du
     assert not codecs.is_due
     feed(codecs, samples_of(1, 1), ratio)
     assert codecs.is_due == is_due
+
+
+def test_streams_of_an_older_version_are_no_drift() -> None:
+    codecs = taught()
+    codecs.learn_again(samples_of(0), compress)
+    feed(codecs, samples_of(0))
+    feed(codecs, samples_of(1, 600), 0.9, version=1)
+    assert not codecs.is_due
+    feed(codecs, samples_of(1, 256), 1.0, version=0)  # but items that no stream makes smaller are
+    assert codecs.is_due
 
 
 def test_a_few_large_streams_are_no_drift() -> None:

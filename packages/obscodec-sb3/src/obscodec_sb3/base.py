@@ -38,9 +38,10 @@ _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whos
 _MIN_NO_COPY_NBYTES = 1024  # a copy of less costs less than a NoCopyArray
 OPTIONS = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
-# Modules whose readers pass observations to ``to_torch`` without a look inside, and those that draw batches so, too.
+# Modules whose readers pass observations to ``to_torch`` without a look inside.
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
-_DRAW = (buffers.__name__, *_HAND_ON[1:])
+# Those whose ``sample`` and ``get`` do, too.
+_DRAW = ("stable_baselines3.common.buffers", "sb3_contrib.common.maskable.", "obscodec_sb3.")
 
 
 class _Count:
@@ -71,7 +72,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     _waiting = 3  # steps that may wait in a write buffer, however large they are
     _can_drop = False  # the oldest steps, if the memory has a limit
     _why_not_drop = "and all are needed"
-    _gives_batches = "sample"  # the method
+    _gives_batches = "sample"  # the method that does
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
 
@@ -106,10 +107,12 @@ class CompressedBuffer(buffers.BaseBuffer):
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
         )
         of: Any = [type(self), super()]
-        self._hands_on = all(getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON) for c in of for x in _READERS)
-        self._prefetch, name = as_flag("prefetch", prefetch), self._gives_batches
-        if self._prefetch and not (self._hands_on and all(getattr(c, name).__module__.startswith(_DRAW) for c in of)):
-            what = f"prefetch needs SB3's own {name}, {type(self).__name__} has another"
+        others = [x for x in _READERS for c in of if not getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON)]
+        self._hands_on = not others
+        self._prefetch, gives = as_flag("prefetch", prefetch), self._gives_batches
+        others = [gives for c in of if not getattr(c, gives).__module__.startswith(_DRAW)] + others
+        if self._prefetch and others:
+            what = f"prefetch needs SB3's own {others[0]}, {type(self).__name__} has another"
             raise ValueError(f"{what}: leave prefetch out")
         with making_room(lambda: self.buffer_size * self.n_envs), self._placeholders_replaced():
             super().__init__(*args, **kwargs)

@@ -1,10 +1,8 @@
 """The compressed rollout buffers."""
 
 import inspect
-from collections.abc import Generator, Iterator
-from contextlib import suppress
+from collections.abc import Generator
 from functools import partial
-from itertools import chain, pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -87,20 +85,22 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
 
     def _read_ahead(self, minibatches: Generator[Any]) -> Generator[Any]:
         """Each minibatch, while the next one is decoded in the background."""
-
-        def drawn() -> Iterator[DeferredRead]:
-            with suppress(StopIteration):
-                while True:
-                    yield self._deferred(partial(next, minibatches))
-
-        for minibatch, following in pairwise(chain(drawn(), [None])):
-            assert minibatch is not None  # only the last one of pairs is
+        following = self._drawn(minibatches)
+        while following is not None:
+            began, minibatch = perf_counter(), following
+            following = self._drawn(minibatches)
             if following is not None:
                 following.start()
-            began = perf_counter()
             read = minibatch.result()
             self._arrays.note_sample(began)
             yield read
+
+    def _drawn(self, minibatches: Generator[Any]) -> DeferredRead | None:
+        """The next minibatch, not decoded yet; None behind the last one."""
+        try:
+            return self._deferred(partial(next, minibatches))
+        except StopIteration:
+            return None
 
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""

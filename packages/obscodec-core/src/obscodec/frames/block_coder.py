@@ -156,11 +156,11 @@ class BlockCoder(ABC, Generic[C]):
         return versions, Segments.of(sealed)
 
     def learn(self, blocks: Segments, versions: Ints, sealed: Segments) -> None:
-        """Train on blocks of version 0 that were compressed, by what :meth:`seal` returned for them."""
+        """Train on blocks of version 0, by what :meth:`seal` returned for them."""
         if self.versions is not None:
-            for b in np.flatnonzero(versions).tolist():
-                nbytes = int(sealed.lengths[b]) - len(encode_varint(int(versions[b])))
-                self.versions.encoded(blocks[b][len(PLAIN) :], nbytes)
+            for b, version in enumerate(versions.tolist()):
+                nbytes = int(sealed.lengths[b]) - len(encode_varint(version))
+                self.versions.encoded(blocks[b][len(PLAIN) :], nbytes, version)
 
     def learn_again(self, blocks: Segments) -> None:
         """Train on stored blocks, given in random order; damaged ones don't count."""

@@ -57,15 +57,20 @@ class TrainedCodecs(Generic[C]):
         """Bytes of all dictionaries that are kept."""
         return sum(len(codec.dictionary) for codec in self.by_version.values())
 
-    def encoded(self, plain: Bytes, stream_nbytes: int) -> None:
-        """Learn that the newest version encoded ``plain``, which is copied if it is kept, in ``stream_nbytes``."""
+    def encoded(self, plain: Bytes, stream_nbytes: int, version: int) -> None:
+        """Learn that a version encoded ``plain``, which is copied if it is kept, in ``stream_nbytes``.
+
+        Version 0 says that no stream was smaller: such items teach nothing, but tell how well others are encoded.
+        """
+        if self.learning and not version:
+            return
         self._n_encoded += 1
         if self.learning:
             if not self._has_enough:  # it has, if an exception ended the training
                 self._keep(plain)
             if self._has_enough:
                 self._learn()
-        else:
+        elif version in (0, self.newest):  # an older one encoded what was in a queue when this one was trained
             self._watch(stream_nbytes / max(1, plain.nbytes))
 
     @property

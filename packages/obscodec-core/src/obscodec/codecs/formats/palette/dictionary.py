@@ -96,7 +96,7 @@ class Tables(NamedTuple):
 
     Attributes:
         keys: the colours.
-        known: ``i64[256]``, the same with zeros behind them.
+        known: ``i64[256]``, the same in the form of ``palette_of``.
         places: ``i64[1024]``, see ``new_table``.
         orders: by which ranks are found.
         at: where they are.

@@ -11,9 +11,10 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.palette.dictionary import Tables, tables_in
 from obscodec.codecs.formats.palette.frame_reader import PLAIN, PRED, decode_items
 from obscodec.codecs.formats.palette.frame_writer import encode_with
+from obscodec.codecs.formats.palette.orders import N_COLOURS
 from obscodec.codecs.formats.palette.room import new_room
 from obscodec.codecs.formats.palette.training import train
-from obscodec.codecs.formats.pred import N_STREAMS, Geometry, Pred, geometry_of, numbers_of_colours, plane_geometry
+from obscodec.codecs.formats.pred import N_STREAMS, Geometry, Pred, count_colours, geometry_of, plane_geometry
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
@@ -21,7 +22,6 @@ from obscodec.segments import Bytes, Ints, Segments
 
 _N_SAMPLES: Final = 256  # frames that a dictionary is trained on
 _MIN_SHARE: Final = 0.75  # of images of few colours
-_MOST_COLOURS: Final = 256
 _MOST_GREYS: Final = 64  # more of them are rather smooth than a palette
 
 
@@ -100,9 +100,12 @@ class Palette(Codec):
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
         """See ``Codec.suits``: if three quarters of the images have few colours; the others are stored by ``pred``."""
-        rows, (n_frames, geometry) = self.layout.rows(samples), self._frames
-        most = _MOST_COLOURS if geometry.n_channels > 1 else _MOST_GREYS
-        return bool(rows.size and np.mean(numbers_of_colours(rows, n_frames, geometry) <= most) >= _MIN_SHARE)
+        rows = self.layout.rows(samples)
+        if not rows.size:
+            return False
+        found = count_colours(rows, *self._frames)
+        most = min(_MOST_GREYS if found.are_grey else N_COLOURS, found.most)
+        return bool(np.mean(found.numbers <= most) >= _MIN_SHARE)
 
     def bound(self) -> int:
         """The most bytes that the stream of one item can have: those of ``pred``, and the byte that says so."""

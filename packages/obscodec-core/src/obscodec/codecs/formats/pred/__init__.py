@@ -1,7 +1,7 @@
 """Images in tiles that are predicted; what codecs of such tiles share."""
 
 from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, Books, books_of, trained
-from obscodec.codecs.formats.pred.colours import numbers_of_colours
+from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED
 from obscodec.codecs.formats.pred.geometry import (
     GROUP_STRIDE,
@@ -44,6 +44,7 @@ __all__ = [
     "Room",
     "books_of",
     "clear_margins",
+    "count_colours",
     "decode_groups",
     "divided",
     "encode_groups",
@@ -52,7 +53,6 @@ __all__ = [
     "head_nbytes",
     "n_vectors_of",
     "new_room",
-    "numbers_of_colours",
     "plane_geometry",
     "put_frame",
     "read_head",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.pred.books import Books, books_of, trained
-from obscodec.codecs.formats.pred.colours import numbers_of_colours
+from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_reader import decode_items
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED, encode_items
 from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, Geometry, geometry_of
@@ -99,8 +99,11 @@ class Pred(Codec):
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
         """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
-        rows = self.layout.rows(samples)
-        return bool(rows.size and numbers_of_colours(rows, *self._frames).max() > _FEW_COLOURS)
+        rows, (n_frames, geometry) = self.layout.rows(samples), self._frames
+        if not rows.size or geometry.n_channels == 2:  # `palette` takes no depths
+            return bool(rows.size)
+        found = count_colours(rows, n_frames, geometry)
+        return bool(found.numbers.max() > min(_FEW_COLOURS, found.most))
 
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: all frames as they are, and their lengths.
