@@ -302,7 +302,8 @@ def _small(frame: Frame) -> Frame:
 
 
 def _doom_source(scenario: str, name: str) -> Source:
-    views = {f"doom_{name}": _area, f"doom_{name}_near": _nearest, f"doom_{name}_grey": _grey}
+    views = {"": _area, "_near": _nearest, "_native": _as_it_is, "_grey": _grey}
+    views = {f"doom_{name}{how}": view for how, view in views.items()}
     return Source("vizdoom", lambda: _doom(scenario), f"ViZDoom, {scenario.replace('_', ' ')}", views)
 
 
