@@ -82,7 +82,7 @@ def appended(codec: str, dtype: str, decide_after: int | None) -> int:
 def decided() -> int:
     """Stores that decide while allocations fail: on the same tensors, one after the other."""
     n_failed, player = 0, Player("u1")
-    player.frames[:] = 0  # fast codecs suffice: numba crashes if it lacks memory for the types of codecs for images
+    player.frames[:] = 0  # fast codecs suffice: with those for images, all of it takes many minutes
     tensors = np.concatenate([player.step() for _ in range(20)])
     store = AutoStore(Layout(SHAPE, np.uint8), decide_after=30)
     array = TensorArray.zeros((40,), store)

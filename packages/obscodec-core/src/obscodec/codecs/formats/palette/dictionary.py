@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from obscodec.codecs.formats.palette.colours import Keys, colours_of, keys_of, new_table, palette_of
-from obscodec.codecs.formats.palette.orders import Costs, OrderAddresses, Orders, built_in_orders, orders_of
+from obscodec.codecs.formats.palette.orders import Costs, Orders, built_in_orders, orders_of
 from obscodec.codecs.formats.pred import DICTIONARY_NBYTES, Books, books_of
 from obscodec.errors import SpecError
 from obscodec.segments import Bytes, Ints
@@ -108,7 +108,7 @@ class Tables(NamedTuple):
     known: Ints
     places: Ints
     orders: Orders
-    at: OrderAddresses
+    at: tuple[int, ...]
     books: Books
     pred: bytes
 

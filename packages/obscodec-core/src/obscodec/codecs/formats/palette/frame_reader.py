@@ -5,7 +5,7 @@ from typing import Final
 from obscodec.codecs.formats.palette.colours import get_colours
 from obscodec.codecs.formats.palette.modes import mode_status
 from obscodec.codecs.formats.palette.orders import N_COLOURS, OrderAddresses
-from obscodec.codecs.formats.palette.room import Room
+from obscodec.codecs.formats.palette.room import Room, room_at
 from obscodec.codecs.formats.palette.undo import undo_tile
 from obscodec.codecs.formats.pred import (
     GROUP_STRIDE,
@@ -38,13 +38,13 @@ def decode_items(
     others: Bytes,
     n_frames: int,
     wanted: Ints,
-    geometry: Geometry,
-    plane: Geometry,
+    of_frame: tuple[int, ...],
+    of_plane: tuple[int, ...],
     known: int,
     n_known: int,
-    orders: OrderAddresses,
+    of_orders: tuple[int, ...],
     tables: int,
-    room: Room,
+    places: tuple[int, ...],
 ) -> int:
     """Decode the items that have a palette, or the first frames of each.
 
@@ -55,17 +55,19 @@ def decode_items(
         others: ``u8[n]``, filled: 0, or the bytes before the stream of another codec.
         n_frames: the frames of an item, at least 1.
         wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
-        geometry: of a frame.
-        plane: of its plane.
+        of_frame: its geometry.
+        of_plane: that of its plane.
         known: the address of ``i64[256]``, see ``palette_of``.
         n_known: how many these are.
-        orders: of the dictionary.
+        of_orders: the addresses of those of the dictionary.
         tables: the address of those of its books, ``u64[16, 2048]``.
-        room: which no other call uses meanwhile.
+        places: the addresses of a room that no other call uses meanwhile.
 
     Returns:
         A status.
     """
+    geometry, plane = Geometry(*of_frame), Geometry(*of_plane)
+    orders, room = OrderAddresses(*of_orders), room_at(places)
     frame_nbytes = rows.shape[1] // n_frames
     work = room.frame.work
     before = work + plane.plane_nbytes

@@ -8,7 +8,7 @@ from obscodec.codecs.formats.palette.apply import apply_tiles
 from obscodec.codecs.formats.palette.colours import TABLE_BITS, find_places
 from obscodec.codecs.formats.palette.dictionary import Tables
 from obscodec.codecs.formats.palette.orders import N_COLOURS, OrderAddresses
-from obscodec.codecs.formats.palette.room import Room, new_room
+from obscodec.codecs.formats.palette.room import Room, new_room, room_at
 from obscodec.codecs.formats.pred import (
     GROUP_STRIDE,
     GROUPS_OF_TILE,
@@ -40,8 +40,8 @@ def encode_with(tables: Tables, rows: Rows, n_frames: int, geometry: Geometry, n
     encode_items(
         rows,
         n_frames,
-        geometry,
-        plane_geometry(geometry),
+        tuple(geometry),
+        tuple(plane_geometry(geometry)),
         tables.known.ctypes.data,
         tables.places.ctypes.data,
         len(tables.keys),
@@ -61,41 +61,43 @@ def encode_with(tables: Tables, rows: Rows, n_frames: int, geometry: Geometry, n
 def encode_items(
     rows: Rows,
     n_frames: int,
-    geometry: Geometry,
-    plane: Geometry,
+    of_frame: tuple[int, ...],
+    of_plane: tuple[int, ...],
     known: int,
     table: int,
     n_known: int,
-    orders: OrderAddresses,
+    of_orders: tuple[int, ...],
     n_streams: int,
     classes: int,
     codes: int,
     out: Bytes,
     lengths: Ints,
-    room: Room,
+    places: tuple[int, ...],
 ) -> int:
     """Encode the items that a palette suits.
 
     Args:
         rows: ``u8[n, nbytes]``.
         n_frames: the frames of an item, at least 1.
-        geometry: of a frame.
-        plane: of its plane.
+        of_frame: its geometry.
+        of_plane: that of its plane.
         known: the address of ``i64[256]``, see ``palette_of``.
         table: of the places of its colours, see ``new_table``.
         n_known: how many these are.
-        orders: of the dictionary.
+        of_orders: the addresses of those of the dictionary.
         n_streams: bit streams of a frame; :data:`PREDICTED` for the residuals of each frame, in groups, and behind them
             the mode of each tile.
         classes: see ``encode_groups``, as the next one.
         codes: the address of ``u32[N_SYMBOLS]``.
         out: filled with the streams, one behind the other.
         lengths: ``i64[n]``, filled with their bytes: 0 for an item of too many colours, or that grows.
-        room: which no other call uses meanwhile.
+        places: the addresses of a room that no other call uses meanwhile.
 
     Returns:
         A status.
     """
+    geometry, plane = Geometry(*of_frame), Geometry(*of_plane)
+    orders, room = OrderAddresses(*of_orders), room_at(places)
     work, here = room.frame.work, address(out)
     before = work + plane.plane_nbytes
     clear_margins(work, plane)

@@ -57,9 +57,9 @@ class Orders(NamedTuple):
     above_left: Bytes
     before_above: Bytes
 
-    def addresses(self) -> OrderAddresses:
-        """Where the orders are, as long as these arrays live."""
-        return OrderAddresses(self.n, *(of.ctypes.data for of in self[1:]))
+    def addresses(self) -> tuple[int, ...]:
+        """What :class:`OrderAddresses` has, as long as these arrays live."""
+        return self.n, *(of.ctypes.data for of in self[1:])
 
 
 def orders_of(above: Costs, left: Costs, before: Costs, alone: Costs) -> Orders:

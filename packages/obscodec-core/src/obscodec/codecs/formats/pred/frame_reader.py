@@ -35,9 +35,9 @@ def decode_items(
     rows: Rows,
     n_frames: int,
     wanted: Ints,
-    geometry: Geometry,
+    of_frame: tuple[int, ...],
     tables: int,
-    room: Room,
+    places: tuple[int, ...],
 ) -> int:
     """Decode some items, or the first frames of each.
 
@@ -47,13 +47,14 @@ def decode_items(
         rows: ``u8[n, nbytes]``, filled.
         n_frames: the frames of an item, at least 1.
         wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
-        geometry: of a frame.
+        of_frame: its geometry.
         tables: the address of ``u64[16, 2048]`` of the dense form; 0 for the fast one.
-        room: which no other call uses meanwhile.
+        places: the addresses of a room that no other call uses meanwhile.
 
     Returns:
         A status.
     """
+    geometry, room = Geometry(*of_frame), Room(*places)
     frame_nbytes = rows.shape[1] // n_frames
     work_nbytes = geometry.n_channels * geometry.plane_nbytes
     work, before = room.work, room.work + work_nbytes

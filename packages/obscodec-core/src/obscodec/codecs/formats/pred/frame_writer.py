@@ -36,31 +36,32 @@ PREDICTED: Final = -1
 def encode_items(
     rows: Rows,
     n_frames: int,
-    geometry: Geometry,
+    of_frame: tuple[int, ...],
     n_streams: int,
     classes: int,
     codes: int,
     out: Bytes,
     lengths: Ints,
-    room: Room,
+    places: tuple[int, ...],
 ) -> int:
     """Encode some items.
 
     Args:
         rows: ``u8[n, nbytes]``.
         n_frames: the frames of an item, at least 1.
-        geometry: of a frame.
+        of_frame: its geometry.
         n_streams: bit streams of a frame; 0 for the fast form; :data:`PREDICTED` for the residuals of each frame, in
             groups, and behind them the mode of each tile.
         classes: see ``encode_groups``, as the next one.
         codes: the address of ``u32[N_SYMBOLS]``.
         out: filled with the streams, one behind the other.
         lengths: ``i64[n]``, filled with their bytes.
-        room: which no other call uses meanwhile.
+        places: the addresses of a room that no other call uses meanwhile.
 
     Returns:
         A status.
     """
+    geometry, room = Geometry(*of_frame), Room(*places)
     frame_nbytes = rows.shape[1] // n_frames
     work_nbytes = geometry.n_channels * geometry.plane_nbytes
     n_tiles = geometry.tiles_down * geometry.tiles_across

@@ -124,7 +124,7 @@ class Pred(Codec):
         (n_frames, geometry), books = self._frames, None if self.fast else self._books
         lengths, (memory, room) = np.zeros(len(rows), np.int64), new_room(geometry, n_frames)
         classes, codes = (books.classes.ctypes.data, books.codes.ctypes.data) if books else (0, 0)
-        encode_items(rows, n_frames, geometry, n_streams, classes, codes, out, lengths, room)
+        encode_items(rows, n_frames, tuple(geometry), n_streams, classes, codes, out, lengths, room)
         del memory, books  # not before
         return lengths
 
@@ -143,6 +143,7 @@ class Pred(Codec):
         books = None if self.fast else self._books
         tables = books.tables.ctypes.data if books else 0
         n_wanted = -(-wanted * n_frames // rows.shape[1])
-        status = decode_items(src.addresses(), src.lengths, rows, n_frames, n_wanted, geometry, tables, room)
+        where = src.addresses(), src.lengths
+        status = decode_items(*where, rows, n_frames, n_wanted, tuple(geometry), tables, room)
         del memory, books  # not before
         check(status)

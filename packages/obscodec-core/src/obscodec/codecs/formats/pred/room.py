@@ -23,7 +23,9 @@ _MOST_OF_TILE: Final = 3 * GROUPS_OF_TILE * GROUP_NBYTES
 class Room(NamedTuple):
     """Where a call of a kernel works: addresses in memory that its caller owns.
 
-    Kernels take addresses, since an array is seven arguments, each of which numba looks at for each kernel anew.
+    Kernels take addresses, since an array is seven arguments, each of which numba looks at for each kernel anew. Those
+    that Python calls take a plain tuple of them: numba asks for memory to tell the type of a named one, and crashes if
+    there is none.
 
     Attributes:
         work: two frames in planes.
@@ -50,13 +52,13 @@ class Room(NamedTuple):
     sizes: int
 
 
-def new_room(geometry: Geometry, n_frames: int) -> tuple[Bytes, Room]:
-    """Memory for items of ``n_frames`` frames, and the places in it."""
+def new_room(geometry: Geometry, n_frames: int) -> tuple[Bytes, tuple[int, ...]]:
+    """Memory for items of ``n_frames`` frames, and the addresses of a :class:`Room` in it."""
     n_groups, n_tiles = geometry.n_groups, geometry.n_tiles
     bits = max(geometry.frame_nbytes, bits_nbytes(n_groups, n_tiles)) + _MOST_OF_TILE + SLACK
     sizes = 2 * geometry.work_nbytes, GROUP_STRIDE * (n_groups + 1), n_groups, 4 * n_groups, n_tiles, 2 * MAX_VECTORS
     memory, addresses = divided(*sizes, bits, 8 * N_MARKS, 8 * N_TRIED, 8 * n_frames)
-    return memory, Room(*addresses)
+    return memory, tuple(addresses)
 
 
 def divided(*sizes: int) -> tuple[Bytes, list[int]]:
