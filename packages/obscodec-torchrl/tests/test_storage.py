@@ -263,7 +263,7 @@ def test_an_index_out_of_range_is_refused() -> None:
 
 
 def test_what_does_not_fit_into_max_bytes_is_refused_and_nothing_is_written() -> None:
-    noise = torch.randint(0, 256, (400, 5000), dtype=torch.uint8)
+    noise = torch.randint(0, 256, (400, 20_000), dtype=torch.uint8)
     storage = CompressedStorage(400, codec="zstd:1", max_bytes=1 << 20)
     storage.set(range(250), TensorDict({"i": noise[:250]}, [250]))  # one write may exceed the limit
     text = r"^max_bytes is 1048576, and the storage takes \d{7}\. Older items go only if one buffer"
