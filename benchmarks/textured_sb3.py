@@ -37,7 +37,7 @@ RESULTS = Path(__file__).with_name("results") / "textured"
 STACK, SHAPE = 4, (12, 84, 84)
 _WARM_UP = 600  # transitions; a buffer has decided then, and trained
 _TURN = 200  # steps of DQN before the other model goes on
-_NOT_COUNTED = 5  # turns, until all is loaded and compiled
+_NOT_COUNTED = 1_000  # steps, until all is loaded and compiled
 _N_ENVS, _N_STEPS = 8, 128  # of PPO, whose turn is a rollout
 _LARGEST_TRAINED = 5_000  # transitions in SB3's buffer take 0.8 GB
 
@@ -172,7 +172,7 @@ def steps_per_s(
 ) -> tuple[float, float, float]:
     """Median steps per second with SB3's buffer and with ours, and the median ratio; ``make`` gives these two."""
     torch.set_num_threads(threads)
-    counted = training_s(make(*arguments), n_steps, n_turns, _NOT_COUNTED)
+    counted = training_s(make(*arguments), n_steps, n_turns, -(-_NOT_COUNTED // n_steps))
     stock, ours = n_steps / np.median(counted, axis=1)
     return float(stock), float(ours), float(np.median(counted[0] / counted[1]))
 
