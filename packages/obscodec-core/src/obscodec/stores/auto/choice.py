@@ -65,7 +65,7 @@ _FAST = "that the table of costs counts as fast as uncompressed"
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
-_PRICE = 0.09  # of time in memory: a slow codec that takes twice the time of another must be 6 % smaller
+_PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of another must be 8 % smaller
 
 
 def parse_budget(budget: str) -> float:
