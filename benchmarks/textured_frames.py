@@ -302,8 +302,8 @@ def _small(frame: Frame) -> Frame:
 
 
 def _doom_source(scenario: str, name: str) -> Source:
-    views = {"": _area, "_near": _nearest, "_native": _as_it_is, "_grey": _grey}
-    views = {f"doom_{name}{how}": view for how, view in views.items()}
+    sizes = {"": _area, "_near": _nearest, "_native": _as_it_is, "_grey": _grey}
+    views = {f"doom_{name}{size}": view for size, view in sizes.items()}
     return Source("vizdoom", lambda: _doom(scenario), f"ViZDoom, {scenario.replace('_', ' ')}", views)
 
 

@@ -73,6 +73,7 @@ def appended(codec: str, dtype: str, decide_after: int | None) -> int:
         if buffer._n_appended > len(steps):
             steps.append(dict(given))
         check(buffer, steps, "at the end")
+    buffer.stats()  # so that samples are decoded
     for error in at_every_allocation(lambda: lambda: buffer.sample(64, 0)):
         n_failed += bool(error)
         check(buffer, steps, error)

@@ -108,7 +108,7 @@ class Palette(Codec):
         return bool(np.mean(found.numbers <= most) >= _MIN_SHARE)
 
     def bound(self) -> int:
-        """The most bytes that the stream of one item can have: those of ``pred``, and the byte that says so."""
+        """The bytes that an item takes while it is encoded: those of ``pred``, and the byte that says so."""
         return Pred(self.layout).bound() + (1 if self.layout.nbytes else 0)
 
     def encode_rows(self, rows: Rows, out: Bytes) -> Ints:
