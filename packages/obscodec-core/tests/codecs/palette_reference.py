@@ -13,9 +13,9 @@ Ints = npt.NDArray[np.int64]
 
 LIMITS = (0, 1, 1, 1, 2, 2, 7, 7, 12, 12, 20, 128, 128, 128, 128)
 OF_CODE = (0, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 1, 1, 1, 1)
-PRED_NBYTES = 3213
+PRED_NBYTES = 3270
 OF_CLASSES = [256 if of == 1 else (2 * a + 1) ** of for a, of in zip(LIMITS[1:], OF_CODE[1:], strict=True)]
-SIZES = [256, *OF_CLASSES, 38]  # of the books of pairs of classes, of classes, and of modes
+SIZES = [256, *OF_CLASSES, 152]  # of the books of pairs of classes, of classes, and of modes
 
 
 class Bits:
@@ -151,14 +151,14 @@ def frame_of(source: Reader, costs: Costs, old: Ints) -> Ints:
     corners = [(y, x) for y in range(1, len(plane), 8) for x in range(1, plane.shape[1], 8)]
     modes, ranks = groups_of(source, 4 << (head >> 4), 2 * len(corners), costs)
     for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
-        vector, kind = divmod(mode - 6, 4) if mode >= 6 else (0, mode)
-        kinds = ((2,), (2, 0)) if mode >= 6 else ((0,), (0, 1))
+        vector, kind = divmod(mode - 3, 2) if mode >= 3 else (0, mode)
+        kinds = ((2,), (2, 0)) if mode >= 3 else ((0,), (0, 1))
         for k, (y, x) in enumerate(product(range(top, top + 8), range(left, left + 8))):
             beside = plane[y - 1, x], plane[y, x - 1]
-            if mode >= 6:
+            if mode >= 3:
                 beside = old[y + vectors[vector][0], x + vectors[vector][1]], plane[y - 1, x]
-            contexts = tuple(map(int, beside))[: 1 + kind // 2]
-            plane[y, x] = costs.order(kinds[kind // 2], contexts)[ranks[2 * t + k // 32][k % 32]]
+            contexts = tuple(map(int, beside))[: 1 + kind]
+            plane[y, x] = costs.order(kinds[kind], contexts)[ranks[2 * t + k // 32][k % 32]]
     return plane
 
 

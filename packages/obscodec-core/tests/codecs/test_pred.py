@@ -43,12 +43,12 @@ CASES = [
     ("pred:fast", b"\3" + BLANK + b"\x1f\0\0", STORAGE),
     ("pred:fast", b"\3" + BLANK + b"\x21\0\0", STORAGE),
     ("pred:fast", b"\3" + BLANK + b"\x10\0\0", STORAGE),
-    ("pred:fast", b"\3" + BLANK + b"\x11\6\0", "a tile is predicted in a way that does not exist in its frame"),
-    ("pred:fast", b"\3" + BLANK + b"\x12\x0a\0", "a tile is predicted in a way that does not exist in its frame"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\0\1\x0a\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\xff\0\x0a\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\1\0\x0a\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\0\xff\x0a\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x11\3\0", "a tile is predicted in a way that does not exist in its frame"),
+    ("pred:fast", b"\3" + BLANK + b"\x12\5\0", "a tile is predicted in a way that does not exist in its frame"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\0\1\5\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\xff\0\5\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\1\0\5\0", "a vector leads outside of the frame before"),
+    ("pred:fast", b"\3" + BLANK + b"\x13\0\xff\5\0", "a vector leads outside of the frame before"),
     ("pred:fast", b"\3" + BLANK + b"\1\0\x90", "a group of pixels has more than 8 bits for each"),
     ("pred", b"\2" + b"\1\x80" + NOISE, "it ends inside a varint"),
     ("pred", b"\6" + b"\1\2\0\0\0\0" + NOISE, "its bits end elsewhere than they say"),
@@ -68,7 +68,7 @@ def test_streams_like_those_that_are_refused_are_read() -> None:
     fast = codec("pred:fast", TWO)
     assert not decoded(fast, b"\3" + BLANK + BLANK).any()
     assert decoded(fast, b"\3" + BLANK + NOISE)[1].tobytes() == NOISE[1:]
-    assert decoded(fast, b"\x41" + NOISE + b"\x12\6\0")[1].tobytes() == NOISE[1:]
+    assert decoded(fast, b"\x41" + NOISE + b"\x12\3\0")[1].tobytes() == NOISE[1:]
     assert decoded(fast, b"\x41" + NOISE + NOISE).tobytes() == NOISE[1:] * 2
 
 
@@ -155,6 +155,64 @@ def test_axes_in_front_of_images_are_frames(spec: str) -> None:
         assert len(streams) == 1
 
 
+# Quarters of green that red has less, and of green or red that blue has less: docs/formats/pred.md.
+TRANSFORMS = [
+    (0, 0, "green"),
+    (4, 2, "green"),
+    (4, 4, "green"),
+    (2, 2, "green"),
+    (4, 4, "red"),
+    (1, 0, "green"),
+    (5, 3, "green"),
+    (3, 4, "red"),
+]
+
+
+def share(residuals: npt.NDArray[np.int8], quarters: int) -> npt.NDArray[np.int64]:
+    parts = [(4, 1), (2, 2), (1, 4)]
+    taken = [residuals.astype(np.int64) // divisor for quarter, divisor in parts if quarters & quarter]
+    return np.sum(taken, axis=0) if taken else np.zeros(residuals.shape, np.int64)
+
+
+def from_above(stored: npt.NDArray[np.int8], red: int, blue: int, of: str) -> npt.NDArray[np.uint8]:
+    """``u8[height, width, 3]``: pixels predicted from above, from residuals of green, red, blue less shares."""
+    green, reds, blues = stored
+    reds = (reds + share(green, red)).astype(np.int8)
+    blues = (blues + share(reds if of == "red" else green, blue)).astype(np.int8)
+    return np.stack([reds, green, blues], -1).astype(np.int64).cumsum(0).astype(np.uint8)
+
+
+@pytest.mark.parametrize("transform", range(len(TRANSFORMS)))
+def test_a_share_of_green_or_red_is_added(transform: int) -> None:
+    rng = np.random.default_rng(transform)
+    stored = np.stack([rng.integers(-most, most, (8, 8)) for most in (128, 8, 8)]).astype(np.int8)
+    image = from_above(stored, *TRANSFORMS[transform])
+    green, *others = np.where(stored < 0, -2 * stored.astype(np.int64) - 1, 2 * stored.astype(np.int64)).astype(
+        np.uint8
+    )
+    words = [
+        green.tobytes(),
+        *((words[:, 0::2] | words[:, 1::2] << 4).tobytes() for words in others),
+    ]  # 8, 4 and 4 bits
+    tested = codec("pred:fast", Layout.of(image))
+    stream = b"\1%c\x88\x44\x44" % transform + b"".join(words)
+    np.testing.assert_array_equal(decoded(tested, stream), image)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_images_whose_colours_go_together_are_smaller(spec: str) -> None:
+    rng = np.random.default_rng(0)
+    stored = np.stack([rng.integers(-most, most + 1, (40, 40)) for most in (12, 3, 1)]).astype(np.int8)
+    sizes = []
+    for red, blue, of in TRANSFORMS:
+        image = from_above(stored, red, blue, of)
+        tested = codec(spec, Layout.of(image))
+        stream = encoded(tested, image)
+        assert decoded(tested, stream).tobytes() == image.tobytes()
+        sizes.append(len(stream))
+    assert max(sizes) < 1.03 * sizes[0]
+
+
 def depths(n: int, height: int, width: int) -> npt.NDArray[np.uint16]:
     """A wall that comes nearer, a ball before it, noise that grows with the distance, and places without a measure."""
     rng, (y, x) = np.random.default_rng(0), np.mgrid[:height, :width]
@@ -207,11 +265,11 @@ def changed(at: int, value: int) -> bytes:
 WRONG = {
     "other bytes": (
         b"\1\2\3",
-        "takes dictionaries of 3213 bytes that begin with 1, got 3 bytes that begin with b'\\x01': use fit",
+        "takes dictionaries of 3270 bytes that begin with 1, got 3 bytes that begin with b'\\x01': use fit",
     ),
     "another version": (
         changed(0, 2),
-        "takes dictionaries of 3213 bytes that begin with 1, got 3213 bytes that begin with b'\\x02': use fit",
+        "takes dictionaries of 3270 bytes that begin with 1, got 3270 bytes that begin with b'\\x02': use fit",
     ),
     "no length": (changed(1, 0x10), "no complete code of 1 to 11 bits"),
     "too long": (changed(1, 0xFF), "no complete code of 1 to 11 bits"),

@@ -202,6 +202,18 @@ def unzigzag_bytes(builder, word):
     return builder.bitcast(builder.xor(builder.lshr(zigzag, _eight(1)), sign), _WORD)
 
 
+def _divider(shift):
+    @_emits(types.uint64(types.uint64))
+    def divide(builder, word):
+        return builder.bitcast(builder.ashr(_bytes_of(builder, word), _eight(shift)), _WORD)
+
+    return divide
+
+
+half_bytes = _divider(1)  # a half of each of eight signed bytes, rounded down
+quarter_bytes = _divider(2)  # a quarter
+
+
 @_emits(types.int64(types.uint64))
 def bits_of_bytes(builder, word):
     """How many bits eight bytes need without their leading zeros, all together."""

@@ -116,7 +116,7 @@ def _best_before(
     fewest = _cost(mode, tile, old, kept, stride, n_rows, n_columns, fewest, orders)
     if fewest > _DIFFERENT:
         for v in range(1, n_vectors):
-            one = N_SPATIAL + 4 * v + BEFORE
+            one = N_SPATIAL + 2 * v + BEFORE
             offset, status = vector_offset(one, y, x, vectors, n_vectors, geometry)
             if status == OK:
                 most = fewest - _VECTOR_COST

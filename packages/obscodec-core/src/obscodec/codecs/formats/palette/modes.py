@@ -11,19 +11,18 @@ from obscodec.kernels import (
 )
 
 ABOVE: Final = 0
-ABOVE_LEFT: Final = 2
-BEFORE: Final = 0  # behind N_SPATIAL, and 4 for each vector
-BEFORE_ABOVE: Final = 2
-_KINDS: Final = 2  # the bit in which the two kinds differ
+ABOVE_LEFT: Final = 1
+BEFORE: Final = 0  # behind N_SPATIAL, and 2 for each vector
+BEFORE_ABOVE: Final = 1
 
 
 @inlined
 def mode_status(mode: int) -> int:
     """Whether a mode exists."""
-    return OK if (mode in (ABOVE, ABOVE_LEFT) or mode >= N_SPATIAL) and not mode & 1 else NO_SUCH_MODE
+    return OK if mode in (ABOVE, ABOVE_LEFT) or mode >= N_SPATIAL else NO_SUCH_MODE
 
 
 @inlined
 def is_after_two(mode: int) -> bool:
     """Whether the colours of two pixels say what to expect, not of one."""
-    return bool((mode - N_SPATIAL if mode >= N_SPATIAL else mode) & _KINDS)
+    return bool((mode - N_SPATIAL if mode >= N_SPATIAL else mode) & 1)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.codecs.formats.pred.colour_transform import N_TRANSFORMS
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE
 from obscodec.codecs.formats.pred.group_counts import count_symbols, measure_groups
 from obscodec.codecs.formats.pred.groups import (
@@ -38,7 +39,7 @@ _PRIOR: Final = 1.0  # symbols of each book that the training has seen before it
 _FINE: Final = 16  # costs are in sixteenths of a bit
 _SPREADS: Final = (0, 6, 15, 30, 40, 60, 90, 130, 180, 260, 400, 600, 1000, 1800, 3500)  # of classes, in hundredths
 _DISTANCE: Final = 3, 5  # how much rarer a class is beside another with each step between them, as a fraction
-_RARER: Final = 7, 10  # how much rarer each vector is than the one before it
+_RARER: Final = 7, 10  # how much rarer each vector, or transform, is than the one before it
 _SIZE: Final = 1 << MAX_BITS
 _REVERSED: Final = np.array([int(f"{k:0{MAX_BITS}b}"[::-1], 2) for k in range(_SIZE)])
 
@@ -234,8 +235,9 @@ def _built_in_weights() -> Ints:
         weights[STARTS[k] : STARTS[k + 1]] = product
     one, other = np.divmod(np.arange(N_CLASSES**2), N_CLASSES)
     weights[STARTS[PAIRS] : STARTS[PAIRS + 1]] = _powers(*_DISTANCE, 40, N_CLASSES)[np.abs(one - other)]
-    vectors = np.maximum(0, np.arange(N_MODES) - N_SPATIAL) >> 2
-    weights[STARTS[MODES] : STARTS[MODES + 1]] = _powers(*_RARER, 40, N_MODES)[vectors]
+    kinds, transforms = np.divmod(np.arange(N_MODES), N_TRANSFORMS)
+    rarer = transforms + (np.maximum(0, kinds - N_SPATIAL) >> 1)
+    weights[STARTS[MODES] : STARTS[MODES + 1]] = _powers(*_RARER, 40, N_MODES)[rarer]
     weights.setflags(write=False)
     return weights
 

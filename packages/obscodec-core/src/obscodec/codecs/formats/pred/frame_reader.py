@@ -1,5 +1,6 @@
 """Items of ``pred`` from their streams."""
 
+from obscodec.codecs.formats.pred.colour_transform import transform_bits, undo_transform
 from obscodec.codecs.formats.pred.geometry import (
     GROUP_STRIDE,
     GROUPS_OF_TILE,
@@ -127,10 +128,11 @@ def _decode_frame(
         if status != OK:
             return status
     else:
-        mode_bits, width_bits = bits_of_mode(n_vectors), FEW_WIDTHS if form else ALL_WIDTHS
+        mode_bits, width_bits = bits_of_mode(n_vectors, geometry.n_channels), FEW_WIDTHS if form else ALL_WIDTHS
         widths_at = modes_at + (n_tiles * mode_bits + 7 >> 3)
         at = widths_at + (n_groups * width_bits + 7 >> 3)
-    tile = 0
+    tile, n_bits = 0, transform_bits(geometry.n_channels)
+    n_transforms = 1 << n_bits
     for ty in range(geometry.tiles_down):
         for tx in range(geometry.tiles_across):
             y, x = SIDE * ty, SIDE * tx
@@ -149,12 +151,15 @@ def _decode_frame(
                     if width > MAX_WIDTH:
                         return WIDE_GROUP
                     at = unpack_group(at, width, residuals + GROUP_STRIDE * g)
-            offset, status = vector_offset(mode, y, x, vectors, n_vectors, geometry)
+            kind = mode >> n_bits
+            offset, status = vector_offset(kind, y, x, vectors, n_vectors, geometry)
             if status != OK:
                 return status
             corner = (y + 1) * geometry.stride + SIDE + x
+            if mode & n_transforms - 1:
+                undo_transform(mode & n_transforms - 1, residuals)
             undo_tile(
-                mode,
+                kind,
                 work + corner,
                 before + corner + offset,
                 residuals,

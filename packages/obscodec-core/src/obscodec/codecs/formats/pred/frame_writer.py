@@ -112,7 +112,7 @@ def predict_frame(
     residuals: int,
     room: Room,
 ) -> int:
-    """Put a frame into planes, choose its vectors and modes, and compute its residuals; returns the largest mode."""
+    """Put a frame into planes, choose its vectors and modes, and compute its residuals; returns the largest kind."""
     put_frame(work, source, geometry)
     n_vectors = find_vectors(work, before, room.vectors, room.saved, geometry) if has_before else 0
     return apply_tiles(work, before, room.vectors, n_vectors, modes, residuals, geometry)
@@ -170,7 +170,7 @@ def _encode_frame(
                 width = MAX_WIDTH
             end = pack_group(end, width, residuals + GROUP_STRIDE * g)
             store_u8(labels + g, unsigned(width - 1 if form and width == MAX_WIDTH else width))
-        mode_bits, width_bits = bits_of_mode(n_vectors), FEW_WIDTHS if form else ALL_WIDTHS
+        mode_bits, width_bits = bits_of_mode(n_vectors, geometry.n_channels), FEW_WIDTHS if form else ALL_WIDTHS
         modes_nbytes, widths_nbytes = n_tiles * mode_bits + 7 >> 3, n_groups * width_bits + 7 >> 3
         nbytes = modes_nbytes + widths_nbytes + end - bits
         if nbytes < most:

@@ -71,8 +71,8 @@ def read_head(begin: int, end: int, most_vectors: int, n_forms: int, vectors: in
 
 @inlined
 def n_vectors_of(largest: int) -> int:
-    """How many vectors a frame needs whose largest mode is ``largest``."""
-    return (largest - N_SPATIAL >> 2) + 1 if largest >= N_SPATIAL else 0
+    """How many vectors a frame needs whose largest kind is ``largest``."""
+    return (largest - N_SPATIAL >> 1) + 1 if largest >= N_SPATIAL else 0
 
 
 @inlined

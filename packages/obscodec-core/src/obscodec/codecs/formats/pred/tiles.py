@@ -1,12 +1,18 @@
 """Prediction, tile by tile: a residual is what a pixel has more than its prediction, modulo 256.
 
-A tile has 8x8 pixels in all planes, and one **mode**. Modes 0 to 5 predict from the pixel above, the pixel on the left,
-and left + above - above left; from 6 on they also name a vector into the frame before. An odd mode subtracts the
-residuals of the first plane from those of the others.
+A tile has 8x8 pixels in all planes, and one **mode**: a kind of prediction, and in frames of three colours, in the low
+bits, a colour transform. Kinds 0 to 2 predict from the pixel above, the pixel on the left, and left + above - above
+left; from 3 on they also name a vector into the frame before.
 """
 
 from typing import Final
 
+from obscodec.codecs.formats.pred.colour_transform import (
+    N_TRANSFORMS,
+    PLANE_NBYTES,
+    apply_best_transform,
+    transform_bits,
+)
 from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry
 from obscodec.codecs.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 from obscodec.kernels import (
@@ -26,60 +32,52 @@ from obscodec.kernels import (
 )
 
 ABOVE: Final = 0
-LEFT: Final = 2
-GRADIENT: Final = 4
-N_SPATIAL: Final = 6
-BEFORE: Final = 0  # behind N_SPATIAL, and 4 for each vector
-BEFORE_GRADIENT: Final = 2
+LEFT: Final = 1
+GRADIENT: Final = 2
+N_SPATIAL: Final = 3
+BEFORE: Final = 0  # behind N_SPATIAL, and 2 for each vector
+BEFORE_GRADIENT: Final = 1
 MAX_VECTORS: Final = 8
-N_MODES: Final = N_SPATIAL + 4 * MAX_VECTORS
-_PLANE: Final = GROUPS_OF_TILE * GROUP_STRIDE  # bytes of a plane of a tile among the residuals
+N_KINDS: Final = N_SPATIAL + 2 * MAX_VECTORS
+N_MODES: Final = N_TRANSFORMS * N_KINDS
 _DIFFERENT: Final = 48  # bits of a tile from which vectors are tried
 _VECTOR_BITS: Final = 8  # that a vector must save
 
 
 @compiled
 def undo_tile(
-    mode: int, target: int, before: int, residuals: int, stride: int, plane_nbytes: int, n_channels: int
+    kind: int, target: int, before: int, residuals: int, stride: int, plane_nbytes: int, n_channels: int
 ) -> int:
     """Turn the residuals of a tile into pixels at the address ``target``; ``before`` is where its vector leads."""
     for c in range(n_channels):
-        row, old, own = target + c * plane_nbytes, before + c * plane_nbytes, residuals + c * _PLANE
-        first = unsigned(0) - unsigned(mode & 1 if c else 0)  # all bits, or none
+        row, old, own = target + c * plane_nbytes, before + c * plane_nbytes, residuals + c * PLANE_NBYTES
         above = load_u64(row - stride)
-        kind = mode & ~1
         if kind == ABOVE:
             for half in range(GROUPS_OF_TILE):
                 for y in range(4):
-                    at = half * GROUP_STRIDE + SIDE * y
-                    above = add_bytes(above, add_bytes(load_u64(own + at), load_u64(residuals + at) & first))
+                    above = add_bytes(above, load_u64(own + half * GROUP_STRIDE + SIDE * y))
                     store_u64(row, above)
                     row += stride
         elif kind == LEFT:
             for half in range(GROUPS_OF_TILE):
                 for y in range(4):
-                    at = half * GROUP_STRIDE + SIDE * y
-                    word = add_bytes(load_u64(own + at), load_u64(residuals + at) & first)
+                    word = load_u64(own + half * GROUP_STRIDE + SIDE * y)
                     store_u64(row, sum_bytes_up_to(add_bytes(word, load_u8(row - 1))))
                     row += stride
         elif kind == GRADIENT:
             corner = load_u8(row - stride - 1)
             for half in range(GROUPS_OF_TILE):
                 for y in range(4):
-                    at = half * GROUP_STRIDE + SIDE * y
-                    word = add_bytes(load_u64(own + at), load_u64(residuals + at) & first)
-                    left = load_u8(row - 1)
+                    word, left = load_u64(own + half * GROUP_STRIDE + SIDE * y), load_u8(row - 1)
                     above = add_bytes(above, sum_bytes_up_to(add_bytes(word, subtract_bytes(left, corner))))
                     store_u64(row, above)
                     corner = left
                     row += stride
-        elif (kind - N_SPATIAL) & BEFORE_GRADIENT:
+        elif kind - N_SPATIAL & BEFORE_GRADIENT:
             old_above = load_u64(old - stride)
             for half in range(GROUPS_OF_TILE):
                 for y in range(4):
-                    at = half * GROUP_STRIDE + SIDE * y
-                    word = add_bytes(load_u64(own + at), load_u64(residuals + at) & first)
-                    here = load_u64(old)
+                    word, here = load_u64(own + half * GROUP_STRIDE + SIDE * y), load_u64(old)
                     above = add_bytes(above, add_bytes(word, subtract_bytes(here, old_above)))
                     store_u64(row, above)
                     old_above = here
@@ -88,20 +86,18 @@ def undo_tile(
         else:
             for half in range(GROUPS_OF_TILE):
                 for y in range(4):
-                    at = half * GROUP_STRIDE + SIDE * y
-                    word = add_bytes(load_u64(own + at), load_u64(residuals + at) & first)
-                    store_u64(row, add_bytes(load_u64(old), word))
+                    store_u64(row, add_bytes(load_u64(old), load_u64(own + half * GROUP_STRIDE + SIDE * y)))
                     row += stride
                     old += stride
     return OK
 
 
 @inlined
-def vector_offset(mode: int, y: int, x: int, vectors: int, n_vectors: int, geometry: Geometry) -> tuple[int, int]:
-    """Where the vector of a mode leads a tile with the corner ``y, x``, as a distance in bytes; and a status."""
+def vector_offset(kind: int, y: int, x: int, vectors: int, n_vectors: int, geometry: Geometry) -> tuple[int, int]:
+    """Where the vector of a kind leads a tile with the corner ``y, x``, as a distance in bytes; and a status."""
     offset, status = 0, OK
-    if mode >= N_SPATIAL:
-        vector = (mode - N_SPATIAL) >> 2
+    if kind >= N_SPATIAL:
+        vector = kind - N_SPATIAL >> 1
         if vector >= n_vectors:
             status = NO_SUCH_MODE
         else:
@@ -132,26 +128,29 @@ def apply_tiles(
         geometry: of the frame.
 
     Returns:
-        The largest mode.
+        The largest kind.
     """
     stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
-    tile_nbytes, largest = _PLANE * n_channels, 0
+    tile_nbytes, n_bits, largest = PLANE_NBYTES * n_channels, transform_bits(n_channels), 0
     for ty in range(geometry.tiles_down):
         for tx in range(geometry.tiles_across):
             y, x = SIDE * ty, SIDE * tx
             n_rows, n_columns = min(SIDE, geometry.height - y), min(SIDE, geometry.width - x)
             mask = ~unsigned(0) >> unsigned(8 * (SIDE - n_columns))
             offset = (y + 1) * stride + SIDE + x
-            tile, old, mode, fewest = work + offset, before + offset, ABOVE, 1 << 60
+            tile, old, kind, fewest = work + offset, before + offset, ABOVE, 1 << 60
             if n_vectors:
-                fewest, mode, old = _best_before(tile, before, vectors, n_vectors, n_rows, mask, y, x, geometry)
-                mode += N_SPATIAL
+                fewest, kind, old = _best_before(tile, before, vectors, n_vectors, n_rows, mask, y, x, geometry)
+                kind += N_SPATIAL
             if fewest > 0:
                 bits, spatial = _best_spatial(tile, stride, plane_nbytes, n_channels, n_rows, mask)
                 if bits < fewest:
-                    mode, old = spatial, before + offset
-            largest = max(largest, mode)
-            _write_residuals(mode, tile, old, residuals, geometry, n_rows, mask)
+                    kind, old = spatial, before + offset
+            largest = max(largest, kind)
+            _write_residuals(kind, tile, old, residuals, geometry, n_rows, mask)
+            mode = kind << n_bits
+            if n_bits and fewest > 0:
+                mode |= apply_best_transform(residuals)
             store_u8(modes, unsigned(mode))
             modes += 1
             residuals += tile_nbytes
@@ -159,20 +158,17 @@ def apply_tiles(
 
 
 @inlined
-def _fewer(fewest: int, mode: int, plain: int, less: int, kind: int) -> tuple[int, int]:
-    """The fewest bits and their mode, of some before and of a kind with ``plain`` and with subtracted residuals."""
-    if plain < fewest:
-        fewest, mode = plain, kind
-    if less < fewest:
-        fewest, mode = less, kind + 1
-    return fewest, mode
+def _fewer(fewest: int, best: int, plain: int, less: int, kind: int) -> tuple[int, int]:
+    """The fewest bits and their kind, of some before and of a kind without and with residuals of green subtracted."""
+    bits = min(plain, less)
+    return (bits, kind) if bits < fewest else (fewest, best)
 
 
 @compiled
 def _best_spatial(
     tile: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
 ) -> tuple[int, int]:
-    """The fewest bits that modes without the frame before need for a tile, and the mode."""
+    """The fewest bits that kinds without the frame before need for a tile, and the kind."""
     plain_above, plain_left, plain_gradient, less_above, less_left, less_gradient = 0, 0, 0, 0, 0, 0
     for y in range(n_rows):
         green_above, green_left, green_gradient = unsigned(0), unsigned(0), unsigned(0)
@@ -189,17 +185,17 @@ def _best_spatial(
             less_gradient += bits_of_bytes(zigzag_bytes(subtract_bytes(gradient, green_gradient)))
             if c == 0:
                 green_above, green_left, green_gradient = above, left, gradient
-    fewest, mode = _fewer(1 << 60, ABOVE, plain_above, less_above, ABOVE)
-    fewest, mode = _fewer(fewest, mode, plain_left, less_left, LEFT)
-    fewest, mode = _fewer(fewest, mode, plain_gradient, less_gradient, GRADIENT)
-    return fewest, mode
+    fewest, kind = _fewer(1 << 60, ABOVE, plain_above, less_above, ABOVE)
+    fewest, kind = _fewer(fewest, kind, plain_left, less_left, LEFT)
+    fewest, kind = _fewer(fewest, kind, plain_gradient, less_gradient, GRADIENT)
+    return fewest, kind
 
 
 @compiled
 def _temporal_bits(
     tile: int, old: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
 ) -> tuple[int, int]:
-    """The fewest bits of a tile, predicted from the tile ``old``, and what is added for the mode that needs them."""
+    """The fewest bits of a tile, predicted from the tile ``old``, and what is added for the kind that needs them."""
     plain, plain_gradient, less, less_gradient = 0, 0, 0, 0
     for y in range(n_rows):
         green, green_gradient = unsigned(0), unsigned(0)
@@ -213,39 +209,38 @@ def _temporal_bits(
             less_gradient += bits_of_bytes(zigzag_bytes(subtract_bytes(gradient, green_gradient)))
             if c == 0:
                 green, green_gradient = change, gradient
-    fewest, mode = _fewer(1 << 60, BEFORE, plain, less, BEFORE)
-    fewest, mode = _fewer(fewest, mode, plain_gradient, less_gradient, BEFORE_GRADIENT)
-    return fewest, mode
+    fewest, kind = _fewer(1 << 60, BEFORE, plain, less, BEFORE)
+    fewest, kind = _fewer(fewest, kind, plain_gradient, less_gradient, BEFORE_GRADIENT)
+    return fewest, kind
 
 
 @inlined
 def _best_before(
     tile: int, before: int, vectors: int, n_vectors: int, n_rows: int, mask: int, y: int, x: int, geometry: Geometry
 ) -> tuple[int, int, int]:
-    """Fewest bits, mode behind ``N_SPATIAL``, and address of the tile of the frame before."""
+    """Fewest bits, kind behind ``N_SPATIAL``, and address of the tile of the frame before."""
     stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
     corner = before + (y + 1) * stride + SIDE + x
-    fewest, mode = _temporal_bits(tile, corner, stride, plane_nbytes, n_channels, n_rows, mask)
+    fewest, best = _temporal_bits(tile, corner, stride, plane_nbytes, n_channels, n_rows, mask)
     old = corner
     if fewest > _DIFFERENT:
         for v in range(1, n_vectors):
-            offset, status = vector_offset(N_SPATIAL + 4 * v, y, x, vectors, n_vectors, geometry)
+            offset, status = vector_offset(N_SPATIAL + 2 * v, y, x, vectors, n_vectors, geometry)
             if status == OK:
                 bits, kind = _temporal_bits(tile, corner + offset, stride, plane_nbytes, n_channels, n_rows, mask)
                 if bits + _VECTOR_BITS < fewest:
-                    fewest, mode, old = bits + _VECTOR_BITS, 4 * v + kind, corner + offset
-    return fewest, mode, old
+                    fewest, best, old = bits + _VECTOR_BITS, 2 * v + kind, corner + offset
+    return fewest, best, old
 
 
 @compiled
-def _write_residuals(mode: int, tile: int, old: int, residuals: int, geometry: Geometry, n_rows: int, mask: int) -> int:
+def _write_residuals(kind: int, tile: int, old: int, residuals: int, geometry: Geometry, n_rows: int, mask: int) -> int:
     """Write the residuals of a tile, and turn its padding into its prediction."""
-    stride, kind = geometry.stride, mode & ~1
-    padded = n_rows < SIDE or mask != ~unsigned(0)
+    stride = geometry.stride
     for c in range(geometry.n_channels):
         row, earlier = tile + c * geometry.plane_nbytes, old + c * geometry.plane_nbytes
         for y in range(SIDE):
-            here, up, at = load_u64(row), load_u64(row - stride), (y >> 2) * GROUP_STRIDE + SIDE * (y & 3)
+            here, up = load_u64(row), load_u64(row - stride)
             if kind == ABOVE:
                 word = subtract_bytes(here, up)
             elif kind in (LEFT, GRADIENT):
@@ -254,14 +249,12 @@ def _write_residuals(mode: int, tile: int, old: int, residuals: int, geometry: G
                     word = subtract_bytes(word, subtract_bytes(up, load_u64(row - stride - 1)))
             else:
                 word = subtract_bytes(here, load_u64(earlier))
-                if (kind - N_SPATIAL) & BEFORE_GRADIENT:
+                if kind - N_SPATIAL & BEFORE_GRADIENT:
                     word = subtract_bytes(word, subtract_bytes(up, load_u64(earlier - stride)))
             word = word & mask if y < n_rows else unsigned(0)
-            if mode & 1 and c:
-                word = subtract_bytes(word, load_u64(residuals + at))
-            store_u64(residuals + c * _PLANE + at, word)
+            store_u64(residuals + c * PLANE_NBYTES + (y >> 2) * GROUP_STRIDE + SIDE * (y & 3), word)
             row += stride
             earlier += stride
-    if padded:
-        undo_tile(mode, tile, old, residuals, stride, geometry.plane_nbytes, geometry.n_channels)
+    if n_rows < SIDE or mask != ~unsigned(0):
+        undo_tile(kind, tile, old, residuals, stride, geometry.plane_nbytes, geometry.n_channels)
     return OK

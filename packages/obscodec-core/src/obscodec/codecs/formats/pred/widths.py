@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from obscodec.codecs.formats.pred.colour_transform import transform_bits
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, SIDE
 from obscodec.codecs.formats.pred.tiles import N_SPATIAL
 from obscodec.kernels import (
@@ -22,7 +23,7 @@ from obscodec.kernels import (
 MAX_WIDTH: Final = 8
 FEW_WIDTHS: Final = 3  # bits of a width if none is 7, which counts as 8 then
 ALL_WIDTHS: Final = 4
-_FEW_MODES: Final = 3  # bits of a mode in a frame without vectors
+_FEW_KINDS: Final = 2  # bits of a kind in a frame without vectors
 _WORDS: Final = GROUP_NBYTES // SIDE
 _HALVES: Final = 0x0000000100000001
 _QUARTERS: Final = 0x0001000100010001
@@ -109,9 +110,9 @@ def write_bits(out: int, values: int, n_values: int, n_bits: int) -> int:
 
 
 @inlined
-def bits_of_mode(n_vectors: int) -> int:
-    """The bits of a mode in a frame with so many vectors."""
-    bits = _FEW_MODES
-    while (1 << bits) < N_SPATIAL + 4 * n_vectors:
+def bits_of_mode(n_vectors: int, n_channels: int) -> int:
+    """The bits of a mode in a frame with so many vectors, at most 8."""
+    bits = _FEW_KINDS
+    while (1 << bits) < N_SPATIAL + 2 * n_vectors:
         bits += 1
-    return bits
+    return bits + transform_bits(n_channels)
