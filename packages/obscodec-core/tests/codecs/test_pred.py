@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from make_golden import tensors
-from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec
+from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec, decode, encode
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.pred import pred
 from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, built_in
@@ -136,6 +136,31 @@ def test_items_that_are_no_images() -> None:
                 "[n, height, width], [n, height, width, 1 or 3] or [n, 3, height, width]"
                 f"{', or of uint16 in one channel' if spec == 'pred' else ''}, got {layout}: use zstd:3"
             )
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "palette", "pred|zstd:1"])
+@pytest.mark.parametrize(
+    ("shape", "images"),
+    [((84, 84, 4), "84 images of 84x4"), ((8, 9, 2), "8 images of 9x2"), ((2, 3, 16, 8, 4), "96 images of 8x4")],
+)
+def test_an_image_of_other_channels_is_not_encoded_row_by_row(spec: str, shape: tuple[int, ...], images: str) -> None:
+    image = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
+    with pytest.raises(SpecError) as caught:
+        encode(image, spec)
+    assert str(caught.value) == (
+        f"{spec} takes 1 or 3 channels, and would take uint8{list(shape)} for {images} pixels: use 'auto' or zstd:3, "
+        "or put the channels first, as planes"
+    )
+    rows = codec(spec, Layout.of(image))
+    assert (decode(rows.encode(image)) == image).all()  # a stream of them is none the worse
+    assert (decode(encode(image)) == image).all()
+    planes = np.moveaxis(image, -1, -3)
+    assert (decode(encode(planes, spec)) == planes).all()
+
+
+@pytest.mark.parametrize("shape", [(84, 4), (100, 4, 4), (7, 84, 4), (84, 7, 2), (84, 84, 5), (84, 84, 3), (0, 84, 4)])
+def test_what_can_be_images_is_encoded(shape: tuple[int, ...]) -> None:
+    assert decode(encode(np.ones(shape, np.uint8), "pred")).shape == shape
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -442,6 +442,51 @@ def test_stacks_of_textured_images_are_frames_of_a_codec_for_images(axes):
     assert store.stats().live_bytes < stacks.nbytes / 4 / 3  # frames are stored once
 
 
+def channels_last(n_channels, n=40):
+    """Textured images ``[n, 32, 32, n_channels]`` of a camera that moves."""
+    rng = np.random.default_rng(0)
+    wall = rng.normal(0, 6, (32 + n, 32 + n, n_channels)).cumsum(0).cumsum(1) / 4
+    images = np.stack([wall[k : k + 32, k : k + 32] for k in range(n)]).astype(np.int64)
+    return (images + rng.integers(3, size=images.shape)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("codec", ["pred", "pred:fast", "palette", "pred|zstd:1"])
+@pytest.mark.parametrize("n_channels", [2, 4])
+def test_a_codec_of_images_gets_other_channels_as_planes(codec, n_channels):
+    images = channels_last(n_channels)
+    sizes = []
+    for tensors, options in (
+        (images, {}),
+        (np.ascontiguousarray(np.moveaxis(images, -1, 1)), {}),
+        (images, {"frame_stack": FrameStack(1)}),  # of rows, as it was told
+    ):
+        store = AutoStore(Layout(tensors.shape[1:], np.uint8), codec=codec, decide_after=16, **options)
+        ids = store.append(tensors)
+        np.testing.assert_array_equal(store.read(ids), tensors)
+        rebuilt = pickle.loads(pickle.dumps(store))
+        np.testing.assert_array_equal(rebuilt.read(ids), tensors)
+        sizes.append(store.stats().live_bytes)
+    assert sizes[0] == sizes[1] != sizes[2]
+    assert sizes[0] < 0.9 * sizes[2] or codec == "palette"  # which stores so many colours by pred, untrained
+
+
+def test_four_grey_frames_of_a_stack_are_not_channels():
+    frames = channels_last(1, 43)[..., 0]
+    stacks = np.stack([frames[k : k + 40] for k in range(4)], axis=-1)
+    store = AutoStore(Layout((32, 32, 4), np.uint8), codec="pred", decide_after=16)
+    np.testing.assert_array_equal(store.read(store.append(stacks)), stacks)
+    assert "FrameStack(depth=4, axis=-1)" in repr(store)
+
+
+@pytest.mark.parametrize("n_channels", [2, 4])
+def test_auto_takes_images_of_any_channels(n_channels):
+    images = channels_last(n_channels)
+    store = AutoStore(Layout(images.shape[1:], np.uint8), decide_after=32)
+    ids = store.append(images)
+    np.testing.assert_array_equal(store.read(ids), images)
+    assert {trial.spec for trial in store.choice.trials} > {"pred", "zstd:3"}
+
+
 def test_a_store_follows_a_plan_whatever_its_first_tensors_show():
     layout = Layout((32, 32), np.uint8)
     frames = np.random.default_rng(0).integers(256, size=(40, 32, 32), dtype=np.uint8)

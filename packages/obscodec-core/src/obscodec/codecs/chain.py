@@ -82,6 +82,11 @@ class TailedCodec(Codec):
         return f"{self.inner.spec}|{self.tail.spec}"
 
     @property
+    def misreads(self) -> str:
+        """See ``Codec.misreads``."""
+        return self.inner.misreads
+
+    @property
     def dictionary(self) -> bytes:
         """The dictionary of the tail."""
         return self.tail.dictionary

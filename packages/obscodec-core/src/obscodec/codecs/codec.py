@@ -92,6 +92,14 @@ class Codec(Stage):
         del samples
         return True
 
+    @property
+    def misreads(self) -> str:
+        """What this codec takes items of its layout for, such as ``"84 images of 84x4"``, if they look like others.
+
+        ``obscodec.encode`` refuses them then, and a buffer stores their last axis first. "" if they look right.
+        """
+        return ""
+
     def encode_batch(self, rows: Rows, out: Bytes) -> Segments:
         """Encode many items.
 

@@ -39,7 +39,7 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
         The stream with its layout (always little-endian) and its canonical spec, never ``"auto"``.
 
     Raises:
-        SpecError: the spec names no codec, or one that does not take this tensor.
+        SpecError: the spec names no codec, or one that does not take this tensor, or takes it for other images.
         DTypeError: the tensor is no array, has another dtype, a mask or a unit, or is on another device.
         MissingPackage: the codec needs a package that is not installed.
 
@@ -52,7 +52,15 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
         'shuffle|zstd:3'
     """
     array = as_array(tensor)
-    return _smallest(array) if check_spec(spec) == AUTO else _encoded(array, spec)
+    if check_spec(spec) == AUTO:
+        return _smallest(array)
+    named = _cached_codec(spec, Layout.of(array))
+    if named.misreads:
+        raise SpecError(
+            f"{named.spec} takes 1 or 3 channels, and would take {named.layout} for {named.misreads} pixels: use "
+            "'auto' or zstd:3, or put the channels first, as planes"
+        )
+    return named.encode(array)
 
 
 def check_encodable(spec: object) -> str:

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import parse
+from obscodec.codecs import new_codec, parse
 from obscodec.errors import CorruptStream
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
@@ -147,6 +147,8 @@ def find_plan(
     stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
     spec = options.codec or "auto"
     if spec != "auto":
+        if stack is None and new_codec(spec, Layout(tensors.shape[1:], tensors.dtype)).misreads:
+            stack = FrameStack(1, axis=-1)  # an image of two or four channels: its planes are images of one
         return StoragePlan(narrow, stack, spec, frames_of_block(spec, options.block_frames), None)
     depth = stack.depth if stack else 1
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)

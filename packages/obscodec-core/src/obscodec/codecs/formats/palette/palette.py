@@ -14,7 +14,15 @@ from obscodec.codecs.formats.palette.frame_writer import encode_with
 from obscodec.codecs.formats.palette.orders import N_COLOURS
 from obscodec.codecs.formats.palette.room import new_room
 from obscodec.codecs.formats.palette.training import train
-from obscodec.codecs.formats.pred import N_STREAMS, Geometry, Pred, count_colours, geometry_of, plane_geometry
+from obscodec.codecs.formats.pred import (
+    N_STREAMS,
+    Geometry,
+    Pred,
+    count_colours,
+    geometry_of,
+    misread,
+    plane_geometry,
+)
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
@@ -106,6 +114,11 @@ class Palette(Codec):
         found = count_colours(rows, *self._frames)
         most = min(_MOST_GREYS if found.are_grey else N_COLOURS, found.most)
         return bool(np.mean(found.numbers <= most) >= _MIN_SHARE)
+
+    @property
+    def misreads(self) -> str:
+        """See ``Codec.misreads``: images of two or four channels."""
+        return misread(self.layout)
 
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: those of ``pred``, and the byte that says so."""

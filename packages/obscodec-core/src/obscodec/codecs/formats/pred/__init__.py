@@ -10,6 +10,7 @@ from obscodec.codecs.formats.pred.geometry import (
     Geometry,
     clear_margins,
     geometry_of,
+    misread,
     plane_geometry,
     put_frame,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "find_vectors",
     "geometry_of",
     "head_nbytes",
+    "misread",
     "n_vectors_of",
     "new_room",
     "plane_geometry",

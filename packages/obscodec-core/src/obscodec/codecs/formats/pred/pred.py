@@ -12,7 +12,7 @@ from obscodec.codecs.formats.pred.books import Books, books_of, trained
 from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_reader import decode_items
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED, encode_items
-from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, Geometry, geometry_of
+from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, Geometry, geometry_of, misread
 from obscodec.codecs.formats.pred.room import new_room
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.codecs.varint import encode_varint
@@ -104,6 +104,11 @@ class Pred(Codec):
             return bool(rows.size)
         found = count_colours(rows, n_frames, geometry)
         return bool(found.numbers.max() > min(_FEW_COLOURS, found.most))
+
+    @property
+    def misreads(self) -> str:
+        """See ``Codec.misreads``: images of two or four channels."""
+        return misread(self.layout)
 
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: all frames as they are, and their lengths.
