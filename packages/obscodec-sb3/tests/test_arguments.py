@@ -23,9 +23,10 @@ from obscodec_sb3 import (
     compressed,
     resume,
 )
-from stable_baselines3 import DQN, PPO
-from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from stable_baselines3 import DQN, PPO, HerReplayBuffer
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv, SimpleMultiObsEnv
 
 IMAGES = spaces.Box(0, 255, (4, 40, 40), np.uint8)
 DICT = spaces.Dict(image=IMAGES, vector=spaces.Box(-1, 1, (3,)))
@@ -165,6 +166,27 @@ def test_a_memory_option_counts_wherever_a_class_takes_it():
     assert Own("name", *arguments, True)._leaves_oldest_out
     assert not Own("name", *arguments, False)._leaves_oldest_out
     assert not compressed(Fewer)(*arguments[:3])._leaves_oldest_out
+
+
+@pytest.mark.parametrize(("buffer_class", "stock", "env"), [
+    (CompressedReplayBuffer, ReplayBuffer, "CartPole-v1"),
+    (CompressedDictReplayBuffer, DictReplayBuffer, SimpleMultiObsEnv()),
+    (CompressedHerReplayBuffer, HerReplayBuffer, BitFlippingEnv()),
+])  # fmt: skip
+def test_the_memory_option_is_an_argument_of_the_algorithm(buffer_class, stock, env):
+    def buffer(kind, kwargs, **options):
+        policy = "MlpPolicy" if stock is ReplayBuffer else "MultiInputPolicy"
+        made = {"replay_buffer_class": kind, "replay_buffer_kwargs": kwargs, "buffer_size": 100, "device": "cpu"}
+        return DQN(policy, env, **made, **options).replay_buffer
+
+    for timeouts in (False, True):
+        for optimized in (False, True):  # SB3 always passes it
+            made = buffer(buffer_class, {"handle_timeout_termination": timeouts}, optimize_memory_usage=optimized)
+            assert made.handle_timeout_termination == timeouts
+            assert made._leaves_oldest_out == (optimized and stock is ReplayBuffer)  # SB3 has it for this one alone
+    for kind in (stock, buffer_class):  # Python refuses the call of SB3, before the class can say anything
+        with pytest.raises(TypeError, match=r"\(\) got multiple values for keyword argument 'optimize_memory_usage'$"):
+            buffer(kind, {"optimize_memory_usage": True, "handle_timeout_termination": False})
 
 
 def test_an_argument_of_an_algorithm_names_it():
