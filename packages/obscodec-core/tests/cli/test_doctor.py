@@ -133,6 +133,22 @@ def test_the_fields_of_an_npz_file_in_tables(tmp_path, frames):
     assert any(line.startswith("Plain arrays: reward float32[]; below 1024 bytes") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("shape", "item"), [((80, 64, 3), [64, 3]), ((80, 100), [100]), ((80, 64, 64), None), ((80, 16), None)]
+)
+def test_a_file_that_may_be_one_image_is_told_apart_from_steps(tmp_path, shape, item):
+    np.savez(tmp_path / "x.npz", image=np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8))
+    told = [line for line in result(tmp_path / "x.npz")["remarks"] if line.startswith("image is")]
+    assert told == (
+        [
+            f"image is taken for 80 steps of uint8{item}: if it is one image, or time is another axis, save an array "
+            "with time first, as np.stack(images) and np.moveaxis(array, axis, 0) make it."
+        ]
+        if item
+        else []
+    )
+
+
 def test_noise_is_called_what_it_is(tmp_path):
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).integers(256, size=(N, 64, 64), dtype=np.uint8))
     ran = run(tmp_path / "noise.npy")

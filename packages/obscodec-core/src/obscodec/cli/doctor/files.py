@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from obscodec.cli.doctor.sources import Array, Content, Request, module, told
+from obscodec.cli.doctor.sources import LEAST_ITEMS, Array, Content, Request, module, told
 
 _AXIS_0 = "Axis 0 of each array is taken for time, with its steps in their order: frames compress by what changes."
+_CHANNELS, _OF_PIXELS = (1, 2, 3, 4), ("uint8", "uint16")
 _NUMBER = re.compile(r"\d+(?=/)")  # at the end of the name of a group
 
 
@@ -74,18 +75,33 @@ def fields_of(names: Iterable[str]) -> dict[str, list[str]]:
 
 def _first_of(arrays: Any, names: Iterable[str], request: Request) -> Content:
     """The first items of the fields of ``arrays``, a mapping from names to arrays that read slices."""
-    items, left_out, episodes = dict[str, Array](), dict[str, str](), dict[str, int]()
+    items, left_out, episodes, pictures = dict[str, Array](), dict[str, str](), dict[str, int](), list[str]()
     for field, of_field in fields_of(names).items():
         try:
             items[field] = _joined(arrays, of_field, request)
         except Exception as error:  # of numpy, h5py or zarr: other arrays may be readable
             left_out[field] = str(error) if isinstance(error, ValueError) else told(error)
             continue
+        pictures += [_said_of(field, items[field])] if _may_be_one_image(items[field]) else []
         if len(of_field) > 1:
             groups = field[: field.index("*") + 1]
             episodes[groups] = max(episodes.get(groups, 0), len(of_field))
     taken = [f"The {n} groups {groups} are taken for episodes, one after the other." for groups, n in episodes.items()]
-    return Content(items, left_out, (*taken, _AXIS_0))
+    return Content(items, left_out, (*taken, _AXIS_0, *pictures))
+
+
+def _may_be_one_image(array: Array) -> bool:
+    """Whether it has the shape of a picture, as many steps of vectors have, too."""
+    sides = array.shape[:-1] if array.ndim == 3 and array.shape[-1] in _CHANNELS else array.shape
+    return array.dtype in _OF_PIXELS and len(sides) == 2 and min(sides) >= LEAST_ITEMS
+
+
+def _said_of(field: str, array: Array) -> str:
+    n, *item = array.shape
+    return (
+        f"{field} is taken for {n:,} steps of {array.dtype}{item}: if it is one image, or time is another axis, save "
+        "an array with time first, as np.stack(images) and np.moveaxis(array, axis, 0) make it."
+    )
 
 
 def _joined(arrays: Any, names: list[str], request: Request) -> Array:
