@@ -68,8 +68,8 @@ sdists: build
     uv run --isolated --no-project $(printf -- "--with %s " dist/*.tar.gz) python -c \
         "import obscodec, obscodec_cupy, obscodec_sb3, obscodec_torchrl; print(obscodec.RingBuffer.__name__)"
 
-# The tests of each package against its wheel, in an environment that has only this package and its dependencies. It is
-# one environment that changes, so that numba compiles the kernels of the core once.
+# It is one environment that changes, so that numba compiles the kernels of the core once.
+# The tests of each package against its wheel, in an environment that has only this package and its dependencies.
 alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,igzip,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3" without_workers)
 
 _new_alone:
@@ -108,8 +108,8 @@ test:
 gpu-first *options:
     uv run benchmarks/gpu_first.py {{ options }}
 
-# A folder to carry to a machine without uv and network, where `python FOLDER/gpu_first.py` does the same. Further arguments
-# are for `pip download`: what that machine lacks, such as `--python-version 3.12 lz4 zstandard`.
+# Further arguments are for `pip download`: what that machine lacks, such as `--python-version 3.12 lz4 zstandard`.
+# A folder to carry to a machine without uv and network, where `python FOLDER/gpu_first.py` does the same as `gpu-first`.
 gpu-wheels folder *downloads:
     rm -rf "{{ folder }}/wheels"
     uv build --quiet --all-packages --wheel --out-dir "{{ folder }}/wheels"
@@ -146,8 +146,8 @@ oldest-torchrl:
         --with opencv-python-headless --with hypothesis --with pytest-xdist pytest {{ parallel }} \
         packages/obscodec-torchrl/tests {{ without_workers }}
 
-# What is essential in the core, with the oldest version of each package that it needs, on the oldest Python. The whole suite
-# would take as long as all other tests of the core.
+# The whole suite would take as long as all other tests of the core.
+# What is essential in the core, with the oldest version of each package that it needs, on the oldest Python.
 oldest-core: build
     uv pip compile --quiet --no-config --no-sources --resolution lowest-direct --python-version 3.11 --all-extras \
         packages/obscodec-core/pyproject.toml --output-file build/oldest.txt
