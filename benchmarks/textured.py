@@ -110,13 +110,13 @@ def of_auto(played: Recorded, depth: int) -> Row:
     frames = played.frames
     shape = frames.shape[1:] if depth == 1 else (depth, *frames.shape[1:])
     buffer = RingBuffer(len(frames), {"obs": Field(shape, np.uint8)}, threads=1)
-    choice = None
-    while choice is None:  # a short film is played again, until the buffer has seen enough
+    while True:  # a short film is played again, until the buffer has seen enough
         for observation in observations(played, depth):
             buffer.append(obs=observation.reshape(shape))
         stats = buffer.stats().fields["obs"]
         assert isinstance(stats, StoreStats)
-        choice = stats.choice
+        if (choice := stats.choice) is not None:
+            break
     nbytes = stats.growing_bytes / len(frames)
     trials = "; ".join(f"{of.spec} {of.frame_bytes:.0f}" for of in choice.trials)
     return {
