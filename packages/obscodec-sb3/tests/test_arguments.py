@@ -203,6 +203,11 @@ def test_an_argument_of_an_algorithm_names_it():
         "buffers: give them CompressedRolloutBuffer"
     )
     refused(TypeError, text, algorithm, PPO, "rollout", CompressedReplayBuffer)
+    text = (
+        "CompressedReplayBuffer got an unexpected keyword argument 'n_steps', which CompressedNStepReplayBuffer takes: "
+        "pass that as replay_buffer_class"
+    )
+    refused(TypeError, text, algorithm, DQN, "replay", CompressedReplayBuffer, n_steps=3, gamma=0.9)
 
 
 def algorithm(kind, of, buffer_class, **options):

@@ -423,7 +423,7 @@ REFUSED_BUFFERS = [
     ({"stack": {"pixels": 4}}, FieldError, "no field is named 'pixels', there are frame, state, action, done"),
     ({"episode_end": "end"}, FieldError, "no field is named 'end', there are frame, state, action, done"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="pixels")}}, FieldError,
-     "no field is named 'pixels', there are frame, state, action, done, x"),
+     "field 'x' needs 'pixels': no field is named 'pixels', there are frame, state, action, done"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="x")}}, FieldError,
      "a field shares the store of one that has its own, 'x' that of 'x'"),
     ({"fields": {**FIELDS, "x": Field((3, 2), np.uint8, shares="frame"), "y": Field((3, 2), np.uint8, shares="x")}},

@@ -149,7 +149,7 @@ def test_an_image_of_other_channels_is_not_encoded_row_by_row(spec: str, shape: 
         encode(image, spec)
     assert str(caught.value) == (
         f"{spec} takes 1 or 3 channels, and would take uint8{list(shape)} for {images} pixels: use 'auto' or zstd:3, "
-        "or put the channels first, as planes"
+        "or encode three channels and the rest apart, such as x[..., :3] and x[..., 3]"
     )
     rows = codec(spec, Layout.of(image))
     assert (decode(rows.encode(image)) == image).all()  # a stream of them is none the worse

@@ -7,9 +7,10 @@ from typing import Any
 from obscodec.arguments import refuse_unknown
 
 Construct = Callable[..., None]
-_OF_OTHERS = {  # what only other algorithms pass
+_OF_OTHERS = {  # what only others take
     "optimize_memory_usage": "DQN, SAC and others pass to replay buffers: give them CompressedReplayBuffer",
     "gae_lambda": "PPO and A2C pass to rollout buffers: give them CompressedRolloutBuffer",
+    "n_steps": "CompressedNStepReplayBuffer takes: pass that as replay_buffer_class",
 }
 
 

@@ -276,7 +276,8 @@ def _check_fields(fields: Mapping[str, Field]) -> None:
         if field.owner is None:
             continue
         if not _is_among(field.owner, fields):
-            raise no_field(field.owner, fields)
+            others = (other for other in fields if other != name)
+            raise FieldError(f"field {name!r} needs {field.owner!r}: {no_field(field.owner, others)}")
         shared = fields[field.owner]
         if field.owner == name or shared.owner is not None:
             raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.owner!r}")

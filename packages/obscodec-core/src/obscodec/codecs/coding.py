@@ -58,7 +58,7 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     if named.misreads:
         raise SpecError(
             f"{named.spec} takes 1 or 3 channels, and would take {named.layout} for {named.misreads} pixels: use "
-            "'auto' or zstd:3, or put the channels first, as planes"
+            "'auto' or zstd:3, or encode three channels and the rest apart, such as x[..., :3] and x[..., 3]"
         )
     return named.encode(array)
 
