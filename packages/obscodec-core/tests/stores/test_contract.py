@@ -65,6 +65,14 @@ class TestStackStore(StoreContract):
         return np.stack([frames[i : i + 3] for i in range(n)])
 
 
+class TestStackStoreOfSingleFrames(StoreContract):
+    """As images of four channels are kept for a codec of images."""
+
+    def make(self) -> Store:
+        layout, planes = Layout((6, 5, 4), "uint8"), FrameStack(1, axis=-1)
+        return StackStore(FrameStore(planes.frame_layout(layout), codec="pred", block_frames=2), layout, planes)
+
+
 class NarrowContract(StoreContract):
     narrow: ClassVar[Narrow]
     kinds: str = "both"

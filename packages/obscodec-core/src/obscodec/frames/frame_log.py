@@ -585,6 +585,8 @@ class FrameLog:
             recent_ids = np.concatenate([np.empty(0, np.int64), *recent])
             free = array_of(state, "free", np.int32, (None,))
             self.tables.restore(references, previous, free, recent_ids, opened)
+            if self.stacks.depth == 1:
+                self.stacks.count(int(references.astype(np.int64).sum()))
             self._check_blocks()
             versions = array_of(state, "versions", np.int32, (n_blocks,))
             check_range("versions", versions, 0, np.iinfo(np.int32).max)

@@ -71,6 +71,10 @@ class StackTable:
         free = free[: tallies[N_FREE_ROWS]].copy()
         return {"frames": self.frames.copy(), "free": free, "n_stacks": self.n_stacks}
 
+    def count(self, n_stacks: int) -> None:
+        """Take over how many references were given out: all there is to restore of stacks of depth 1."""
+        self.tables[STACK_TALLIES][N_STACKS] = n_stacks
+
     def restore(self, state: State, n_ids: int) -> None:
         """Fill this table, which is empty; ``n_ids`` is more than the id of any frame.
 
