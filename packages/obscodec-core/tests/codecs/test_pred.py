@@ -138,7 +138,7 @@ def test_items_that_are_no_images() -> None:
             )
 
 
-@pytest.mark.parametrize("spec", [*SPECS, "palette", "pred|zstd:1"])
+@pytest.mark.parametrize("spec", [*SPECS, "palette", "pred|zstd:1", "delta|pred"])
 @pytest.mark.parametrize(
     ("shape", "images"),
     [((84, 84, 4), "84 images of 84x4"), ((8, 9, 2), "8 images of 9x2"), ((2, 3, 16, 8, 4), "96 images of 8x4")],
@@ -148,8 +148,8 @@ def test_an_image_of_other_channels_is_not_encoded_row_by_row(spec: str, shape: 
     with pytest.raises(SpecError) as caught:
         encode(image, spec)
     assert str(caught.value) == (
-        f"{spec} takes 1 or 3 channels, and would take uint8{list(shape)} for {images} pixels: use 'auto' or zstd:3, "
-        "or encode three channels and the rest apart, such as x[..., :3] and x[..., 3]"
+        f"{spec} takes no images of {shape[-1]} channels, and would take uint8{list(shape)} for {images} pixels: "
+        "use 'auto' or zstd:3, or encode channels apart"
     )
     rows = codec(spec, Layout.of(image))
     assert (decode(rows.encode(image)) == image).all()  # a stream of them is none the worse

@@ -29,6 +29,11 @@ class FilteredCodec(Codec):
         return f"{self.filter.spec}|{self.inner.spec}"
 
     @property
+    def misreads(self) -> str:
+        """See ``Codec.misreads``."""
+        return self.inner.misreads
+
+    @property
     def dictionary(self) -> bytes:
         """The dictionary of the codec behind the filter."""
         return self.inner.dictionary

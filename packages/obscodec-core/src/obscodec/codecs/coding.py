@@ -57,8 +57,8 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     named = _cached_codec(spec, Layout.of(array))
     if named.misreads:
         raise SpecError(
-            f"{named.spec} takes 1 or 3 channels, and would take {named.layout} for {named.misreads} pixels: use "
-            "'auto' or zstd:3, or encode three channels and the rest apart, such as x[..., :3] and x[..., 3]"
+            f"{named.spec} takes no images of {array.shape[-1]} channels, and would take {named.layout} for "
+            f"{named.misreads} pixels: use 'auto' or zstd:3, or encode channels apart"
         )
     return named.encode(array)
 
