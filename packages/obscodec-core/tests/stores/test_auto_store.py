@@ -484,9 +484,7 @@ def test_auto_takes_images_of_any_channels(n_channels):
     store = AutoStore(Layout(images.shape[1:], np.uint8), decide_after=32)
     ids = store.append(images)
     np.testing.assert_array_equal(store.read(ids), images)
-    tried = {trial.spec for trial in store.choice.trials}
-    assert "zstd:3" in tried
-    assert "pred" not in tried  # which would take a row for an image
+    assert {trial.spec for trial in store.choice.trials} > {"pred", "zstd:3"}
 
 
 def test_a_store_follows_a_plan_whatever_its_first_tensors_show():

@@ -190,11 +190,3 @@ def test_frames_of_a_stack_share_the_cost_of_their_blocks():
     single, stacks = costs(1), costs(4)
     assert stacks["pred", 1] == single["pred", 1] < stacks["pred", 16] < single["pred", 16]
     assert stacks["delta-rle", 16] == single["delta-rle", 16]
-
-
-def test_rows_of_pixels_are_no_images():
-    colours = np.random.default_rng(0).integers(0, 40, (32, 32, 3)).cumsum(0).astype(np.uint8)
-    frames = np.stack([np.roll(colours, i, axis=1) for i in range(64)])
-    with_alpha = np.concatenate([frames, np.full_like(frames[..., :1], 255)], -1)
-    tried = [{trial.spec for trial in choose(x, np.zeros(64, np.int64), None).trials} for x in (frames, with_alpha)]
-    assert tried[0] - tried[1] == {"pred"}
