@@ -6,73 +6,12 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+from bits_reference import SIZES, Bits, Bytes, Reader, books, groups_of
 from obscodec.codecs.formats.pred import books_of
 
-Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-LIMITS = (0, 1, 1, 1, 2, 2, 7, 7, 12, 12, 20, 128, 128, 128, 128)
-OF_CODE = (0, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 1, 1, 1, 1)
 PRED_NBYTES = 3270
-OF_CLASSES = [256 if of == 1 else (2 * a + 1) ** of for a, of in zip(LIMITS[1:], OF_CODE[1:], strict=True)]
-SIZES = [256, *OF_CLASSES, 152]  # of the books of pairs of classes, of classes, and of modes
-
-
-class Bits:
-    """Bits of some bytes, the low ones of each byte first."""
-
-    def __init__(self, source: bytes) -> None:
-        self.bits = np.unpackbits(np.frombuffer(source, np.uint8), bitorder="little").tolist()
-        self.at = 0
-
-    def number(self, n_bits: int) -> int:
-        self.at += n_bits
-        return sum(bit << k for k, bit in enumerate(self.bits[self.at - n_bits : self.at]))
-
-    def symbol(self, book: dict[tuple[int, int], int]) -> int:
-        code = n_bits = 0
-        while (n_bits, code) not in book:
-            code, n_bits = code << 1 | self.bits[self.at], n_bits + 1
-            self.at += 1
-        return book[n_bits, code]
-
-
-class Reader:
-    """Varints and bytes, one behind the other."""
-
-    def __init__(self, source: bytes) -> None:
-        self.source, self.at = source, 0
-
-    def take(self, nbytes: int) -> bytes:
-        self.at += nbytes
-        return self.source[self.at - nbytes : self.at]
-
-    def rest(self) -> bytes:
-        return self.source[self.at :]
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-
-def books(lengths: Bytes) -> list[dict[tuple[int, int], int]]:
-    """The symbol of each code word, of pairs of classes, classes 1 to 14, and modes."""
-    found, first = [], 0
-    for size in SIZES:
-        of_book, book, code, before = lengths[first : first + size], {}, 0, 0
-        for symbol in np.argsort(of_book, kind="stable").tolist():
-            n_bits = int(of_book[symbol])
-            code <<= n_bits - before
-            book[n_bits, code] = symbol
-            code, before = code + 1, n_bits
-        found.append(book)
-        first += size
-    return found
 
 
 class Costs:
@@ -149,7 +88,8 @@ def frame_of(source: Reader, costs: Costs, old: Ints) -> Ints:
     vectors = [(0, 0), *(tuple(np.frombuffer(source.take(2), np.int8).tolist()) for _ in range(n_vectors - 1))]
     plane = np.zeros_like(old)
     corners = [(y, x) for y in range(1, len(plane), 8) for x in range(1, plane.shape[1], 8)]
-    modes, ranks = groups_of(source, 4 << (head >> 4), 2 * len(corners), costs)
+    modes, residuals = groups_of(source, 4 << (head >> 4), len(corners), 2 * len(corners), costs.books)
+    ranks = [[2 * r if r >= 0 else -2 * r - 1 for r in group] for group in residuals]
     for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
         vector, kind = divmod(mode - 3, 2) if mode >= 3 else (0, mode)
         kinds = ((2,), (2, 0)) if mode >= 3 else ((0,), (0, 1))
@@ -160,35 +100,3 @@ def frame_of(source: Reader, costs: Costs, old: Ints) -> Ints:
             contexts = tuple(map(int, beside))[: 1 + kind]
             plane[y, x] = costs.order(kinds[kind], contexts)[ranks[2 * t + k // 32][k % 32]]
     return plane
-
-
-def groups_of(source: Reader, n_streams: int, n_groups: int, costs: Costs) -> tuple[list[int], list[list[int]]]:
-    """The modes of a frame, and the ranks of each group."""
-    sizes = [source.varint() for _ in range(n_streams)]
-    head, *streams = [*(Bits(source.take(size)) for size in sizes), Bits(source.rest())]
-    classes = []
-    for _ in range(n_groups // 2):
-        classes += divmod(head.symbol(costs.books[0]), 16)
-    modes = [head.symbol(costs.books[15]) for _ in range(n_groups // 2)]
-    ranks = [[0] * 32 for _ in classes]
-    for of_class in range(1, 16):
-        which = [g for g, found in enumerate(classes) if found == of_class]
-        for j, g in enumerate(which):
-            residuals = group_of(streams[j % n_streams], of_class, costs)
-            ranks[g] = [2 * r if r >= 0 else -2 * r - 1 for r in residuals]
-    return modes, ranks
-
-
-def group_of(stream: Bits, of_class: int, costs: Costs) -> list[int]:
-    """32 residuals."""
-    residuals: list[int] = []
-    while len(residuals) < 32:
-        if of_class == 15 or OF_CODE[of_class] == 1:
-            byte = stream.number(8) if of_class == 15 else stream.symbol(costs.books[of_class])
-            residuals.append(byte - 256 * (byte > 127))
-            continue
-        symbol, base = stream.symbol(costs.books[of_class]), 2 * LIMITS[of_class] + 1
-        for _ in range(OF_CODE[of_class]):
-            residuals.append(symbol % base - LIMITS[of_class])
-            symbol //= base
-    return residuals

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from make_golden import tensors
 from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec, decode, encode
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.pred import pred
 from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, built_in
 from obscodec.segments import Segments
+from pred_reference import TRANSFORMS, with_shares
+from pred_reference import decode as plainly_decoded
 
 TWO = Layout((2, 8, 8), "uint8")
 COLORS = tensors()["moving-colors"]
@@ -180,38 +184,47 @@ def test_axes_in_front_of_images_are_frames(spec: str) -> None:
         assert len(streams) == 1
 
 
-# Quarters of green that red has less, and of green or red that blue has less: docs/formats/pred.md.
-TRANSFORMS = [
-    (0, 0, "green"),
-    (4, 2, "green"),
-    (4, 4, "green"),
-    (2, 2, "green"),
-    (4, 4, "red"),
-    (1, 0, "green"),
-    (5, 3, "green"),
-    (3, 4, "red"),
-]
+def moving(seed: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[np.generic]:
+    """Frames ``[n, height, width, channels]`` of a texture that moves, with colours that go together, and noise."""
+    rng, (n, height, width, channels) = np.random.default_rng(seed), shape
+    sides, shares = (height + 2 * n, width + 2 * n), rng.choice([0.25, 0.5, 0.75, 1, 1.25], channels)
+    light = rng.normal(0, rng.choice([1, 4, 12]), sides)
+    for axis in [(0,), (1,), (0, 1)][seed % 3]:
+        light = light.cumsum(axis)
+    texture = light[..., None] * shares + rng.normal(0, rng.choice([0.1, 1, 10]), (*sides, channels))
+    frames = np.stack([texture[2 * k : 2 * k + height, k : k + width] for k in range(n)])
+    return (frames + rng.integers(rng.choice([1, 3]), size=frames.shape)).astype(np.int64).astype(dtype)
 
 
-def share(residuals: npt.NDArray[np.int8], quarters: int) -> npt.NDArray[np.int64]:
-    parts = [(4, 1), (2, 2), (1, 4)]
-    taken = [residuals.astype(np.int64) // divisor for quarter, divisor in parts if quarters & quarter]
-    return np.sum(taken, axis=0) if taken else np.zeros(residuals.shape, np.int64)
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 99),
+    st.sampled_from([(1, 8, 8, 3), (2, 9, 17, 3), (3, 40, 48, 3), (3, 1, 2, 3), (3, 16, 12, 1), (1, 30, 5, 1)]),
+    st.sampled_from(["channels last", "channels first", "depths"]),
+    st.sampled_from(["pred:fast", "pred", "fitted"]),
+)
+def test_a_plain_decoder_reads_the_same(seed: int, shape: tuple[int, ...], kind: str, how: str) -> None:
+    x = moving(seed, (*shape[:3], 1) if kind == "depths" else shape, "uint16" if kind == "depths" else "uint8")
+    x = np.ascontiguousarray(np.moveaxis(x, -1, 1)) if kind == "channels first" else x
+    tested = codec("pred:fast" if how == "pred:fast" else "pred", Layout.of(x))
+    if how == "fitted":
+        tested = tested.fit(np.stack([x, x[::-1]]))
+    stream = encoded(tested, x)
+    plain = plainly_decoded(stream, tested.layout, fast=how == "pred:fast", dictionary=tested.dictionary)
+    assert plain == x.tobytes() == tested.decode(tested.encode(x)).tobytes()
 
 
-def from_above(stored: npt.NDArray[np.int8], red: int, blue: int, of: str) -> npt.NDArray[np.uint8]:
+def from_above(stored: npt.NDArray[np.int8], transform: int) -> npt.NDArray[np.uint8]:
     """``u8[height, width, 3]``: pixels predicted from above, from residuals of green, red, blue less shares."""
-    green, reds, blues = stored
-    reds = (reds + share(green, red)).astype(np.int8)
-    blues = (blues + share(reds if of == "red" else green, blue)).astype(np.int8)
-    return np.stack([reds, green, blues], -1).astype(np.int64).cumsum(0).astype(np.uint8)
+    green, red, blue = with_shares(stored, *TRANSFORMS[transform])
+    return np.stack([red, green, blue], -1).astype(np.int64).cumsum(0).astype(np.uint8)
 
 
 @pytest.mark.parametrize("transform", range(len(TRANSFORMS)))
 def test_a_share_of_green_or_red_is_added(transform: int) -> None:
     rng = np.random.default_rng(transform)
     stored = np.stack([rng.integers(-most, most, (8, 8)) for most in (128, 8, 8)]).astype(np.int8)
-    image = from_above(stored, *TRANSFORMS[transform])
+    image = from_above(stored, transform)
     green, *others = np.where(stored < 0, -2 * stored.astype(np.int64) - 1, 2 * stored.astype(np.int64)).astype(
         np.uint8
     )
@@ -229,8 +242,8 @@ def test_images_whose_colours_go_together_are_smaller(spec: str) -> None:
     rng = np.random.default_rng(0)
     stored = np.stack([rng.integers(-most, most + 1, (40, 40)) for most in (12, 3, 1)]).astype(np.int8)
     sizes = []
-    for red, blue, of in TRANSFORMS:
-        image = from_above(stored, red, blue, of)
+    for transform in range(len(TRANSFORMS)):
+        image = from_above(stored, transform)
         tested = codec(spec, Layout.of(image))
         stream = encoded(tested, image)
         assert decoded(tested, stream).tobytes() == image.tobytes()
