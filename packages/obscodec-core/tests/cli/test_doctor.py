@@ -149,6 +149,16 @@ def test_a_file_that_may_be_one_image_is_told_apart_from_steps(tmp_path, shape, 
     )
 
 
+def test_images_of_four_channels_are_told_to_be_planes(tmp_path):
+    rng = np.random.default_rng(0)
+    wall = rng.normal(0, 6, (32 + N, 32 + N, 4)).cumsum(0).cumsum(1) / 4
+    images = np.stack([wall[k : k + 32, k : k + 32] for k in range(N)]).astype(np.int64)
+    np.save(tmp_path / "rgba.npy", (images + rng.integers(3, size=images.shape)).astype(np.uint8))
+    ran = run(tmp_path / "rgba.npy")
+    assert "Items are images of 4 channels, which are stored as planes." in ran.stdout
+    assert "frame_stack=FrameStack(depth=1, axis=-1)" in ran.stdout
+
+
 def test_noise_is_called_what_it_is(tmp_path):
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).integers(256, size=(N, 64, 64), dtype=np.uint8))
     ran = run(tmp_path / "noise.npy")

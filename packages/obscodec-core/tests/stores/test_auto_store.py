@@ -485,6 +485,18 @@ def test_auto_takes_images_of_any_channels(n_channels):
     ids = store.append(images)
     np.testing.assert_array_equal(store.read(ids), images)
     assert {trial.spec for trial in store.choice.trials} > {"pred", "zstd:3"}
+    planes = AutoStore(store.layout, decide_after=32, frame_stack=FrameStack(1, axis=-1))
+    planes.append(images)
+    assert (store.choice, store.choice.chosen.spec) == (planes.choice, "pred")
+    assert store.stats().live_bytes == planes.stats().live_bytes
+
+
+def test_auto_keeps_the_pixels_together_of_images_that_no_codec_of_images_suits():
+    noise = np.random.default_rng(0).integers(256, size=(40, 32, 32, 4), dtype=np.uint8)
+    store = AutoStore(Layout((32, 32, 4), np.uint8), decide_after=32)
+    store.append(noise)
+    assert store.choice.chosen.spec == "raw"
+    assert "FrameStack" not in repr(store)
 
 
 def test_a_store_follows_a_plan_whatever_its_first_tensors_show():

@@ -153,7 +153,9 @@ def why(field: FieldReport) -> str:
 
 def notes(field: FieldReport) -> Iterator[str]:
     """What else is to be said of a field, in lines."""
-    if field.frame_stack:
+    if field.frame_stack and field.frame_stack.depth == 1:
+        yield f"Items are images of {field.layout.shape[-1]} channels, which are stored as planes."
+    elif field.frame_stack:
         yield f"Items are stacks of {field.frame_stack.depth} frames; each frame is stored once."
     if field.stored_as:
         yield f"The numbers are few: each is stored as {field.stored_as}, and computed from that bit for bit."

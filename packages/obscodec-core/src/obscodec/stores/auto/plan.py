@@ -1,6 +1,7 @@
 """StoragePlan: how an AutoStore keeps its tensors."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Self
@@ -145,11 +146,34 @@ def find_plan(
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
     stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
+    spec, block_frames, choice = _find_codec(tensors, sequences, options, stack, device, thorough=thorough)
+    if stack is None and _misread([trial.spec for trial in choice.trials] if choice else [spec], tensors):
+        planes = FrameStack(1, axis=-1)  # an image of two or four channels: its planes are images of one
+        found = _find_codec(tensors, sequences, options, planes, device, thorough=thorough)
+        if _misread([found[0]], tensors):
+            stack, (spec, block_frames, choice) = planes, found
+    return StoragePlan(narrow, stack, spec, block_frames, choice)
+
+
+def _misread(specs: Iterable[str], tensors: npt.NDArray[np.generic]) -> bool:
+    """Whether one of some codecs takes these tensors for other images."""
+    layout = Layout(tensors.shape[1:], tensors.dtype)
+    return any(new_codec(spec, layout).misreads for spec in specs)
+
+
+def _find_codec(
+    tensors: npt.NDArray[np.generic],
+    sequences: Ints,
+    options: StoreOptions,
+    stack: FrameStack | None,
+    device: str,
+    *,
+    thorough: bool,
+) -> tuple[str, int, Choice | None]:
+    """The codec of the frames of tensors, how many are in a block, and why, if the options do not name the codec."""
     spec = options.codec or "auto"
     if spec != "auto":
-        if stack is None and new_codec(spec, Layout(tensors.shape[1:], tensors.dtype)).misreads:
-            stack = FrameStack(1, axis=-1)  # an image of two or four channels: its planes are images of one
-        return StoragePlan(narrow, stack, spec, frames_of_block(spec, options.block_frames), None)
+        return spec, frames_of_block(spec, options.block_frames), None
     depth = stack.depth if stack else 1
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
@@ -165,4 +189,4 @@ def find_plan(
         depth=depth,
         thorough=thorough,
     )
-    return StoragePlan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice)
+    return choice.chosen.spec, choice.chosen.block_frames, choice
