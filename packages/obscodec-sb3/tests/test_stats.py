@@ -54,6 +54,7 @@ def test_stats_count_the_observations_of_each_key():
     assert str(stats).splitlines()[1:] == [
         f"  image: delta-rle|lz4:6, blocks of 16: {image.choice.reason}",
         "  vector: uncompressed",
+        f"  {stats.projected_bytes} bytes when full",
     ]
 
 

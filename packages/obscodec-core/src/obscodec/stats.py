@@ -94,7 +94,9 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """What a buffer holds, and how long its samples took. Printed, it has a line for each codec, with the reason.
+    """What a buffer holds, and how long its samples took.
+
+    Printed, it has a line for each codec, with the reason, and one for the size of the full buffer.
 
     Attributes:
         fields: by name, the stats of a field's store, with its codec, or the bytes of its arrays if they are not
@@ -169,4 +171,5 @@ class BufferStats:
         for name, of in self.fields.items():
             names.setdefault("uncompressed" if isinstance(of, int) else of.encoding, []).append(name)
         lines = [f"  {', '.join(of)}: {how}" if any(of) else f"  {how}" for how, of in names.items()]
-        return "\n".join([self.summary, *lines])
+        full = [] if self.projected_bytes is None else [f"  {self.projected_bytes} bytes when full"]
+        return "\n".join([self.summary, *lines, *full])

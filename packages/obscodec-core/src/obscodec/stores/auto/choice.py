@@ -149,6 +149,7 @@ def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecu
 def _takes(candidate: Candidate, layout: Layout) -> bool:
     """Whether a codec encodes such frames, and blocks of them: some encode images only, which blocks of rows are."""
     try:
+        new_codec(candidate.spec, layout)
         new_codec(candidate.spec, Layout((candidate.block_frames, *layout.shape), layout.dtype))
     except SpecError:
         return False
