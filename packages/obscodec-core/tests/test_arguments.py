@@ -312,7 +312,7 @@ OTHERS = {
                           lambda x: RingBuffer(5, stack=x, **STACKS)),
     "RingBuffer(episode_end)": (FieldError, A_FIELD, [1.5, True, {"done"}, {"done": 1}, "end"],
                                 lambda x: RingBuffer(5, FIELDS, episode_end=x)),
-    "Field(shares)": (FieldError, A_FIELD + ", x", [1.5, ["frame"], "obs"],
+    "Field(shares)": (FieldError, "field 'x' needs {value}: " + A_FIELD, [1.5, ["frame"], "obs"],
                       lambda x: ArraySet(FIELDS | {"x": Field((4, 3), "u1", shares=x)})),
     "ArraySet.zeros(field)": (FieldError, A_FIELD, [None, 4, ["frame"], "obs"],
                               lambda x: ArraySet(FIELDS).zeros("obs", x, 5)),

@@ -379,7 +379,8 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     chosen = stats.fields["auto"]
     assert (chosen.codec, chosen.block_frames) == (chosen.choice.chosen.spec, chosen.choice.chosen.block_frames)
     line = f"  auto: {chosen.codec}, blocks of {chosen.block_frames}: {chosen.choice.reason}"
-    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed"
+    full = f"  {stats.projected_bytes} bytes when full"
+    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed\n{full}"
 
 
 def test_a_buffer_that_no_memory_has_room_for_is_refused():
