@@ -52,19 +52,20 @@ def _share(word: int, quarters: int) -> int:
 def undo_transform(transform: int, residuals: int) -> int:
     """Give the residuals of a tile what they have in common; ``residuals`` is the address of its groups."""
     red, blue = residuals + PLANE_NBYTES, residuals + 2 * PLANE_NBYTES
-    _add(red, residuals, _RED_SHARES[transform])
-    _add(blue, red if _OF_RED[transform] else residuals, _BLUE_SHARES[transform])
+    _add(red, residuals, _RED_SHARES[transform], unsigned(0))
+    _add(blue, red if _OF_RED[transform] else residuals, _BLUE_SHARES[transform], unsigned(0))
     return OK
 
 
 @compiled
-def _add(target: int, source: int, quarters: int) -> int:
+def _add(target: int, source: int, quarters: int, flip: int) -> int:
+    """Add a share of a plane of a tile to another; subtract it if ``flip`` has all bits: ``~(~x + y)`` is ``x - y``."""
     if quarters:
         for half in range(GROUPS_OF_TILE):
             for y in range(4):
                 at = half * GROUP_STRIDE + SIDE * y
                 share = _share(load_u64(source + at), quarters)
-                store_u64(target + at, add_bytes(load_u64(target + at), share))
+                store_u64(target + at, flip ^ add_bytes(flip ^ load_u64(target + at), share))
     return OK
 
 
@@ -73,20 +74,9 @@ def apply_best_transform(residuals: int) -> int:
     """Choose a transform for the residuals of a tile, apply it, and return it."""
     transform = _best_transform(residuals)
     red, blue = residuals + PLANE_NBYTES, residuals + 2 * PLANE_NBYTES
-    _subtract(blue, red if _OF_RED[transform] else residuals, _BLUE_SHARES[transform])
-    _subtract(red, residuals, _RED_SHARES[transform])
+    _add(blue, red if _OF_RED[transform] else residuals, _BLUE_SHARES[transform], ~unsigned(0))
+    _add(red, residuals, _RED_SHARES[transform], ~unsigned(0))
     return transform
-
-
-@compiled
-def _subtract(target: int, source: int, quarters: int) -> int:
-    if quarters:
-        for half in range(GROUPS_OF_TILE):
-            for y in range(4):
-                at = half * GROUP_STRIDE + SIDE * y
-                share = _share(load_u64(source + at), quarters)
-                store_u64(target + at, subtract_bytes(load_u64(target + at), share))
-    return OK
 
 
 @inlined
