@@ -2,10 +2,12 @@
 
 uv run --group textured benchmarks/costs.py
 
-Prints the table of costs in ``obscodec/stores/auto/choice.py``. Codecs of patches are read in stacks of four frames of
-games, the others in single frames of textured images, each in a block of its own. Batches of 256 are read from stores
-that hold the same frames, one store after the other in random order, with one thread. A cost is the median over all
-rounds of the ratio to the gather in the same round, and the median of three games or sets.
+Prints the table of costs in ``obscodec/stores/auto/choice.py``. Codecs of patches are read in stacks of four frames,
+the others in single frames of textured images, each in a block of its own. Batches of 256 are read from stores that
+hold the same frames, one store after the other in random order, with one thread. A cost is the median over all rounds
+of the ratio to the gather in the same round, and the median of three games or sets. The second cost of a codec of
+patches is how much more textured images cost than games, divided by how much larger their patches are, in sizes of a
+frame.
 """
 
 import time
@@ -28,13 +30,24 @@ _BATCH = 256
 _PIECE = 64  # tensors to append at a time
 
 Filled = tuple[FrameStore | StackStore, Ints]  # with the ids of its tensors
-Costs = dict[Candidate, tuple[float, float]]  # the median ms for a batch, and its median ratio to a gather
+Costs = dict[Candidate, tuple[float, float, float]]  # median ms for a batch, and ratio to a gather; size to raw size
 
 
-def costs_of_stacks(game: str, n_stacks: int, n_rounds: int) -> Costs:
-    """Of the codecs of patches, on stacks of a game."""
-    steps = islice(read_steps(record(game, 1, n_stacks)), n_stacks)
-    stacks, layout, stack = np.concatenate([step.obs for step in steps]), Layout(STACK, np.uint8), FrameStack(STACK[0])
+def stacks_of_game(game: str, n_stacks: int) -> npt.NDArray[np.uint8]:
+    """``u8[n, 4, 84, 84]``."""
+    return np.concatenate([step.obs for step in islice(read_steps(record(game, 1, n_stacks)), n_stacks)])
+
+
+def stacks_of_frames(name: str) -> npt.NDArray[np.uint8]:
+    """``u8[n, 12, 84, 84]``, of a set of textured images."""
+    frames = np.ascontiguousarray(np.moveaxis(recorded(name).frames, -1, 1))
+    n, depth = len(frames), STACK[0]
+    return np.concatenate([frames[at : n - depth + 1 + at] for at in range(depth)], axis=1)
+
+
+def costs_of_stacks(stacks: npt.NDArray[np.uint8], n_rounds: int) -> Costs:
+    """Of the codecs of patches."""
+    layout, stack = Layout.of(stacks[0]), FrameStack(STACK[0])
 
     def new_store(candidate: Candidate) -> StackStore:
         frame, n = stack.frame_layout(layout), candidate.block_frames
@@ -74,7 +87,8 @@ def _costs(filled: Mapping[Candidate, Filled], uncompressed: npt.NDArray[np.uint
     times_s = times_s[:, 1:]
     ratios = times_s[:-1] / times_s[-1]
     medians = zip(np.median(times_s[:-1], axis=1) * 1e3, np.median(ratios, axis=1), strict=True)
-    return {key: (float(ms), float(ratio)) for key, (ms, ratio) in zip(keys, medians, strict=True)}
+    sizes = [1 / store.stats().ratio for store, _ in filled.values()]
+    return {key: (float(ms), float(x), size) for key, (ms, x), size in zip(keys, medians, sizes, strict=True)}
 
 
 def _filled(store: FrameStore | StackStore, tensors: npt.NDArray[np.uint8]) -> Filled:
@@ -82,20 +96,38 @@ def _filled(store: FrameStore | StackStore, tensors: npt.NDArray[np.uint8]) -> F
     return store, np.concatenate(pieces)
 
 
-def _print(names: tuple[str, ...], of_names: list[Costs]) -> None:
+def _print_times(names: tuple[str, ...], of_names: list[Costs]) -> None:
     print(f"{'ms for a batch':24}" + "".join(f"{name:>16}" for name in names))
     for candidate in of_names[0]:
         figures = [f"{of_name[candidate][0]:16.2f}" for of_name in of_names]
         print(f"{candidate.spec:24}" + "".join(figures))
-    for candidate in of_names[0]:
-        cost = float(np.median([of_name[candidate][1] for of_name in of_names]))
-        print(f'    Candidate("{candidate.spec}", {candidate.block_frames}, {cost:.2g}),')
+
+
+def _cost(candidate: Candidate, of_names: list[Costs]) -> float:
+    return float(np.median([of_name[candidate][1] for of_name in of_names]))
+
+
+def _size_of_patches(of_names: list[Costs]) -> float:
+    """In sizes of a frame, which a stack keeps once."""
+    patches = next(candidate for candidate in of_names[0] if candidate.spec == "delta-rle")
+    return float(np.median([STACK[0] * of_name[patches][2] for of_name in of_names]))
 
 
 def main(n_stacks: int = 20_000, n_rounds: int = 200) -> None:
     """Measure, and print the milliseconds of each game or set and the lines to paste."""
-    _print(_GAMES, [costs_of_stacks(game, n_stacks, n_rounds) for game in _GAMES])
-    _print(_SETS, [costs_of_frames(name, n_rounds) for name in _SETS])
+    games = [costs_of_stacks(stacks_of_game(game, n_stacks), n_rounds) for game in _GAMES]
+    textures = [costs_of_stacks(stacks_of_frames(name), n_rounds) for name in _SETS]
+    images = [costs_of_frames(name, n_rounds) for name in _SETS]
+    for names, costs in ((_GAMES, games), (_SETS, textures), (_SETS, images)):
+        _print_times(names, costs)
+    larger = _size_of_patches(textures) - _size_of_patches(games)
+    for candidate in games[0]:
+        cost = _cost(candidate, games)
+        more = (_cost(candidate, textures) - cost) / larger
+        of_patch = "" if candidate.spec == "raw" else f", {more:.2g}"
+        print(f'    Candidate("{candidate.spec}", {candidate.block_frames}, {cost:.2g}{of_patch}),')
+    for candidate in images[0]:
+        print(f'    Candidate("{candidate.spec}", {candidate.block_frames}, {_cost(candidate, images):.2g}),')
 
 
 if __name__ == "__main__":

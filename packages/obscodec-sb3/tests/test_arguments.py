@@ -236,7 +236,7 @@ def test_a_buffer_that_no_memory_has_room_for_is_refused(buffer_class):
 
 SPEC = "a spec is text such as 'zstd:3', got {kind}"
 STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
-BUDGET = "a budget is a time for each batch of 256 such as '1 ms/batch', got {value}"
+BUDGET = "a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got {value}"
 OTHERS = {
     "codec": (obscodec.SpecError, SPEC, [4, 1.5, True, ["raw"], np.zeros(2)], lambda x: replay(codec=x)),
     "codec{}": (obscodec.SpecError, SPEC, [4, ["raw"]],
@@ -248,7 +248,7 @@ OTHERS = {
     "frame_stack": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)], lambda x: replay(frame_stack=x)),
     "frame_stack{}": (obscodec.DTypeError, STACK, ["4", [4], (4, 0)],
                       lambda x: replay(CompressedDictReplayBuffer, DICT, frame_stack={"image": x})),
-    "budget": (obscodec.SpecError, BUDGET, [4, "fast", ["1 ms/batch"]], lambda x: replay(budget=x)),
+    "budget": (obscodec.SpecError, BUDGET, [4, "quick", ["1 ms/batch"]], lambda x: replay(budget=x)),
     "heap": (obscodec.SpecError, "heap is 'device' or 'pinned', got {value}", [None, 4, ["device"]],
              lambda x: replay(heap=x)),
     "prefetch": (obscodec.DTypeError, "prefetch must be True or False, got {value}", [None, "False", 2, 0.5, [True]],

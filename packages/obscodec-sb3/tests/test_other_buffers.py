@@ -559,3 +559,20 @@ def test_stores_decide_and_encode_when_they_are_told_to(kind):
     assert stats.fields[""].n_tensors == (12 if kind == "replay" else 7)
     assert stats.fields[""].live_bytes >= 6 * 576  # three blocks of noise; the last frame is in an open one
     np.testing.assert_array_equal(buffer.observations[:6], steps[:6])
+
+
+@pytest.mark.parametrize(
+    ("options", "codec"),
+    [({}, "raw"), ({"budget": "9 s/batch"}, "shuffle|zstd:1"), ({"codec": "palette"}, "palette")],
+)
+def test_rollouts_are_stored_as_fast_as_uncompressed_ones_unless_a_user_says_otherwise(options, codec):
+    """Of eight values, at random: three bits each, which only a slow codec finds."""
+    seen = np.random.default_rng(0).integers(8, size=(40, 1, 3, 32, 32), dtype=np.uint8)
+    space = spaces.Box(0, 255, (3, 32, 32), np.uint8)
+    buffer = obscodec_sb3.CompressedRolloutBuffer(40, space, ACTIONS, "cpu", decide_after=20, **options)
+    for obs in seen:
+        buffer.add(obs, np.zeros(1), np.zeros(1), np.ones(1), torch.zeros(1), torch.zeros(1))
+    (batch,) = buffer.get()
+    assert sorted(map(bytes, batch.observations.numpy().astype(np.uint8))) == sorted(map(bytes, seen[:, 0]))
+    (stats,) = buffer.stats().fields.values()
+    assert stats.codec == codec

@@ -26,6 +26,7 @@ def test_stats_count_the_observations_of_each_key():
     obs = {"image": np.zeros((2, *IMAGE.shape), np.uint8), "vector": np.zeros((2, 3), np.float32)}
     for i in range(300):
         obs["image"] = np.roll(obs["image"], -1, axis=1)
+        obs["image"][:, -1] = 0
         obs["image"][:, -1, i % 84] = i % 250 + 1
         buffer.add(obs, obs, np.zeros(2), np.zeros(2), np.zeros(2), [{}, {}])
     buffer.sample(8)

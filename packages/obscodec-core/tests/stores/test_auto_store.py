@@ -317,7 +317,11 @@ def test_threads_append_and_read_through_the_move():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"budget": "fast"}, SpecError, "a budget is a time for each batch of 256 such as '1 ms/batch', got 'fast'"),
+        (
+            {"budget": "quick"},
+            SpecError,
+            "a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got 'quick'",
+        ),
         ({"codec": "raw", "budget": "1 s/batch"}, SpecError, "a budget is for the codec 'auto', got it for 'raw'"),
         ({"codec": "zstd:99"}, LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
         (

@@ -75,6 +75,52 @@ def test_textured_images_get_a_codec_for_images():
     assert choice.chosen.frame_bytes < patches / 2
 
 
+def tiles(n: int) -> np.ndarray:
+    """``u8[n, 64, 64]``: 16 squares of random brightness, the lower 8 all new in each frame."""
+    brightness = np.random.default_rng(0).integers(1, 256, (n, 4, 4), np.uint8)
+    brightness[:, :2] = 7
+    return brightness.repeat(16, axis=1).repeat(16, axis=2)
+
+
+def test_large_patches_that_become_small_enough_are_kept():
+    """Half of each frame is new, in squares of one value, and half of all frames return."""
+    choice = choose(tiles(256), STREAMS[:256], None, n_seen=512)
+    assert choice.chosen.spec == "delta-rle|lz4:6"
+    assert not choice.chosen.fits
+    assert choice.reason == "so small that no slow codec was tried, on the first 256 frames"
+    assert choose(tiles(256), STREAMS[:256], None, n_seen=512, thorough=True).chosen == choice.chosen
+
+
+@pytest.mark.parametrize(
+    ("seen", "n_slow"), [(frames("Pong", 320, 0)[:256], 0), (hills(256, moving=False), 2)], ids=["game", "texture"]
+)
+def test_codecs_of_patches_are_fast_where_patches_are_small(seen, n_slow):
+    trials = choose(seen, STREAMS[:256], None, thorough=True).trials
+    fits = {trial.spec: trial.fits for trial in trials if trial.spec.startswith("delta-rle")}
+    assert fits == {"delta-rle": True, "delta-rle|lz4:6": n_slow == 0, "delta-rle|zstd:3": False}
+    costs = {trial.spec: trial.cost for trial in trials}
+    assert costs["delta-rle|zstd:3"] > costs["delta-rle|lz4:6"] > costs["delta-rle"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "specs"),
+    [
+        (hills(256, moving=False), {"raw", "delta-rle"}),
+        (np.random.default_rng(0).integers(8, size=(256, 84, 84), dtype=np.uint8), {"raw", "delta-rle"}),
+        (tiles(256), {"raw", "delta-rle"}),
+        (frames("Pong", 320, 0)[:256], {"raw", "delta-rle", "delta-rle|lz4:6"}),
+    ],
+    ids=["texture", "eight values", "tiles", "game"],
+)
+def test_a_fast_budget_takes_no_slow_codec(seen, specs):
+    choice = choose(seen, STREAMS[:256], "fast")
+    assert {trial.spec for trial in choice.trials} == {"raw", "delta-rle", "delta-rle|lz4:6"}
+    assert {trial.spec for trial in choice.trials if trial.fits} == specs
+    assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in choice.trials if trial.fits)
+    assert choice.reason.startswith("the smallest that the table of costs counts as fast as uncompressed")
+    assert all(trial.batch_s is None for trial in choice.trials)
+
+
 def test_blocks_are_larger_where_frames_resemble_the_one_before():
     still = np.repeat(hills(16, moving=False), 16, axis=0)
     still[:, :2, :2] = np.arange(256)[:, None, None, None]  # no two are equal
@@ -164,6 +210,10 @@ def test_budgets(budget, seconds):
     assert parse_budget(budget) == pytest.approx(seconds)
 
 
+def test_a_fast_budget_is_no_time():
+    assert parse_budget("fast") is None
+
+
 @pytest.mark.parametrize(
     "budget", ["", "1", "ms/batch", "-1 ms/batch", "1 h/batch", "1 ms / batch", "nan s/batch", "1 ms/batch\n"]
 )
@@ -177,7 +227,7 @@ def test_a_budget_for_nothing_named(budget):
 
 
 def refused(budget: str, hint: str) -> None:
-    text = f"a budget is a time for each batch of 256 such as '1 ms/batch', got {budget!r}{hint}"
+    text = f"a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got {budget!r}{hint}"
     with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
         choose(np.zeros((300, 2, 2), np.uint8), STREAMS, budget)
 

@@ -73,6 +73,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     _can_drop = False  # the oldest steps, if the memory has a limit
     _why_not_drop = "and all are needed"
     _gives_batches = "sample"  # the method that does
+    _default_budget: str | None = None  # of fields with the codec "auto"
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
 
@@ -436,7 +437,9 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
         self._options.check(partial(th.empty, 1, device=self.device))
-        arrays = self._arrays = ArraySet(self._options.fields_of(layouts), self.n_envs, self._threads)
+        arrays = self._arrays = ArraySet(
+            self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self._threads
+        )
         large = {key for key, layout in layouts.items() if layout.nbytes >= _MIN_NO_COPY_NBYTES}
         self._not_copied = {key for key in large if self._add_copies and arrays.stores[key] is not None}
 

@@ -26,7 +26,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     It takes the arguments of ``RolloutBuffer``, and ``codec``, ``min_nbytes``, ``frame_stack``, ``budget``,
     ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`;
     ``max_bytes`` only together with ``spill``, since a rollout needs all its steps. With ``prefetch``, the next
-    minibatch is decoded while the learner works on one.
+    minibatch is decoded while the learner works on one. Without a ``budget``, it is ``"fast"``: a rollout is small, and
+    each of its steps is written and read a few times, then overwritten.
 
     Example:
         >>> from stable_baselines3 import PPO
@@ -49,6 +50,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
 
     _why_not_drop = "and a rollout needs all of them"
     _gives_batches = "get"
+    _default_budget = "fast"
 
     @classmethod
     def like(cls, buffer: RolloutBuffer, **options: Unpack[PrefetchKeywords]) -> Self:

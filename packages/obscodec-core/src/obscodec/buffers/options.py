@@ -98,13 +98,16 @@ class BufferOptions(Generic[K]):
         """
         check_place(self.buffer_device, self.heap, new_batch)
 
-    def fields_of(self, layouts: Mapping[K, Layout], *, min_nbytes: int = 0) -> dict[K, Field]:
+    def fields_of(
+        self, layouts: Mapping[K, Layout], *, min_nbytes: int = 0, budget: str | None = None
+    ) -> dict[K, Field]:
         """A field for each layout.
 
         Args:
             layouts: of one step of one environment, by the name of the field.
             min_nbytes: the least bytes of a field to compress, if a codec is given for all fields and the option of
                 this name is None.
+            budget: of the fields with the codec ``"auto"`` that have none by the option of this name.
 
         Raises:
             FieldError: a mapping names a field that does not exist.
@@ -125,18 +128,19 @@ class BufferOptions(Generic[K]):
                     )
                 there = ", ".join(map(repr, layouts))
                 raise FieldError(f"{what} is given for {unknown[0]!r}, which is none of the fields {there}")
-        return {name: self._field(name, layout, min_nbytes, len(layouts)) for name, layout in layouts.items()}
+        return {name: self._field(name, layout, min_nbytes, budget, len(layouts)) for name, layout in layouts.items()}
 
-    def _field(self, name: K, layout: Layout, min_nbytes: int, n_fields: int) -> Field:
+    def _field(self, name: K, layout: Layout, min_nbytes: int, budget: str | None, n_fields: int) -> Field:
         large = layout.nbytes >= (min_nbytes if self.min_nbytes is None else self.min_nbytes)
         spec = _of(self.codec, name, "auto") if large or isinstance(self.codec, Mapping) else None
         limits = isinstance(self.budget, Mapping) or spec == "auto" or n_fields == 1
+        given = _of(self.budget, name, None) if limits else None
         return Field(
             layout.shape,
             layout.dtype,
             spec,
             frame_stack=_of(self.frame_stack, name, None),
-            budget=_of(self.budget, name, None) if limits else None,
+            budget=budget if given is None and spec == "auto" else given,
             **{option: getattr(self, option) for option in _FOR_ALL},
             device=self.buffer_device,
             heap=self.heap,

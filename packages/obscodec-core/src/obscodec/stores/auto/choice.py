@@ -17,6 +17,7 @@ from obscodec.segments import Ints
 from obscodec.stats import Choice, Trial
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 
+FAST = "fast"  # the budget for which no slow codec is tried
 _BATCH = 256
 _BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>us|ms|s)/batch")
 _UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -27,13 +28,17 @@ class Candidate:
     """A codec to try, and the cost of reading with it.
 
     The cost is the time to read a batch, divided by the time to gather it from an uncompressed array, measured once by
-    benchmarks/costs.py: the median of three games in stacks for codecs of patches, the median of textured images one
-    by one for the others. So the choice depends on the data alone, not on how busy the machine is.
+    benchmarks/costs.py: of stacks of games for codecs of patches, the median of textured images one by one for the
+    others. So the choice depends on the data alone, not on how busy the machine is.
+
+    A patch has much to write where much of a frame changes: textured images cost as much more as ``of_patch`` says for
+    patches that are as large as the frames.
     """
 
     spec: str
     block_frames: int
     cost: float
+    of_patch: float = 0.0
 
     @property
     def of_patches(self) -> bool:
@@ -44,13 +49,17 @@ class Candidate:
         """The cost if ``n`` consecutive frames are read together: a codec of blocks decodes those before them, too."""
         return self.cost if self.of_patches else self.cost * (1 + (self.block_frames - 1) / (2 * n))
 
+    def with_patches(self, size: float) -> "Candidate":
+        """This codec on frames whose patches have so much of their size, before any other codec makes them smaller."""
+        return replace(self, cost=self.cost + self.of_patch * size)
+
 
 _PATCHES = "delta-rle"
 CANDIDATES = (
     Candidate("raw", 1, 0.72),
-    Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.41),
-    Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.56),
-    Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8),
+    Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.41, 0.83),
+    Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.56, 3.3),
+    Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8, 8.1),
     *(Candidate("zstd:3", n, 7.3) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     Candidate("shuffle|zstd:1", 1, 7.9),
     *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
@@ -61,24 +70,27 @@ _OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images mostly ma
 # Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
-_FAST = "that the table of costs counts as fast as uncompressed"
+_AS_FAST = "that the table of costs counts as fast as uncompressed"
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
 _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of another must be 8 % smaller
 
 
-def parse_budget(budget: str) -> float:
-    """The seconds for a batch in a text such as ``"1 ms/batch"``.
+def parse_budget(budget: str) -> float | None:
+    """The seconds for a batch in a text such as ``"1 ms/batch"``; None for ``"fast"``.
 
     Raises:
         SpecError: the text has another form.
     """
+    if budget == FAST:
+        return None
     match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
         meant = f"{budget}/batch"  # of '5ms'
         hint = f": write {meant!r}" if _BUDGET.fullmatch(meant) else ""
-        raise SpecError(f"a budget is a time for each batch of {_BATCH} such as '1 ms/batch', got {budget!r}{hint}")
+        time_of_batch = f"a time for each batch of {_BATCH} such as '1 ms/batch'"
+        raise SpecError(f"a budget is {FAST!r} or {time_of_batch}, got {budget!r}{hint}")
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]
 
 
@@ -101,7 +113,7 @@ def choose(
         frames: ``[n, *shape]``, the first frames, in the order of time for each sequence; of equal ones, one counts.
         sequences: ``i64[n]``, the sequence of each frame.
         budget: how long the CPU may take to read a batch of 256 frames, such as ``"1 ms/batch"``; each codec is then
-            timed. With None, the table of costs decides.
+            timed. With None, the table of costs decides; with ``"fast"`` among those that are fast by the table.
         block_frames: how many frames each codec encodes together, None for the numbers in the table.
         device: where frames are decoded; only codecs that this device decodes are tried.
         n_seen: of how many tensors the frames are, None for as many as there are frames.
@@ -116,12 +128,15 @@ def choose(
     enough = layout.nbytes / _ENOUGH * (n_seen or n) / max(1, n)
     frames = _distinct(frames[np.argsort(sequences, kind="stable")])  # few frames of many would fill no block
     candidates = _candidates(layout, block_frames, device, depth + 1)  # a batch has the next observations, too
-    trials = [_try(candidate, frames, limit_s) for candidate in candidates if candidate.cost <= _MAX_COST]
-    if thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough:
-        slow = [candidate for candidate in candidates if candidate.cost > _MAX_COST]
-        trials += _try_slow(slow, frames, limit_s, thorough=thorough)
-    worth = [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
-    chosen, why = _within(worth, budget) if budget is not None else _by_cost(worth, enough)
+    trials, others = _try_quick(candidates, frames, limit_s)
+    n_quick = len(trials)
+    if budget != FAST and (thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough):
+        trials += _try_slow(others, frames, limit_s, thorough=thorough)
+    if limit_s is not None:
+        chosen, why = _within(_worth(trials, layout), f"{budget}")
+    else:
+        quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
+        chosen, why = _fastest(quick) if budget == FAST else _by_cost(quick, slow, enough)
     return Choice(chosen, tuple(trials), f"{why}, on the first {n} frames")
 
 
@@ -156,6 +171,23 @@ def _takes(candidate: Candidate, layout: Layout) -> bool:
     return True
 
 
+def _try_quick(
+    candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None
+) -> tuple[list[Trial], list[Candidate]]:
+    """Try codecs that are as fast as uncompressed arrays where patches are small; also returns the others."""
+    trials, others, size = [], [], 0.0
+    for candidate in candidates:
+        if candidate.cost > _MAX_COST:
+            others.append(candidate.with_patches(size))
+            continue
+        trial = _try(candidate.with_patches(size), frames, limit_s)
+        if candidate.spec == _PATCHES:  # stands before those that make patches smaller
+            size = trial.frame_bytes / max(1, frames[:1].nbytes)
+            trial = replace(trial, cost=candidate.with_patches(size).cost)
+        trials.append(trial)
+    return trials, others
+
+
 def _try_slow(
     candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None, *, thorough: bool
 ) -> list[Trial]:
@@ -188,14 +220,27 @@ def _within(trials: list[Trial], budget: str) -> tuple[Trial, str]:
     return min(fitting, key=_size), f"the smallest within {budget}"
 
 
-def _by_cost(trials: list[Trial], enough: float) -> tuple[Trial, str]:
-    """The best trial by the table of costs, and the reason."""
-    fast = min((trial for trial in trials if trial.fits), key=_size)
-    slow = [trial for trial in trials if not trial.fits and trial.frame_bytes <= _MIN_SLOW_GAIN * fast.frame_bytes]
-    if fast.frame_bytes <= enough or not slow:
-        return fast, f"the smallest {_FAST}"
+def _fastest(trials: list[Trial]) -> tuple[Trial, str]:
+    """The smallest of those that are fast by the table of costs, and the reason."""
+    return min((trial for trial in trials if trial.fits), key=_size), f"the smallest {_AS_FAST}"
+
+
+def _by_cost(quick: list[Trial], slow: list[Trial], enough: float) -> tuple[Trial, str]:
+    """The best trial by the table of costs, and the reason: a quick one if one has ``enough`` bytes, or fewer."""
+    small, (fast, why) = min(quick, key=_size), _fastest(quick)
+    if small.frame_bytes <= enough:
+        return (fast, why) if fast.frame_bytes <= enough else (small, "so small that no slow codec was tried")
+    slow = [trial for trial in (*quick, *slow) if not trial.fits]
+    slow = [trial for trial in slow if trial.frame_bytes <= _MIN_SLOW_GAIN * fast.frame_bytes]
+    if not slow:
+        return fast, why
     best = min(slow, key=lambda trial: trial.frame_bytes * trial.cost**_PRICE)
-    return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any {_FAST}"
+    return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any {_AS_FAST}"
+
+
+def _worth(trials: list[Trial], layout: Layout) -> list[Trial]:
+    """Those that are smaller than the frames by a twentieth, and ``raw``."""
+    return [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
 
 
 def _size(trial: Trial) -> tuple[float, float]:
