@@ -16,7 +16,6 @@ from obscodec.cli.doctor.sources import LEAST_ITEMS, Content, Request, SourceErr
 from obscodec.cli.doctor.trials import examine
 from obscodec.errors import ObscodecError
 from obscodec.stores import StoreOptions
-from obscodec.stores.auto.choice import FAST
 
 _SOURCE = (
     "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5, or a folder of zarr, "
@@ -28,7 +27,7 @@ _WRAPPER = (
     "module:function, which takes an environment and returns it wrapped. Several are applied in their order. "
     "python -m obscodec doctor finds a module in this folder."
 )
-_BUDGET = f"How long a batch of 256 may take, such as '1 ms/batch', or '{FAST}' for codecs that a table counts as fast."
+_BUDGET = "How long a batch of 256 may take, such as '1 ms/batch', or 'fast' for codecs that a table counts as fast."
 
 
 def doctor(
@@ -87,7 +86,9 @@ def _report(source: str, content: Content, budget: str | None, progress: Progres
     if not fields:
         raise SourceError(f"{source} has no field to try, {'; '.join(map(': '.join, left_out.items()))}")
     said = [f"Left out: {name}, {reason}." for name, reason in left_out.items()]
-    costs = [TABLE_OF_COSTS] if budget in (None, FAST) and any(field.measured for field in fields) else []
+    costs = (
+        [TABLE_OF_COSTS] if not StoreOptions(budget=budget).is_timed and any(field.measured for field in fields) else []
+    )
     return Report(source, tuple(fields), (*content.presumed, *said, *costs))
 
 
