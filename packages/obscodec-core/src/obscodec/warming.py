@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from multiprocessing import get_context
@@ -18,8 +19,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_option
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers import Field, Prioritized, RingBuffer
-from obscodec.codecs import decode, encode
+from obscodec.codecs import EncodedTensor, decode, encode
 from obscodec.devices import codec
+from obscodec.errors import CorruptStream
 from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import FrameStack, Layout
 from obscodec.palette import PaletteArray, PaletteColumns
@@ -141,12 +143,24 @@ def narrow_numbers() -> None:
 
 def images() -> None:
     """Encode and decode images with the codecs that are made for them, which no other part does."""
+    for spec in ("pred", "pred:fast", "palette"):
+        compile_codec(spec, "encode", "decode")
+
+
+def compile_codec(spec: str, *order: str) -> None:
+    """Compile what a codec for images needs to ``"encode"`` and to ``"decode"``, in this order."""
     few = _frames()[:16].repeat(3, -1).reshape(16, 2, _SIDE, _SIDE, 3)
     many = np.arange(few.size, dtype=np.uint32).view(np.uint8)[::4].reshape(few.shape) * np.array([1, 3, 7], np.uint8)
-    for spec in ("pred", "pred:fast", "palette"):
-        fitted = codec(spec, Layout(few.shape[1:], np.uint8)).fit(np.concatenate([few, many]))
-        for x in (few[0], many[0]):
-            fitted.decode(fitted.encode(x))
+    of_images = codec(spec, Layout(few.shape[1:], np.uint8))
+    encoded = EncodedTensor(np.zeros(9, np.uint8), of_images.layout, spec)  # compiles as much as a stream of something
+    for what in order:
+        if what == "encode":
+            of_images = of_images.fit(np.concatenate([few, many]))
+            for x in (few[0], many[0]):
+                encoded = of_images.encode(x)
+        else:
+            with suppress(CorruptStream):
+                of_images.decode(encoded)
 
 
 PARTS = write_and_sample, images, read_and_decode, narrow_numbers  # the longest first

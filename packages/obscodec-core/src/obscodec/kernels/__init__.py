@@ -7,6 +7,7 @@ from obscodec.kernels.compiler import (
     compiled,
     compiled_with_gil,
     inlined,
+    is_on_disk,
     kernels_here,
 )
 from obscodec.kernels.memory import (
@@ -66,6 +67,7 @@ __all__ = [
     "inlined",
     "int32s_at",
     "int64s_at",
+    "is_on_disk",
     "kernels_here",
     "load_i8",
     "load_i32",

@@ -103,6 +103,16 @@ def _name(function: Callable[..., object]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
+def is_on_disk(package: str) -> bool:
+    """Whether numba has kept a kernel of a package."""
+    return any(_is_kept(kernel) for kernel in _kernels if kernel.py_func.__module__.startswith(f"{package}."))
+
+
+def _is_kept(kernel: Dispatcher[Callable[..., object]]) -> bool:
+    folder, code = kernel.stats.cache_path, kernel.py_func.__code__
+    return folder is not None and any(Path(folder).glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi"))
+
+
 def cache_folder() -> str | None:
     """The folder that has all that numba compiles; None if there is a kernel for which it can write nowhere."""
     paths: list[str | None] = [kernel.stats.cache_path for kernel in _kernels]

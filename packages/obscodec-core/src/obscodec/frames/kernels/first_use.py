@@ -2,10 +2,9 @@
 
 import logging
 from functools import cache
-from pathlib import Path
 
 from obscodec.frames.kernels.append import append_frames
-from obscodec.kernels import UNCACHED
+from obscodec.kernels import UNCACHED, is_on_disk
 
 _log = logging.getLogger("obscodec")
 
@@ -13,10 +12,9 @@ _log = logging.getLogger("obscodec")
 @cache
 def announce() -> None:
     """Warn, once in a process, if kernels are not in numba's cache and are about to be compiled."""
-    folder, code = append_frames.stats.cache_path, append_frames.py_func.__code__
     if append_frames.signatures:
         return
-    if folder is None:
+    if append_frames.stats.cache_path is None:
         _log.warning(f"obscodec compiles its kernels: {UNCACHED}")
-    elif not any(Path(folder).glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi")):
+    elif not is_on_disk(append_frames.py_func.__module__.rpartition(".")[0]):
         _log.warning("obscodec compiles its kernels for this machine, for 10 to 20 seconds, the first time only")

@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -15,6 +16,7 @@ from obscodec.errors import SpecError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.stats import Choice, Trial
+from obscodec.stores.auto.ahead import change, compile_ahead
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 
 FAST = "fast"  # the budget for which no slow codec is tried
@@ -71,6 +73,7 @@ _OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images mostly ma
 # gather takes less time, and all costs are higher, some twice as high.
 _MAX_COST = 1.2
 _AS_FAST = "that the table of costs counts as fast as uncompressed"
+_MUCH_CHANGE = 0.2  # pixels that differ from the frame before; slow codecs will be tried where more of them do
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
@@ -92,6 +95,23 @@ def parse_budget(budget: str) -> float | None:
         time_of_batch = f"a time for each batch of {_BATCH} such as '1 ms/batch'"
         raise SpecError(f"a budget is {FAST!r} or {time_of_batch}, got {budget!r}{hint}")
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]
+
+
+def expect(frames: npt.NDArray[np.generic]) -> None:
+    """Have kernels compiled ahead, if :func:`choose` is likely to try a codec of images on such frames.
+
+    Args:
+        frames: ``[n, *shape]``, see :func:`choose`.
+    """
+    if change(frames) <= _MUCH_CHANGE:
+        return
+    blocks = frames[:, None]
+    layout, ready = Layout(blocks.shape[1:], blocks.dtype), available()
+    for spec in _OF_IMAGES:
+        with suppress(SpecError):  # no images
+            if ready[parse(spec)[0].name] == "ready" and (codec := new_codec(spec, layout)).suits(blocks):
+                compile_ahead(codec.name)
+                return
 
 
 def choose(

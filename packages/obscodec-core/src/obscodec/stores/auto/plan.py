@@ -15,7 +15,7 @@ from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Trial
-from obscodec.stores.auto.choice import choose
+from obscodec.stores.auto.choice import choose, expect
 from obscodec.stores.auto.find_stack import find_frame_stack
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
@@ -176,6 +176,8 @@ def _find_codec(
         return spec, frames_of_block(spec, options.block_frames), None
     depth = stack.depth if stack else 1
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
+    if options.budget is None:
+        expect(frames)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
     _, first = np.unique(distinct.append(frames, sequences), return_index=True)
     first.sort()

@@ -1,0 +1,125 @@
+"""Kernels of codecs for images are compiled by another process, as soon as they are likely to be needed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from obscodec import AutoStore, FrameStack, Layout
+from obscodec.stores.auto import ahead
+
+RNG = np.random.default_rng(0)
+TEXTURE = RNG.integers(256, size=(64, 1, 1, 3)).astype(np.uint8) + np.arange(32 * 32 * 3, dtype=np.uint8).reshape(
+    32, 32, 3
+)
+COLOURS = RNG.integers(3, size=(64, 32, 32, 1), dtype=np.uint8) * np.array([9, 80, 60], np.uint8)
+GAME = np.zeros((64, 32, 32, 3), np.uint8)
+GAME[np.arange(64), np.arange(64) % 32] = 200
+STACKS = np.concatenate([TEXTURE[k : 60 + k] for k in range(4)], axis=-1)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The arguments of all processes that were started; none has a kernel on disk."""
+    commands = []
+
+    def popen(command, **options):
+        commands.append(command)
+        return subprocess.Popen([sys.executable, "-c", ""], **options)
+
+    class Processes:
+        Popen, DEVNULL = staticmethod(popen), subprocess.DEVNULL
+
+    monkeypatch.setattr(ahead, "subprocess", Processes)
+    monkeypatch.setattr(ahead, "is_on_disk", lambda package: False)
+    monkeypatch.setattr(ahead, "n_processors", lambda: 2)
+    monkeypatch.setattr(ahead.multiprocessing, "parent_process", lambda: None)  # under pytest-xdist, too
+    ahead.compile_ahead.cache_clear()
+    yield commands
+    ahead.compile_ahead.cache_clear()
+
+
+def decide(tensors, **options):
+    store = AutoStore(Layout(tensors.shape[1:], tensors.dtype), decide_after=len(tensors), **options)
+    ids = store.append(tensors)
+    np.testing.assert_array_equal(store.read(ids), tensors)
+    assert store.choice is None or store.choice.trials
+
+
+@pytest.mark.parametrize(
+    ("tensors", "options", "spec"),
+    [
+        (TEXTURE, {}, "pred"),
+        (STACKS, {}, "pred"),
+        (STACKS, {"frame_stack": FrameStack(4, axis=-1)}, "pred"),
+        (COLOURS, {}, "palette"),
+        (GAME, {}, None),
+        (TEXTURE, {"budget": "fast"}, None),
+        (TEXTURE, {"codec": "raw"}, None),
+        (RNG.integers(1 << 31, size=(64, 32, 32), dtype=np.int32), {}, None),
+        (TEXTURE[:1], {}, None),
+    ],
+    ids=["texture", "stacks", "known stacks", "colours", "game", "fast", "named", "no images", "one"],
+)
+def test_what_is_compiled_ahead(tensors, options, spec, started):
+    for _ in range(2):
+        decide(tensors, **options)
+    assert [command[-3:] for command in started] == ([] if spec is None else [[spec, "encode", "decode"]])
+
+
+def test_what_this_process_compiles_at_once_comes_last(started, monkeypatch):
+    monkeypatch.setattr(ahead, "is_on_disk", lambda package: package.endswith("delta_rle"))
+    decide(TEXTURE)
+    assert [command[-3:] for command in started] == [["pred", "decode", "encode"]]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        (ahead, "n_processors", 1),
+        (ahead, "cache_folder", None),
+        (ahead, "is_on_disk", True),
+        (multiprocessing, "parent_process", "a process"),
+    ],
+)
+def test_where_nothing_is_compiled_ahead(module, name, value, started, monkeypatch):
+    monkeypatch.setattr(module, name, lambda *arguments: value)
+    decide(TEXTURE)
+    assert started == []
+
+
+@pytest.mark.parametrize("executable", [None, "", "/opt/game/bin/trainer", "/usr/bin/uwsgi"])
+def test_only_an_interpreter_is_started(executable, started, monkeypatch):
+    """In a program that has Python built in, another name is that of the program."""
+    monkeypatch.setattr(sys, "executable", executable)
+    decide(TEXTURE)
+    assert started == []
+
+
+def test_a_process_that_can_not_start_is_no_error(started, monkeypatch):
+    def refused(*arguments, **options):
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", refused)
+    decide(TEXTURE)
+
+
+def test_the_process_ends_with_this_one():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    ahead._end(process)
+    assert process.returncode != 0
+    ahead._end(process)
+
+
+@pytest.mark.parametrize("spec", ["pred", "palette"])
+@pytest.mark.parametrize("order", [["encode"], ["decode"], ["decode", "encode"], ["encode", "decode"]])
+def test_what_the_process_compiles(spec, order):
+    says = "; from obscodec.kernels import kernels_here; print(*(x[0] for of in kernels_here()[:2] for x in of))"
+    command = [sys.executable, "-P", "-c", ahead._COMPILES + says, spec, *order]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    prefix = f"obscodec.codecs.formats.{spec}."
+    found = {name.rpartition(".")[2] for name in names if name.startswith(prefix)} & {"encode_items", "decode_items"}
+    assert found == {f"{what}_items" for what in order}
