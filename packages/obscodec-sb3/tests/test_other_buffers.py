@@ -414,13 +414,22 @@ def test_wrong_options_are_refused(options, error, text):
         obscodec_sb3.CompressedDictReplayBuffer(10, DICT, ACTIONS, **options)
 
 
-def test_a_dictionary_needs_a_buffer_for_dictionaries():
-    text = (
-        "CompressedReplayBuffer takes observations that are one array, got a dictionary space: use a class for "
-        "dictionaries, such as CompressedDictReplayBuffer"
-    )
+@pytest.mark.parametrize(
+    ("name", "other", "space"),
+    [
+        ("CompressedReplayBuffer", "CompressedDictReplayBuffer", DICT),
+        ("CompressedRolloutBuffer", "CompressedDictRolloutBuffer", DICT),
+        ("CompressedDictReplayBuffer", "CompressedReplayBuffer", IMAGES),
+        ("CompressedHerReplayBuffer", "CompressedReplayBuffer", IMAGES),
+        ("CompressedDictRolloutBuffer", "CompressedRolloutBuffer", IMAGES),
+    ],
+)
+def test_a_space_needs_a_buffer_for_it(name, other, space):
+    taken, got = ("a dictionary of arrays", "one array") if space is IMAGES else ("one array", "a dictionary of arrays")
+    text = f"{name} takes observations that are {taken}, got a space of {got}: use another class, such as {other}"
+    more = {"env": None} if "Her" in name else {}
     with pytest.raises(obscodec.DTypeError, match=f"^{re.escape(text)}$"):
-        obscodec_sb3.CompressedReplayBuffer(10, DICT, ACTIONS)
+        getattr(obscodec_sb3, name)(10, space, ACTIONS, **more)
 
 
 @pytest.mark.parametrize("kind", ["HER", "custom"])

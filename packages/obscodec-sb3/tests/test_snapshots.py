@@ -178,6 +178,13 @@ def test_a_space_comes_back(space, tmp_path):
     assert CompressedReplayBuffer.load(tmp_path).action_space == space
 
 
+def test_a_pickle_is_no_snapshot(tmp_path):
+    (tmp_path / "buffer.pkl").write_bytes(b"")
+    text = "a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buffer"
+    with pytest.raises(SnapshotError, match=f"buffer.pkl is a file: {text}$"):
+        CompressedReplayBuffer.load(tmp_path / "buffer.pkl")
+
+
 def test_training_goes_on_with_a_loaded_buffer(tmp_path):
     options = {"learning_starts": 50, "buffer_size": 300, "device": "cpu", "seed": 0}
     kind = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}

@@ -169,9 +169,13 @@ def test_an_interrupt_while_a_caller_waits_loses_nothing(monkeypatch):
     held = Held(monkeypatch, store)
     ids = np.concatenate([ids, store.append(WALK[16:70])])
     assert held.began.wait(30)
-    threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        store.stats()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us with it ignored
+    try:
+        threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            store.stats()
+    finally:
+        signal.signal(signal.SIGINT, before)
     held.may_go_on.set()
     ids = np.concatenate([ids, store.append(WALK[70:200])])
     np.testing.assert_array_equal(store.read(ids), WALK[:200])

@@ -11,6 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -134,9 +135,12 @@ class CompressedBuffer(buffers.BaseBuffer):
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
         name, takes_dict = type(self).__name__, isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer))
-        if isinstance(shape, dict) and not takes_dict:
-            what = f"{name} takes observations that are one array, got a dictionary space"
-            raise obscodec.DTypeError(f"{what}: use a class for dictionaries, such as CompressedDictReplayBuffer")
+        if isinstance(shape, dict) != takes_dict:
+            what = "one array", "a dictionary of arrays"
+            kind = "RolloutBuffer" if isinstance(self, buffers.RolloutBuffer) else "ReplayBuffer"
+            other = f"Compressed{kind}" if takes_dict else f"CompressedDict{kind}"
+            said = f"{name} takes observations that are {what[takes_dict]}, got a space of {what[not takes_dict]}"
+            raise obscodec.DTypeError(f"{said}: use another class, such as {other}")
         keys = shape if isinstance(shape, dict) else {}
         for key in [key for key, of_key in keys.items() if isinstance(of_key, dict)]:
             raise obscodec.DTypeError(
@@ -307,6 +311,9 @@ class CompressedBuffer(buffers.BaseBuffer):
                 of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
             return cls(**{**saved, **of_spaces, **arguments})
 
+        if Path(path).is_file():
+            what = "a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buffer"
+            raise obscodec.SnapshotError(f"{path} is a file: {what}")
         return load_by(make, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
 
     def forget_damaged(self) -> npt.NDArray[np.int64]:

@@ -76,11 +76,12 @@ class Report:
         if plain := [field for field in self.fields if not field.measured]:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
+        for line in self.remarks:  # before what is pasted: something may have been taken for what it is not
+            out.print(escape(line), soft_wrap=True, highlight=False)
         for library, lines in lines_to_paste(self.fields).items():
             out.print(f"\nPaste for {library}:\n\n{escape(lines)}\n", soft_wrap=True, highlight=False)
         taken = f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{self.shared}."
-        for line in (*self.remarks, taken):
-            out.print(escape(line), soft_wrap=True, highlight=False)
+        out.print(escape(taken), soft_wrap=True, highlight=False)
 
 
 def gb_per_million(item_bytes: float) -> float:

@@ -157,7 +157,8 @@ def choose(
     else:
         quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
         chosen, why = _fastest(quick) if budget == FAST else _by_cost(quick, slow, enough)
-    return Choice(chosen, tuple(trials), f"{why}, on the first {n} frames")
+    first = f"the first {n} frames" if n > 1 else "the first frame"
+    return Choice(chosen, tuple(trials), f"{why}, on {first}")
 
 
 def _distinct(frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
