@@ -260,7 +260,7 @@ NO_DTYPE = (
 ARRAYS = "items are a numpy array, got {kind}: convert it, as in numpy.asarray(x)"
 TEXTS = [4, 1.5, True, ["raw"], np.array(["auto", "auto"])]
 DEVICES = [None, 0, np.zeros(2)]
-BUDGETS = [1.5, 0, True, [4], "quick"]
+BUDGETS = [1.5, 0, True, [4], "quick", np.array(["fast"]), np.array(["a", "b"])]
 HEAPS = [None, 0, ["device"]]
 DEPTHS = ["10", True, (4, -1), [4]]
 # Where something else is asked for: what is raised for which values.

@@ -572,7 +572,12 @@ def test_stores_decide_and_encode_when_they_are_told_to(kind):
 
 @pytest.mark.parametrize(
     ("options", "codec"),
-    [({}, "raw"), ({"budget": "9 s/batch"}, "shuffle|zstd:1"), ({"codec": "palette"}, "palette")],
+    [
+        ({}, "raw"),
+        ({"budget": {"": None}}, "shuffle|zstd:1"),
+        ({"budget": "9 s/batch"}, "shuffle|zstd:1"),
+        ({"codec": "palette"}, "palette"),
+    ],
 )
 def test_rollouts_are_stored_as_fast_as_uncompressed_ones_unless_a_user_says_otherwise(options, codec):
     """Of eight values, at random: three bits each, which only a slow codec finds."""

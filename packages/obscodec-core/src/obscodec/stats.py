@@ -32,7 +32,7 @@ class Choice:
     """Which codec was chosen, and why.
 
     Attributes:
-        chosen: the smallest of the trials that are fast enough, or the fastest trial if none is.
+        chosen: the best trial, for the reason.
         trials: all trials.
         reason: the reason in words.
     """
@@ -164,7 +164,9 @@ class BufferStats:
     @property
     def summary(self) -> str:
         """The size of all, in a line."""
-        return f"{self.raw_bytes} bytes in {self.total_bytes}, {self.ratio:.1f} times smaller"
+        ratio = self.ratio
+        times = f"{ratio:.1f} times smaller" if ratio >= 1 else f"{1 / ratio:.2f} times larger"
+        return f"{self.raw_bytes} bytes in {self.total_bytes}, {times}"
 
     def __str__(self) -> str:
         names: dict[str, list[str]] = {}  # of fields that are encoded together

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import subprocess
 import sys
+import threading
+from multiprocessing import process
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,20 +28,21 @@ def started(monkeypatch):
     """The arguments of all processes that were started; none has a kernel on disk."""
     commands = []
 
-    def popen(command, **options):
+    def popen(command, *, stdin, stdout, stderr, env):
+        assert {stdin, stdout, stderr} == {subprocess.DEVNULL}
         commands.append(command)
+        options = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "env": env}
         return subprocess.Popen([sys.executable, "-c", ""], **options)
 
     class Processes:
         Popen, DEVNULL = staticmethod(popen), subprocess.DEVNULL
 
     monkeypatch.setattr(ahead, "subprocess", Processes)
-    monkeypatch.setattr(ahead, "is_on_disk", lambda package: False)
+    monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: False)
     monkeypatch.setattr(ahead, "n_processors", lambda: 2)
-    monkeypatch.setattr(ahead.multiprocessing, "parent_process", lambda: None)  # under pytest-xdist, too
-    ahead.compile_ahead.cache_clear()
-    yield commands
-    ahead.compile_ahead.cache_clear()
+    monkeypatch.setattr(process, "parent_process", lambda: None)  # under pytest-xdist, too
+    monkeypatch.setattr(ahead, "_asked", set())
+    return commands
 
 
 def decide(tensors, **options):
@@ -64,16 +67,62 @@ def decide(tensors, **options):
     ],
     ids=["texture", "stacks", "known stacks", "colours", "game", "fast", "named", "no images", "one"],
 )
-def test_what_is_compiled_ahead(tensors, options, spec, started):
+def test_what_is_compiled_ahead(tensors, options, spec, started, caplog):
     for _ in range(2):
         decide(tensors, **options)
+    says = f"obscodec compiles the codec {spec!r} for images, for 10 to 20 seconds, the first time only"
+    assert caplog.messages == ([] if spec is None else [says])
     assert [command[-3:] for command in started] == ([] if spec is None else [[spec, "encode", "decode"]])
 
 
 def test_what_this_process_compiles_at_once_comes_last(started, monkeypatch):
-    monkeypatch.setattr(ahead, "is_on_disk", lambda package: package.endswith("delta_rle"))
+    monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: name == "append_frames")
     decide(TEXTURE)
     assert [command[-3:] for command in started] == [["pred", "decode", "encode"]]
+
+
+@pytest.mark.parametrize("there", ["encode", "decode"])
+def test_what_an_earlier_process_began_is_finished(there, started, monkeypatch):
+    monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: name == f"{there}_items")
+    decide(TEXTURE)
+    assert [command[-2:] for command in started] == [["pred", "decode" if there == "encode" else "encode"]]
+
+
+@pytest.mark.parametrize("n_envs", [1, 2, 8])
+def test_environments_are_not_compared_with_each_other(n_envs, started):
+    """Each has a texture of its own, in which little moves; and next observations come between."""
+    seen = np.repeat(RNG.integers(256, size=(1, n_envs, 32, 32, 3), dtype=np.uint8), 2 * 64 // n_envs, axis=0)
+    for k, frame in enumerate(seen):
+        frame[:, :3, (k + 1) // 2 % 30] = 0
+    store = AutoStore(Layout((32, 32, 3), np.uint8), decide_after=128)
+    store.append(seen.reshape(-1, 32, 32, 3), np.tile(np.arange(n_envs), len(seen)))
+    assert store.choice is not None
+    assert started == []
+
+
+def test_next_observations_hide_no_change(started):
+    decide(TEXTURE.repeat(2, axis=0))
+    assert len(started) == 1
+
+
+def test_threads_start_one_process(started):
+    threads = [threading.Thread(target=ahead.compile_ahead, args=("pred",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [((0, 0, 0), ["-P"]), ((1, 1, 1), ["-I"]), ((0, 1, 0), ["-P", "-E"]), ((0, 0, 1), ["-P", "-s"])],
+)
+def test_the_other_process_finds_modules_as_this_one_does(flags, expected, started, monkeypatch):
+    names = ("isolated", "ignore_environment", "no_user_site")
+    monkeypatch.setattr(ahead, "_FLAGS", SimpleNamespace(**dict(zip(names, flags, strict=True))))
+    decide(TEXTURE)
+    assert started[0][1 : started[0].index("-c")] == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +131,7 @@ def test_what_this_process_compiles_at_once_comes_last(started, monkeypatch):
         (ahead, "n_processors", 1),
         (ahead, "cache_folder", None),
         (ahead, "is_on_disk", True),
-        (multiprocessing, "parent_process", "a process"),
+        (process, "parent_process", "a process"),
     ],
 )
 def test_where_nothing_is_compiled_ahead(module, name, value, started, monkeypatch):

@@ -369,7 +369,9 @@ def test_it_decides_after_as_many_tensors_as_it_is_told(decide_after, codec):
     assert repr(store).startswith(f"AutoStore({store.layout}, FrameStore(")
     np.testing.assert_array_equal(store.read(ids), tensors)
     if codec == "auto":
-        assert store.choice.reason.endswith(f"on the first {decide_after} frames")
+        assert store.choice.reason.endswith(
+            "on the first frame" if decide_after == 1 else f"first {decide_after} frames"
+        )
 
 
 def test_max_bytes_may_have_room_for_fewer_than_it_is_told_to_look_at():

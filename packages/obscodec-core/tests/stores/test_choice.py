@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from obscodec import Field, Layout, SpecError, codec
-from obscodec.stores.auto.choice import choose, parse_budget
+from obscodec.stats import Trial
+from obscodec.stores import StoreOptions
+from obscodec.stores.auto.choice import _by_cost, choose, parse_budget
 
 STREAMS = np.zeros(300, np.int64)
 
@@ -92,12 +94,14 @@ def test_large_patches_that_become_small_enough_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("seen", "n_slow"), [(frames("Pong", 320, 0)[:256], 0), (hills(256, moving=False), 2)], ids=["game", "texture"]
+    ("seen", "are_small"),
+    [(frames("Pong", 320, 0)[:256], True), (hills(256, moving=False), False)],
+    ids=["game", "texture"],
 )
-def test_codecs_of_patches_are_fast_where_patches_are_small(seen, n_slow):
+def test_codecs_of_patches_are_fast_where_patches_are_small(seen, are_small):
     trials = choose(seen, STREAMS[:256], None, thorough=True).trials
     fits = {trial.spec: trial.fits for trial in trials if trial.spec.startswith("delta-rle")}
-    assert fits == {"delta-rle": True, "delta-rle|lz4:6": n_slow == 0, "delta-rle|zstd:3": False}
+    assert fits == {"delta-rle": are_small, "delta-rle|lz4:6": are_small, "delta-rle|zstd:3": False}
     costs = {trial.spec: trial.cost for trial in trials}
     assert costs["delta-rle|zstd:3"] > costs["delta-rle|lz4:6"] > costs["delta-rle"]
 
@@ -105,8 +109,8 @@ def test_codecs_of_patches_are_fast_where_patches_are_small(seen, n_slow):
 @pytest.mark.parametrize(
     ("seen", "specs"),
     [
-        (hills(256, moving=False), {"raw", "delta-rle"}),
-        (np.random.default_rng(0).integers(8, size=(256, 84, 84), dtype=np.uint8), {"raw", "delta-rle"}),
+        (hills(256, moving=False), {"raw"}),
+        (np.random.default_rng(0).integers(8, size=(256, 84, 84), dtype=np.uint8), {"raw"}),
         (tiles(256), {"raw", "delta-rle"}),
         (frames("Pong", 320, 0)[:256], {"raw", "delta-rle", "delta-rle|lz4:6"}),
     ],
@@ -212,6 +216,30 @@ def test_budgets(budget, seconds):
 
 def test_a_fast_budget_is_no_time():
     assert parse_budget("fast") is None
+    timed = {budget: StoreOptions(budget=budget).is_timed for budget in (None, "fast", "1 ms/batch")}
+    assert timed == {None: False, "fast": False, "1 ms/batch": True}
+
+
+@pytest.mark.parametrize(
+    ("patches", "lz4", "slow", "chosen"),
+    [
+        (511, 30, None, "delta-rle|lz4:6"),  # both are small enough
+        (511, 500, None, "delta-rle"),
+        (513, 511, None, "delta-rle"),  # twice as slow for nothing
+        (900, 511, None, "delta-rle|lz4:6"),
+        (5000, 2000, 1900, "delta-rle|lz4:6"),  # a little smaller, at three times the cost
+        (5000, 2000, 1000, "pred"),
+        (5000, 4900, 4800, "delta-rle"),
+    ],
+)
+def test_what_saves_much_is_taken(patches, lz4, slow, chosen):
+    quick = [
+        Trial("raw", 1, 8192, 0.7, None, True),
+        Trial("delta-rle", 16, patches, 1.0, None, True),
+        Trial("delta-rle|lz4:6", 16, lz4, 2.0, None, False),
+    ]
+    others = [] if slow is None else [Trial("pred", 1, slow, 5.0, None, False)]
+    assert _by_cost(quick, others, 512)[0].spec == chosen
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,8 @@ class CompressedBuffer(buffers.BaseBuffer):
 
         def make(kind: str, saved: State, path: str) -> CompressedBuffer:
             if kind != cls.__name__:
-                raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {kind}.load")
+                by = f"{kind}.load" if kind.startswith("Compressed") else "obscodec.load"
+                raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {by}")
             with named(path):
                 of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
             return cls(**{**saved, **of_spaces, **arguments})

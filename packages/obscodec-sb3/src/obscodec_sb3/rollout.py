@@ -27,7 +27,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     ``decide_after``, ``block_frames``, ``threads``, ``buffer_device`` and ``heap`` of :class:`CompressedReplayBuffer`;
     ``max_bytes`` only together with ``spill``, since a rollout needs all its steps. With ``prefetch``, the next
     minibatch is decoded while the learner works on one. Without a ``budget``, it is ``"fast"``: a rollout is small, and
-    each of its steps is written and read a few times, then overwritten.
+    each of its steps is written and read a few times, then overwritten. A mapping with None lets ``auto`` try all.
 
     Example:
         >>> from stable_baselines3 import PPO

@@ -107,7 +107,8 @@ class BufferOptions(Generic[K]):
             layouts: of one step of one environment, by the name of the field.
             min_nbytes: the least bytes of a field to compress, if a codec is given for all fields and the option of
                 this name is None.
-            budget: of the fields with the codec ``"auto"`` that have none by the option of this name.
+            budget: of the fields with the codec ``"auto"`` that the option of this name does not tell of; None in a
+                mapping tells of a field.
 
         Raises:
             FieldError: a mapping names a field that does not exist.
@@ -133,14 +134,17 @@ class BufferOptions(Generic[K]):
     def _field(self, name: K, layout: Layout, min_nbytes: int, budget: str | None, n_fields: int) -> Field:
         large = layout.nbytes >= (min_nbytes if self.min_nbytes is None else self.min_nbytes)
         spec = _of(self.codec, name, "auto") if large or isinstance(self.codec, Mapping) else None
-        limits = isinstance(self.budget, Mapping) or spec == "auto" or n_fields == 1
-        given = _of(self.budget, name, None) if limits else None
+        default = budget if spec == "auto" else None
+        if isinstance(self.budget, Mapping):
+            given = self.budget.get(name, default)  # which may be None
+        else:
+            given = default if self.budget is None or (spec != "auto" and n_fields > 1) else self.budget
         return Field(
             layout.shape,
             layout.dtype,
             spec,
             frame_stack=_of(self.frame_stack, name, None),
-            budget=budget if given is None and spec == "auto" else given,
+            budget=given,
             **{option: getattr(self, option) for option in _FOR_ALL},
             device=self.buffer_device,
             heap=self.heap,

@@ -103,14 +103,13 @@ def _name(function: Callable[..., object]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def is_on_disk(package: str) -> bool:
-    """Whether numba has kept a kernel of a package."""
-    return any(_is_kept(kernel) for kernel in _kernels if kernel.py_func.__module__.startswith(f"{package}."))
-
-
-def _is_kept(kernel: Dispatcher[Callable[..., object]]) -> bool:
-    folder, code = kernel.stats.cache_path, kernel.py_func.__code__
-    return folder is not None and any(Path(folder).glob(f"*.{code.co_name}-{code.co_firstlineno}.*.nbi"))
+def is_on_disk(package: str, name: str) -> bool:
+    """Whether numba has kept the kernel ``name`` of a package, which it does when all that it calls are kept."""
+    for kernel in _kernels:
+        folder, code = kernel.stats.cache_path, kernel.py_func.__code__
+        if code.co_name == name and folder and kernel.py_func.__module__.startswith(f"{package}."):
+            return any(Path(folder).glob(f"*.{name}-{code.co_firstlineno}.*.nbi"))
+    return False
 
 
 def cache_folder() -> str | None:

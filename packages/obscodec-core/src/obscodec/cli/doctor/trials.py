@@ -36,7 +36,7 @@ class Measured:
         ratio: raw bytes for each of them.
         encode_us: microseconds to store an item.
         decode_us: microseconds to read one, in random batches of 256.
-        fits: whether ``auto`` takes it for fast enough: by a fixed table, or measured if there is a budget.
+        fits: whether ``auto`` takes it for fast enough: by a fixed table, or measured if the budget is a time.
         decoded_sha256: of all items, read back.
     """
 
@@ -72,7 +72,7 @@ class FieldReport:
         measured: every codec that was tried.
         sizes: memory after so many items, as recommended, from the first ones on that it compresses; fixed costs are
             left out.
-        budget: how long reading a batch may take, None if the table of costs decided.
+        budget: how long reading a batch may take; None or ``"fast"`` if the table of costs decided.
         next_name: the name of its next observations, None if the source has none.
     """
 

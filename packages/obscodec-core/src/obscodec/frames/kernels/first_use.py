@@ -16,5 +16,5 @@ def announce() -> None:
         return
     if append_frames.stats.cache_path is None:
         _log.warning(f"obscodec compiles its kernels: {UNCACHED}")
-    elif not is_on_disk(append_frames.py_func.__module__.rpartition(".")[0]):
+    elif not is_on_disk("obscodec.frames", append_frames.py_func.__name__):
         _log.warning("obscodec compiles its kernels for this machine, for 10 to 20 seconds, the first time only")

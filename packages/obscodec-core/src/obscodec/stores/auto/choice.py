@@ -86,7 +86,7 @@ def parse_budget(budget: str) -> float | None:
     Raises:
         SpecError: the text has another form.
     """
-    if budget == FAST:
+    if isinstance(budget, str) and budget == FAST:
         return None
     match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
@@ -97,12 +97,16 @@ def parse_budget(budget: str) -> float | None:
     return float(match["number"]) * _UNITS_IN_S[match["unit"]]
 
 
-def expect(frames: npt.NDArray[np.generic]) -> None:
+def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
     """Have kernels compiled ahead, if :func:`choose` is likely to try a codec of images on such frames.
 
     Args:
-        frames: ``[n, *shape]``, see :func:`choose`.
+        frames: ``[n, *shape]``, see :func:`choose`; equal ones may be among them.
+        sequences: ``i64[n]``, the sequence of each frame.
     """
+    if frames.dtype.kind != "u" or not frames.size:
+        return
+    frames = _distinct(frames[np.argsort(sequences, kind="stable")])
     if change(frames) <= _MUCH_CHANGE:
         return
     blocks = frames[:, None]
@@ -156,7 +160,7 @@ def choose(
         chosen, why = _within(_worth(trials, layout), f"{budget}")
     else:
         quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
-        chosen, why = _fastest(quick) if budget == FAST else _by_cost(quick, slow, enough)
+        chosen, why = _by_cost(quick, slow, enough) if budget is None else _fastest(quick)
     first = f"the first {n} frames" if n > 1 else "the first frame"
     return Choice(chosen, tuple(trials), f"{why}, on {first}")
 
@@ -204,7 +208,8 @@ def _try_quick(
         trial = _try(candidate.with_patches(size), frames, limit_s)
         if candidate.spec == _PATCHES:  # stands before those that make patches smaller
             size = trial.frame_bytes / max(1, frames[:1].nbytes)
-            trial = replace(trial, cost=candidate.with_patches(size).cost)
+            cost = candidate.with_patches(size).cost
+            trial = replace(trial, cost=cost, fits=trial.fits if limit_s is not None else cost <= _MAX_COST)
         trials.append(trial)
     return trials, others
 
@@ -249,12 +254,12 @@ def _fastest(trials: list[Trial]) -> tuple[Trial, str]:
 def _by_cost(quick: list[Trial], slow: list[Trial], enough: float) -> tuple[Trial, str]:
     """The best trial by the table of costs, and the reason: a quick one if one has ``enough`` bytes, or fewer."""
     small, (fast, why) = min(quick, key=_size), _fastest(quick)
-    if small.frame_bytes <= enough:
-        return (fast, why) if fast.frame_bytes <= enough else (small, "so small that no slow codec was tried")
     slow = [trial for trial in (*quick, *slow) if not trial.fits]
     slow = [trial for trial in slow if trial.frame_bytes <= _MIN_SLOW_GAIN * fast.frame_bytes]
     if not slow:
         return fast, why
+    if small.frame_bytes <= enough:
+        return (small, "so small that no slow codec was tried") if small in slow else (fast, why)
     best = min(slow, key=lambda trial: trial.frame_bytes * trial.cost**_PRICE)
     return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any {_AS_FAST}"
 

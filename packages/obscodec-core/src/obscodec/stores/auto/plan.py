@@ -177,7 +177,7 @@ def _find_codec(
     depth = stack.depth if stack else 1
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     if options.budget is None:
-        expect(frames)
+        expect(frames, sequences)
     distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
     _, first = np.unique(distinct.append(frames, sequences), return_index=True)
     first.sort()
