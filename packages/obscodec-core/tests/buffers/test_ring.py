@@ -317,6 +317,9 @@ REFUSED_STEPS = [
      f"field 'action': values of dtype float64, such as 0.5, would be changed by dtype int64: {CAST}"),
     ({"frame": GOOD["frame"][:2]}, ShapeError, "field 'frame': expected shape (3, 3, 2), got (2, 3, 2)"),
     ({"frame": GOOD["frame"][0]}, ShapeError, "field 'frame': expected shape (3, 3, 2), got (3, 2)"),
+    ({"frame": np.swapaxes(GOOD["frame"], 1, 2)}, ShapeError,
+     "field 'frame': expected shape (3, 3, 2), got (3, 2, 3): its axes are in another order, so transpose it, or "
+     "declare its shape"),
     ({"done": True}, ShapeError, "field 'done': expected shape (3,), got ()"),
 ]  # fmt: skip
 

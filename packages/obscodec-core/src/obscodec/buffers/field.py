@@ -163,5 +163,8 @@ class Field:
         if missing and array.size == math.prod(shape):
             array = array.reshape(shape)
         elif array.shape != shape:
-            raise ShapeError(f"expected shape {shape}, got {array.shape}")
+            wanted, given = ([side for side in of if side != 1] for of in (shape, array.shape))
+            is_turned = wanted != given and sorted(wanted) == sorted(given)
+            hint = ": its axes are in another order, so transpose it, or declare its shape" if is_turned else ""
+            raise ShapeError(f"expected shape {shape}, got {array.shape}{hint}")
         return as_dtype(array, layout.dtype)
