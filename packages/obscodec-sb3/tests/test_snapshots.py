@@ -2,6 +2,7 @@
 
 import gymnasium
 import numpy as np
+import obscodec
 import obscodec_sb3
 import pytest
 import torch as th
@@ -162,6 +163,12 @@ def test_another_class_is_refused_by_name(tmp_path):
     CompressedReplayBuffer(100, IMAGE, spaces.Discrete(4), "cpu").save(tmp_path)
     with pytest.raises(SnapshotError, match=r"has a CompressedReplayBuffer, load it by CompressedReplayBuffer\.load"):
         CompressedNStepReplayBuffer.load(tmp_path)
+
+
+def test_a_buffer_of_no_adapter_is_loaded_by_the_core(tmp_path):
+    obscodec.save(obscodec.RingBuffer(4, {"done": obscodec.Field((), np.bool_)}), tmp_path)
+    with pytest.raises(SnapshotError, match=r"has a RingBuffer, load it by obscodec\.load$"):
+        CompressedReplayBuffer.load(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_stats_count_a_store_once() -> None:
     stats = stats_of({"a": TensorArray(ids, store), "b": TensorArray(ids[:4], store), "reward": 40})
     assert stats.fields == {"a": store.stats(), "b": store.stats(), "reward": 40}
     assert str(stats) == (
-        f"5640 bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller\n  a, b: delta-rle, blocks of 16\n"
+        f"5640 bytes in {stats.total_bytes}, {1 / stats.ratio:.2f} times larger\n  a, b: delta-rle, blocks of 16\n"
         "  reward: uncompressed"
     )
     assert stats.raw_bytes == 14 * 400 + 40

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -105,7 +106,10 @@ def test_stats_count_every_array_and_every_store_once():
     assert stats.fields == {"obs": store, "next_obs": store, "vector": 8 * 12}
     assert stats.raw_bytes == 2 * 8 * 1600 + 8 * 12
     assert stats.total_bytes == store.total_bytes + 8 * 12 + 2 * 8 * 4
-    assert stats.summary == f"{stats.raw_bytes} bytes in {stats.total_bytes}, {stats.ratio:.1f} times smaller"
+    assert stats.summary == f"{stats.raw_bytes} bytes in {stats.total_bytes}, {1 / stats.ratio:.2f} times larger"
+    assert replace(stats, raw_bytes=1000, fields={}, waiting_bytes=100, id_bytes=0, other_bytes=0).summary == (
+        "1000 bytes in 100, 10.0 times smaller"
+    )
     assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n  vector: uncompressed"
 
 

@@ -190,7 +190,8 @@ class Folder:
         try:
             return [file.name for file in self.path.iterdir()]
         except OSError as error:
-            raise SnapshotError(f"{self.path} is no folder with a snapshot: {error.strerror}") from error
+            hint = ", and not what obscodec.save wrote, which is a folder" if self.path.is_file() else ""
+            raise SnapshotError(f"{self.path} is no folder with a snapshot: {error.strerror}{hint}") from error
 
     def _sync(self) -> None:
         """Have the names of files be on the disk, where a system can do that."""

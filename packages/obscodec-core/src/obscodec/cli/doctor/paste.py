@@ -26,20 +26,21 @@ def lines_to_paste(fields: Sequence[FieldReport]) -> dict[str, str]:
 
 def _ring_buffer(fields: Sequence[FieldReport]) -> str:
     names = "Field, FrameStack, RingBuffer" if any(field.frame_stack for field in fields) else "Field, RingBuffer"
-    lines = "".join(f"    {name!r}: {field},\n" for of in fields for name, field in _fields(of))
+    lines = "".join(f"    {line}\n" for of in fields for line in _fields(of))
     return f"from obscodec import {names}\n\nfields = {{\n{lines}}}\nbuffer = RingBuffer(1_000_000, fields)"
 
 
-def _fields(of: FieldReport) -> Iterator[tuple[str, str]]:
-    """The field, and its next observations, as a program writes them."""
+def _fields(of: FieldReport) -> Iterator[str]:
+    """The lines of the field, and of its next observations, as a program writes them."""
     options = _options(of)
     if of.frame_stack:
         options["frame_stack"] = of.frame_stack
     kind = f"{of.layout.shape}, {str(of.layout.dtype)!r}"
-    yield of.name, f"Field({kind}, {_arguments(options)})"
+    yield f"{of.name!r}: Field({kind}, {_arguments(options)}),"
     if of.chosen:
         before, slash, name = of.name.rpartition("/")
-        yield of.next_name or f"{before}{slash}next_{name}", f"Field({kind}, next_of={of.name!r})"
+        said = "" if of.next_name else "  # of items in order: all but the first, and above all but the last"
+        yield f"{of.next_name or f'{before}{slash}next_{name}'!r}: Field({kind}, next_of={of.name!r}),{said}"
 
 
 def _replay_buffer(fields: Sequence[FieldReport]) -> str | None:
