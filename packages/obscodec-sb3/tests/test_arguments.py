@@ -290,11 +290,8 @@ NESTED = (
 
 @pytest.mark.parametrize("buffer_class", [CompressedDictReplayBuffer, CompressedDictRolloutBuffer])
 def test_spaces_that_a_class_for_dictionaries_does_not_take(buffer_class):
-    name = buffer_class.__name__
     nested = spaces.Dict(image=IMAGES, agent=spaces.Dict(position=spaces.Box(-1, 1, (2,))))
-    refused(obscodec.DTypeError, NESTED.format(name=name), replay, buffer_class, nested)
-    of_sb3 = f"{name.removeprefix('Compressed')} must be used with Dict obs space only"
-    refused(AssertionError, of_sb3, replay, buffer_class, IMAGES)
+    refused(obscodec.DTypeError, NESTED.format(name=buffer_class.__name__), replay, buffer_class, nested)
 
 
 def zeros_of(space):
