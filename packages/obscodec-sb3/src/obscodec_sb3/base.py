@@ -135,12 +135,10 @@ class CompressedBuffer(buffers.BaseBuffer):
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
         name, takes_dict = type(self).__name__, isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer))
-        if isinstance(shape, dict) != takes_dict:
-            what = "one array", "a dictionary of arrays"
-            kind = "RolloutBuffer" if isinstance(self, buffers.RolloutBuffer) else "ReplayBuffer"
-            other = f"Compressed{kind}" if takes_dict else f"CompressedDict{kind}"
-            said = f"{name} takes observations that are {what[takes_dict]}, got a space of {what[not takes_dict]}"
-            raise obscodec.DTypeError(f"{said}: use another class, such as {other}")
+        if isinstance(shape, dict) and not takes_dict:  # the other way round, SB3 itself says so
+            other = "CompressedDict" + ("RolloutBuffer" if isinstance(self, buffers.RolloutBuffer) else "ReplayBuffer")
+            what = f"{name} takes observations that are one array, got a space of a dictionary of arrays"
+            raise obscodec.DTypeError(f"{what}: use another class, such as {other}")
         keys = shape if isinstance(shape, dict) else {}
         for key in [key for key, of_key in keys.items() if isinstance(of_key, dict)]:
             raise obscodec.DTypeError(
