@@ -73,7 +73,9 @@ def test_next_observations_on_the_page(moving, vectors):
 def test_the_reason_is_whole_whatever_it_says(budget):
     field = tried("noise", np.random.default_rng(0).integers(256, size=(100, 48, 48), dtype=np.uint8), budget)
     odd = replace(field, reason="the first: of two: as asked for")
-    takes = f"transition takes {field.item_bytes:,.0f} bytes, its next observation included."
+    takes = (
+        f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it."
+    )
     assert why(field) == f"{field.reason}. A {takes}"
     in_blocks = why(replace(odd, block_frames=4))
     assert in_blocks.startswith("the first: of two: as asked for. In blocks of 4 frames, a transition takes")

@@ -10,7 +10,7 @@ from faults import at_every_line
 from obscodec.snapshots.folder import Folder
 from saved import append, check_equal_rings, ring
 
-STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "97"))  # 1 for every line
+STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "29"))  # 1 for every line
 N_BEFORE, N_AFTER = 9, 23
 
 

@@ -41,7 +41,7 @@ def started(monkeypatch):
     monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: False)
     monkeypatch.setattr(ahead, "n_processors", lambda: 2)
     monkeypatch.setattr(process, "parent_process", lambda: None)  # under pytest-xdist, too
-    monkeypatch.setattr(ahead, "_asked", set())
+    monkeypatch.setattr(ahead, "_asked", {})
     return commands
 
 

@@ -89,7 +89,7 @@ def test_large_patches_that_become_small_enough_are_kept():
     choice = choose(tiles(256), STREAMS[:256], None, n_seen=512)
     assert choice.chosen.spec == "delta-rle|lz4:6"
     assert not choice.chosen.fits
-    assert choice.reason == "so small that no slow codec was tried, on the first 256 frames"
+    assert choice.reason == "so small that no slow codec is needed, on the first 256 frames"
     assert choose(tiles(256), STREAMS[:256], None, n_seen=512, thorough=True).chosen == choice.chosen
 
 
@@ -121,7 +121,10 @@ def test_a_fast_budget_takes_no_slow_codec(seen, specs):
     assert {trial.spec for trial in choice.trials} == {"raw", "delta-rle", "delta-rle|lz4:6"}
     assert {trial.spec for trial in choice.trials if trial.fits} == specs
     assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in choice.trials if trial.fits)
-    assert choice.reason.startswith("the smallest that the table of costs counts as fast as uncompressed")
+    why = (
+        "the smallest that the table of costs counts as fast as uncompressed, since budget='fast' leaves out the others"
+    )
+    assert choice.reason == f"{why}, on the first 256 frames"
     assert all(trial.batch_s is None for trial in choice.trials)
 
 
@@ -252,6 +255,10 @@ def test_a_malformed_budget(budget):
 @pytest.mark.parametrize("budget", ["5ms", "1 s"])
 def test_a_budget_for_nothing_named(budget):
     refused(budget, f": write '{budget}/batch'")
+
+
+def test_a_budget_in_other_words():
+    refused("5 ms per batch", ": write '5 ms/batch'")
 
 
 def refused(budget: str, hint: str) -> None:

@@ -86,10 +86,9 @@ def _report(source: str, content: Content, budget: str | None, progress: Progres
     if not fields:
         raise SourceError(f"{source} has no field to try, {'; '.join(map(': '.join, left_out.items()))}")
     said = [f"Left out: {name}, {reason}." for name, reason in left_out.items()]
-    costs = (
-        [TABLE_OF_COSTS] if not StoreOptions(budget=budget).is_timed and any(field.measured for field in fields) else []
-    )
-    return Report(source, tuple(fields), (*content.presumed, *said, *costs))
+    if not StoreOptions(budget=budget).is_timed and any(field.measured for field in fields):
+        said.append(TABLE_OF_COSTS)
+    return Report(source, tuple(fields), (*content.presumed, *said))
 
 
 def _check_page(path: Path) -> None:

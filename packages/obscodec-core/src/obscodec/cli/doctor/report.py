@@ -150,7 +150,9 @@ def _notes(field: FieldReport) -> Iterator[str]:
 
 def why(field: FieldReport) -> str:
     """Why a codec is recommended, and what it takes."""
-    takes = f"transition takes {field.item_bytes:,.0f} bytes, its next observation included"
+    takes = (
+        f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it"
+    )
     blocks = f"In blocks of {field.block_frames} frames, a" if field.block_frames > 1 else "A"
     return f"{field.reason}. {blocks} {takes}."
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numba
@@ -17,16 +18,13 @@ from obscodec.runtime import n_processors
 
 _COMPILES = "import sys; from obscodec.warming import compile_codec; compile_codec(*sys.argv[1:])"
 _FLAGS = sys.flags
-_N_PAIRS = 16
 _log = logging.getLogger("obscodec")
-_lock = threading.Lock()
-_asked: set[str] = set()  # codecs for which this was looked into
+_asked: dict[str, object] = {}  # by codec, which call looked into it
 
 
 def change(frames: npt.NDArray[np.generic]) -> float:
-    """The share of pixels that differ from the frame before, in the first ``frames``."""
-    first = frames[: _N_PAIRS + 1]
-    return float(np.mean(first[1:] != first[:-1])) if first[1:].size else 0.0
+    """The share of pixels that differ from the frame before."""
+    return float(np.mean(frames[1:] != frames[:-1])) if frames[1:].size else 0.0
 
 
 def compile_ahead(name: str) -> None:
@@ -35,10 +33,9 @@ def compile_ahead(name: str) -> None:
     Nothing happens if they are on disk or can't be kept there. No process begins if there is one processor only, or in
     a process that is itself one of several. This process compiles whatever the other one does not.
     """
-    with _lock:
-        if name in _asked:
-            return
-        _asked.add(name)
+    here = object()
+    if _asked.setdefault(name, here) is not here:
+        return
     # This process is going to encode: at once, or when it has compiled what comes before.
     is_ready = is_on_disk("obscodec.frames", "append_frames")
     order = ("decode", "encode") if is_ready else ("encode", "decode")
@@ -62,7 +59,8 @@ def _start(command: list[str]) -> None:
     except OSError:  # no more processes, or no interpreter of this name
         return
     atexit.register(_end, process)
-    threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
+    with suppress(RuntimeError):  # no more threads
+        threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
 
 
 def _flags() -> list[str]:

@@ -74,6 +74,7 @@ _OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images mostly ma
 _MAX_COST = 1.2
 _AS_FAST = "that the table of costs counts as fast as uncompressed"
 _MUCH_CHANGE = 0.2  # pixels that differ from the frame before; slow codecs will be tried where more of them do
+_N_EXPECTED = 64  # frames of a stack or of a sequence, equal ones among them, to look at before any codec is tried
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
@@ -90,7 +91,7 @@ def parse_budget(budget: str) -> float | None:
         return None
     match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
-        meant = f"{budget}/batch"  # of '5ms'
+        meant = f"{budget}".removesuffix(" per batch") + "/batch"  # of '5ms', too
         hint = f": write {meant!r}" if _BUDGET.fullmatch(meant) else ""
         time_of_batch = f"a time for each batch of {_BATCH} such as '1 ms/batch'"
         raise SpecError(f"a budget is {FAST!r} or {time_of_batch}, got {budget!r}{hint}")
@@ -106,10 +107,10 @@ def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
     """
     if frames.dtype.kind != "u" or not frames.size:
         return
-    frames = _distinct(frames[np.argsort(sequences, kind="stable")])
-    if change(frames) <= _MUCH_CHANGE:
+    first = _distinct(frames[np.argsort(sequences, kind="stable")[:_N_EXPECTED]])
+    if change(first) <= _MUCH_CHANGE:
         return
-    blocks = frames[:, None]
+    blocks = first[:, None]
     layout, ready = Layout(blocks.shape[1:], blocks.dtype), available()
     for spec in _OF_IMAGES:
         with suppress(SpecError):  # no images
@@ -156,11 +157,14 @@ def choose(
     n_quick = len(trials)
     if budget != FAST and (thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough):
         trials += _try_slow(others, frames, limit_s, thorough=thorough)
-    if limit_s is not None:
-        chosen, why = _within(_worth(trials, layout), f"{budget}")
+    quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
+    if budget is None:
+        chosen, why = _by_cost(quick, slow, enough)
+    elif limit_s is None:
+        chosen, why = _fastest(quick)
+        why += f", since budget={FAST!r} leaves out the others"
     else:
-        quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
-        chosen, why = _by_cost(quick, slow, enough) if budget is None else _fastest(quick)
+        chosen, why = _within([*quick, *slow], budget)
     first = f"the first {n} frames" if n > 1 else "the first frame"
     return Choice(chosen, tuple(trials), f"{why}, on {first}")
 
@@ -259,7 +263,7 @@ def _by_cost(quick: list[Trial], slow: list[Trial], enough: float) -> tuple[Tria
     if not slow:
         return fast, why
     if small.frame_bytes <= enough:
-        return (small, "so small that no slow codec was tried") if small in slow else (fast, why)
+        return (small, "so small that no slow codec is needed") if small in slow else (fast, why)
     best = min(slow, key=lambda trial: trial.frame_bytes * trial.cost**_PRICE)
     return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any {_AS_FAST}"
 
