@@ -75,14 +75,14 @@ def decode(stream: bytes, n_frames: int, height: int, width: int, n_channels: in
     old: Ints = np.zeros((down + 1, across + 1), np.int64)
     decoded = []
     for frame in frames:
-        old = frame_of(Reader(frame), costs, old)
+        old = frame_of(Reader(frame), costs, old, width)
         places = old[1 : height + 1, 1 : width + 1]
         decoded.append(np.array([[[*colours[place]] for place in row] for row in places.tolist()], np.uint8))
     return np.stack(decoded)
 
 
-def frame_of(source: Reader, costs: Costs, old: Ints) -> Ints:
-    """The places of a frame behind a row and a column of zeros."""
+def frame_of(source: Reader, costs: Costs, old: Ints, width: int) -> Ints:
+    """The places of a frame of a width, behind a row and a column of zeros."""
     head = source.take(1)[0]
     n_vectors = (head & 15) - 1
     vectors = [(0, 0), *(tuple(np.frombuffer(source.take(2), np.int8).tolist()) for _ in range(n_vectors - 1))]
@@ -93,10 +93,13 @@ def frame_of(source: Reader, costs: Costs, old: Ints) -> Ints:
     for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
         vector, kind = divmod(mode - 3, 2) if mode >= 3 else (0, mode)
         kinds = ((2,), (2, 0)) if mode >= 3 else ((0,), (0, 1))
+        of_tile = ranks[2 * t] + ranks[2 * t + 1]
+        if width - (left - 1) <= 4:  # a narrow tile
+            of_tile = [of_tile[4 * y + x] if x < 4 else 0 for y, x in product(range(8), repeat=2)]
         for k, (y, x) in enumerate(product(range(top, top + 8), range(left, left + 8))):
             beside = plane[y - 1, x], plane[y, x - 1]
             if mode >= 3:
                 beside = old[y + vectors[vector][0], x + vectors[vector][1]], plane[y - 1, x]
             contexts = tuple(map(int, beside))[: 1 + kind]
-            plane[y, x] = costs.order(kinds[kind], contexts)[ranks[2 * t + k // 32][k % 32]]
+            plane[y, x] = costs.order(kinds[kind], contexts)[of_tile[k]]
     return plane

@@ -54,14 +54,14 @@ def decode(stream: bytes, layout: Layout, *, fast: bool, dictionary: bytes = b""
             planes[:, 1 : height + 1, 1 : width + 1] = (np.moveaxis(pixels, -1, 0) if is_behind else pixels)[order]
             decoded += frame[1:]
         else:
-            planes = frame_of(Reader(frame), tables, planes)
+            planes = frame_of(Reader(frame), tables, planes, width)
             pixels = planes[order, 1 : height + 1, 1 : width + 1].astype(np.uint8)
             decoded += (np.moveaxis(pixels, 0, -1) if is_behind else pixels).tobytes()
     return decoded
 
 
-def frame_of(source: Reader, tables: list[Book] | None, old: Ints) -> Ints:
-    """The planes of a frame, each behind a row and a column of zeros."""
+def frame_of(source: Reader, tables: list[Book] | None, old: Ints, width: int) -> Ints:
+    """The planes of a frame of a width, each behind a row and a column of zeros."""
     head = source.take(1)[0]
     n_vectors, form = (head & 15) - 1, head >> 4
     vectors = [(0, 0), *(tuple(np.frombuffer(source.take(2), np.int8).tolist()) for _ in range(n_vectors - 1))]
@@ -77,6 +77,8 @@ def frame_of(source: Reader, tables: list[Book] | None, old: Ints) -> Ints:
         kind, transform = divmod(mode, 8) if n_planes == 3 else (mode, 0)
         of_tile = groups[2 * n_planes * t : 2 * n_planes * (t + 1)]
         residuals = np.array(of_tile).reshape(n_planes, 8, 8).astype(np.int8)
+        if width - (left - 1) <= 4:
+            residuals = unfolded(residuals)
         if n_planes == 3:
             residuals = with_shares(residuals, *TRANSFORMS[transform])
         for c, y, x in product(range(n_planes), range(8), range(8)):
@@ -94,6 +96,13 @@ def prediction(kind: int, plane: Ints, old: Ints, vectors: list[tuple[int, ...]]
     down, right = vectors[(kind - 3) // 2]
     before = int(old[y + down, x + right])
     return before if kind % 2 else before + up - int(old[y + down - 1, x + right])
+
+
+def unfolded(groups: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """The residuals of a narrow tile: the upper group of each plane has four of each row, and the others are 0."""
+    residuals = np.zeros_like(groups)
+    residuals[:, :, :4] = groups[:, :4].reshape(-1, 8, 4)
+    return residuals
 
 
 def with_shares(stored: npt.NDArray[np.int8], red: int, blue: int, of_red: int) -> npt.NDArray[np.int8]:

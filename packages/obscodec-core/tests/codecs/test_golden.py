@@ -23,7 +23,7 @@ def checksums() -> dict[str, list[str]]:
 
 
 def test_there_are_golden_files() -> None:
-    assert len(FILES) == 62
+    assert len(FILES) == 65
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

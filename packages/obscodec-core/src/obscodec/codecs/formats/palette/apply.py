@@ -14,6 +14,8 @@ from obscodec.codecs.formats.pred import (
     N_SPATIAL,
     SIDE,
     Geometry,
+    fold_tile,
+    is_narrow,
     vector_offset,
 )
 from obscodec.codecs.statuses import OK
@@ -85,6 +87,8 @@ def apply_tiles(
                         mode, fewest = one, cost
                         kept, tried = tried, kept
             _write_residuals(mode, tile, old, kept, residuals, stride, n_rows, n_columns, orders)
+            if is_narrow(x, geometry):
+                fold_tile(residuals, 1)
             store_u8(modes, unsigned(mode))
             largest = max(largest, mode)
             modes += 1

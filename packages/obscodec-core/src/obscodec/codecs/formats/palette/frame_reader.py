@@ -15,8 +15,10 @@ from obscodec.codecs.formats.pred import (
     Geometry,
     clear_margins,
     decode_groups,
+    is_narrow,
     read_head,
     skip_sizes,
+    unfold_tile,
     vector_offset,
 )
 from obscodec.codecs.statuses import MANY_COLOURS, NO_SUCH_FRAME, OK
@@ -165,6 +167,8 @@ def _decode_frame(
             if status != OK:
                 return status
             corner = (SIDE * ty + 1) * plane.stride + SIDE + SIDE * tx
+            if is_narrow(SIDE * tx, plane):
+                unfold_tile(residuals, 1)
             undo_tile(mode, work + corner, before + corner + offset, residuals, plane.stride, orders)
             residuals += GROUPS_OF_TILE * GROUP_STRIDE
             modes += 1

@@ -25,6 +25,7 @@ from obscodec.codecs.formats.pred.heads import (
     write_head,
     write_sizes,
 )
+from obscodec.codecs.formats.pred.narrow_tiles import fold_tile, is_narrow, unfold_tile
 from obscodec.codecs.formats.pred.pred import N_STREAMS, Pred
 from obscodec.codecs.formats.pred.room import Room, divided, new_room
 from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, N_SPATIAL, vector_offset
@@ -50,8 +51,10 @@ __all__ = [
     "divided",
     "encode_groups",
     "find_vectors",
+    "fold_tile",
     "geometry_of",
     "head_nbytes",
+    "is_narrow",
     "misread",
     "n_vectors_of",
     "new_room",
@@ -61,6 +64,7 @@ __all__ = [
     "size_bound",
     "skip_sizes",
     "trained",
+    "unfold_tile",
     "vector_offset",
     "write_head",
     "write_sizes",

@@ -12,6 +12,7 @@ from obscodec.codecs.formats.pred.geometry import (
 )
 from obscodec.codecs.formats.pred.group_reader import decode_groups
 from obscodec.codecs.formats.pred.heads import AS_IS, read_head, skip_sizes
+from obscodec.codecs.formats.pred.narrow_tiles import is_narrow, unfold_tile
 from obscodec.codecs.formats.pred.room import Room
 from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, undo_tile, vector_offset
 from obscodec.codecs.formats.pred.widths import (
@@ -156,6 +157,8 @@ def _decode_frame(
             if status != OK:
                 return status
             corner = (y + 1) * geometry.stride + SIDE + x
+            if is_narrow(x, geometry):
+                unfold_tile(residuals, geometry.n_channels)
             if mode & n_transforms - 1:
                 undo_transform(mode & n_transforms - 1, residuals)
             undo_tile(

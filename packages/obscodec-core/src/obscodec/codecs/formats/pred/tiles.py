@@ -14,6 +14,7 @@ from obscodec.codecs.formats.pred.colour_transform import (
     transform_bits,
 )
 from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry
+from obscodec.codecs.formats.pred.narrow_tiles import fold_tile, is_narrow
 from obscodec.codecs.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 from obscodec.kernels import (
     add_bytes,
@@ -151,6 +152,8 @@ def apply_tiles(
             mode = kind << n_bits
             if n_bits and fewest > 0:
                 mode |= apply_best_transform(residuals)
+            if is_narrow(x, geometry):
+                fold_tile(residuals, n_channels)
             store_u8(modes, unsigned(mode))
             modes += 1
             residuals += tile_nbytes
