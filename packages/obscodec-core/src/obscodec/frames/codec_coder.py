@@ -12,6 +12,7 @@ from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
+from obscodec.runtime import new_table
 from obscodec.segments import Bytes, Segments, joined
 
 _SCRATCH_NBYTES = 1 << 22
@@ -100,4 +101,7 @@ class CodecCoder(BlockCoder[Codec]):
 
 
 def _fit(block_codec: Codec, samples: Sequence[Bytes]) -> Codec:
-    return block_codec.fit(block_codec.layout.tensors(np.stack(samples)))
+    rows = new_table((len(samples), block_codec.layout.nbytes), np.uint8)
+    for row, sample in zip(rows, samples, strict=True):
+        row[:] = sample
+    return block_codec.fit(block_codec.layout.tensors(rows))

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from obscodec.codecs.filter import Filter
 from obscodec.layout import Layout, Rows
 
@@ -22,10 +19,6 @@ class Shuffle(Filter):
         """``u8[itemsize, size]``."""
         itemsize = self.layout.dtype.itemsize
         return Layout((itemsize, self.layout.nbytes // itemsize), "uint8")
-
-    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
-        """See ``Codec.suits``: not if a number is a byte, and all stays where it is."""
-        return samples.dtype.itemsize > 1
 
     def apply(self, rows: Rows, out: Rows) -> None:
         """Transpose."""

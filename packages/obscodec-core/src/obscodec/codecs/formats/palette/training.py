@@ -12,13 +12,13 @@ from obscodec.codecs.formats.palette.dictionary import FINE, MAX_COST, AfterOne,
 from obscodec.codecs.formats.palette.frame_writer import encode_with
 from obscodec.codecs.formats.palette.orders import N_COLOURS
 from obscodec.codecs.formats.pred import (
-    GROUP_STRIDE,
     PREDICTED,
     Books,
     Geometry,
     Pred,
     books_of,
     geometry_of,
+    new_predicted,
     plane_geometry,
     trained,
 )
@@ -42,8 +42,7 @@ def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
         known: colours that keep their places, unless there is no room for the others then.
     """
     n_frames, geometry = geometry_of(pred.layout, pred.spec, takes_depth=False)
-    items = [keys_of(_pixels(row, n_frames, geometry)) for row in rows]
-    colours = [np.unique(item, return_counts=True) for item in items]
+    colours = [np.unique(keys_of(_pixels(row, n_frames, geometry)), return_counts=True) for row in rows]
     few = [k for k, (keys, _) in enumerate(colours) if len(keys) <= N_COLOURS]
     if not few:
         return None
@@ -52,18 +51,22 @@ def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
     kept = [k for k, together in extended.items() if len(together) <= N_COLOURS]
     if not kept:
         return None
-    places = np.stack([_places(items[k], extended[k]) for k in kept])
-    counts = np.bincount(places.reshape(-1), minlength=N_COLOURS)[: len(palette)]
+    counts, pairs = np.zeros(N_COLOURS, np.int64), np.zeros((3, N_COLOURS**2), np.int64)
+    for k in kept:  # one by one: together, they would take many times the memory of the items
+        places = _places(keys_of(_pixels(rows[k], n_frames, geometry)), extended[k])
+        counts += np.bincount(places.reshape(-1), minlength=N_COLOURS)
+        for after, (context, place) in zip(pairs, _beside(places), strict=True):
+            after += np.bincount((context * N_COLOURS + place).reshape(-1), minlength=N_COLOURS**2)
+    counts = counts[: len(palette)]
     alone = _cost_of((counts + _UNSEEN) / (counts.sum() + len(palette) * _UNSEEN))
-    above, left = np.zeros_like(places), np.zeros_like(places)
-    above[:, :, 1:], left[..., 1:] = places[:, :, :-1], places[..., :-1]
+    above, left, before = (_after_one(after, alone) for after in pairs)
     untrained = Dictionary(
         geometry.n_channels,
         palette,
         alone,
-        _after_one(above, places, alone),
-        _after_one(left, places, alone),
-        _after_one(places[:, :-1], places[:, 1:], alone),
+        above,
+        left,
+        before,
         books_of(b"", pred.spec),
         _other_books(np.delete(rows, few, axis=0), pred),
     )
@@ -111,11 +114,18 @@ def _places(keys: Keys, palette: Keys) -> Places:
     return order[np.searchsorted(palette[order], keys)].astype(np.uint8)
 
 
-def _after_one(contexts: Places, places: Places, alone: Bytes) -> AfterOne:
-    """What colours cost after others beside them."""
+def _beside(places: Places) -> tuple[tuple[Ints, Ints], ...]:
+    """The places above those of an item, on their left, and in the frame before, each with those places."""
+    here = places.astype(np.int64)
+    above, left = np.zeros_like(here), np.zeros_like(here)
+    above[:, 1:], left[..., 1:] = here[:, :-1], here[..., :-1]
+    return (above, here), (left, here), (here[:-1], here[1:])
+
+
+def _after_one(pairs: Ints, alone: Bytes) -> AfterOne:
+    """What colours cost after others beside them, by how often each pair was seen, ``i64[65536]``."""
     n = len(alone)
-    pairs = contexts.reshape(-1).astype(np.int64) * N_COLOURS + places.reshape(-1)
-    counts = np.bincount(pairs, minlength=N_COLOURS**2).reshape(N_COLOURS, N_COLOURS)[:n, :n]
+    counts = pairs.reshape(N_COLOURS, N_COLOURS)[:n, :n]
     seldom = _SELDOM
     if counts.size > _MOST_SEEN:
         seldom = max(seldom, int(np.partition(counts, -_MOST_SEEN - 1, axis=None)[-_MOST_SEEN - 1]))
@@ -133,8 +143,7 @@ def _cost_of(shares: npt.NDArray[np.float64]) -> Bytes:
 def _books(rows: Rows, n_frames: int, geometry: Geometry, dictionary: Dictionary) -> Books:
     """Books for the ranks in items by the orders of a dictionary."""
     plane = plane_geometry(geometry)
-    ranks_nbytes = GROUP_STRIDE * plane.n_groups
-    predicted = np.empty((len(rows) * n_frames, ranks_nbytes + plane.n_tiles), np.uint8)
+    predicted = new_predicted(len(rows) * n_frames, plane)
     tables = tables_of(dictionary.keys, orders_in(dictionary), dictionary.books, b"")
     encode_with(tables, rows, n_frames, geometry, PREDICTED, predicted.reshape(-1))
-    return trained(predicted[:, :ranks_nbytes].reshape(-1), predicted[:, ranks_nbytes:].reshape(-1))
+    return trained(predicted, plane.n_groups)

@@ -1,6 +1,6 @@
 """Images in tiles that are predicted; what codecs of such tiles share."""
 
-from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, Books, books_of, trained
+from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED
 from obscodec.codecs.formats.pred.geometry import (
@@ -57,6 +57,7 @@ __all__ = [
     "is_narrow",
     "misread",
     "n_vectors_of",
+    "new_predicted",
     "new_room",
     "plane_geometry",
     "put_frame",

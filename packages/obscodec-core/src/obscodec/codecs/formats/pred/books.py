@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.formats.pred.colour_transform import N_TRANSFORMS
-from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE
+from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, Geometry
 from obscodec.codecs.formats.pred.group_counts import count_symbols, measure_groups
 from obscodec.codecs.formats.pred.groups import (
     FIRST_OF_SINGLES,
@@ -29,6 +29,8 @@ from obscodec.codecs.formats.pred.groups import (
 )
 from obscodec.codecs.formats.pred.tiles import N_MODES, N_SPATIAL
 from obscodec.errors import SpecError
+from obscodec.layout import Rows
+from obscodec.runtime import new_table
 from obscodec.segments import Bytes, Ints
 
 Weights = npt.NDArray[np.float64]
@@ -134,14 +136,21 @@ def built_in() -> Books:
     return books_from(lengths, classes)
 
 
-def trained(residuals: Bytes, modes: Bytes) -> Books:
-    """Books for groups and modes like these.
+def new_predicted(n_frames: int, geometry: Geometry) -> Rows:
+    """An array for what :func:`trained` takes. ``malloc`` would keep so much memory, so it is no part of its."""
+    return new_table((n_frames, GROUP_STRIDE * geometry.n_groups + geometry.n_tiles), np.uint8)
+
+
+def trained(predicted: Rows, n_groups: int) -> Books:
+    """Books for frames like these.
 
     Args:
-        residuals: groups, ``GROUP_STRIDE`` bytes each.
-        modes: ``u8[n]``.
+        predicted: ``u8[n, GROUP_STRIDE * n_groups + n_tiles]``: the groups of each, and behind them its modes.
+        n_groups: of a frame.
     """
-    n = len(residuals) // GROUP_STRIDE
+    nbytes, n = GROUP_STRIDE * n_groups, len(predicted) * n_groups
+    residuals, modes = new_table((n * GROUP_STRIDE,), np.uint8), predicted[:, nbytes:].reshape(-1)
+    residuals.reshape(len(predicted), nbytes)[:] = predicted[:, :nbytes]
     prior = _prior()
     counts, labels = np.zeros(N_SYMBOLS, np.int64), np.zeros(n, np.uint8)
     keys, sums = np.zeros(n, np.int64), np.zeros((N_KEYS, N_CLASSES), np.int64)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.pred.books import Books, books_of, trained
+from obscodec.codecs.formats.pred.books import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_reader import decode_items
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED, encode_items
-from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, Geometry, geometry_of, misread
+from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of, misread
 from obscodec.codecs.formats.pred.room import new_room
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.codecs.varint import encode_varint
@@ -91,11 +91,9 @@ class Pred(Codec):
             return self
         n_items = max(1, _N_SAMPLES // n_frames)
         chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
-        residuals_nbytes = GROUP_STRIDE * geometry.n_groups
-        predicted = np.empty((len(chosen) * n_frames, residuals_nbytes + geometry.n_tiles), np.uint8)
+        predicted = new_predicted(len(chosen) * n_frames, geometry)
         self._encode(chosen, PREDICTED, predicted.reshape(-1))
-        residuals, modes = predicted[:, :residuals_nbytes], predicted[:, residuals_nbytes:]
-        return self.with_dictionary(trained(residuals.reshape(-1), modes.reshape(-1)).dictionary())
+        return self.with_dictionary(trained(predicted, geometry.n_groups).dictionary())
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
         """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
