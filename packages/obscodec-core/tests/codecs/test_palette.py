@@ -81,14 +81,19 @@ def test_a_stream_that_can_not_be_read(stream: bytes, why: str) -> None:
     assert str(caught.value) == f"palette stream of uint8[2, 8, 8] can't be decoded: {why}"
 
 
-def test_a_place_without_a_colour() -> None:
-    tested = codec("palette", TWO)
-    x = np.zeros((2, 8, 8), np.uint8)
-    x[:, 3] = 5
+@pytest.mark.parametrize("column", [3, 4, 8])
+@pytest.mark.parametrize(("n_channels", "planar"), [(1, False), (3, False), (3, True)])
+def test_a_place_without_a_colour(n_channels: int, planar: bool, column: int) -> None:
+    x = np.zeros((2, 8, 9, n_channels), np.uint8)
+    x[1, 3, column] = 5
+    x = np.ascontiguousarray(np.moveaxis(x, -1, 1)) if planar else x
+    tested = codec("palette", Layout.of(x))
     stream = encoded(tested, x)
-    assert stream[:3] == b"\3\0\5"
+    begin = b"\3" + b"\0" * n_channels + b"\5" * n_channels
+    assert stream.startswith(begin)
+    assert decoded(tested, stream).tobytes() == x.tobytes()
     with pytest.raises(CorruptStream, match="a pixel has a colour that is not in its palette"):
-        decoded(tested, b"\2" + stream[2:])
+        decoded(tested, b"\2" + b"\0" * n_channels + stream[len(begin) :])
 
 
 def test_every_mode_is_refused_that_does_not_exist() -> None:

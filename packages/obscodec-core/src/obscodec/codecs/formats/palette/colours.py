@@ -18,6 +18,7 @@ from obscodec.kernels import (
     load_u8,
     signed,
     store_u8,
+    store_u16,
     store_u64,
     unsigned,
 )
@@ -143,6 +144,22 @@ def _brightness(key: int) -> int:
     return bright << _KEY_BITS | key
 
 
+@inlined
+def _are_apart(geometry: Geometry) -> bool:
+    """Whether each of three channels has a plane of its own in a frame."""
+    return geometry.n_channels == 3 and geometry.pixel_step == 1
+
+
+@inlined
+def prepare_colours(palette_at: int, n_colours: int, geometry: Geometry) -> int:
+    """Make what :func:`palette_of` made for so many colours into what :func:`get_colours` takes."""
+    palette = int64s_at(palette_at, (N_COLOURS,))
+    if _are_apart(geometry):  # a channel in every other byte: a second pixel has room between them
+        for k in range(n_colours):
+            palette[k] = palette[k] & 0xFF | (palette[k] & 0xFF00) << 8 | (palette[k] & 0xFF0000) << 16
+    return OK
+
+
 @compiled
 def get_colours(work: int, frame: int, palette_at: int, geometry: Geometry, plane: Geometry) -> int:
     """Write the pixels of a frame from the places in its plane.
@@ -150,7 +167,7 @@ def get_colours(work: int, frame: int, palette_at: int, geometry: Geometry, plan
     Args:
         work: the address of the plane.
         frame: of the frame, filled.
-        palette_at: of what :func:`palette_of` makes.
+        palette_at: of what :func:`prepare_colours` makes.
         geometry: of the frame.
         plane: of the plane.
 
@@ -158,9 +175,20 @@ def get_colours(work: int, frame: int, palette_at: int, geometry: Geometry, plan
         A status.
     """
     palette, all_bits = int64s_at(palette_at, (N_COLOURS,)), unsigned(0)
+    step, bits = geometry.channel_step, 16 if _are_apart(geometry) else 8
     for y in range(geometry.height):
         at, pixel = work + (y + 1) * plane.stride + SIDE, frame + y * geometry.row_step
         end = at + geometry.width
+        if _are_apart(geometry):
+            for _ in range(geometry.width >> 1):
+                first, second = unsigned(palette[load_u8(at)]), unsigned(palette[load_u8(at + 1)])
+                all_bits |= first | second
+                pair = first | second << unsigned(8)
+                store_u16(pixel, pair)
+                store_u16(pixel + step, pair >> unsigned(16))
+                store_u16(pixel + 2 * step, pair >> unsigned(32))
+                at += 2
+                pixel += 2
         if geometry.pixel_step == 3:
             for _ in range(geometry.width - 1 >> 1):
                 pair = unsigned(palette[load_u8(at)]) | unsigned(palette[load_u8(at + 1)]) << unsigned(_KEY_BITS)
@@ -172,7 +200,7 @@ def get_colours(work: int, frame: int, palette_at: int, geometry: Geometry, plan
             key = unsigned(palette[load_u8(place)])
             all_bits |= key
             for c in range(geometry.n_channels):
-                store_u8(pixel + c * geometry.channel_step, key >> unsigned(8 * c))
+                store_u8(pixel + c * step, key >> unsigned(bits * c))
             pixel += geometry.pixel_step
     return NO_SUCH_COLOUR if all_bits & unsigned(_NONE) else OK
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.palette.colours import get_colours
+from obscodec.codecs.formats.palette.colours import get_colours, prepare_colours
 from obscodec.codecs.formats.palette.modes import mode_status
 from obscodec.codecs.formats.palette.orders import N_COLOURS, OrderAddresses
 from obscodec.codecs.formats.palette.room import Room, room_at
@@ -94,6 +94,7 @@ def decode_items(
         for k in range(n_known, n_colours):
             at, key = _read_key(at, geometry.n_channels)
             store_u64(room.palette + 8 * k, unsigned(key))
+        prepare_colours(room.palette, n_colours, geometry)
         body = skip_sizes(at, end, n_frames)
         if body < 0:
             return -body
