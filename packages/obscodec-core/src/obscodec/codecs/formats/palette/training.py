@@ -70,7 +70,8 @@ def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
         books_of(b"", pred.spec),
         _other_books(np.delete(rows, few, axis=0), pred),
     )
-    return replace(untrained, books=_books(rows[kept], n_frames, geometry, untrained))
+    some = rows if len(kept) == len(rows) else rows[kept]  # without a copy of all
+    return replace(untrained, books=_books(some, n_frames, geometry, untrained))
 
 
 def _other_books(rows: Rows, pred: Pred) -> bytes:
