@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -81,19 +83,21 @@ def test_a_stream_that_can_not_be_read(stream: bytes, why: str) -> None:
     assert str(caught.value) == f"palette stream of uint8[2, 8, 8] can't be decoded: {why}"
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("column", [3, 4, 8])
 @pytest.mark.parametrize(("n_channels", "planar"), [(1, False), (3, False), (3, True)])
-def test_a_place_without_a_colour(n_channels: int, planar: bool, column: int) -> None:
+def test_a_place_without_a_colour(n_channels: int, planar: bool, column: int, known: bool) -> None:
     x = np.zeros((2, 8, 9, n_channels), np.uint8)
     x[1, 3, column] = 5
     x = np.ascontiguousarray(np.moveaxis(x, -1, 1)) if planar else x
     tested = codec("palette", Layout.of(x))
-    stream = encoded(tested, x)
-    begin = b"\3" + b"\0" * n_channels + b"\5" * n_channels
+    tested = tested.fit(np.zeros_like(x)[None]) if known else tested  # the dictionary has the first colour
+    stream, first = encoded(tested, x), b"" if known else b"\0" * n_channels
+    begin = bytes([2 if known else 3]) + first + b"\5" * n_channels
     assert stream.startswith(begin)
     assert decoded(tested, stream).tobytes() == x.tobytes()
     with pytest.raises(CorruptStream, match="a pixel has a colour that is not in its palette"):
-        decoded(tested, b"\2" + b"\0" * n_channels + stream[len(begin) :])
+        decoded(tested, bytes([begin[0] - 1]) + first + stream[len(begin) :])
 
 
 def test_every_mode_is_refused_that_does_not_exist() -> None:
@@ -126,6 +130,21 @@ def test_all_damage_of_whole_frames_does_no_harm(fitted: Codec) -> None:
                 assert len(bad) == len(stream)
     assert n_refused >= 2 * len(stream)
     assert set(memory[:64]) | set(memory[-64:]) == {7}
+
+
+def test_a_plain_decoder_reads_damaged_narrow_tiles_the_same() -> None:
+    """Of images whose channels are in front, too."""
+    x = images(0, 20, (2, 11, 12, 3))
+    planar = np.ascontiguousarray(np.moveaxis(x, -1, 1))
+    tested = codec("palette", Layout.of(planar))
+    n_read = 0
+    for k in range(0, len(stream := encoded(tested, planar)), 2):
+        damaged = stream[:k] + bytes([stream[k] ^ 1 << k % 8]) + stream[k + 1 :]
+        with suppress(CorruptStream):
+            seen = np.moveaxis(decoded(tested, damaged), 1, -1)
+            np.testing.assert_array_equal(plainly_decoded(damaged, *x.shape), seen)
+            n_read += 1
+    assert n_read > 10
 
 
 @settings(max_examples=30, deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -207,6 +209,20 @@ def test_the_lower_group_of_a_narrow_tile_says_nothing(width: int, is_narrow: bo
     blank = stream[:-4] + bytes(4)  # the lower group of the last tile
     assert (decoded(codec("pred:fast", layout), blank).tobytes() == seen.tobytes()) == is_narrow
     assert plainly_decoded(blank, layout, fast=True) == decoded(codec("pred:fast", layout), blank).tobytes()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_plain_decoder_reads_damaged_narrow_tiles_the_same(spec: str) -> None:
+    x = moving(0, (2, 11, 12, 3), "uint8")
+    tested = codec(spec, Layout.of(x))
+    n_read = 0
+    for k in range(0, len(stream := encoded(tested, x)), 4):
+        damaged = stream[:k] + bytes([stream[k] ^ 1 << k % 8]) + stream[k + 1 :]
+        with suppress(CorruptStream):
+            seen = decoded(tested, damaged)
+            assert plainly_decoded(damaged, tested.layout, fast=spec != "pred") == seen.tobytes()
+            n_read += 1
+    assert n_read > 10
 
 
 @settings(max_examples=30, deadline=None)

@@ -228,3 +228,17 @@ def test_many_blocks_are_read_in_threads_as_by_one(spec: str) -> None:
     places[-1] = [3]
     with pytest.raises(CorruptStream, match=f"^a stored block of {re.escape(spec)} can't be decoded: "):
         read(coder, blocks, places, 4)
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 7])
+def test_samples_of_another_size_teach_nothing(nbytes: int) -> None:
+    """Those of a damaged file."""
+    frame, n = Layout((20, 20, 3), "uint8"), 2
+    versions = new_coder("palette", frame, n).versions
+    assert versions is not None
+    versions.encoded(np.zeros(n * frame.nbytes, np.uint8), 100, 1)
+    restored = new_coder("palette", frame, n).versions
+    assert restored is not None
+    restored.restore({**versions.state(), "samples": Segments.of([bytes(nbytes)] * 2).state()})
+    restored.train()
+    assert (restored.newest, restored.learning) == (1, False)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from obscodec.codecs import Codec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import check, copy_frames, read_versions
-from obscodec.errors import CorruptStream
+from obscodec.errors import CorruptStream, ShapeError
 from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
@@ -103,5 +103,7 @@ class CodecCoder(BlockCoder[Codec]):
 def _fit(block_codec: Codec, samples: Sequence[Bytes]) -> Codec:
     rows = new_table((len(samples), block_codec.layout.nbytes), np.uint8)
     for row, sample in zip(rows, samples, strict=True):
+        if sample.nbytes != row.nbytes:  # of a damaged file
+            raise ShapeError(f"a block of {row.nbytes} bytes has {sample.nbytes}")
         row[:] = sample
     return block_codec.fit(block_codec.layout.tensors(rows))

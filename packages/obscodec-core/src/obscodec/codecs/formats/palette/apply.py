@@ -16,6 +16,7 @@ from obscodec.codecs.formats.pred import (
     Geometry,
     fold_tile,
     is_narrow,
+    row_offset,
     vector_offset,
 )
 from obscodec.codecs.statuses import OK
@@ -187,7 +188,7 @@ def _write_residuals(
     mask = ~unsigned(0) >> unsigned(8 * (SIDE - n_columns))
     for y in range(SIDE):
         word = load_u64(ranks + SIDE * y) & mask if y < n_rows else unsigned(0)
-        store_u64(residuals + (y >> 2) * GROUP_STRIDE + SIDE * (y & 3), unzigzag_bytes(word))
+        store_u64(residuals + row_offset(y), unzigzag_bytes(word))
     if n_rows < SIDE or n_columns < SIDE:
         undo_tile(mode, tile, old, residuals, stride, orders)
     return OK

@@ -152,7 +152,7 @@ def _are_apart(geometry: Geometry) -> bool:
 
 @inlined
 def prepare_colours(palette_at: int, n_colours: int, geometry: Geometry) -> int:
-    """Make what :func:`palette_of` made for so many colours into what :func:`get_colours` takes."""
+    """Make the keys of so many places into what :func:`get_colours` takes; places without a colour stay as they are."""
     palette = int64s_at(palette_at, (N_COLOURS,))
     if _are_apart(geometry):  # a channel in every other byte: a second pixel has room between them
         for k in range(n_colours):

@@ -18,7 +18,7 @@ class Room(NamedTuple):
 
     Attributes:
         frame: where kernels of ``pred`` work.
-        palette: ``i64[256]``, the key of each place.
+        palette: ``i64[256]``, the key of each place, or what ``prepare_colours`` makes of it.
         table: ``i64[1024]``, see ``new_table``.
         places: ``u8[n_frames * height * width]``.
         ranks: ``u8[128]``, of two tiles.

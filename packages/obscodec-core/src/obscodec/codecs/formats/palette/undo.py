@@ -4,11 +4,7 @@ from typing import Final
 
 from obscodec.codecs.formats.palette.modes import is_after_two
 from obscodec.codecs.formats.palette.orders import N_COLOURS, N_FIRST, OrderAddresses, late_colour
-from obscodec.codecs.formats.pred import (
-    GROUP_STRIDE,
-    N_SPATIAL,
-    SIDE,
-)
+from obscodec.codecs.formats.pred import N_SPATIAL, SIDE, row_offset
 from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     compiled,
@@ -57,7 +53,7 @@ def undo_tile(mode: int, target: int, before: int, residuals: int, stride: int, 
 @inlined
 def _ranks(residuals: int, y: int) -> int:
     """The ranks of a row of a tile."""
-    return zigzag_bytes(load_u64(residuals + (y >> 2) * GROUP_STRIDE + SIDE * (y & 3)))
+    return zigzag_bytes(load_u64(residuals + row_offset(y)))
 
 
 @inlined

@@ -13,6 +13,7 @@ from obscodec.codecs.formats.pred.geometry import (
     misread,
     plane_geometry,
     put_frame,
+    row_offset,
 )
 from obscodec.codecs.formats.pred.group_reader import decode_groups
 from obscodec.codecs.formats.pred.group_writer import encode_groups
@@ -62,6 +63,7 @@ __all__ = [
     "plane_geometry",
     "put_frame",
     "read_head",
+    "row_offset",
     "size_bound",
     "skip_sizes",
     "trained",

@@ -137,7 +137,7 @@ def built_in() -> Books:
 
 
 def new_predicted(n_frames: int, geometry: Geometry) -> Rows:
-    """An array for what :func:`trained` takes. ``malloc`` would keep so much memory, so it is no part of its."""
+    """An array for what :func:`trained` takes; it is a mapping, since ``malloc`` would keep so much memory."""
     return new_table((n_frames, GROUP_STRIDE * geometry.n_groups + geometry.n_tiles), np.uint8)
 
 

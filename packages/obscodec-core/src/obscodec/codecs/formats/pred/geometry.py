@@ -7,7 +7,7 @@ import numpy as np
 
 from obscodec.codecs.statuses import OK
 from obscodec.errors import SpecError
-from obscodec.kernels import bytes_at, compiled, copy, fill_zeros, store_u64, unsigned
+from obscodec.kernels import bytes_at, compiled, copy, fill_zeros, inlined, store_u64, unsigned
 from obscodec.layout import Layout
 
 SIDE: Final = 8  # of a tile: its rows are words
@@ -120,6 +120,12 @@ def _geometry(height: int, width: int, n_channels: int, *, interleaved: bool) ->
     steps = (n_channels, n_channels * width, 1) if interleaved else (1, width, height * width)
     plane_nbytes = (SIDE * tiles_down + 1) * stride
     return Geometry(n_channels, height, width, *steps, stride, plane_nbytes, tiles_down, tiles_across)
+
+
+@inlined
+def row_offset(y: int) -> int:
+    """Where the residuals of a row of a tile are, behind those of its first row in the same plane."""
+    return (y >> 2) * GROUP_STRIDE + SIDE * (y & 3)
 
 
 @compiled

@@ -2,44 +2,38 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry
+from obscodec.codecs.formats.pred.colour_transform import PLANE_NBYTES
+from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, row_offset
 from obscodec.codecs.statuses import OK
 from obscodec.kernels import compiled, fill_zeros, inlined, load_u32, load_u64, store_u64, unsigned
 
-_FEW: Final = SIDE // 2
+_MOST_COLUMNS: Final = SIDE // 2  # of a narrow tile, so that a word has two rows
+_N_PAIRS: Final = SIDE // 2  # of rows
 
 
 @inlined
 def is_narrow(x: int, geometry: Geometry) -> bool:
     """Whether the tiles whose first column is ``x`` are narrow."""
-    return geometry.width - x <= _FEW
+    return geometry.width - x <= _MOST_COLUMNS
 
 
 @compiled
 def fold_tile(residuals: int, n_planes: int) -> int:
     """Move the rows of a narrow tile together, two in a word; ``residuals`` is the address of its groups."""
-    for plane in range(n_planes):
-        upper = residuals + plane * GROUPS_OF_TILE * GROUP_STRIDE
-        for pair in range(_FEW):
-            first, second = _row(upper, 2 * pair), _row(upper, 2 * pair + 1)
-            store_u64(upper + SIDE * pair, load_u32(first) | load_u64(second) << unsigned(32))
+    for upper in range(residuals, residuals + n_planes * PLANE_NBYTES, PLANE_NBYTES):
+        for k in range(_N_PAIRS):
+            first, second = upper + row_offset(2 * k), upper + row_offset(2 * k + 1)
+            store_u64(upper + SIDE * k, load_u32(first) | load_u64(second) << unsigned(32))
         fill_zeros(upper + GROUP_STRIDE, GROUP_NBYTES)
     return OK
 
 
 @compiled
 def unfold_tile(residuals: int, n_planes: int) -> int:
-    """The inverse of :func:`fold_tile`: what the frame has no columns for becomes 0, whatever the other groups say."""
-    for plane in range(n_planes):
-        upper = residuals + plane * GROUPS_OF_TILE * GROUP_STRIDE
-        for pair in range(_FEW - 1, -1, -1):
-            both = load_u64(upper + SIDE * pair)
-            store_u64(_row(upper, 2 * pair), both & unsigned(0xFFFFFFFF))
-            store_u64(_row(upper, 2 * pair + 1), both >> unsigned(32))
+    """The inverse of :func:`fold_tile`: what the frame has no columns for becomes 0, whatever the lower groups say."""
+    for upper in range(residuals, residuals + n_planes * PLANE_NBYTES, PLANE_NBYTES):
+        for k in range(_N_PAIRS - 1, -1, -1):
+            pair = load_u64(upper + SIDE * k)
+            store_u64(upper + row_offset(2 * k), pair & unsigned(0xFFFFFFFF))
+            store_u64(upper + row_offset(2 * k + 1), pair >> unsigned(32))
     return OK
-
-
-@inlined
-def _row(upper: int, y: int) -> int:
-    """Where a row of a plane of a tile is."""
-    return upper + (y >> 2) * GROUP_STRIDE + SIDE * (y & 3)

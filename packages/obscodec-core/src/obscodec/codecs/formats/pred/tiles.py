@@ -13,7 +13,7 @@ from obscodec.codecs.formats.pred.colour_transform import (
     apply_best_transform,
     transform_bits,
 )
-from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry
+from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, row_offset
 from obscodec.codecs.formats.pred.narrow_tiles import fold_tile, is_narrow
 from obscodec.codecs.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 from obscodec.kernels import (
@@ -255,7 +255,7 @@ def _write_residuals(kind: int, tile: int, old: int, residuals: int, geometry: G
                 if kind - N_SPATIAL & BEFORE_GRADIENT:
                     word = subtract_bytes(word, subtract_bytes(up, load_u64(earlier - stride)))
             word = word & mask if y < n_rows else unsigned(0)
-            store_u64(residuals + c * PLANE_NBYTES + (y >> 2) * GROUP_STRIDE + SIDE * (y & 3), word)
+            store_u64(residuals + c * PLANE_NBYTES + row_offset(y), word)
             row += stride
             earlier += stride
     if n_rows < SIDE or mask != ~unsigned(0):
