@@ -189,7 +189,7 @@ def get_colours(work: int, frame: int, palette_at: int, geometry: Geometry, plan
                 store_u16(pixel + 2 * step, pair >> unsigned(32))
                 at += 2
                 pixel += 2
-        if geometry.pixel_step == 3:
+        elif geometry.pixel_step == 3:
             for _ in range(geometry.width - 1 >> 1):
                 pair = unsigned(palette[load_u8(at)]) | unsigned(palette[load_u8(at + 1)]) << unsigned(_KEY_BITS)
                 all_bits |= pair
