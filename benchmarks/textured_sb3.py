@@ -3,26 +3,31 @@
     uv run --group textured benchmarks/textured_sb3.py
 
 Observations are stacks of four frames in colour, 84x84, as ``VecFrameStack`` and ``VecTransposeImage`` make them.
-Sizes are growth of resident memory in fresh processes, of DQN's buffer. Batches are drawn from both buffers in turn,
-and so do the two models train: DQN once while torch has all threads, and once while it leaves one free, in which our
-buffer reads ahead; PPO with eight environments. DQN trains with buffers of at most 5,000 transitions. Writes
+Sizes are growth of resident memory in fresh processes, of DQN's buffer. An agent that keeps a random action fills it
+and, with ``--learning SETS``, so does a DQN that learns, with every fourth frame: 50,000 steps take it a quarter of an
+hour, once. Batches are drawn from both buffers in turn, and so do the two models train: DQN once while torch has all
+threads, and once while it leaves one free, in which our buffer reads ahead; PPO with eight environments. DQN trains
+with buffers of at most 5,000 transitions. Writes
 ``benchmarks/results/textured/sb3.md``.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO, SupportsFloat
 
 import gymnasium
 import numpy as np
 import psutil
 import torch
 import typer
-from gymnasium import Env, ObservationWrapper, spaces
+from gymnasium import Env, ObservationWrapper, Wrapper, spaces
 from obscodec_sb3 import CompressedReplayBuffer, CompressedRolloutBuffer
 from processes import in_fresh_process
+from recorded_steps import folder
 from resident_memory import give_back_free_memory
 from result_tables import Row, as_csv, as_markdown, circumstances
 from stable_baselines3 import DQN, PPO
@@ -42,6 +47,7 @@ _N_ENVS, _N_STEPS = 8, 128  # of PPO, whose turn is a rollout
 _LARGEST_TRAINED = 5_000  # transitions in SB3's buffer take 0.8 GB
 
 _ENVIRONMENT = "VizdoomMyWayHome-v1"
+_SEEN = np.dtype([("frame", np.uint8, (84, 84, 3)), ("ends", np.bool_)])  # a record of what a model sees
 _PACKAGES = (
     "obscodec",
     "stable-baselines3",
@@ -56,20 +62,26 @@ _PACKAGES = (
 Options = dict[str, Any]
 
 
-def stacks(name: str) -> Iterator[tuple[Frame, Frame, bool]]:
-    """Observation, next observation and end of an episode of each step of a set, without end."""
-    stack, begins, ended = np.zeros(SHAPE, np.uint8), True, False
-    for frame, ends in played(name):
+def stacks(source: str | Path) -> Iterator[tuple[Frame, Frame, bool]]:
+    """Observation, next observation and end of an episode of each step of a set, without end, or of a recorded file."""
+    stack, begins = np.zeros(SHAPE, np.uint8), True
+    for frame, ends in played(source) if isinstance(source, str) else _read(source):
         before = stack
         stack = np.concatenate([np.zeros_like(stack[3:]) if begins else stack[3:], np.moveaxis(frame, -1, 0)])
         if not begins:
-            yield before, stack, ended
-        begins, ended = ends, ends
+            yield before, stack, ends
+        begins = ends
 
 
-def fill(buffer: ReplayBuffer, name: str, n: int) -> None:
+def _read(path: Path) -> Iterator[tuple[Frame, bool]]:
+    with path.open("rb") as file:
+        while len(seen := np.fromfile(file, _SEEN, 1)):
+            yield seen["frame"][0], bool(seen["ends"][0])
+
+
+def fill(buffer: ReplayBuffer, source: str | Path, n: int) -> None:
     """Add so many steps."""
-    for obs, next_obs, ends in islice(stacks(name), n):
+    for obs, next_obs, ends in islice(stacks(source), n):
         buffer.add(obs[None], next_obs[None], np.zeros(1), np.zeros(1), np.array([ends]), [{}])
 
 
@@ -78,15 +90,15 @@ def new_buffer(kind: type[ReplayBuffer], n: int, options: Options) -> ReplayBuff
     return kind(n, spaces.Box(0, 255, SHAPE, np.uint8), spaces.Discrete(3), "cpu", **options)
 
 
-def resident_bytes(kind: type[ReplayBuffer], name: str, n: int, options: Options) -> float:
+def resident_bytes(kind: type[ReplayBuffer], source: str | Path, n: int, options: Options) -> float:
     """Growth of resident memory for each transition of a full buffer; call it in a fresh process."""
     small = new_buffer(kind, _WARM_UP, options)
-    fill(small, name, _WARM_UP)
+    fill(small, source, _WARM_UP)
     small.sample(32)
     give_back_free_memory()
     before = psutil.Process().memory_info().rss
     buffer = new_buffer(kind, n, options)
-    fill(buffer, name, n)
+    fill(buffer, source, n)
     after = psutil.Process().memory_info().rss
     del small, buffer  # not before
     return (after - before) / n
@@ -120,6 +132,45 @@ class Screen(ObservationWrapper[Frame, Any, dict[str, Frame]]):
     def observation(self, observation: dict[str, Frame]) -> Frame:
         """The image, resized."""
         return self.view(observation["screen"])
+
+
+class Recorder(Wrapper[Frame, Any, Frame, Any]):
+    """Writes what an environment shows into a file."""
+
+    def __init__(self, env: Env[Frame, Any], file: BinaryIO) -> None:
+        super().__init__(env)
+        self.file = file
+
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Frame, Options]:
+        """The first frame of an episode."""
+        frame, info = self.env.reset(seed=seed, options=options)
+        self._write(frame, ends=False)
+        return frame, info
+
+    def step(self, action: Any) -> tuple[Frame, SupportsFloat, bool, bool, Options]:
+        """The next frame."""
+        frame, reward, terminated, truncated, info = self.env.step(action)
+        self._write(frame, ends=terminated or truncated)
+        return frame, reward, terminated, truncated, info
+
+    def _write(self, frame: Frame, *, ends: bool) -> None:
+        np.array((frame, ends), _SEEN).tofile(self.file)
+
+
+def seen_while_learning(name: str, n: int) -> Path:
+    """A file with the frames of a DQN that learns for ``n`` steps from a buffer of as many, with SB3's own settings.
+
+    What was recorded before is not recorded again.
+    """
+    path = folder() / f"{name}-dqn-vizdoom{version('vizdoom')}-{n}.frames"
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}")
+        with part.open("wb") as file:
+            environments = _environments(name, 1, lambda env: Recorder(env, file), frame_skip=4)
+            kind = CompressedReplayBuffer
+            DQN("CnnPolicy", environments, buffer_size=n, replay_buffer_class=kind, seed=0).learn(n)
+        part.rename(path)
+    return path
 
 
 def dqn(name: str, size: int) -> list[BaseAlgorithm]:
@@ -157,10 +208,15 @@ def ppo(name: str) -> list[BaseAlgorithm]:
     return [model(RolloutBuffer, {}), model(CompressedRolloutBuffer, {"prefetch": True})]
 
 
-def _environments(name: str, n: int) -> VecFrameStack:
+def _environments(
+    name: str, n: int, wrapped: Callable[[Env[Frame, Any]], Env[Frame, Any]] = lambda env: env, **options: Any
+) -> VecFrameStack:
     import vizdoom.gymnasium_wrapper  # noqa: F401 (registers environments)
 
-    return VecFrameStack(make_vec_env(lambda: Screen(gymnasium.make(_ENVIRONMENT), name), n, 0), STACK)
+    def environment() -> Env[Frame, Any]:
+        return wrapped(Screen(gymnasium.make(_ENVIRONMENT, **options), name))
+
+    return VecFrameStack(make_vec_env(environment, n, 0), STACK)
 
 
 def steps_per_s(
@@ -184,6 +240,7 @@ def main(
     turns: Annotated[int, typer.Option(min=0, help=f"of {_TURN} steps of DQN; 0 to train no model")] = 20,
     rollouts: Annotated[int, typer.Option(min=0, help="of PPO; 0 to leave it out")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="of torch and obscodec")] = 2,
+    learning: Annotated[str, typer.Option(help="those of the sets to fill buffers with as a DQN sees them, too")] = "",
 ) -> None:
     """Measure, and write the table."""
     rows: list[Row] = []
@@ -195,6 +252,11 @@ def main(
         our_bytes = in_fresh_process(resident_bytes, CompressedReplayBuffer, name, transitions, {})
         stock |= {"transition_bytes": stock_bytes, "transition_x": 1.0}
         ours |= {"transition_bytes": our_bytes, "transition_x": our_bytes / stock_bytes}
+        if name in learning.split(","):
+            seen = seen_while_learning(name, transitions)
+            learning_bytes = in_fresh_process(resident_bytes, CompressedReplayBuffer, seen, transitions, {})
+            stock |= {"learning_bytes": stock_bytes, "learning_x": 1.0}
+            ours |= {"learning_bytes": learning_bytes, "learning_x": learning_bytes / stock_bytes}
         pairs = {"sample256_": ("ms", in_fresh_process(batches_ms, name, transitions // 5, rounds, threads))}
         sized = name, min(transitions, _LARGEST_TRAINED)
         for figure, n in (("steps_", threads), ("free_", max(1, threads - 1))) if turns else ():

@@ -1,6 +1,5 @@
 """Images in tiles that are predicted; what codecs of such tiles share."""
 
-from obscodec.codecs.formats.pred.books import DICTIONARY_NBYTES, Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED
 from obscodec.codecs.formats.pred.geometry import (
@@ -15,8 +14,15 @@ from obscodec.codecs.formats.pred.geometry import (
     put_frame,
     row_offset,
 )
-from obscodec.codecs.formats.pred.group_reader import decode_groups
-from obscodec.codecs.formats.pred.group_writer import encode_groups
+from obscodec.codecs.formats.pred.groups import (
+    DICTIONARY_NBYTES,
+    Books,
+    books_of,
+    decode_groups,
+    encode_groups,
+    new_predicted,
+    trained,
+)
 from obscodec.codecs.formats.pred.heads import (
     head_nbytes,
     n_vectors_of,
@@ -26,11 +32,17 @@ from obscodec.codecs.formats.pred.heads import (
     write_head,
     write_sizes,
 )
-from obscodec.codecs.formats.pred.narrow_tiles import fold_tile, is_narrow, unfold_tile
 from obscodec.codecs.formats.pred.pred import N_STREAMS, Pred
 from obscodec.codecs.formats.pred.room import Room, divided, new_room
-from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, N_SPATIAL, vector_offset
-from obscodec.codecs.formats.pred.vectors import find_vectors
+from obscodec.codecs.formats.pred.tiles import (
+    MAX_VECTORS,
+    N_SPATIAL,
+    find_vectors,
+    fold_tile,
+    is_narrow,
+    unfold_tile,
+    vector_offset,
+)
 
 __all__ = [
     "DICTIONARY_NBYTES",

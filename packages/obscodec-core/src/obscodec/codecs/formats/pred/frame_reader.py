@@ -1,6 +1,5 @@
 """Items of ``pred`` from their streams."""
 
-from obscodec.codecs.formats.pred.colour_transform import transform_bits, undo_transform
 from obscodec.codecs.formats.pred.geometry import (
     GROUP_STRIDE,
     GROUPS_OF_TILE,
@@ -10,11 +9,18 @@ from obscodec.codecs.formats.pred.geometry import (
     get_frame,
     put_frame,
 )
-from obscodec.codecs.formats.pred.group_reader import decode_groups
+from obscodec.codecs.formats.pred.groups import decode_groups
 from obscodec.codecs.formats.pred.heads import AS_IS, read_head, skip_sizes
-from obscodec.codecs.formats.pred.narrow_tiles import is_narrow, unfold_tile
 from obscodec.codecs.formats.pred.room import Room
-from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, undo_tile, vector_offset
+from obscodec.codecs.formats.pred.tiles import (
+    MAX_VECTORS,
+    is_narrow,
+    transform_bits,
+    undo_tile,
+    undo_transform,
+    unfold_tile,
+    vector_offset,
+)
 from obscodec.codecs.formats.pred.widths import (
     ALL_WIDTHS,
     FEW_WIDTHS,

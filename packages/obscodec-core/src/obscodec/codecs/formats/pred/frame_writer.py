@@ -10,11 +10,10 @@ from obscodec.codecs.formats.pred.geometry import (
     clear_margins,
     put_frame,
 )
-from obscodec.codecs.formats.pred.group_writer import encode_groups
+from obscodec.codecs.formats.pred.groups import encode_groups
 from obscodec.codecs.formats.pred.heads import AS_IS, head_nbytes, n_vectors_of, size_bound, write_head, write_sizes
 from obscodec.codecs.formats.pred.room import Room
-from obscodec.codecs.formats.pred.tiles import apply_tiles
-from obscodec.codecs.formats.pred.vectors import find_vectors
+from obscodec.codecs.formats.pred.tiles import apply_tiles, find_vectors
 from obscodec.codecs.formats.pred.widths import (
     ALL_WIDTHS,
     FEW_WIDTHS,

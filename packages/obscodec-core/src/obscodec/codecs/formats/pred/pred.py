@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.pred.books import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.pred.colours import count_colours
 from obscodec.codecs.formats.pred.frame_reader import decode_items
 from obscodec.codecs.formats.pred.frame_writer import PREDICTED, encode_items
 from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of, misread
+from obscodec.codecs.formats.pred.groups import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.pred.room import new_room
 from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.codecs.varint import encode_varint

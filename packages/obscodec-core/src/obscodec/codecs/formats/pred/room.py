@@ -10,10 +10,8 @@ from obscodec.codecs.formats.pred.geometry import (
     GROUPS_OF_TILE,
     Geometry,
 )
-from obscodec.codecs.formats.pred.group_writer import bits_nbytes
-from obscodec.codecs.formats.pred.groups import N_MARKS, SLACK
-from obscodec.codecs.formats.pred.tiles import MAX_VECTORS
-from obscodec.codecs.formats.pred.vectors import N_TRIED
+from obscodec.codecs.formats.pred.groups import N_MARKS, SLACK, bits_nbytes
+from obscodec.codecs.formats.pred.tiles import MAX_VECTORS, N_TRIED
 from obscodec.kernels import LINE_NBYTES
 from obscodec.segments import Bytes
 

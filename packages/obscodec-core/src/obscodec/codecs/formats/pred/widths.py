@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.pred.colour_transform import transform_bits
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, SIDE
-from obscodec.codecs.formats.pred.tiles import N_SPATIAL
+from obscodec.codecs.formats.pred.tiles import N_SPATIAL, transform_bits
 from obscodec.kernels import (
     compiled,
     inlined,

@@ -7,14 +7,14 @@ left; from 3 on they also name a vector into the frame before.
 
 from typing import Final
 
-from obscodec.codecs.formats.pred.colour_transform import (
+from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, row_offset
+from obscodec.codecs.formats.pred.tiles.colour_transform import (
     N_TRANSFORMS,
     PLANE_NBYTES,
     apply_best_transform,
     transform_bits,
 )
-from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, row_offset
-from obscodec.codecs.formats.pred.narrow_tiles import fold_tile, is_narrow
+from obscodec.codecs.formats.pred.tiles.narrow import fold_tile, is_narrow
 from obscodec.codecs.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 from obscodec.kernels import (
     add_bytes,

@@ -1,7 +1,7 @@
 """Reading the groups of a frame from their streams of bits."""
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE
-from obscodec.codecs.formats.pred.groups import (
+from obscodec.codecs.formats.pred.groups.classes import (
     ENDS,
     MAX_BITS,
     MODES,

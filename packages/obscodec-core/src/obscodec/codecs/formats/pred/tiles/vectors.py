@@ -3,7 +3,7 @@
 from typing import Final
 
 from obscodec.codecs.formats.pred.geometry import SIDE, Geometry
-from obscodec.codecs.formats.pred.tiles import MAX_VECTORS
+from obscodec.codecs.formats.pred.tiles.prediction import MAX_VECTORS
 from obscodec.kernels import (
     bits_of_bytes,
     compiled,

@@ -1,7 +1,7 @@
 """Which classes suit groups, and how often symbols appear in these: what books are trained on."""
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE
-from obscodec.codecs.formats.pred.groups import (
+from obscodec.codecs.formats.pred.groups.classes import (
     LARGEST_OF,
     LIMIT_OF,
     N_MEANS,

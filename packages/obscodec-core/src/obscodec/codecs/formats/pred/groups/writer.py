@@ -1,7 +1,7 @@
 """Writing the groups of a frame as streams of bits."""
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE
-from obscodec.codecs.formats.pred.groups import (
+from obscodec.codecs.formats.pred.groups.classes import (
     ENDS,
     LIMIT_OF,
     MAX_BITS,

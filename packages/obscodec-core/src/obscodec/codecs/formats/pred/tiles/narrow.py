@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.pred.colour_transform import PLANE_NBYTES
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, row_offset
+from obscodec.codecs.formats.pred.tiles.colour_transform import PLANE_NBYTES
 from obscodec.codecs.statuses import OK
 from obscodec.kernels import compiled, fill_zeros, inlined, load_u32, load_u64, store_u64, unsigned
 

@@ -7,10 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.pred.colour_transform import N_TRANSFORMS
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, Geometry
-from obscodec.codecs.formats.pred.group_counts import count_symbols, measure_groups
-from obscodec.codecs.formats.pred.groups import (
+from obscodec.codecs.formats.pred.groups.classes import (
     FIRST_OF_SINGLES,
     LARGEST,
     LIMITS,
@@ -27,7 +25,8 @@ from obscodec.codecs.formats.pred.groups import (
     Words,
     residuals_of_code,
 )
-from obscodec.codecs.formats.pred.tiles import N_MODES, N_SPATIAL
+from obscodec.codecs.formats.pred.groups.counts import count_symbols, measure_groups
+from obscodec.codecs.formats.pred.tiles import N_MODES, N_SPATIAL, N_TRANSFORMS
 from obscodec.errors import SpecError
 from obscodec.layout import Rows
 from obscodec.runtime import new_table

@@ -1,0 +1,29 @@
+"""Residuals in groups of 32, and the code words for them: the dense form of ``pred``."""
+
+from obscodec.codecs.formats.pred.groups.books import (
+    DICTIONARY_NBYTES,
+    Books,
+    books_from,
+    books_of,
+    built_in,
+    new_predicted,
+    trained,
+)
+from obscodec.codecs.formats.pred.groups.classes import N_MARKS, SLACK
+from obscodec.codecs.formats.pred.groups.reader import decode_groups
+from obscodec.codecs.formats.pred.groups.writer import bits_nbytes, encode_groups
+
+__all__ = [
+    "DICTIONARY_NBYTES",
+    "N_MARKS",
+    "SLACK",
+    "Books",
+    "bits_nbytes",
+    "books_from",
+    "books_of",
+    "built_in",
+    "decode_groups",
+    "encode_groups",
+    "new_predicted",
+    "trained",
+]

@@ -1,0 +1,30 @@
+"""Tiles of 8x8 pixels, and how they are predicted."""
+
+from obscodec.codecs.formats.pred.tiles.colour_transform import N_TRANSFORMS, transform_bits, undo_transform
+from obscodec.codecs.formats.pred.tiles.narrow import fold_tile, is_narrow, unfold_tile
+from obscodec.codecs.formats.pred.tiles.prediction import (
+    MAX_VECTORS,
+    N_MODES,
+    N_SPATIAL,
+    apply_tiles,
+    undo_tile,
+    vector_offset,
+)
+from obscodec.codecs.formats.pred.tiles.vectors import N_TRIED, find_vectors
+
+__all__ = [
+    "MAX_VECTORS",
+    "N_MODES",
+    "N_SPATIAL",
+    "N_TRANSFORMS",
+    "N_TRIED",
+    "apply_tiles",
+    "find_vectors",
+    "fold_tile",
+    "is_narrow",
+    "transform_bits",
+    "undo_tile",
+    "undo_transform",
+    "unfold_tile",
+    "vector_offset",
+]
