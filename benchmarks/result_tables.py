@@ -21,7 +21,7 @@ _PACKAGES = [
 # heading -> the column with the figure, its format, and the column with the ratio to SB3's
 _COLUMNS = {
     "bytes / transition": ("transition_bytes", ",.0f", "transition_x"),
-    "bytes / transition, of a DQN that learns": ("learning_bytes", ",.0f", "learning_x"),
+    "bytes / transition, as a DQN trains": ("learning_bytes", ",.0f", "learning_x"),
     "fixed MB": ("fixed_mb", ",.0f", ""),
     "`add` mean while filling, µs": ("fill_mean_us", ".0f", "fill_mean_x"),
     "`add` mean later, µs": ("add_mean_us", ".0f", "add_mean_x"),

@@ -4,11 +4,11 @@
 
 Observations are stacks of four frames in colour, 84x84, as ``VecFrameStack`` and ``VecTransposeImage`` make them.
 Sizes are growth of resident memory in fresh processes, of DQN's buffer. An agent that keeps a random action fills it
-and, with ``--learning SETS``, so does a DQN that learns, with every fourth frame: 50,000 steps take it a quarter of an
-hour, once. Batches are drawn from both buffers in turn, and so do the two models train: DQN once while torch has all
-threads, and once while it leaves one free, in which our buffer reads ahead; PPO with eight environments. DQN trains
-with buffers of at most 5,000 transitions. Writes
-``benchmarks/results/textured/sb3.md``.
+and, with ``--learning SETS``, so does a DQN that trains; both act on every fourth frame. For 50,000 transitions, that
+DQN takes a quarter of an hour and writes a file of 1 GB into the folder of ``recorded_steps``, which later runs read.
+Batches are drawn from both buffers in turn, and so do the two models train, which act on each frame: DQN once while
+torch has all threads, and once while it leaves one free, in which our buffer reads ahead; PPO with eight environments.
+DQN trains with buffers of at most 5,000 transitions. Writes ``benchmarks/results/textured/sb3.md``.
 """
 
 import os
@@ -162,13 +162,13 @@ def seen_while_learning(name: str, n: int) -> Path:
 
     What was recorded before is not recorded again.
     """
-    path = folder() / f"{name}-dqn-vizdoom{version('vizdoom')}-{n}.frames"
+    versions = f"vizdoom{version('vizdoom')}-sb3-{version('stable-baselines3')}"
+    path = folder() / f"{name}-dqn-{versions}-{n}.frames"
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}")
         with part.open("wb") as file:
             environments = _environments(name, 1, lambda env: Recorder(env, file), frame_skip=4)
-            kind = CompressedReplayBuffer
-            DQN("CnnPolicy", environments, buffer_size=n, replay_buffer_class=kind, seed=0).learn(n)
+            DQN("CnnPolicy", environments, buffer_size=n, replay_buffer_class=CompressedReplayBuffer, seed=0).learn(n)
         part.rename(path)
     return path
 
@@ -240,11 +240,15 @@ def main(
     turns: Annotated[int, typer.Option(min=0, help=f"of {_TURN} steps of DQN; 0 to train no model")] = 20,
     rollouts: Annotated[int, typer.Option(min=0, help="of PPO; 0 to leave it out")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="of torch and obscodec")] = 2,
-    learning: Annotated[str, typer.Option(help="those of the sets to fill buffers with as a DQN sees them, too")] = "",
+    learning: Annotated[str, typer.Option(help="which of the sets also fill a buffer as a DQN sees them")] = "",
 ) -> None:
     """Measure, and write the table."""
+    about = circumstances("textured", _PACKAGES) | {"transitions": f"{transitions:,}", "threads": str(threads)}
+    names, learned = sets.split(","), learning.split(",") if learning else []
+    if others := sorted({*learned} - {*names}):
+        raise typer.BadParameter(f"--learning has {others[0]!r}, which is none of the sets {sets}")
     rows: list[Row] = []
-    for name in sets.split(","):
+    for name in names:
         table = f"{name}, 84x84x3, stacks of {STACK}"
         stock: Row = {"table": table, "buffer": "SB3"}
         ours: Row = {"table": table, "buffer": "obscodec"}
@@ -252,10 +256,9 @@ def main(
         our_bytes = in_fresh_process(resident_bytes, CompressedReplayBuffer, name, transitions, {})
         stock |= {"transition_bytes": stock_bytes, "transition_x": 1.0}
         ours |= {"transition_bytes": our_bytes, "transition_x": our_bytes / stock_bytes}
-        if name in learning.split(","):
-            seen = seen_while_learning(name, transitions)
+        if name in learned:
+            seen = in_fresh_process(seen_while_learning, name, transitions)
             learning_bytes = in_fresh_process(resident_bytes, CompressedReplayBuffer, seen, transitions, {})
-            stock |= {"learning_bytes": stock_bytes, "learning_x": 1.0}
             ours |= {"learning_bytes": learning_bytes, "learning_x": learning_bytes / stock_bytes}
         pairs = {"sample256_": ("ms", in_fresh_process(batches_ms, name, transitions // 5, rounds, threads))}
         sized = name, min(transitions, _LARGEST_TRAINED)
@@ -268,7 +271,6 @@ def main(
             stock |= {figure + unit: of_stock, f"{figure}x": 1.0}
             ours |= {figure + unit: of_ours, f"{figure}x": ratio}
         rows += [stock, ours]
-    about = circumstances("textured", _PACKAGES) | {"transitions": f"{transitions:,}", "threads": str(threads)}
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "sb3.csv").write_text(as_csv(rows, about), encoding="utf-8")
     (RESULTS / "sb3.md").write_text(as_markdown("Buffers on textured images", rows, about), encoding="utf-8")

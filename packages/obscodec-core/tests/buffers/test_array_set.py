@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, TensorArray
+from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, SpecError, TensorArray
 from obscodec.arrays import write_buffer
 from obscodec.buffers import ArraySet, BufferOptions
 
@@ -155,6 +155,17 @@ def test_fields_take_options_for_all_or_for_some():
     )
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
         BufferOptions(codec={"imag": "raw"}).fields_of({"": layouts["image"]})
+
+
+def test_an_error_of_a_codec_names_the_field():
+    image, vector = Field((40, 40), np.uint8, "pred"), Field((17,), np.float32, "pred")
+    text = r"pred takes images of uint8, .*, got float32\[17\]: use zstd:3$"
+    with pytest.raises(SpecError, match=f"^field 'vector': {text}"):
+        ArraySet({"image": image, "vector": vector})
+    with pytest.raises(SpecError, match=f"^{text}"):
+        ArraySet({"": vector})
+    with pytest.raises(ShapeError, match=r"^field 'image': axis 0 of shape \(40, 40\) does not divide into 3 frames$"):
+        ArraySet({"image": Field((40, 40), np.uint8, frame_stack=3)})
 
 
 def test_options_are_taken_from_the_arguments_of_a_buffer():

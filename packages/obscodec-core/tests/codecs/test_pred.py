@@ -13,7 +13,7 @@ from make_golden import tensors
 from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec, decode, encode
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.pred import pred
-from obscodec.codecs.formats.pred.groups import DICTIONARY_NBYTES, built_in
+from obscodec.codecs.formats.pred.groups.books import DICTIONARY_NBYTES, built_in
 from obscodec.segments import Segments
 from pred_reference import TRANSFORMS, with_shares
 from pred_reference import decode as plainly_decoded

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from obscodec.arguments import among, as_count, as_option, check_kind, closest
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers.field import Array, Field
-from obscodec.errors import CorruptStream, FieldError, LayoutError, ShapeError
+from obscodec.errors import CorruptStream, FieldError, LayoutError, ObscodecError, ShapeError, SpecError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
@@ -34,7 +34,7 @@ class ArraySet:
         stores: for each field its store, None if it is not compressed.
 
     Raises:
-        SpecError: a spec names no codec.
+        SpecError: the codec of a field does not take its tensors.
         ShapeError: a field does not divide into its frame stack, a number is out of range, or fields that share a
             store differ in shape or dtype.
         DTypeError: an argument has another type.
@@ -53,7 +53,7 @@ class ArraySet:
         self.n_envs = n_envs = as_count("n_envs", n_envs)
         threads = as_option("threads", threads)
         self.owners = {name: field.owner or name for name, field in fields.items()}
-        own = {name: field.new_store(threads) for name, field in fields.items() if field.owner is None}
+        own = {name: _new_store(name, field, threads) for name, field in fields.items() if field.owner is None}
         self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
         self._write_buffers: dict[str, WriteBuffer] = {}  # by owner
@@ -138,7 +138,7 @@ class ArraySet:
         try:
             return fit(value, self.n_envs)
         except LayoutError as error:
-            raise type(error)(f"field {field!r}: {error}" if field else str(error)) from None
+            raise _of_field(field, error) from None
 
     def reserve(self, row: int) -> None:
         """Make room for a step in ``row`` of all arrays; see ``WriteBuffer.reserve``.
@@ -265,6 +265,18 @@ def _is_among(name: object, fields: Mapping[str, Field]) -> bool:
         return name in fields
     except TypeError:  # it can't be hashed, such as a list
         return False
+
+
+def _new_store(name: str, field: Field, threads: int | None) -> Store | None:
+    try:
+        return field.new_store(threads)
+    except (SpecError, LayoutError) as error:
+        raise _of_field(name, error) from None
+
+
+def _of_field(name: str, error: ObscodecError) -> ObscodecError:
+    """The same error, and which field it is about; a buffer with one field may have no name for it."""
+    return type(error)(f"field {name!r}: {error}" if name else str(error))
 
 
 def _check_fields(fields: Mapping[str, Field]) -> None:

@@ -3,9 +3,7 @@
 from obscodec.codecs.formats.pred.groups.books import (
     DICTIONARY_NBYTES,
     Books,
-    books_from,
     books_of,
-    built_in,
     new_predicted,
     trained,
 )
@@ -19,9 +17,7 @@ __all__ = [
     "SLACK",
     "Books",
     "bits_nbytes",
-    "books_from",
     "books_of",
-    "built_in",
     "decode_groups",
     "encode_groups",
     "new_predicted",
