@@ -35,7 +35,7 @@ from obscodec.buffers import ArraySet, BufferOptions
 from obscodec.codecs import codec_from_config
 from obscodec.heap import SlotHeap
 from obscodec.segments import Segments
-from obscodec.stores import GuardedStore, Narrow, NarrowStore, find_narrow
+from obscodec.stores import Narrow, NarrowStore, find_narrow
 from obscodec.stores.narrow.formulas import Formula
 
 LAYOUT = Layout((4, 3), np.uint8)
@@ -187,7 +187,6 @@ KINDS = {
     "NarrowStore(narrow)": ("narrow must be a Narrow", lambda x: narrow_store(narrow=x)),
     "NarrowStore(codes)": ("codes must be a Store", lambda x: narrow_store(codes=x)),
     "NarrowStore(wide)": ("wide must be a Store", lambda x: narrow_store(wide=x)),
-    "GuardedStore(store)": ("store must be a Store, such as FrameStore(layout)", GuardedStore),
     "WriteBuffer(store)": ("store must be a Store, such as FrameStore(layout)", lambda x: WriteBuffer(x, 1)),
     "TensorArray(store)": ("store must be a Store, such as FrameStore(layout)",
                            lambda x: TensorArray(np.zeros(3, np.int32), x)),
@@ -349,10 +348,9 @@ def test_what_else_users_get_wrong(where):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: FrameStore(LAYOUT), lambda: AutoStore(LAYOUT), lambda: TensorStore(CODEC, 50),
-     lambda: GuardedStore(FrameStore(LAYOUT))],
-    ids=["FrameStore", "AutoStore", "TensorStore", "GuardedStore"],
-)  # fmt: skip
+    [lambda: FrameStore(LAYOUT), lambda: AutoStore(LAYOUT), lambda: TensorStore(CODEC, 50)],
+    ids=["FrameStore", "AutoStore", "TensorStore"],
+)
 def test_ids_and_streams_are_integers(make):
     store = make()
     ids = store.append(FRAMES)
@@ -423,7 +421,6 @@ ENTRANCES = {
     "TensorStore.write": ("", lambda x: TensorStore(CODEC, 50).write([1, 2, 3], x)),
     "StackStore.append": ("", lambda x: stack_store().append(x)),
     "NarrowStore.append": ("", lambda x: narrow_store().append(x.astype(np.float32))),
-    "GuardedStore.append": ("", lambda x: GuardedStore(FrameStore(LAYOUT)).append(x)),
     "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
 }  # fmt: skip
 

@@ -12,7 +12,6 @@ import numpy as np
 import obscodec
 import pytest
 import torch
-from obscodec.stores import GuardedStore
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import TensorDict
@@ -66,7 +65,7 @@ def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) 
     """All indices of up to three parts, and a tenth of those of four."""
     data = torch.arange(3 * 4 * 3 * 5, dtype=torch.int16).reshape(3, 4, 3, 5)
     store = obscodec.TensorStore(obscodec.codec("raw", obscodec.Layout(tuple(data.shape[n_axes:]), "int16")), 500)
-    leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), GuardedStore(store)))
+    leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), store))
     n_written, n_valid = 0, 0
     for at, index in enumerate(itertools.product(INDEX_PARTS, repeat=length)):
         if (length == 4 and at % 10) or sum(part is ... for part in index) > 1:

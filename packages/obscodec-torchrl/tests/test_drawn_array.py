@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from obscodec import FrameStore, Layout, TensorArray
-from obscodec.stores import GuardedStore
 from obscodec_torchrl.arrays import DrawnArray
 
 FRAME = (20, 20)
@@ -18,11 +17,11 @@ def frames(n: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture
-def store() -> GuardedStore:
-    return GuardedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
+def store() -> FrameStore:
+    return FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1)
 
 
-def test_what_was_drawn_stays_as_long_as_a_view_of_it(store: GuardedStore) -> None:
+def test_what_was_drawn_stays_as_long_as_a_view_of_it(store: FrameStore) -> None:
     array = TensorArray.zeros((6,), store)
     array[...] = frames(6)
     view = DrawnArray(array, [5, 1, 1, 0]).reshape(2, 2, *FRAME).swapaxes(0, 1)
@@ -34,7 +33,7 @@ def test_what_was_drawn_stays_as_long_as_a_view_of_it(store: GuardedStore) -> No
     assert store.stats().n_tensors == 6
 
 
-def test_an_index_out_of_range_draws_nothing(store: GuardedStore) -> None:
+def test_an_index_out_of_range_draws_nothing(store: FrameStore) -> None:
     array = TensorArray.zeros((6,), store)
     array[...] = frames(6)
     with pytest.raises(IndexError):
@@ -43,7 +42,7 @@ def test_an_index_out_of_range_draws_nothing(store: GuardedStore) -> None:
     assert store.stats().n_tensors == 0
 
 
-def test_an_array_is_pickled_with_its_store(store: GuardedStore) -> None:
+def test_an_array_is_pickled_with_its_store(store: FrameStore) -> None:
     array = TensorArray.zeros((6,), store)
     array[...] = frames(6)
     assert np.array_equal(pickle.loads(pickle.dumps(array[2:][None]))[0], frames(6)[2:])
@@ -51,7 +50,7 @@ def test_an_array_is_pickled_with_its_store(store: GuardedStore) -> None:
     assert first.store is second.store
 
 
-def test_what_was_drawn_is_not_written(store: GuardedStore) -> None:
+def test_what_was_drawn_is_not_written(store: FrameStore) -> None:
     array = TensorArray.zeros((6,), store)
     array[...] = frames(6)
     drawn = DrawnArray(array, [5, 1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from obscodec import FrameStore, Layout, TensorArray
-from obscodec.stores import GuardedStore
 from obscodec_torchrl.arrays import NewTensors, interleaved_envs
 
 FRAME = (20, 20)
@@ -36,7 +35,7 @@ def test_what_shows_no_turns_is_one_stream() -> None:
 
 
 def test_environments_that_take_turns_store_each_frame_once() -> None:
-    store = GuardedStore(FrameStore(Layout(FRAME, np.uint8)))
+    store = FrameStore(Layout(FRAME, np.uint8))
     arrays = [TensorArray.zeros((600,), store) for _ in range(2)]
     observations, following = steps(12, 50, episode=10**9)
     for part in (slice(begin, begin + 120) for begin in range(0, 600, 120)):
@@ -46,7 +45,7 @@ def test_environments_that_take_turns_store_each_frame_once() -> None:
 
 @pytest.mark.parametrize("batch", [(50, 12), (50, 4, 3), (200, 3)], ids=["environments", "and agents", "in turns"])
 def test_each_environment_and_each_of_its_agents_is_a_stream(batch: tuple[int, ...]) -> None:
-    store = GuardedStore(FrameStore(Layout(FRAME, np.uint8)))
+    store = FrameStore(Layout(FRAME, np.uint8))
     arrays = [TensorArray.zeros(batch, store) for _ in range(2)]
     observations, following = (frames.reshape(*batch, *FRAME) for frames in steps(12, 50, episode=10**9))
     for part in (slice(begin, begin + batch[0] // 5) for begin in range(0, batch[0], batch[0] // 5)):

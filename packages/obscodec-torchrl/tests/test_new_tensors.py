@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, ShapeError, TensorArray
-from obscodec.stores import GuardedStore
 from obscodec_torchrl.arrays import NewTensors, append_together
 
 FRAME = (20, 20)
@@ -18,14 +17,14 @@ def frames(n: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture
-def store() -> GuardedStore:
-    return GuardedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
+def store() -> FrameStore:
+    return FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1)
 
 
 @pytest.mark.parametrize("batch", [(), (0,), (7,), (400,), (5, 3), (2, 3, 4)])
 @pytest.mark.parametrize("make", [FrameStore, AutoStore])
 def test_arrays_of_several_stores_hold_what_they_were_given(batch: tuple[int, ...], make: type) -> None:
-    one, other = GuardedStore(make(Layout(FRAME, np.uint8))), GuardedStore(make(Layout((1200,), np.uint8)))
+    one, other = make(Layout(FRAME, np.uint8)), make(Layout((1200,), np.uint8))
     n = math.prod(batch)
     given = {
         "obs": frames(n + 1)[:-1].reshape(*batch, *FRAME),
@@ -43,7 +42,7 @@ def test_arrays_of_several_stores_hold_what_they_were_given(batch: tuple[int, ..
 
 
 def test_next_observations_are_the_observations_that_follow() -> None:
-    store, drawn = GuardedStore(FrameStore(Layout(FRAME, np.uint8))), frames(301)
+    store, drawn = FrameStore(Layout(FRAME, np.uint8)), frames(301)
     obs, next_obs = (TensorArray.zeros((300,), store) for _ in range(2))
     NewTensors([obs, next_obs], [drawn[:-1], drawn[1:]]).put(...)
     assert np.array_equal(obs.ids[1:], next_obs.ids[:-1])
@@ -51,7 +50,7 @@ def test_next_observations_are_the_observations_that_follow() -> None:
 
 
 def test_a_batch_that_is_stored_in_several_calls_comes_back_in_order() -> None:
-    store = GuardedStore(FrameStore(Layout((50, 1000), np.uint8), codec="raw"))
+    store = FrameStore(Layout((50, 1000), np.uint8), codec="raw")
     noise = np.random.default_rng(0).integers(0, 256, (101, 50, 1000), np.uint8)  # twice 5 MB
     obs, next_obs = (TensorArray.zeros((100,), store) for _ in range(2))
     NewTensors([obs, next_obs], [noise[:-1], noise[1:]]).put(...)
@@ -60,8 +59,8 @@ def test_a_batch_that_is_stored_in_several_calls_comes_back_in_order() -> None:
     assert store.stats().n_tensors == 101
 
 
-def test_what_another_store_encodes_alike_is_taken_over(store: GuardedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = GuardedStore(FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1))
+def test_what_another_store_encodes_alike_is_taken_over(store: FrameStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = FrameStore(Layout(FRAME, np.uint8), codec="raw", block_frames=1)
     given = [TensorArray(other.append(frames(3, seed)), other) for seed in range(2)]
     arrays = [TensorArray.zeros((3,), store) for _ in range(2)]
     take_in, n_encoded = FrameStore.take_in, 0
@@ -79,8 +78,8 @@ def test_what_another_store_encodes_alike_is_taken_over(store: GuardedStore, mon
         assert np.array_equal(array[...], frames(3, seed))
 
 
-def test_what_another_store_encodes_in_another_way_is_decoded(store: GuardedStore) -> None:
-    other = GuardedStore(AutoStore(Layout(FRAME, np.uint8)))
+def test_what_another_store_encodes_in_another_way_is_decoded(store: FrameStore) -> None:
+    other = AutoStore(Layout(FRAME, np.uint8))
     given = [TensorArray(other.append(frames(3, seed)), other) for seed in range(2)]
     arrays = [TensorArray.zeros((3,), store) for _ in range(2)]
     NewTensors(arrays, given).put(...)
@@ -90,13 +89,13 @@ def test_what_another_store_encodes_in_another_way_is_decoded(store: GuardedStor
 
 def test_a_refused_array_leaves_nothing_behind() -> None:
     arrays = {
-        "a": TensorArray.zeros((60,), GuardedStore(FrameStore(Layout(FRAME, np.uint8)))),
-        "b": TensorArray.zeros((60,), GuardedStore(FrameStore(Layout((5,), np.uint8)))),
+        "a": TensorArray.zeros((60,), FrameStore(Layout(FRAME, np.uint8))),
+        "b": TensorArray.zeros((60,), FrameStore(Layout((5,), np.uint8))),
     }
     with pytest.raises(ShapeError, match=r"^items have shape \(n, 5\), got \(3, 6\)$"):
         append_together({"a": frames(3), "b": np.zeros((3, 6), np.uint8)}, arrays)
     assert arrays["a"].store.stats().n_tensors == 0
-    full = GuardedStore(FrameStore(Layout((50, 1000), np.uint8), codec="raw", block_frames=1, max_bytes=1 << 20))
+    full = FrameStore(Layout((50, 1000), np.uint8), codec="raw", block_frames=1, max_bytes=1 << 20)
     noise = np.random.default_rng(0).integers(0, 256, (60, 50, 1000), np.uint8)
     together = [TensorArray.zeros((60,), full) for _ in range(2)]
     with pytest.raises(HeapFull) as refused:
@@ -105,14 +104,14 @@ def test_a_refused_array_leaves_nothing_behind() -> None:
     assert full.stats().n_tensors == 0
 
 
-def test_tensors_that_nobody_put_are_dropped(store: GuardedStore) -> None:
+def test_tensors_that_nobody_put_are_dropped(store: FrameStore) -> None:
     new = NewTensors([TensorArray.zeros((10,), store)], [frames(3)])
     assert store.stats().n_tensors == 3
     del new
     assert store.stats().n_tensors == 0
 
 
-def test_of_several_places_for_one_item_the_last_stays(store: GuardedStore) -> None:
+def test_of_several_places_for_one_item_the_last_stays(store: FrameStore) -> None:
     arrays = [TensorArray.zeros((10,), store) for _ in range(2)]
     for array in arrays:
         array[[0, 4]] = frames(2, seed=1)
@@ -124,7 +123,7 @@ def test_of_several_places_for_one_item_the_last_stays(store: GuardedStore) -> N
     assert store.stats().n_tensors == 5  # of which row 0 of both arrays is one
 
 
-def test_what_is_replaced_stays_until_all_are_put(store: GuardedStore) -> None:
+def test_what_is_replaced_stays_until_all_are_put(store: FrameStore) -> None:
     array = TensorArray.zeros((3,), store)
     array[...] = frames(3)
     before, new = array.ids.copy(), NewTensors([array], [frames(3, seed=1)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from obscodec import Field, FrameStore, Layout, TensorArray
-from obscodec.stores import GuardedStore
 from obscodec_torchrl.arrays import shared_stores, stats_of
 
 FRAME = (20, 20)
@@ -20,7 +19,7 @@ def test_equal_fields_of_one_group_share_a_store() -> None:
 
 
 def test_stats_count_a_store_once() -> None:
-    store = GuardedStore(FrameStore(Layout(FRAME, np.uint8)))
+    store = FrameStore(Layout(FRAME, np.uint8))
     ids = store.append(np.random.default_rng(0).integers(0, 256, (10, *FRAME), np.uint8)).astype(np.int32)
     stats = stats_of({"a": TensorArray(ids, store), "b": TensorArray(ids[:4], store), "reward": 40})
     assert stats.fields == {"a": store.stats(), "b": store.stats(), "reward": 40}

@@ -27,7 +27,7 @@ from obscodec.layout import FrameStack, Layout
 from obscodec.palette import PaletteArray, PaletteColumns
 from obscodec.runtime import n_processors
 from obscodec.snapshots import load, save
-from obscodec.stores import FrameStore, GuardedStore, StackStore, TensorStore
+from obscodec.stores import FrameStore, StackStore, TensorStore
 
 ENTRY_POINT_GROUP = "obscodec.warm"
 _SIDE = 32  # of frames, which have the 1 KiB from which fields are compressed
@@ -115,7 +115,8 @@ def read_and_decode() -> None:
     layout = Layout((4, *frames.shape[1:]), frames.dtype)
     store = StackStore(FrameStore(stack.frame_layout(layout), stack=stack.depth), layout, stack)
     store.read(np.zeros(2, np.int64))
-    GuardedStore(store).give_back(np.zeros(2, np.int64))
+    with store.guard():
+        store.release(np.zeros(2, np.int64))  # which waits
     plain = TensorStore(codec("raw", layout), 1)
     array = TensorArray.zeros((1, 1), plain, WriteBuffer(plain, 1))
     for _ in range(2):  # the second one is compared with the first, which waits

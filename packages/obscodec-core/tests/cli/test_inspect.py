@@ -55,7 +55,7 @@ def test_an_intact_snapshot(folder):
     [
         (lambda: array(40), "TensorArray, 50 steps", [("array", "uint8[12, 16]", "delta-rle")]),
         (lambda: stores()["auto stacks"], "AutoStore, made with", [("tensors", "uint8[4, 12, 16]", "not chosen yet")]),
-        (lambda: stores()["guarded"], "GuardedStore.", [("tensors", "uint8[12, 16]", "rle")]),
+        (lambda: stores()["rle"], "FrameStore, made with", [("tensors", "uint8[12, 16]", "rle")]),
         (lambda: priorities(20), "Prioritized, made with", []),
     ],
     ids=["array", "undecided", "store", "priorities"],

@@ -30,7 +30,7 @@ from obscodec import (
 from obscodec.codecs import encode_varint
 from obscodec.frames import FrameLog
 from obscodec.segments import Segments
-from obscodec.stores import GuardedStore, Store
+from obscodec.stores import Store
 
 N_PLAYED = 110
 ZEROS = 2 * N_PLAYED  # where in the pool
@@ -63,7 +63,6 @@ MAKERS: list[tuple[str, Callable[[], Store]]] = [
     *((f"{spec}, {n}", lambda spec=spec, n=n: frame_store(spec, n)) for spec, n in CODECS),
     ("stacks", stack_store),
     ("auto", lambda: AutoStore(STACK, threads=1)),
-    ("auto, pinned", lambda: GuardedStore(AutoStore(STACK, codec="delta-rle", threads=1))),
     ("auto of floats", lambda: AutoStore(Layout((4, 84, 84), np.float32), codec="delta-rle", threads=1)),
     ("tensors", lambda: TensorStore(codec("zstd:1", FRAME), 3000, threads=1)),
 ]
@@ -178,7 +177,7 @@ class Calls:
         return counted
 
 
-@pytest.mark.parametrize("make", [stack_store, lambda: AutoStore(STACK), lambda: GuardedStore(AutoStore(STACK))])
+@pytest.mark.parametrize("make", [stack_store, lambda: AutoStore(STACK)])
 def test_nothing_is_decoded_and_no_frame_encoded(make, monkeypatch):
     source, target, first = make(), make(), stacks("Pong", 160)
     ids = source.append(np.concatenate([first, stacks("Pong", 160) ^ np.uint8(3)]))
@@ -399,7 +398,7 @@ def test_many_threads_transfer_into_one_store():
     played = [stacks(game, 100) for game in GAMES]
     sources = [AutoStore(STACK, codec="delta-rle") for _ in GAMES]
     ids = [store.append(np.concatenate([part] * 3)) for store, part in zip(sources, played, strict=True)]
-    target, failed = GuardedStore(AutoStore(STACK, codec="delta-rle")), []
+    target, failed = AutoStore(STACK, codec="delta-rle"), []
 
     def transfer(which: int) -> None:
         try:

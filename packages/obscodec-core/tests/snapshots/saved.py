@@ -16,7 +16,6 @@ from obscodec import (
     TensorStore,
 )
 from obscodec import codec as new_codec
-from obscodec.stores import GuardedStore
 
 GOLDEN = Path(__file__).parent / "golden"
 FRAME = Layout((12, 16), np.uint8)
@@ -48,7 +47,7 @@ def stores():
     made["stacks"] = StackStore(FrameStore(FrameStack(4).frame_layout(STACK), stack=4), STACK, FrameStack(4))
     made["tensors"] = TensorStore(new_codec("zstd:1", FRAME), 1000)
     made["limited"] = FrameStore(FRAME, max_bytes=1 << 20)
-    made["guarded"] = GuardedStore(FrameStore(FRAME, codec="rle", block_frames=1))
+    made["rle"] = FrameStore(FRAME, codec="rle", block_frames=1)
     made["auto stacks"] = AutoStore(STACK)
     made["auto floats"] = AutoStore(floats)
     made["undecided"] = AutoStore(STACK, decide_after=10_000, frame_stack=4)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore, TensorStore, codec
-from obscodec.stores import GuardedStore, NarrowStore, Store
+from obscodec.stores import NarrowStore, Store
 from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.testing import StoreContract
@@ -117,8 +117,3 @@ class TestAutoStoreThatHasDecided(StoreContract):
         store = AutoStore(SMALL, codec="delta-rle", block_frames=4, decide_after=2)
         store.release(store.append(np.array([[[1]], [[2]]], np.uint8).repeat(6, 1).repeat(5, 2)))
         return store
-
-
-class TestGuardedStore(StoreContract):
-    def make(self) -> Store:
-        return GuardedStore(FrameStore(SMALL, block_frames=4))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from obscodec import FrameStore, Layout, SlotError, TensorArray, TensorStore, codec
 from obscodec.arrays import WriteBuffer
-from obscodec.stores import GuardedStore, Place
+from obscodec.stores import Place
 
 LAYOUT = Layout((84, 84), np.uint8)
 
@@ -28,8 +28,8 @@ def test_an_id_of_no_tensor_in_one_place_keeps_no_tensors_of_another() -> None:
     assert store.stats().n_tensors == 0
 
 
-def test_rows_that_wait_are_in_a_pickle_of_a_guarded_store() -> None:
-    store = GuardedStore(FrameStore(LAYOUT))
+def test_rows_that_wait_are_in_a_pickle_of_a_store() -> None:
+    store = FrameStore(LAYOUT)
     array, played = TensorArray.zeros((3, 1), store, WriteBuffer(store, 1)), noise(1)
     array[1] = played
     _, rebuilt = pickle.loads(pickle.dumps((store, array)))

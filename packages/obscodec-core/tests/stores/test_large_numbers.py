@@ -15,7 +15,6 @@ from obscodec import (
 )
 from obscodec.frames import stack_table
 from obscodec.frames.kernels.counts import MOST_COUNT
-from obscodec.stores import GuardedStore
 
 LAST_ID = (1 << 31) - 1
 FRAME = Layout((6, 7), np.uint8)
@@ -129,7 +128,7 @@ def test_a_ring_counts_beyond_every_integer_of_a_processor(n_appended):
 
 
 def test_guards_are_counted_beyond_every_integer_of_a_processor():
-    store = GuardedStore(FrameStore(FRAME))
+    store = FrameStore(FRAME)
     store._n_guards = (1 << 63) - 2
     frames = played(8)
     for _ in range(5):

@@ -8,7 +8,7 @@ import obscodec
 import obscodec.heap
 import pytest
 from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore, TensorStore
-from obscodec.stores import GuardedStore, Store
+from obscodec.stores import Store
 
 FRAME = Layout((1, 40, 40), np.uint8)
 STACK = FrameStack(4)
@@ -38,7 +38,6 @@ CASES = {
     "compressed frames": (lambda: FrameStore(FRAME, codec="delta-rle|zstd:1"), frames),
     "stacks": (lambda: StackStore(FrameStore(FRAME, stack=4), Layout((4, 40, 40), np.uint8), STACK), stacks),
     "narrow": (lambda: AutoStore(Layout((1, 40, 40), np.float32), codec="zstd:1"), floats),
-    "guarded": (lambda: GuardedStore(FrameStore(FRAME)), frames),
 }
 
 

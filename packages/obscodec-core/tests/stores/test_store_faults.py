@@ -22,7 +22,7 @@ from obscodec import (
     codec,
 )
 from obscodec.arrays import WriteBuffer, write_buffer
-from obscodec.stores import GuardedStore, Store
+from obscodec.stores import Store
 
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every line
 N_STEPS, N_ENVS, DEPTH = 10, 2, 3
@@ -46,7 +46,7 @@ STORES: dict[str, Callable[[], Store]] = {
     "stacks": lambda: StackStore(frames(), STACK, FrameStack(DEPTH)),
     "undecided": lambda: AutoStore(STACK),
     "early": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
-    "pinned": lambda: GuardedStore(AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8)),
+    "pinned": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
     "tensors": lambda: TensorStore(codec("zstd:1", STACK), 100),
 }
 

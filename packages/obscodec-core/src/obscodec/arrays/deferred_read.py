@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from obscodec.runtime import Background, Job, says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores import Store, new_batch
+from obscodec.stores import Guard, Store, new_batch
 
 T = TypeVar("T")
 _MAX_AHEAD = 2
@@ -73,24 +73,26 @@ class DeferredRead:
         self._convert = convert
         self._at_once = at_once
         self._ids: dict[Store, list[Ints]] = {}
+        self._guards: list[Guard] = []  # open until the tensors are decoded
         self._job: Job[dict[Store, Tensors]] | None = None
         self._process = os.getpid()
         self._read = copy_context().run(self._call, read)  # in a copy: an interrupt leaves OPEN_READ as it is
 
-    def select(self, store: Store, ids: npt.NDArray[np.integer]) -> Selection | None:
-        """A selection of the tensors ``ids``, ``[*chosen]``, which the store must keep until they are decoded.
+    def select(self, store: Store, ids: npt.NDArray[np.integer], guard: Guard) -> Selection | None:
+        """A selection of the tensors ``ids``, ``[*chosen]``, which a guard of the store keeps until they are decoded.
 
         None if the function looks at tensors of this store.
         """
         if store in self._at_once:
             return None
+        self._guards.append(guard)
         chosen = self._ids.setdefault(store, [])
         begin = sum(map(len, chosen))
         chosen.append(ids.reshape(-1).astype(np.int64))
         return Selection(store, begin, ids.shape)
 
     def start(self) -> None:
-        """Decode in the background. Assigning to an array of these stores waits until the tensors are decoded.
+        """Decode in the background.
 
         A GPU works in the background anyway: this call queues its kernels on the current stream. Use :meth:`result` on
         the same stream.
@@ -100,13 +102,6 @@ class DeferredRead:
             self._job.run()
             return
         self._job = _DECODER.submit(self._decode)
-        for store in self._ids:
-            store.note_reading(self)
-
-    def wait(self) -> None:
-        """Wait until the background thread has decoded."""
-        if (job := self._pending()) is not None:
-            job.wait()
 
     @says_memory_error
     def result(self) -> Any:
@@ -122,8 +117,9 @@ class DeferredRead:
         return array if self._convert is None or not isinstance(array, np.ndarray) else self._convert(array)
 
     def _pending(self) -> Job[dict[Store, Tensors]] | None:
-        """The decoding in the background; None in a forked process, where its thread does not exist."""
-        return self._job if self._process == os.getpid() else None
+        """The decoding in the background; in a forked process, where its thread does not exist, only if it is done."""
+        job = self._job
+        return job if job is None or job.is_done or self._process == os.getpid() else None
 
     def _call(self, read: Callable[[], Any]) -> Any:
         OPEN_READ.set(self)
@@ -135,6 +131,8 @@ class DeferredRead:
             ids = np.concatenate(parts)
             decoded[store] = self._new_array(store, len(ids))
             store.read_into(ids, decoded[store])
+        for guard in self._guards:
+            guard.close()
         return decoded
 
 

@@ -175,12 +175,14 @@ class TensorArray:
 
     def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
-        ids = np.asarray(self.ids[leading])
+        guard = self.store.guard()  # before the ids are copied: another thread may replace them
+        ids = np.array(self.ids[leading])
         if not of_items and (deferred := OPEN_READ.get()) is not None:
-            selection = deferred.select(self.store, ids)
+            selection = deferred.select(self.store, ids, guard)
             if selection is not None:
                 return cast("npt.NDArray[np.generic]", selection)
-        return self._decoded(ids, of_items)
+        with guard:
+            return self._decoded(ids, of_items)
 
     @says_memory_error
     def _decoded(self, ids: npt.NDArray[np.signedinteger], of_items: tuple[Part, ...]) -> npt.NDArray[np.generic]:
@@ -261,7 +263,8 @@ class TensorArray:
             )
         if copy is False:
             raise ValueError("a TensorArray can't be read without a copy: it is decoded")
-        decoded = self.store.read(self.ids.reshape(-1)).reshape(self.shape)
+        with self.store.guard():
+            decoded = self._decoded(np.array(self.ids), ())
         return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def arguments(self) -> State:
@@ -404,5 +407,5 @@ def assign_together(arrays: Sequence[TensorArray], index: Index, ids: Ints) -> N
         flat, stays = ids.reshape(-1), np.tile(stay, len(arrays))
         flat[:] = flat[np.argsort(~stays, kind="stable")]  # first the ids that stay; the caller still owns all of them
         n_kept = np.count_nonzero(stays)
-        first.store.give_back(flat[n_kept:])
+        first.store.let_go(flat[n_kept:])
         first.store.put_ids(places, flat[:n_kept])

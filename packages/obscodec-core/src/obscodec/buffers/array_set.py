@@ -88,7 +88,6 @@ class ArraySet:
         n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
-            former.store.wait_for_readings()
             former.store.release(former.ids.reshape(-1))
         made: Array | TensorArray
         if store is None:

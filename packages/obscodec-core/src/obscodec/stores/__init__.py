@@ -7,9 +7,9 @@ from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.guarded_store import Guard, GuardedStore, guarded
 from obscodec.stores.narrow.narrow import Narrow, find_narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
+from obscodec.stores.references import Guard
 from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store, store_of
 from obscodec.stores.tensor_store import TensorStore
@@ -21,7 +21,6 @@ __all__ = [
     "Choice",
     "FrameStore",
     "Guard",
-    "GuardedStore",
     "Narrow",
     "NarrowStore",
     "Place",
@@ -35,7 +34,6 @@ __all__ = [
     "find_narrow",
     "find_plan",
     "frames_of_block",
-    "guarded",
     "n_first_of",
     "new_batch",
     "store_of",

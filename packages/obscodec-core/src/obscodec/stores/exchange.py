@@ -1,6 +1,5 @@
 """IdExchange: replaces ids in arrays, all of them or none, whatever interrupts it."""
 
-import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,8 +14,7 @@ from obscodec.errors import HeapFull, SlotError
 from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
-
-_READINGS = threading.Lock()  # of all stores; several threads can sample
+from obscodec.stores.references import Guard, References
 
 
 class Place(NamedTuple):
@@ -80,13 +78,6 @@ class _Exchange:
         return [ids[begin:end] for begin, end in zip([0, *self._ends], self._ends, strict=False)]
 
 
-class Reading(Protocol):
-    """A read that decodes in the background."""
-
-    def wait(self) -> None:
-        """Wait until it has decoded."""
-
-
 class Buffered(Protocol):
     """A buffer in which rows wait on their way into a store."""
 
@@ -100,18 +91,18 @@ class IdExchange:
     Attributes:
         changing: the lock for changes of arrays of ids; stores whose arrays change together share it.
         write_buffers: buffers with rows on their way into this store.
-        readings: reads that decode tensors of this store in the background.
     """
 
     changing: PicklableLock
     write_buffers: WeakSet[Buffered]
-    readings: WeakSet[Reading]
     _exchange: _Exchange | None  # under way, or interrupted before it was settled
+    _references: References
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Make the attributes here: another thread may ask for them as soon as the object exists."""
         made = super().__new__(cls)
-        made.changing, made.write_buffers, made.readings, made._exchange = PicklableLock(), WeakSet(), WeakSet(), None
+        made.changing, made.write_buffers, made._exchange = PicklableLock(), WeakSet(), None
+        made._references = References()
         return made
 
     @abstractmethod
@@ -122,18 +113,18 @@ class IdExchange:
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
 
-    def note_reading(self, reading: Reading) -> None:
-        """Let changes of arrays wait for a read in the background."""
-        with _READINGS:
-            self.readings.add(reading)
+    def guard(self) -> Guard:
+        """Keep all tensors of this moment until the guard is closed, though they are released meanwhile.
 
-    def wait_for_readings(self) -> None:
-        """Wait until no read decodes in the background, so that its tensors may be released."""
-        with _READINGS:
-            readings = list(self.readings) if self.readings else []
-            self.readings.clear()
-        for reading in readings:
-            reading.wait()
+        A reader that does not hold :attr:`changing` makes a guard before it copies ids, and closes it when it has
+        decoded them. So no writer waits for it.
+        """
+        return self._references.guard()
+
+    def own(self, ids: Ints) -> Guard:
+        """Have ``ids``, as the array is then, be given back soon after the guard is closed."""
+        with self.changing:
+            return self._references.own(ids)
 
     @says_memory_error
     def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
@@ -186,27 +177,47 @@ class IdExchange:
 
     @says_memory_error
     def let_go(self, ids: Ints) -> None:
-        """:meth:`give_back`, when no read in the background needs the tensors."""
+        """:meth:`give_back`, as soon as all guards of this moment are closed.
+
+        If ids wait for guards, and one of them is of no tensor, a later call raises ``SlotError``.
+        """
         with self.changing:
             self._settle_exchange()
-            self.wait_for_readings()
+            self._let_go(ids)
+
+    def catch_up(self) -> None:
+        """Give back what was released, as far as it waits for no guard any more."""
+        with self.changing:
+            while (ids := self._references.first_free()) is not None:
+                try:
+                    self.give_back(ids)  # sets ids to 0, so it can be repeated
+                except SlotError:
+                    self._references.done()
+                    raise
+                self._references.done()
+
+    def _let_go(self, ids: Ints) -> None:
+        self.catch_up()
+        if self._references.must_wait:
+            self._references.release(ids)
+        else:
             self.give_back(ids)
 
     def _begin_exchange(self, places: Sequence[Place], new: Ints) -> _Exchange:
         self._settle_exchange()
-        self.wait_for_readings()
+        self.catch_up()
         self._exchange = exchange = _Exchange(places, new)
         return exchange
 
     def _settle_exchange(self) -> None:
-        """Finish an exchange: give back the ids that it took out of places, or did not put into them."""
+        """Finish an exchange: let go of the ids that it took out of places, or did not put into them."""
         if self._exchange is not None:
             try:
-                self.give_back(self._exchange.left())
+                self._let_go(self._exchange.left())
             except SlotError:  # an old id is of no tensor: give back the ids of the other places
                 for part in self._exchange.left_of_places():
                     with suppress(SlotError):
-                        self.give_back(part)
+                        self._let_go(part)
                 self._exchange = None
                 raise
             self._exchange = None

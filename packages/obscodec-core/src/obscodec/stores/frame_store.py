@@ -176,8 +176,8 @@ class FrameStore(Store):
         """See ``Store.give_back``."""
         self.log.give_back(ids)
 
-    def stats(self) -> StoreStats:
-        """What the store holds now."""
+    def _stats(self) -> StoreStats:
+        """See ``Store.stats``."""
         return replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
 
     @property
@@ -210,7 +210,7 @@ class FrameStore(Store):
     def _state(self) -> State:
         return self.log.state()
 
-    def restore(self, state: State) -> None:
+    def _restore(self, state: State) -> None:
         """See ``Store.restore``."""
         self.log.restore(state)
 

@@ -115,7 +115,7 @@ class StackStore(Store):
         """See ``Store.give_back``."""
         self.frames.log.give_back(ids, self.listed)
 
-    def stats(self) -> StoreStats:
+    def _stats(self) -> StoreStats:
         """See ``Store.stats``."""
         frames = self.frames.stats()
         return replace(
@@ -143,7 +143,7 @@ class StackStore(Store):
     def _state(self) -> State:
         return self.frames.state()
 
-    def restore(self, state: State) -> None:
+    def _restore(self, state: State) -> None:
         """See ``Store.restore``."""
         self.frames.restore(state)
 

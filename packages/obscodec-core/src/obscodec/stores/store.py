@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from obscodec.codecs import pack, unpack
 from obscodec.devices import FrameReader, backend
-from obscodec.errors import CorruptStream, DTypeError, ShapeError, SpecError
+from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError, SpecError
 from obscodec.frames import StepWriter
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State
+from obscodec.state import State, array_of
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
@@ -102,12 +102,12 @@ class Store(IdExchange, ABC):
 
     @says_memory_error
     def release(self, ids: npt.ArrayLike) -> None:
-        """Give back one reference to each id, except 0. A tensor without references is dropped.
+        """Give back one reference to each id, except 0. A tensor without references and guards is dropped.
 
         Raises:
             SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
         """
-        self.give_back(as_ids(ids).copy())
+        self.let_go(as_ids(ids).copy())
 
     def number_of(self, tensors: Any) -> int:
         """How many tensors there are in an array, 0 if it has no axes.
@@ -294,19 +294,21 @@ class Store(IdExchange, ABC):
     def state(self) -> State:
         """All tensors and references, as they are now; :meth:`restore` fills an equal, empty store with them.
 
-        Rows that wait are stored first, and an interrupted exchange is completed.
+        Rows that wait are stored first, and an interrupted exchange is completed. ``waiting`` are the ids that will be
+        given back when guards are closed, if there are any.
         """
         for write_buffer in list(self.write_buffers):
             write_buffer.flush()
         with self.changing:
             self._settle_exchange()
-        return self._state()
+            self.catch_up()
+            waiting = self._references.waiting
+            return {**self._state(), "waiting": waiting} if waiting.any() else self._state()
 
     @abstractmethod
     def _state(self) -> State:
         """See :meth:`state`."""
 
-    @abstractmethod
     def restore(self, state: State) -> None:
         """Fill this store, which is empty, with the :meth:`state` of a store that was made with equal arguments.
 
@@ -314,13 +316,28 @@ class Store(IdExchange, ABC):
             CorruptStream: no store has such a state; this store must not be used any more.
             HeapFull: there is not enough room.
         """
+        self._restore(state)
+        if "waiting" in state:  # for guards of the other store
+            try:
+                self.give_back(array_of(state, "waiting", np.int64, (None,)))
+            except SlotError as error:
+                raise CorruptStream(f"'waiting' of a state: {error}") from error
+
+    @abstractmethod
+    def _restore(self, state: State) -> None:
+        """See :meth:`restore`."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (type(self), self.arguments(), _with_packed(self.state())), {"changing": self.changing}
 
-    @abstractmethod
     def stats(self) -> StoreStats:
-        """What the store holds now."""
+        """What the store holds now; tensors that were released count as long as a guard keeps them."""
+        self.catch_up()
+        return self._stats()
+
+    @abstractmethod
+    def _stats(self) -> StoreStats:
+        """See :meth:`stats`."""
 
     @property
     def parts(self) -> tuple[Store, ...]:

@@ -97,16 +97,15 @@ class TensorStore(Store):
         return super().replace(old, tensors, sequences)
 
     def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
-        """See ``Store.exchange``. New tensors take over the slots of the old ones."""
-        old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
-        held = np.concatenate(old)
-        if not self._are_different(held) or not held.any():
-            super().exchange(places, tensors, which, sequences)
-            return
-        self._check_held(held[held != NO_TENSOR])
-        encoded = self._encode(tensors)
+        """See ``Store.exchange``. New tensors take over the slots of the old ones, if no guard keeps these."""
         with self.changing:
-            self.wait_for_readings()
+            old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
+            held = np.concatenate(old)
+            if self._references.must_wait or not self._are_different(held) or not held.any():
+                super().exchange(places, tensors, which, sequences)
+                return
+            self._check_held(held[held != NO_TENSOR])
+            encoded = self._encode(tensors)
             for (ids, index), of_place in zip(places, old, strict=True):
                 empty = np.flatnonzero(of_place == NO_TENSOR)
                 if len(empty):  # they get slots with zeros, which read the same, and then change with the others
@@ -160,7 +159,7 @@ class TensorStore(Store):
             finally:
                 self._settle()
 
-    def stats(self) -> StoreStats:
+    def _stats(self) -> StoreStats:
         """See ``Store.stats``."""
         with self._heap.lock:
             self._settle()
@@ -197,7 +196,7 @@ class TensorStore(Store):
             self._settle()
             return self._heap.state()
 
-    def restore(self, state: State) -> None:
+    def _restore(self, state: State) -> None:
         """See ``Store.restore``."""
         self._heap.restore(state, unreadable=b"\xff" * (self.codec.read_bound() + 1))  # longer than any stream
         if self._heap.holds([NO_TENSOR])[0]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from obscodec import DTypeError, HeapFull, ShapeError, SpecError, StackStore, TensorArray
 from obscodec.arguments import kind_of
-from obscodec.stores import GuardedStore, Store
+from obscodec.stores import Store
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
@@ -32,8 +32,6 @@ class _Group(NamedTuple):
     gather: Gather
     which: list[int]
     ids: dict[Store, list[DeviceIds]]  # by the stores of the arrays
-    guarded: list[GuardedStore]  # of these
-    unguarded: list[DeviceIds]  # of the other ones
     n_items: int  # of the largest array
     rooms: list[DeviceArray]  # that launches work in, each larger than the one before
 
@@ -134,19 +132,13 @@ class BatchReader:
     def _sync(self, group: _Group) -> None:
         """Have the device know the ids of a group, and what they stand for, while others may assign to the arrays.
 
-        Guards keep what was assigned before. Without guards, all is told again if something was assigned meanwhile.
+        Guards keep what was assigned before.
         """
-        is_settled, guards = False, []
+        guards = [store.guard() for store in group.ids]
         try:
-            for guarded in group.guarded:
-                guards.append(guarded.guard())
-            while not is_settled:
-                for store, some in group.ids.items():
-                    write_ids(store, some, self._writes)
-                self._n_syncs[group.reader] = group.reader.sync(self._writes, group.n_items)
-                is_settled = True
-                for ids in group.unguarded:
-                    is_settled = is_settled and not ids.watch.has_changed
+            for store, some in group.ids.items():
+                write_ids(store, some, self._writes)
+            self._n_syncs[group.reader] = group.reader.sync(self._writes, group.n_items)
         except BaseException:
             self._writes = Writes(self._device)
             for ids in self._ids:
@@ -180,9 +172,7 @@ class BatchReader:
             for i in which:
                 of_stores.setdefault(self._ids[i].array.store, []).append(self._ids[i])
             n_items = max(self._ids[i].array.ids.size for i in which)
-            guarded = [one for one in of_stores if isinstance(one, GuardedStore)]
-            unguarded = [ids for one, some in of_stores.items() if one not in guarded for ids in some]
-            groups.append(_Group(reader, gather, which, of_stores, guarded, unguarded, n_items, []))
+            groups.append(_Group(reader, gather, which, of_stores, n_items, []))
         return groups
 
     def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:

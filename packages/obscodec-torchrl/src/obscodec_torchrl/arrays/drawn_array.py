@@ -1,13 +1,10 @@
 """DrawnArray: items that were selected from an array, to be decoded later, whatever is written meanwhile."""
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 from obscodec import TensorArray
 from obscodec.arrays import Index
 from obscodec.segments import Ints
-from obscodec.stores import GuardedStore
 
 
 class DrawnArray(TensorArray):
@@ -16,7 +13,7 @@ class DrawnArray(TensorArray):
     A guard keeps these items. If they are overwritten, the store drops them when this array and all its views are gone.
 
     Args:
-        array: of a :class:`GuardedStore`.
+        array: the array.
         index: of the axes before the items.
 
     Raises:
@@ -24,7 +21,7 @@ class DrawnArray(TensorArray):
 
     Example:
         >>> from obscodec import FrameStore, Layout
-        >>> frames = TensorArray.zeros((100,), GuardedStore(FrameStore(Layout((84, 84), np.uint8))))
+        >>> frames = TensorArray.zeros((100,), FrameStore(Layout((84, 84), np.uint8)))
         >>> drawn = DrawnArray(frames, [3, 5])
         >>> frames[5] = np.ones((84, 84), np.uint8)
         >>> int(drawn[...].max()), int(frames[5].max())
@@ -33,7 +30,7 @@ class DrawnArray(TensorArray):
 
     def __init__(self, array: TensorArray, index: Index) -> None:
         # Before the ids are copied, or another thread could release them in between.
-        self._guard = cast("GuardedStore", array.store).guard()
+        self._guard = array.store.guard()
         super().__init__(np.array(array.ids[index]), array.store)
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:

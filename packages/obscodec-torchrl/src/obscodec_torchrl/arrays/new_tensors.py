@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from obscodec import TensorArray
 from obscodec.arrays import Index, assign_together
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
-from obscodec.stores import GuardedStore, guarded
 
 from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
 from obscodec_torchrl.arrays.part_array import PartArray
@@ -51,7 +50,7 @@ class NewTensors:
     until then.
 
     Args:
-        arrays: of one :class:`GuardedStore`.
+        arrays: of one store.
         given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time,
             along which environments may take turns; see :func:`interleaved_envs`. Each place of the other axes, such as
             an environment or one of its agents, is a sequence of its own. Compressed arrays of one other store are
@@ -64,7 +63,7 @@ class NewTensors:
 
     Example:
         >>> from obscodec import FrameStore, Layout
-        >>> store, frames = GuardedStore(FrameStore(Layout((84, 84), np.uint8))), np.ones((3, 84, 84), np.uint8)
+        >>> store, frames = FrameStore(Layout((84, 84), np.uint8)), np.ones((3, 84, 84), np.uint8)
         >>> obs, next_obs = TensorArray.zeros((100,), store), TensorArray.zeros((100,), store)
         >>> NewTensors([obs, next_obs], [frames[:2], frames[1:]]).put(slice(3, 5))
         >>> obs[2:6].mean(axis=(1, 2))
@@ -73,7 +72,7 @@ class NewTensors:
 
     def __init__(self, arrays: Sequence[TensorArray], given: Sequence[Array | TensorArray | PartArray]) -> None:
         self._arrays = arrays
-        self._store = cast("GuardedStore", arrays[0].store)
+        self._store = arrays[0].store
         batch = given[0].shape[: len(given[0].shape) - len(self._store.layout.shape)]
         self._ids = np.zeros((len(given), *batch), np.int64)
         self._guard, self._owner = self._store.guard(), self._store.own(self._ids.reshape(-1))
@@ -102,7 +101,7 @@ class NewTensors:
         compressed = [array for array in given if isinstance(array, TensorArray)]
         if len({(array.store, array.shape) for array in compressed}) != 1 or len(compressed) < len(given):
             return False
-        with guarded(compressed[0].store):
+        with compressed[0].store.guard():
             ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
             return self._store.transfer_alike(compressed[0].store, ids, self._ids.reshape(-1))
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import CorruptStream, ShapeError, TensorArray, pack, unpack
-from obscodec.stores import guarded
 
 Array = npt.NDArray[np.generic]
 _HEAD = struct.Struct("<I")  # bytes of the JSON that follows
@@ -122,6 +121,6 @@ def _side_by_side(arrays: Sequence[TensorArray | Array], rows: slice) -> Array:
     first = arrays[0]
     if not isinstance(first, TensorArray):
         return first[rows, None]
-    with guarded(first.store):
+    with first.store.guard():
         ids = [array.ids[rows] for array in arrays if isinstance(array, TensorArray)]
         return TensorArray(np.stack(ids, axis=1), first.store)[...]

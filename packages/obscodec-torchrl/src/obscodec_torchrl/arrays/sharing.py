@@ -5,12 +5,12 @@ from typing import TypeVar
 
 from obscodec import Field, TensorArray
 from obscodec.buffers import BufferStats
-from obscodec.stores import GuardedStore
+from obscodec.stores import Store
 
 K = TypeVar("K", bound=Hashable)
 
 
-def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, GuardedStore]:
+def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> dict[K, Store]:
     """A store for each field that is compressed.
 
     Args:
@@ -30,8 +30,8 @@ def shared_stores(fields: Mapping[K, Field], group: Callable[[K], Hashable]) -> 
         (['obs', 'next_obs'], True)
     """
     made = {(group(name), field): field.new_store() for name, field in fields.items()}
-    stores = {key: GuardedStore(store) for key, store in made.items() if store is not None}
-    return {name: stores[group(name), field] for name, field in fields.items() if (group(name), field) in stores}
+    stores = {name: made[group(name), field] for name, field in fields.items()}
+    return {name: store for name, store in stores.items() if store is not None}
 
 
 def stats_of(arrays: Mapping[str, TensorArray | int]) -> BufferStats:

@@ -208,7 +208,7 @@ class AutoStore(Store):
                     self._gone[before[self._are_first(before)] - FIRST_ID] = False
                 raise
 
-    def stats(self) -> StoreStats:
+    def _stats(self) -> StoreStats:
         """See ``Store.stats``; with the choice of the codec."""
         if self._store is not None:
             return replace(self._store.stats(), choice=self.choice)
@@ -323,7 +323,7 @@ class AutoStore(Store):
                 "store": self._store.state() if self._store else None,
             }
 
-    def restore(self, state: State) -> None:
+    def _restore(self, state: State) -> None:
         """See ``Store.restore``."""
         n_first = number_of(state, "n_first", 1, _MOST_FIRST)
         n_taken = number_of(state, "n_taken", 0, n_first)

@@ -138,7 +138,7 @@ class NarrowStore(Store):
         if narrow.any() and not narrow.all():
             with _among_wide():
                 self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
-        self.give_back(released)
+        self.let_go(released)
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
@@ -160,7 +160,7 @@ class NarrowStore(Store):
             self._settle()
             return {"codes": self.codes.state(), "wide": self.wide.state()}
 
-    def restore(self, state: State) -> None:
+    def _restore(self, state: State) -> None:
         """See ``Store.restore``."""
         self.codes.restore(part_of(state, "codes", dict))
         self.wide.restore(part_of(state, "wide", dict))
@@ -185,7 +185,7 @@ class NarrowStore(Store):
     def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
         return are_narrow(ids, code_0_is_zero=self._code_0_is_zero)
 
-    def stats(self) -> StoreStats:
+    def _stats(self) -> StoreStats:
         """See ``Store.stats``; lookup tables count as tables."""
         codes, wide = self.codes.stats(), self.wide.stats()
         n_tensors = codes.n_tensors + wide.n_tensors

@@ -1,4 +1,4 @@
-"""A guarded store drops what was released when the last guard from before is closed, and not sooner."""
+"""A store drops what was released when the last guard from before is closed, and not sooner."""
 
 import contextlib
 import gc
@@ -8,7 +8,6 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from obscodec import AutoStore, FrameStore, Layout, SlotError
-from obscodec.stores import GuardedStore
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -18,11 +17,11 @@ def frames(*values: int) -> np.ndarray:
 
 
 @pytest.fixture
-def store() -> GuardedStore:
-    return GuardedStore(FrameStore(LAYOUT, codec="raw", block_frames=1))
+def store() -> FrameStore:
+    return FrameStore(LAYOUT, codec="raw", block_frames=1)
 
 
-def test_without_a_guard_what_is_released_is_gone(store: GuardedStore) -> None:
+def test_without_a_guard_what_is_released_is_gone(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
     store.release(ids[:1])
     assert store.stats().n_tensors == 1
@@ -30,7 +29,7 @@ def test_without_a_guard_what_is_released_is_gone(store: GuardedStore) -> None:
         store.read(ids)
 
 
-def test_guards_end_in_any_order(store: GuardedStore) -> None:
+def test_guards_end_in_any_order(store: FrameStore) -> None:
     ids = store.append(frames(1, 2, 3))
     first = store.guard()
     store.release(ids[:1])
@@ -46,7 +45,7 @@ def test_guards_end_in_any_order(store: GuardedStore) -> None:
     assert store.stats().n_tensors == 0
 
 
-def test_a_later_guard_does_not_hold_what_was_released_before(store: GuardedStore) -> None:
+def test_a_later_guard_does_not_hold_what_was_released_before(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
     first = store.guard()
     store.release(ids[:1])
@@ -56,7 +55,7 @@ def test_a_later_guard_does_not_hold_what_was_released_before(store: GuardedStor
     second.close()
 
 
-def test_a_guard_that_is_gone_is_closed(store: GuardedStore) -> None:
+def test_a_guard_that_is_gone_is_closed(store: FrameStore) -> None:
     ids = store.append(frames(1))
     guard = store.guard()
     store.release(ids)
@@ -65,17 +64,17 @@ def test_a_guard_that_is_gone_is_closed(store: GuardedStore) -> None:
     assert store.stats().n_tensors == 0
 
 
-def test_garbage_may_be_collected_in_the_midst_of_a_call(store: GuardedStore) -> None:
+def test_garbage_may_be_collected_in_the_midst_of_a_call(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
     new = store.own(ids[1:])
     guard = store.guard()
     store.release(ids[:1])
-    with store._lock, store.store.log.lock:  # of which neither could be taken again
+    with store.log.lock:  # of which neither could be taken again
         del guard, new
     assert store.stats().n_tensors == 0
 
 
-def test_a_copy_has_no_guards_and_drops_what_waits(store: GuardedStore) -> None:
+def test_a_copy_has_no_guards_and_drops_what_waits(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
     guard = store.guard()
     store.release(ids[:1])
@@ -92,21 +91,21 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
     assert store.read([*ids, 0]).tolist() == [1, 2, 0]
 
 
-def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: GuardedStore) -> None:
+def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: FrameStore) -> None:
     """So a write that guards the store gets the room of one that was given up."""
     store.own(store.append(frames(1, 2))).close()
     with contextlib.closing(store.guard()):
         assert store.stats().n_tensors == 0
 
 
-def test_what_is_owned_stays_until_its_owner_is_closed(store: GuardedStore) -> None:
+def test_what_is_owned_stays_until_its_owner_is_closed(store: FrameStore) -> None:
     owner = store.own(store.append(frames(1, 2)))
     assert store.stats().n_tensors == 2
     owner.close()
     assert store.stats().n_tensors == 0
 
 
-def test_a_copy_drops_what_an_owner_has(store: GuardedStore) -> None:
+def test_a_copy_drops_what_an_owner_has(store: FrameStore) -> None:
     kept, owned = store.append(frames(1, 2)), store.append(frames(3, 4, 5))
     guard = store.own(owned)
     for copied in (pickle.loads(pickle.dumps(store)), deepcopy(store)):
@@ -117,7 +116,7 @@ def test_a_copy_drops_what_an_owner_has(store: GuardedStore) -> None:
     assert store.stats().n_tensors == 2
 
 
-def test_what_has_found_a_place_is_not_given_back(store: GuardedStore) -> None:
+def test_what_has_found_a_place_is_not_given_back(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
     owner, place = store.own(ids), ids.copy()
     ids[:] = 0

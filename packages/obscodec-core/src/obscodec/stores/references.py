@@ -1,0 +1,98 @@
+"""References: who may still read the tensors of a store, and when what was released goes."""
+
+from itertools import count
+from weakref import ref
+
+import numpy as np
+
+from obscodec.segments import Ints
+from obscodec.stores.ids import hand_over
+
+_FOR_NO_GUARD = -1  # the number of ids that no array ever had, so that no reader can have copied them
+
+
+class _Open(ref["Guard"]):
+    """Stands for an open guard: with the number of it, in the set of the open guards."""
+
+    __slots__ = ("number",)
+    number: int
+
+
+class Guard:
+    """Keeps tensors of a store until :meth:`close`, or until it is collected; a context closes it at its end.
+
+    The store looks at its guards when it is called next. So a guard takes no lock and calls nobody: it can't fail, and
+    the garbage collector may close it in the middle of a call of the store. It has no ``__del__``, in which an
+    interrupt would be lost: the weak reference takes itself out of the set.
+    """
+
+    def __init__(self, open_guards: set[_Open], number: int) -> None:
+        self._open_guards, self._open = open_guards, _Open(self, open_guards.discard)
+        self._open.number = number
+        open_guards.add(self._open)
+
+    def close(self) -> None:
+        """Let the tensors go; a second call does nothing."""
+        self._open_guards.discard(self._open)
+
+    def __enter__(self) -> None:
+        """Nothing: the guard is open since it was made."""
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class References:
+    """Ids that a store gives back later: those that were released while guards were open, and those with an owner.
+
+    Guards and releases are numbered in one row. Ids that are released wait for the guards with lower numbers; what an
+    owner has left waits for none. Any thread may make and close guards at any time; the other calls need the lock of
+    the store.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._readers: set[_Open] = set()
+        self._owners: set[_Open] = set()
+        self._owned: dict[int, Ints] = {}  # what each owner was given
+        self._released: list[tuple[int, Ints]] = []  # the numbers of releases, and the ids that wait
+
+    def guard(self) -> Guard:
+        """Keep all tensors of this moment until the guard is closed."""
+        return Guard(self._readers, next(self._numbers))
+
+    def own(self, ids: Ints) -> Guard:
+        """Have ``ids``, as the array is then, be given back when the guard is closed."""
+        guard = Guard(self._owners, number := next(self._numbers))
+        self._owned[number] = ids
+        return guard
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether ids that are released now wait."""
+        return bool(self._readers or self._released)
+
+    def release(self, ids: Ints) -> None:
+        """Take a reference to each of ``ids`` over, and set them to 0."""
+        waiting = np.zeros_like(ids)
+        self._released.append((next(self._numbers), waiting))
+        hand_over(ids, waiting)
+
+    def first_free(self) -> Ints | None:
+        """The oldest released ids, if they wait for no guard any more; None if there are none. See :meth:`done`."""
+        for number in self._owned.keys() - {guard.number for guard in self._owners.copy()}:
+            self._released.insert(0, (_FOR_NO_GUARD, self._owned[number]))
+            del self._owned[number]
+        if not self._released:
+            return None
+        number, ids = self._released[0]
+        return ids if all(number < guard.number for guard in self._readers.copy()) else None
+
+    def done(self) -> None:
+        """Forget what :meth:`first_free` has returned: it is given back, or nobody can give it back."""
+        del self._released[0]
+
+    @property
+    def waiting(self) -> Ints:
+        """``i64[n]``: the ids that will be given back."""
+        return np.concatenate([np.empty(0, np.int64), *(ids for _, ids in self._released), *self._owned.values()])
