@@ -27,7 +27,7 @@ N_STEPS = 30
 def taken(monkeypatch):
     """How often each direct way was taken."""
     counts = Counter()
-    add, sample = DirectAdd.add, DirectAdd.sample
+    add, chosen = DirectAdd.add, DirectAdd.chosen
 
     def counted(self, *of):
         done = add(self, *of)
@@ -36,10 +36,10 @@ def taken(monkeypatch):
 
     def sampled(self, *of):
         counts["sample"] += 1
-        return sample(self, *of)
+        return chosen(self, *of)
 
     monkeypatch.setattr(DirectAdd, "add", counted)
-    monkeypatch.setattr(DirectAdd, "sample", sampled)
+    monkeypatch.setattr(DirectAdd, "chosen", sampled)
     return counts
 
 

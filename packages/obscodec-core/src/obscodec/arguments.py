@@ -11,6 +11,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from obscodec.errors import DTypeError, ShapeError
 
@@ -89,6 +90,27 @@ def as_flag(what: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
         raise DTypeError(f"{what} must be True or False, got {reprlib.repr(value)}")
     return bool(value)
+
+
+def as_envs(envs: npt.ArrayLike | None, n_envs: int) -> npt.NDArray[np.int64]:
+    """Some of ``n_envs`` environments, ``i64[n]``, rising, each once; all for None.
+
+    Raises:
+        DTypeError: they are no integers.
+        ShapeError: one is out of range.
+
+    Example:
+        >>> as_envs([3, 1, 3], 4).tolist(), as_envs(None, 2).tolist()
+        ([1, 3], [0, 1])
+    """
+    if envs is None:
+        return np.arange(n_envs)
+    given = np.asarray(envs)
+    if given.size and given.dtype.kind not in "iu":
+        raise DTypeError(f"environments must be integers from 0 on, got {reprlib.repr(envs)}")
+    if given.size and not 0 <= given.min() <= given.max() < n_envs:
+        raise ShapeError(f"environments must be 0 to {n_envs - 1}, got {reprlib.repr(envs)}")
+    return np.unique(given.astype(np.int64))
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import reprlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import obscodec
 import torch as th
-from obscodec.arguments import as_count, as_flag
+from obscodec.arguments import as_count, as_envs, as_flag
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit, making_room
 from obscodec.palette import PaletteArray
+from obscodec.runtime import PicklableLock
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of
 from obscodec.stores import BATCH_MEMORY, Store
@@ -45,17 +47,26 @@ _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.
 _DRAW = ("stable_baselines3.common.buffers", "sb3_contrib.common.maskable.", "obscodec_sb3.")
 
 
-class _Count:
-    """An attribute that must be a whole number, 1 or more; SB3 sets it before it makes arrays of this size.
+class _Setting:
+    """An attribute that SB3 sets before it makes arrays, and that stays as it is then: the arrays depend on it.
 
     Without ``__get__``, Python reads it from the buffer itself, as fast as any attribute.
+
+    Args:
+        check: called with its name and a value; returns the value that is set.
     """
+
+    def __init__(self, check: Callable[[str, Any], Any] = lambda _, value: value) -> None:
+        self._check = check
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __set__(self, buffer: object, value: object) -> None:
-        vars(buffer)[self._name] = as_count(self._name, value)
+    def __set__(self, buffer: CompressedBuffer, value: object) -> None:
+        if buffer._arrays is not None:
+            what = f"{self._name} of a {type(buffer).__name__} stays {vars(buffer)[self._name]!r}"
+            raise AttributeError(f"{what}: make another buffer, and add the transitions of this one to it")
+        vars(buffer)[self._name] = self._check(self._name, value)
 
 
 class CompressedBuffer(buffers.BaseBuffer):
@@ -66,8 +77,11 @@ class CompressedBuffer(buffers.BaseBuffer):
     own methods work with it. All arrays of one observation share a store, which keeps each frame once.
     """
 
-    buffer_size: int = _Count()  # type: ignore[assignment]
-    n_envs: int = _Count()  # type: ignore[assignment]
+    buffer_size: int = _Setting(as_count)  # type: ignore[assignment]
+    n_envs: int = _Setting(as_count)  # type: ignore[assignment]
+    observation_space: Any = _Setting()
+    action_space: Any = _Setting()
+    action_dim: int = _Setting()  # type: ignore[assignment]
     written_by = f"obscodec-sb3 {version('obscodec-sb3')}"  # see ``obscodec.snapshots.Saved``
     _allocates_placeholders = False
     _waiting = 3  # steps that may wait in a write buffer, however large they are
@@ -76,6 +90,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     _gives_batches = "sample"  # the method that does
     _default_budget: str | None = None  # of fields with the codec "auto"
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
+    _obs_shape: Any
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
 
     def __init_subclass__(cls) -> None:
@@ -105,6 +120,7 @@ class CompressedBuffer(buffers.BaseBuffer):
                 f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
             )
         self._threads = threads
+        self._lock = PicklableLock()
         self._add_copies = all(
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
         )
@@ -113,6 +129,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._hands_on = not others
         self._prefetch, gives = as_flag("prefetch", prefetch), self._gives_batches
         others = [gives for c in of if not getattr(c, gives).__module__.startswith(_DRAW)] + others
+        self._draws_ahead = not others
         if self._prefetch and others:
             what = f"prefetch needs SB3's own {others[0]}, {type(self).__name__} has another"
             raise ValueError(f"{what}: leave prefetch out")
@@ -134,6 +151,8 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
+        if self._arrays is not None:
+            raise AttributeError(f"obs_shape of a {type(self).__name__} stays {self._obs_shape}: make another buffer")
         name, takes_dict = type(self).__name__, isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer))
         if isinstance(shape, dict) and not takes_dict:  # the other way round, SB3 itself says so
             other = "CompressedDict" + ("RolloutBuffer" if isinstance(self, buffers.RolloutBuffer) else "ReplayBuffer")
@@ -176,6 +195,10 @@ class CompressedBuffer(buffers.BaseBuffer):
 
         Fields are observations by key, ``""`` for an observation without one; other arrays are actions, rewards etc.
         """
+        with self._lock:
+            return self._stats()
+
+    def _stats(self) -> BufferStats:
         stats, used = self._arrays.stats(self.size() * self.n_envs), self.size() / self.buffer_size
         raw_bytes = sum(array.nbytes for array in self._others)
         stats = replace(
@@ -213,13 +236,34 @@ class CompressedBuffer(buffers.BaseBuffer):
     def _look(self) -> None:
         """Before a step comes: every few steps, look what the full buffer will take, and keep the limit."""
         if self.pos >= self._forecast.next_look:
-            self._forecast.look(self.size(), self.stats)
+            self._forecast.look(self.size(), self._stats)
         if self._limit is not None and self.pos % LOOK_EVERY == 0:
             self._limit.keep(self.buffer_size, self._memory, self._arrays.own_stores, self.size, self._drop)
 
     def _drop(self, n: int) -> None:
         """Drop the oldest ``n`` steps."""
         raise NotImplementedError
+
+    def end_episodes(self, envs: npt.ArrayLike | None = None) -> None:
+        """End the running episodes, as truncated ones: the next transition of an environment begins another.
+
+        Call this when environments begin an episode that no transition has announced: they were reset outside of a
+        step, or have crashed. :meth:`load` and ``resume`` call it.
+
+        Args:
+            envs: the environments, a number or ``i64[n]``; None for all. One without a running episode is left alone.
+
+        Raises:
+            ShapeError: there is no such environment.
+            DTypeError: ``envs`` are no integers.
+        """
+        chosen = as_envs(envs, self.n_envs)
+        with self._lock:
+            self._end(chosen)
+
+    @abstractmethod
+    def _end(self, envs: npt.NDArray[np.int64]) -> None:
+        """:meth:`end_episodes` for environments that there are."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the buffer in a folder, from which :meth:`load` makes it again, in any later version.
@@ -247,6 +291,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         mmap: bool = False,
         salvage: Literal[False] = False,
         spill: str | os.PathLike[str] | None = None,
+        continue_episodes: bool = False,
         **arguments: Any,
     ) -> Self: ...
 
@@ -260,6 +305,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         mmap: bool = False,
         salvage: bool,
         spill: str | os.PathLike[str] | None = None,
+        continue_episodes: bool = False,
         **arguments: Any,
     ) -> Any: ...
 
@@ -272,9 +318,12 @@ class CompressedBuffer(buffers.BaseBuffer):
         mmap: bool = False,
         salvage: bool = False,
         spill: str | os.PathLike[str] | None = None,
+        continue_episodes: bool = False,
         **arguments: Any,
     ) -> Any:
         """The buffer that :meth:`save` has saved, equal in all that it holds; assign it to ``model.replay_buffer``.
+
+        The episodes that were running end: see :meth:`end_episodes`.
 
         Args:
             path: the folder.
@@ -282,6 +331,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             mmap: leave observations in their files until they are sampled or overwritten: see ``obscodec.load``.
             salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
             spill: the folder for the oldest blocks, which a buffer needs that had one: see ``obscodec.load``.
+            continue_episodes: True if the environments go on with the episodes that were running.
             **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
                 ``buffer_device``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``.
 
@@ -313,7 +363,15 @@ class CompressedBuffer(buffers.BaseBuffer):
         if Path(path).is_file():
             what = "a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buffer"
             raise obscodec.SnapshotError(f"{path} is a file: {what}")
-        return load_by(make, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
+        return load_by(
+            make,
+            path,
+            generation=generation,
+            mmap=mmap,
+            salvage=salvage,
+            spill=spill,
+            continue_episodes=continue_episodes,
+        )
 
     def forget_damaged(self) -> npt.NDArray[np.int64]:
         """Set observations that can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
@@ -337,6 +395,10 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
+        with self._lock:
+            return self._state()
+
+    def _state(self) -> State:
         n_steps, arrays, numbers = self._n_rows, {}, {}
         for name, value in vars(self).items():
             if isinstance(value, PaletteArray):

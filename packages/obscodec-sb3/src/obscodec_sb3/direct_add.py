@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -113,18 +114,29 @@ class DirectAdd:
             self._given = given
         return bool(takes)
 
-    def sample(self, steps: Any, envs: Any) -> ReplayBufferSamples:
-        """What SB3's ``_get_samples`` returns for transitions, ``i64[n]`` their steps and their environments."""
-        n = len(steps)
+    def chosen(self, steps: Any, envs: Any) -> Callable[[], ReplayBufferSamples]:
+        """Reads what SB3's ``_get_samples`` returns for transitions, as they are now, whatever is added meanwhile.
+
+        Args:
+            steps: ``i64[n]``.
+            envs: ``i64[n]``, their environments.
+        """
+        guard = self._obs.store.guard()
         ids, plain, actions = self._columns.take(steps, envs)
-        tensors = BATCH_MEMORY.array(2 * n, self._obs.layout)
-        self._obs.store.read_into(ids.reshape(-1), tensors)
-        both = th.from_numpy(tensors)
-        rewards, dones, timeouts = plain.reshape(3, n, 1)
-        dones *= 1 - timeouts
-        return ReplayBufferSamples(
-            both[:n], th.from_numpy(actions[0]), both[n:], th.from_numpy(dones), th.from_numpy(rewards)
-        )
+
+        def read() -> ReplayBufferSamples:
+            n = len(steps)
+            tensors = BATCH_MEMORY.array(2 * n, self._obs.layout)
+            with guard:
+                self._obs.store.read_into(ids.reshape(-1), tensors)
+            both = th.from_numpy(tensors)
+            rewards, dones, timeouts = plain.reshape(3, n, 1)
+            dones *= 1 - timeouts
+            return ReplayBufferSamples(
+                both[:n], th.from_numpy(actions[0]), both[n:], th.from_numpy(dones), th.from_numpy(rewards)
+            )
+
+        return read
 
     def undo(self, step: int) -> None:
         """Undo the last :meth:`add`, if it was to this row."""

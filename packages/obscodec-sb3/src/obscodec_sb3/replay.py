@@ -1,17 +1,20 @@
 """The compressed replay buffers."""
 
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import numpy.typing as npt
 import obscodec
 import torch as th
 from gymnasium import spaces
-from obscodec.arguments import as_count
+from obscodec.arguments import as_count, as_envs
 from obscodec.arrays import OPEN_READ, Prefetcher
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
+from obscodec.segments import Ints
 from obscodec.state import State, number_of
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
@@ -25,6 +28,7 @@ from obscodec_sb3.keywords import CompressedKeywords, PrefetchKeywords
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _ARRAYS = np.ndarray, PaletteArray
+_CHUNK = 1 << 12  # rows at a time, for the begin of an episode
 
 
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
@@ -125,26 +129,27 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 is no array of numbers, or has a mask or a unit, which would be lost.
             FieldError: an observation lacks a key of the space.
         """
-        self._look()
-        pos, full, direct = self.pos, self.full, self._direct
-        if direct is None or not direct.is_for(self):
-            direct = self._direct = self._new_direct()
-        if direct is not None:
-            try:
-                if direct.add(pos, obs, next_obs, action, reward, done, infos):
-                    self.pos = pos + 1
-                    if self.pos == self.buffer_size:
-                        self.full, self.pos = True, 0
-                    if full and self._dropped:
-                        self._dropped -= 1
-                    return
-            except BaseException as error:
-                self.pos, self.full = pos, full
-                direct.undo(pos)
-                raise_memory_error(error)
-        self._add(obs, next_obs, action, reward, done, infos)
-        if full and self._dropped:  # the step is in the row of one of them
-            self._dropped -= 1
+        with self._lock:
+            self._look()
+            pos, full, direct = self.pos, self.full, self._direct
+            if direct is None or not direct.is_for(self):
+                direct = self._direct = self._new_direct()
+            if direct is not None:
+                try:
+                    if direct.add(pos, obs, next_obs, action, reward, done, infos):
+                        self.pos = pos + 1
+                        if self.pos == self.buffer_size:
+                            self.full, self.pos = True, 0
+                        if full and self._dropped:
+                            self._dropped -= 1
+                        return
+                except BaseException as error:
+                    self.pos, self.full = pos, full
+                    direct.undo(pos)
+                    raise_memory_error(error)
+            self._add(obs, next_obs, action, reward, done, infos)
+            if full and self._dropped:  # the step is in the row of one of them
+                self._dropped -= 1
 
     @says_memory_error
     def _add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -170,9 +175,67 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def reset(self) -> None:
         """Forget all transitions."""
-        super().reset()
-        self._dropped = 0
-        self._ahead.clear()
+        with self._lock:
+            super().reset()
+            self._dropped = 0
+            self._ahead.clear()
+
+    def drop_episode(self, env: int = 0) -> None:
+        """Take the running episode of an environment out, such as that of a simulator that has crashed.
+
+        Its transitions are not sampled any more. The next transition begins an episode. Nothing happens if no episode
+        is running.
+
+        Args:
+            env: the environment.
+
+        Raises:
+            ValueError: a row has a transition of each of several environments, and this class draws whole rows; or it
+                draws rows by code of your own, which would draw those that are gone.
+            ShapeError: there is no such environment.
+            DTypeError: ``env`` is no integer.
+        """
+        env = int(as_envs([env], self.n_envs)[0])
+        with self._lock:
+            self._take_out(env)
+            self._ahead.clear()
+
+    def _take_out(self, env: int) -> None:
+        name = type(self).__name__
+        if self.n_envs > 1:
+            raise ValueError(
+                f"a row of this {name} has a transition of each of {self.n_envs} environments, and those of one can't "
+                f"be taken out: end_episodes({env}) keeps them, and ends the episode"
+            )
+        n = self._n_running()
+        if self.full and n and not self._can_drop:
+            raise ValueError(f"drop_episode leaves rows out, {self._why_not_drop}: call end_episodes instead")
+        first = (self.pos - n) % self.buffer_size
+        # In a full buffer, the rows of the episode are the oldest ones now, which are gone. Both change in one step.
+        vars(self).update(pos=first, _dropped=self._dropped + n * self.full)
+        self._arrays.drop(np.arange(first, first + n) % self.buffer_size)
+
+    def _n_running(self) -> int:
+        """How many of the newest rows, of one environment, are of an episode that has not ended."""
+        newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
+        for begin in range(0, len(newest), _CHUNK):
+            ended = np.flatnonzero(self._ended(newest[begin : begin + _CHUNK], 0))
+            if len(ended):
+                return begin + int(ended[0])
+        return len(newest)
+
+    def _end(self, envs: Ints) -> None:
+        last = (self.pos - 1) % self.buffer_size
+        running = envs[~self._ended(last, envs)] if self.size() else envs[:0]
+        if len(running):
+            self.timeouts[last, running] = 1  # SB3's n-step returns go no further, and bootstrap
+            if self.handle_timeout_termination:  # else it would be a termination
+                self.dones[last, running] = 1
+
+    def _ended(self, rows: Any, envs: Any) -> npt.NDArray[np.bool_]:
+        """Whether the episodes of environments ended in some rows."""
+        ended: npt.NDArray[np.bool_] = (self.dones[rows, envs] != 0) | (self.timeouts[rows, envs] != 0)
+        return ended
 
     def size(self) -> int:
         """How many steps of each environment can be sampled."""
@@ -191,25 +254,43 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if env is not None and not hasattr(env, "normalize_obs"):
             raise obscodec.DTypeError(f"env must be a VecNormalize or None, got {type(env).__name__}")
         began = perf_counter()
-        sampled: ReplayBufferSamples
-        if not self._prefetch or env is not None:
-            sampled = self._draw(batch_size, env)
-        else:
-            stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # a GPU decodes on it
-            read = partial(self._draw, batch_size)
-            sampled = self._ahead.next((batch_size, stream), partial(self._deferred, read)).result()
-        self._arrays.note_sample(began)
+        with self._lock:
+            read = self._chosen(batch_size, env)
+        sampled: ReplayBufferSamples = read()
+        with self._lock:
+            self._arrays.note_sample(began)
         return sampled
 
+    def _chosen(self, batch_size: int, env: VecNormalize | None) -> Callable[[], Any]:
+        """Draw transitions, and copy what it takes to read them without the lock, if SB3 does not look at them."""
+        draw = partial(self._draw, batch_size)
+        if self._prefetch and env is None:
+            stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # a GPU decodes on it
+            return self._ahead.next((batch_size, stream), partial(self._deferred, draw)).result
+        if env is not None or not self._draws_ahead:
+            sampled = self._draw(batch_size, env)
+            return lambda: sampled
+        is_own = self._draws_from_all and type(self)._get_samples is CompressedReplayBuffer._get_samples
+        if is_own and (direct := self._direct_reader()):
+            return self._read_directly(direct, self._rows(batch_size))
+        return self._deferred(draw).result
+
     def _get_samples(self, batch_inds: Any, env: VecNormalize | None = None, **kwargs: Any) -> Any:
-        direct = self._direct
-        if env is not None or kwargs or direct is None or not self._samples_directly or not direct.is_for(self):
+        direct = self._direct_reader()
+        if env is not None or kwargs or direct is None or OPEN_READ.get() is not None:  # somebody decodes it later
             return super()._get_samples(batch_inds, env=env, **kwargs)
-        if OPEN_READ.get() is not None:  # somebody decodes it later
-            return super()._get_samples(batch_inds)
-        n, n_envs = len(batch_inds), self.n_envs  # SB3 draws from one environment, too, which takes no random number
+        return self._read_directly(direct, batch_inds)()
+
+    def _direct_reader(self) -> DirectAdd | None:
+        """What reads transitions without SB3's own code; None if that does more than SB3's ReplayBuffer."""
+        direct = self._direct
+        is_direct = direct is not None and self._samples_directly and self.device.type == "cpu"
+        return direct if direct is not None and is_direct and direct.is_for(self) else None
+
+    def _read_directly(self, direct: DirectAdd, rows: Ints) -> Callable[[], ReplayBufferSamples]:
+        n, n_envs = len(rows), self.n_envs  # SB3 draws from one environment, too, which takes no random number
         envs = np.random.randint(0, high=n_envs, size=(n,)) if n_envs > 1 else np.zeros(n, np.int64)
-        return direct.sample(batch_inds, envs)
+        return direct.chosen(rows, envs)
 
     def arguments(self) -> dict[str, Any]:
         """See ``obscodec.snapshots.Saved``."""
@@ -259,18 +340,22 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if direct is not None:  # of SB3, with nothing of a user's in between, and on the CPU
             after_ours: Any = super(CompressedBuffer, self)
             is_stock = after_ours._get_samples.__func__ is ReplayBuffer._get_samples
-            self._samples_directly = is_stock and self._hands_on and self.device.type == "cpu" and direct.is_on_cpu
+            self._samples_directly = is_stock and self._hands_on and direct.is_on_cpu
         return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
-        if self._draws_from_all and not self.size():
+        if self._draws_from_all or self._dropped:
+            return self._get_samples(self._rows(batch_size), env=env)
+        return super().sample(batch_size, env=env)
+
+    def _rows(self, batch_size: int) -> Ints:
+        """Random rows, ``i64[batch_size]``, as SB3's ``sample`` draws them; never those that are gone."""
+        n = self.size()
+        if not n:
             raise obscodec.SlotError("the buffer is empty: add a transition before you sample")
         skipped = int(self._leaves_oldest_out and self.full)  # as SB3 does when it optimizes its memory usage
-        if skipped or self._dropped:
-            n = self.size()
-            steps = (np.random.randint(skipped, n, size=batch_size) + self.pos - n) % self.buffer_size
-            return self._get_samples(steps, env=env)
-        return super().sample(batch_size, env=env)
+        rows = np.random.randint(skipped, n, size=batch_size)
+        return (rows + self.pos - n) % self.buffer_size if skipped or self._dropped else rows
 
 
 class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):
@@ -379,6 +464,17 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
     def _can_drop(self) -> bool:  # type: ignore[override]
         drawing = {of.__module__ for of in (type(self).sample, HerReplayBuffer.sample)}
         return drawing <= {HerReplayBuffer.__module__, __name__}
+
+    def _end(self, envs: Ints) -> None:
+        super()._end(envs)
+        for env in envs[self._current_ep_start[envs] != self.pos]:
+            self._compute_episode_length(int(env))
+
+    def _take_out(self, env: int) -> None:
+        n = (self.pos - self._current_ep_start[env]) % self.buffer_size
+        rows = np.arange(self.pos - n, self.pos) % self.buffer_size  # which can't be sampled before their episode ends
+        self._current_ep_start[env] = self.pos
+        self._arrays.drop((rows, np.full(n, env)))
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         return HerReplayBuffer.sample(self, batch_size, env)  # draws rows of episodes with a length

@@ -6,10 +6,12 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+import numpy as np
 import torch as th
 from gymnasium import spaces
 from obscodec.arguments import check_kind
 from obscodec.arrays import OPEN_READ, DeferredRead
+from obscodec.segments import Ints
 from obscodec.state import State
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
@@ -51,6 +53,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     _why_not_drop = "and a rollout needs all of them"
     _gives_batches = "get"
     _default_budget = "fast"
+    _beginning: frozenset[int] = frozenset()  # environments whose next step begins an episode
 
     @classmethod
     def like(cls, buffer: RolloutBuffer, **options: Unpack[PrefetchKeywords]) -> Self:
@@ -78,7 +81,21 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         """
         self._look()
         (obs,) = self._steps(obs)
+        if self._beginning:
+            args, kwargs = self._with_starts(args, kwargs)
         super().add(obs, *args, **kwargs)
+        self._beginning = frozenset()
+
+    def _end(self, envs: Ints) -> None:
+        self._beginning |= {*envs.tolist()}
+
+    def _with_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of SB3's ``add`` after the observations, with the begins of episodes that it does not know."""
+        given = inspect.signature(super().add).bind(None, *args, **kwargs)
+        starts = np.array(given.arguments["episode_start"])
+        starts[[*self._beginning]] = True
+        given.arguments["episode_start"] = starts
+        return given.args[1:], given.kwargs
 
     def get(self, *args: Any, **kwargs: Any) -> Generator[Any]:
         """All steps of the rollout in random order, in minibatches; see SB3's ``get``."""

@@ -121,12 +121,14 @@ def resume(
     *,
     name_prefix: str = "rl_model",
     mmap: bool = False,
+    continue_episodes: bool = False,
     **arguments: Any,
 ) -> Resumed[A]:
     """Load the last checkpoint of a :class:`SnapshotCallback` of which everything is there and intact.
 
-    Go on with ``model.learn(..., reset_num_timesteps=False)``. Another SnapshotCallback may then write to the same
-    folder. Model and VecNormalize are pickles, as SB3 saves them: load them only from people whom you trust.
+    The episodes that were running end: the environment is reset when the training goes on. Go on with
+    ``model.learn(..., reset_num_timesteps=False)``. Another SnapshotCallback may then write to the same folder. Model
+    and VecNormalize are pickles, as SB3 saves them: load them only from people whom you trust.
 
     Args:
         algorithm: its class, such as ``DQN``.
@@ -134,6 +136,7 @@ def resume(
         env: the environment, or its id; without VecNormalize, or with one whose statistics are replaced.
         name_prefix: as of the callback.
         mmap: see ``obscodec.load``.
+        continue_episodes: True if the environment goes on in the middle of the episodes that were running.
         **arguments: of ``algorithm.load``, such as ``device``.
 
     Raises:
@@ -156,7 +159,7 @@ def resume(
         normalized = _normalized(env, statistics[step]) if statistics else None
         model: A = algorithm.load(models[step], env=env if normalized is None else normalized, **arguments)
         try:
-            buffer = _load_buffer(model, of_buffer, step, mmap)
+            buffer = _load_buffer(model, of_buffer, step, mmap, continue_episodes)
         except SnapshotError as error:
             warnings.warn(f"{error}: an earlier checkpoint is loaded", stacklevel=2)
             continue
@@ -184,14 +187,16 @@ def _is_whole(model: Path) -> bool:
         return False
 
 
-def _load_buffer(model: Any, path: Path, step: int, mmap: bool) -> CompressedBuffer:
+def _load_buffer(model: Any, path: Path, step: int, mmap: bool, continue_episodes: bool) -> CompressedBuffer:
     empty = model.replay_buffer
     if not isinstance(empty, CompressedBuffer):
         raise TypeError(f"the model has a {type(empty).__name__}, no compressed replay buffer")
     own = {"env": model.env} if hasattr(empty, "env") else {}
     if empty.spill is not None:
         own["spill"] = empty.spill
-    buffer: CompressedBuffer = type(empty).load(path, generation=step, mmap=mmap, device=model.device, **own)
+    buffer: CompressedBuffer = type(empty).load(
+        path, generation=step, mmap=mmap, continue_episodes=continue_episodes, device=model.device, **own
+    )
     return buffer
 
 

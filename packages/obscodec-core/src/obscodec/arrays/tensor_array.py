@@ -251,9 +251,9 @@ class TensorArray:
             self._write_buffer.watch(self._ids, self._watches)
         return watch
 
-    def clear(self) -> None:
-        """Set all items to zero, and release their tensors."""
-        self.assign_ids(..., np.zeros(self._ids.size, np.int64))
+    def clear(self, index: Index = ...) -> None:
+        """Set the items that an index of the axes before them selects, or all, to zero, and release their tensors."""
+        self.assign_ids(index, np.zeros(np.size(self._ids[index]), np.int64))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         if self.nbytes > MAX_DECODED_NBYTES:

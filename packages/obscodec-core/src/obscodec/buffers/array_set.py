@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import among, as_count, as_option, check_kind, closest
-from obscodec.arrays import TensorArray, WriteBuffer
+from obscodec.arrays import Index, TensorArray, WriteBuffer
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import CorruptStream, FieldError, LayoutError, ObscodecError, ShapeError, SpecError
 from obscodec.layout import ArrayLike
@@ -156,11 +156,11 @@ class ArraySet:
             if isinstance(array, TensorArray) and self.owners[field] not in self._write_buffers:
                 array.assign_ids(row, np.zeros(self.n_envs, np.int64))
 
-    def drop(self, rows: slice) -> None:
-        """Set a slice of rows of all compressed arrays to zero, and release their tensors."""
+    def drop(self, index: Index) -> None:
+        """Set the items that an index selects of each compressed array to zero, and release their tensors."""
         for array in self._arrays.values():
             if isinstance(array, TensorArray):
-                array.assign_ids(rows, np.zeros((rows.stop - rows.start) * self.n_envs, np.int64))
+                array.clear(index)
 
     @property
     def own_stores(self) -> set[Store]:

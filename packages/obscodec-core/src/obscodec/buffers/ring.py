@@ -31,14 +31,16 @@ from obscodec.stores import new_batch
 T = TypeVar("T")
 Bools = npt.NDArray[np.bool_]
 Batch = dict[str, Array]
+Chooser = Callable[..., Callable[[], dict[str, Any]]]
 
 
 class RingBuffer(StepRing):
     """The last ``capacity`` steps of each of ``n_envs`` environments.
 
     Steps of compressed fields wait in a write buffer, so that some are stored together; steps of a field with
-    ``max_bytes`` are stored at once. Several threads may sample at the same time while no thread appends. A new step
-    is written beside the oldest one, which goes when the new step is complete: so a failed append changes nothing.
+    ``max_bytes`` are stored at once. Any number of threads may append and sample at the same time: each call sees whole
+    steps, and steps of several writers come one after the other. A new step is written beside the oldest one, which
+    goes when the new step is complete: so a failed append changes nothing.
 
     Args:
         capacity: how many steps to keep for each environment; the oldest go first.
@@ -80,10 +82,6 @@ class RingBuffer(StepRing):
         >>> buffer.sample(32, np.random.default_rng(0))["frame"].shape
         (32, 4, 84, 84)
     """
-
-    # Of the last call that looked for episodes: their ends, and the first and last step of it with their places.
-    _ends_found = Ends.none()
-    _parts_found: tuple[tuple[int, int], Episodes] | None = None
 
     @overload
     def sample(
@@ -175,21 +173,14 @@ class RingBuffer(StepRing):
         """
         batch, began = as_count("batch", batch, 0), perf_counter()
         replace, returns_indices = as_flag("replace", replace), as_flag("return_indices", return_indices)
-        read = self._reader(n_step, gamma, reward, to, convert)
-        self._check_not_empty()
-        rng = as_generator(rng)
-        steps, envs = self._draw(batch, rng, replace, p)
-        sampled = read(steps, envs)
-        self._set.note_sample(began)
-        return (sampled, self._indices(steps, envs)) if returns_indices else sampled
-
-    @property
-    def indices(self) -> range:
-        """The indices of all steps: that of step ``k`` of environment ``e`` is ``indices.start + k * n_envs + e``.
-
-        Steps are counted on and on, so a step keeps its index, and no later one gets the same.
-        """
-        return range(self._oldest * self.n_envs, self._n_appended * self.n_envs)
+        choose = self._chooser(n_step, gamma, reward, to, convert)
+        with self._lock:
+            self._check_not_empty()
+            steps, envs = self._draw(batch, as_generator(rng), replace, p)
+            indices, read = self._indices(steps, envs), choose(steps, envs)
+        sampled = read()
+        self._note_sample(began)
+        return (sampled, indices) if returns_indices else sampled
 
     @says_memory_error
     @says_arguments
@@ -212,11 +203,10 @@ class RingBuffer(StepRing):
             to: see there.
 
         Raises:
-            SlotError: a step is overwritten, or not there yet.
+            SlotError: a step is overwritten or was taken out, or is not there yet.
             Exception: see :meth:`sample`.
         """
-        read = self._reader(n_step, gamma, reward, to, None)
-        return read(*self._steps_of(indices))
+        return self._taken(indices, self._chooser(n_step, gamma, reward, to, None))
 
     @overload
     def epochs(
@@ -255,18 +245,19 @@ class RingBuffer(StepRing):
             Batches, as :meth:`sample` returns them; with ``return_indices`` pairs, of these and of ``i64[batch]``.
 
         Raises:
-            SlotError: no step is stored; or one was overwritten since the call.
+            SlotError: no step is stored; or one was overwritten or taken out since the call.
             Exception: see :meth:`sample`.
         """
         batch, n_epochs = as_count("batch", batch), as_count("n_epochs", n_epochs)
         last, returns_indices = as_flag("drop_last", drop_last), as_flag("return_indices", return_indices)
-        read = self._reader(None, None, "", to, None)
-        self._check_not_empty()
-        among = drawable_steps((len(self), self.n_envs), self._drawable) + self.indices.start
+        choose = self._chooser(None, None, "", to, None)
+        with self._lock:
+            self._check_not_empty()
+            among = drawable_steps((len(self), self.n_envs), self._drawable) + self.indices.start
         drawn = _shuffled(among, batch, as_generator(rng), n_epochs, last)
         if returns_indices:
-            return ((read(*self._steps_of(indices)), indices) for indices in drawn)
-        return (read(*self._steps_of(indices)) for indices in drawn)
+            return ((self._taken(indices, choose), indices) for indices in drawn)
+        return (self._taken(indices, choose) for indices in drawn)
 
     @overload
     def sequences(
@@ -314,7 +305,8 @@ class RingBuffer(StepRing):
                 where the episode begins later.
             strict_length: leave out episodes with fewer steps than ``length``; False to fill up their ends.
             across_episodes: draw from all steps, whatever ends in between. Steps that the ``mask`` of the buffer
-                excludes are missing.
+                excludes are missing. A sequence does not cross what :meth:`end_episodes` has ended, if no field says
+                so.
             starts: indices of steps to begin at, ``i64[batch]``, instead of drawing them; where their episode ends
                 earlier, steps are missing.
             p: the probability of each step to be the first of a sequence, or the priorities of the steps, as
@@ -338,31 +330,35 @@ class RingBuffer(StepRing):
         overlap, burn_in = as_option("overlap", overlap, 0), as_count("burn_in", burn_in, 0)
         if overlap is not None and overlap >= length:
             raise ShapeError(f"overlap must be less than length, {length}, got {overlap}")
-        strict, read = as_flag("strict_length", strict_length), self._reader(None, None, "", to, None)
+        strict, choose = as_flag("strict_length", strict_length), self._chooser(None, None, "", to, None)
         if p is not None and not (starts is None and overlap is None):
             raise SpecError("p says where sequences begin: leave starts and overlap out")
         if "mask" in self.fields:
             raise FieldError("sequences return a mask: give the field 'mask' another name")
         across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
-        self._check_not_empty()
-        began, rng, parts = perf_counter(), as_generator(rng), self._parts(across)
-        if starts is None and p is None:
-            stride = 1 if overlap is None else length - overlap
-            part, start = draw_starts(rng, parts, batch, length, stride, strict)
-        else:
-            steps, envs = self._draw(batch, rng, True, p) if starts is None else self._steps_of(starts)
-            if len(steps) != batch:
-                raise ShapeError(f"batch is {batch}, and there are {len(steps)} starts: pass a start for each sequence")
-            start = steps + self._oldest
-            part = parts.find(start, envs)
-        steps = start[:, None] + np.arange(-burn_in, length)
-        real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
-        steps = np.where(real, steps, start[:, None]) - self._oldest
-        envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
-        if across:
-            real &= self._drawable(steps, envs)
-        sequences = read(steps, envs, real)
-        self._set.note_sample(began)
+        began = perf_counter()
+        with self._lock:
+            self._check_not_empty()
+            rng, parts = as_generator(rng), self._parts(across)
+            if starts is None and p is None:
+                stride = 1 if overlap is None else length - overlap
+                part, start = draw_starts(rng, parts, batch, length, stride, strict)
+            else:
+                steps, envs = self._draw(batch, rng, True, p) if starts is None else self._steps_of(starts)
+                if len(steps) != batch:
+                    what = f"batch is {batch}, and there are {len(steps)} starts"
+                    raise ShapeError(f"{what}: pass a start for each sequence")
+                start = steps + self._oldest
+                part = parts.find(start, envs)
+            steps = start[:, None] + np.arange(-burn_in, length)
+            real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
+            steps = np.where(real, steps, start[:, None]) - self._oldest
+            envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
+            if across:
+                real &= self._drawable(steps, envs)
+            read = choose(steps, envs, real)
+        sequences = read()
+        self._note_sample(began)
         return (sequences, start * self.n_envs + parts.envs[part]) if returns_indices else sequences
 
     @says_memory_error
@@ -383,21 +379,32 @@ class RingBuffer(StepRing):
             SlotError: a step was overwritten since the first episode.
             Exception: see :meth:`sample`.
         """
-        unfinished, read = as_flag("unfinished", unfinished), self._reader(None, None, "", to, None)
-        parts = self._parts(False)
-        return self._episodes(parts, np.flatnonzero(parts.done | unfinished), read)
+        unfinished, choose = as_flag("unfinished", unfinished), self._chooser(None, None, "", to, None)
+        with self._lock:
+            parts = self._parts(False)
+        return self._episodes(parts, np.flatnonzero(parts.done | unfinished), choose)
 
-    def _episodes(self, parts: Episodes, chosen: Ints, read: Callable[..., dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _episodes(self, parts: Episodes, chosen: Ints, choose: Chooser) -> Iterator[dict[str, Any]]:
         for k in chosen:
             steps = np.arange(parts.begin[k], parts.end[k])
-            yield read(*self._steps_of(steps * self.n_envs + parts.envs[k]))
+            yield self._taken(steps * self.n_envs + parts.envs[k], choose)
 
-    def _reader(
+    def _taken(self, indices: npt.ArrayLike, choose: Chooser) -> dict[str, Any]:
+        with self._lock:
+            read = choose(*self._steps_of(indices))
+        return read()
+
+    def _note_sample(self, began: float) -> None:
+        with self._lock:
+            self._set.note_sample(began)
+
+    def _chooser(
         self, n_step: object, gamma: object, reward: str, to: object, convert: Callable[[Array], Any] | None
-    ) -> Callable[..., dict[str, Any]]:
-        """A function that reads steps, their environments, and optionally which of them are real.
+    ) -> Chooser:
+        """A function that chooses steps, their environments, and optionally which of them are real.
 
-        All arguments are checked before.
+        It is called with the lock. It returns a function that reads them, without the lock. All arguments are checked
+        before.
         """
         if convert is not None and not callable(convert):
             raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
@@ -409,7 +416,7 @@ class RingBuffer(StepRing):
         made = tensors.tensor if tensors else convert
         new_array = tensors.new_array if tensors else new_batch
 
-        def read(steps: Ints, envs: Ints, real: Bools | None = None) -> dict[str, Any]:
+        def choose(steps: Ints, envs: Ints, real: Bools | None = None) -> Callable[[], dict[str, Any]]:
             more: Batch = {} if real is None else {"mask": real}
             last = steps
             if n_steps is not None:
@@ -419,10 +426,15 @@ class RingBuffer(StepRing):
                 rewards: Any = self._arrays[reward][self._positions(window), envs[:, None]]
                 more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
             at_once = tensors.tensor if tensors else None  # all items of a store
-            arrays = self._read(steps, envs, last=last, real=real, new_array=new_array, convert=at_once) | more
-            return arrays if made is None else {name: made(array) for name, array in arrays.items()}
+            chosen = self._chosen(steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
 
-        return read
+            def read() -> dict[str, Any]:
+                arrays: dict[str, Any] = chosen.result() | more
+                return arrays if made is None else {name: made(array) for name, array in arrays.items()}
+
+            return read
+
+        return choose
 
     def _check_not_empty(self) -> None:
         if not len(self):
@@ -453,7 +465,7 @@ class RingBuffer(StepRing):
                 raise SpecError("priorities are drawn with replacement: leave replace out")
             steps, envs = np.divmod(self._draw_by(p, batch, rng) - self.indices.start, self.n_envs)
             return steps, envs
-        drawable = None if self.mask is None else self._drawable
+        drawable = None if self._draws_all else self._drawable
         return draw(rng, batch, (len(self), self.n_envs), drawable, replace, p)
 
     def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
@@ -464,14 +476,15 @@ class RingBuffer(StepRing):
                 f"{self.n_envs} environments: make a Prioritized({n_steps})"
             )
         there, masked = self.indices, np.empty(0, np.int64)
-        if self.mask is not None:
+        if not self._draws_all:
             new = np.arange(max(there.start, p.indices.stop), there.stop)
             masked = new[~self._drawable(*np.divmod(new - there.start, self.n_envs))]
         p.advance(there.start, there.stop, masked)
-        return p.sample(batch, rng)
-
-    def _indices(self, steps: Ints, envs: Ints) -> Ints:
-        return (steps + self._oldest) * self.n_envs + envs
+        drawn = p.sample(batch, rng)
+        if len(self._seams.gone) and self._seams.are_gone(drawn).any():  # taken out since they were new
+            p.exclude(self._seams.since(there.start).gone)
+            drawn = p.sample(batch, rng)
+        return drawn
 
     def _steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
         """The steps and environments that have some indices."""
@@ -485,19 +498,25 @@ class RingBuffer(StepRing):
                 f"the steps that are stored have the indices {there.start} to {there.stop - 1}, got {given.min()} to "
                 f"{given.max()}: steps before the first are overwritten"
             )
+        if len(self._seams.gone) and (gone := self._seams.are_gone(given)).any():
+            raise SlotError(f"the step with the index {given[gone][0]} was taken out by drop_episode")
         steps, envs = np.divmod(given.astype(np.int64) - there.start, self.n_envs)
         return steps, envs
 
     def _parts(self, across_episodes: bool) -> Episodes:
+        steps, found = (self._oldest, self._n_appended), self._parts_found
         if across_episodes:
-            return Episodes.all_steps(self._oldest, self._n_appended, self.n_envs)
+            return Episodes.between(self._seams_as_ends(), *steps, self.n_envs)
         if not self.episode_end:
             raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
-        steps, found = (self._oldest, self._n_appended), self._parts_found
         if found is None or found[0] != steps:
             self._ends_found = ends = self._ends_found.up_to(*steps, self._scan)
             self._parts_found = found = steps, Episodes.between(ends, *steps, self.n_envs)
         return found[1]
+
+    def _seams_as_ends(self) -> Ends:
+        steps, envs = np.divmod(self._seams.since(self.indices.start).ends, self.n_envs)
+        return Ends(self._n_appended, steps, envs, np.ones(len(steps), np.bool_))
 
     def _scan(self, numbers: Ints) -> tuple[Bools, Bools]:
         steps, envs = (numbers - self._oldest)[:, None], np.arange(self.n_envs)

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Never, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind, kind_of, says_arguments
+from obscodec.arguments import as_count, as_envs, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed, no_field
-from obscodec.buffers.drawing import Pad, Stack, check_pad
+from obscodec.buffers.drawing import Ends, Episodes, Pad, Seams, Stack, check_pad
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.forecast import Forecast, making_room
 from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
+from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
-from obscodec.runtime import says_memory_error
+from obscodec.runtime import PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import BufferStats
@@ -31,6 +32,9 @@ Bools = npt.NDArray[np.bool_]
 _MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
 _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
+_SCANNED = 1 << 12  # steps at a time, for the begin of an episode
+_TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
+_INSTEAD = "make a RingBuffer with other arguments, and append the steps of this one, buffer[:], to it"
 
 
 @says_arguments
@@ -39,7 +43,22 @@ class StepRing:
 
     A step has a number, counted from the first step that was ever appended. Methods whose names begin with ``_`` count
     steps from the oldest one that can be drawn; the steps before it that stacks still need have numbers below 0.
+
+    One lock makes each call see whole steps. A reader holds it until it has copied what it needs of the arrays, and
+    decodes without it.
     """
+
+    capacity: Fixed[int] = Fixed(_INSTEAD)
+    fields: FixedMapping[Field] = FixedMapping(_INSTEAD)
+    n_envs: Fixed[int] = Fixed(_INSTEAD)
+    stack: FixedMapping[int] = FixedMapping(_INSTEAD)
+    episode_end: Fixed[tuple[str, ...]] = Fixed(_INSTEAD)
+    pad: Fixed[Pad | None] = Fixed(_INSTEAD)
+    mask: Fixed[str | None] = Fixed(_INSTEAD)
+    _seams = Seams()
+    # Of the last call that looked for episodes: their ends, and the first and last step of it with their places.
+    _ends_found = Ends.none()
+    _parts_found: tuple[tuple[int, int], Episodes] | None = None
 
     def __init__(
         self,
@@ -62,9 +81,8 @@ class StepRing:
         if stack is not None:
             check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
         self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
-        self.episode_end = tuple(episode_end) if isinstance(episode_end, (list, tuple)) else (episode_end,)
-        if episode_end is None:
-            self.episode_end = ()
+        names: Any = episode_end if isinstance(episode_end, (list, tuple)) else (episode_end,)
+        self.episode_end = () if episode_end is None else tuple(names)
         self.pad, self.mask = pad, mask
         self._check_names()
         check_pad(pad, self.stack)
@@ -82,6 +100,7 @@ class StepRing:
             }
         if self._limit is not None:
             self._limit.check(self.capacity, self._set.memory_bytes)
+        self._lock = PicklableLock()
         self._n_appended = 0
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack
@@ -137,41 +156,126 @@ class StepRing:
 
     def _append(self, step: Mapping[str, Array]) -> None:
         """Store one step, ``[n_envs, *shape]`` of each field."""
-        if self._n_appended >= self._next_look:
-            self._keep_limit()
-        if self._n_appended >= self._next_forecast:
-            self._look_ahead()
-        at = self._n_appended % self._n_rows
-        self._set.reserve(at)
-        try:
-            for name, array in self._arrays.items():
-                array[at] = step[name]
-        except BaseException:
-            self._set.forget(at)
-            raise
-        self._n_appended += 1
+        with self._lock:
+            if self._n_appended >= self._next_look:
+                self._keep_limit()
+            if self._n_appended >= self._next_forecast:
+                self._look_ahead()
+            at = self._n_appended % self._n_rows
+            self._set.reserve(at)
+            try:
+                for name, array in self._arrays.items():
+                    array[at] = step[name]
+            except BaseException:
+                self._set.forget(at)
+                raise
+            self._n_appended += 1
 
     @says_memory_error
     def clear(self) -> None:
         """Forget all steps, and give their memory back. The next step begins an episode."""
-        self._first = self._earliest = self._n_appended
-        self._release()
+        with self._lock:
+            self._first = self._earliest = self._n_appended
+            self._release()
+
+    @says_memory_error
+    def end_episodes(self, envs: npt.ArrayLike | None = None) -> None:
+        """End the running episodes: each ends with the newest step of its environment, as a truncated one.
+
+        Call this when environments begin an episode that no stored step has announced: they were reset outside of a
+        step, or have crashed. ``load`` calls it. Stacks, ``n_step``, ``sequences`` and ``episodes`` then go no further
+        than this step. If ``episode_end`` has a flag whose name begins with ``"trunc"``, it becomes true in this step.
+        Otherwise no stored value changes; the buffer remembers the seam, and ``sequences`` with ``across_episodes``
+        does not cross it either, since no field tells of it.
+
+        Args:
+            envs: the environments, a number or ``i64[n]``; None for all. One without a running episode is left alone.
+
+        Raises:
+            ShapeError: there is no such environment.
+            DTypeError: ``envs`` are no integers.
+        """
+        chosen = as_envs(envs, self.n_envs)
+        with self._lock:
+            if not len(self):
+                return
+            last = len(self) - 1
+            running = chosen[~self._ends(np.full(len(chosen), last), chosen)]
+            flag = next((name for name in self.episode_end if name.startswith(_TRUNCATED)), None)
+            if not len(running):
+                return
+            if flag is not None:
+                self._arrays[flag][self._positions(np.full(len(running), last)), running] = True
+            else:
+                self._seams = self._stored_seams.with_ends(self._indices(np.full(len(running), last), running))
+            self._forget_found(last)
+
+    @says_memory_error
+    def drop_episode(self, env: int = 0) -> None:
+        """Take the running episode of an environment out: its steps are not drawn any more, and keep no memory.
+
+        The steps keep their indices, which :meth:`take` refuses from then on; ``buffer[:]`` has zeros for them. The
+        next step of this environment begins an episode. Nothing happens if no episode is running.
+
+        Args:
+            env: the environment.
+
+        Raises:
+            ShapeError: there is no such environment.
+            DTypeError: ``env`` is no integer.
+            FieldError: there is no ``episode_end``, which says where the episode began.
+        """
+        env = int(as_envs([env], self.n_envs)[0])
+        if not self.episode_end:
+            raise FieldError("an episode begins where the one before it ends: pass episode_end to RingBuffer")
+        with self._lock:
+            begin = self._running_since(env)
+            steps, envs = np.arange(begin, len(self)), np.full(len(self) - begin, env)
+            self._seams = self._stored_seams.without(self._indices(steps, envs))
+            self._forget_found(begin)
+            self._set.drop((self._positions(steps), envs))
+
+    @property
+    def _stored_seams(self) -> Seams:
+        """The seams among the steps that are stored, those before the oldest one that stacks need among them."""
+        return self._seams.since((self._oldest - self._n_before) * self.n_envs)
+
+    def _running_since(self, env: int) -> int:
+        """The step with which the running episode of an environment begins; ``len(self)`` if none is running."""
+        end = len(self)
+        while end > 0:
+            steps = np.arange(max(0, end - _SCANNED), end)
+            ends = np.flatnonzero(self._ends(steps, np.full(len(steps), env)))
+            if len(ends):
+                return int(steps[ends[-1]]) + 1
+            end = int(steps[0])
+        return 0
+
+    def _forget_found(self, step: int) -> None:
+        """Have the episodes be looked for again from a step on."""
+        self._ends_found, self._parts_found = self._ends_found.before(step + self._oldest), None
 
     @says_memory_error
     def __getitem__(self, index: Index) -> dict[str, Array]:
         """``array[index]`` of each field, an array ``[len(self), n_envs, *shape]`` that begins with the oldest step.
+
+        Steps that :meth:`drop_episode` has taken out are zeros.
 
         Raises:
             SlotError: the index is out of range.
         """
         if isinstance(index, str):
             raise SlotError(f"an index is of steps and environments, got {index!r}: write buffer[:][{index!r}]")
-        grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
-        try:
-            steps, envs = (np.asarray(axis[index]) for axis in grid)
-        except IndexError as error:
-            raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
-        return self._read(steps, envs)
+        with self._lock:
+            grid = np.broadcast_arrays(np.arange(len(self))[:, None], np.arange(self.n_envs))
+            try:
+                steps, envs = (np.asarray(axis[index]) for axis in grid)
+            except IndexError as error:
+                raise SlotError(f"{len(self)} steps of {self.n_envs} environments are stored: {error}") from None
+            real = ~self._seams.are_gone(self._indices(steps, envs)) if len(self._seams.gone) else None
+            deferred = self._chosen(steps, envs, real=real)
+        arrays: dict[str, Array] = deferred.result()
+        return arrays
 
     if not TYPE_CHECKING:  # else every name would be an attribute
 
@@ -181,7 +285,16 @@ class StepRing:
             raise AttributeError(text, name=name, obj=self)
 
     def __len__(self) -> int:
-        return self._n_appended - self._oldest
+        return min(self._n_appended - self._first, self.capacity)
+
+    @property
+    def indices(self) -> range:
+        """The indices of all steps: that of step ``k`` of environment ``e`` is ``indices.start + k * n_envs + e``.
+
+        Steps are counted on and on, so a step keeps its index, and no later one gets the same.
+        """
+        n = self._n_appended  # once: another thread may append
+        return range(max(self._first, n - self.capacity) * self.n_envs, n * self.n_envs)
 
     @property
     def full(self) -> bool:
@@ -194,7 +307,7 @@ class StepRing:
             "capacity": self.capacity,
             "fields": {name: field.config() for name, field in self.fields.items()},
             "n_envs": self.n_envs,
-            "stack": self.stack,
+            "stack": dict(self.stack),
             "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
             "threads": self._threads,
             "max_bytes": self._limit and self._limit.max_bytes,
@@ -214,9 +327,11 @@ class StepRing:
     @says_memory_error
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
-        arrays = self._set.state(min(self._n_appended, self._n_rows))
-        numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
-        return {**numbers, "n_rows": self._n_rows, "arrays": arrays}
+        with self._lock:
+            arrays = self._set.state(min(self._n_appended, self._n_rows))
+            numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
+            seams = self._stored_seams.state()
+            return {**numbers, "n_rows": self._n_rows, "arrays": arrays, "seams": seams}
 
     @says_memory_error
     def restore(self, state: State) -> None:
@@ -233,7 +348,9 @@ class StepRing:
         earliest = number_of({"earliest": first, **state}, "earliest", 0, oldest)
         rows = np.arange(min(n_appended, n_rows))  # where the state has steps, and where they go
         steps_back = (n_appended - 1 - rows) % n_rows
+        seams = Seams.from_state(part_of(state, "seams", dict), n_appended * self.n_envs)
         self._set.restore(part_of(state, "arrays", dict), (n_appended - 1 - steps_back) % self._n_rows)
+        self._seams = seams
         self._n_appended, self._first = n_appended, first
         self._earliest = self._released = max(earliest, n_appended - n_rows + 1)
         if self._limit and self._limit.folder is not None:
@@ -259,11 +376,13 @@ class StepRing:
 
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
-        stats = self._set.stats(len(self) * self.n_envs)
-        stats = self._forecast.add_to(stats, len(self), self._set.own_stores)
-        if self._limit is None:
-            return stats
-        return replace(stats, n_steps=len(self), steps_that_fit=self._limit.steps_that_fit(len(self), self._memory()))
+        with self._lock:
+            stats = self._set.stats(len(self) * self.n_envs)
+            stats = self._forecast.add_to(stats, len(self), self._set.own_stores)
+            if self._limit is None:
+                return stats
+            n_fit = self._limit.steps_that_fit(len(self), self._memory())
+            return replace(stats, n_steps=len(self), steps_that_fit=n_fit)
 
     @property
     def stores(self) -> set[Store]:
@@ -274,7 +393,7 @@ class StepRing:
         steps, stats = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}", self.stats()
         return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
 
-    def _read(
+    def _chosen(
         self,
         steps: Ints,
         envs: Ints,
@@ -283,8 +402,8 @@ class StepRing:
         real: Bools | None = None,
         new_array: Callable[[Store, int], Any] = new_batch,
         convert: Callable[[Array], Any] | None = None,
-    ) -> dict[str, Any]:
-        """The steps ``i64[...]`` of the environments ``i64[...]``.
+    ) -> DeferredRead:
+        """The steps ``i64[...]`` of the environments ``i64[...]``, of which nothing is decoded yet.
 
         Args:
             steps: the steps.
@@ -299,16 +418,15 @@ class StepRing:
         inside = {name: self._n_inside(at[name], envs, stack.n) for name, stack in self._stacks.items()}
 
         def choose() -> dict[str, Any]:
-            return {name: self._chosen(name, at[name], envs, inside.get(name), real) for name in self.fields}
+            return {name: self._picked(name, at[name], envs, inside.get(name), real) for name in self.fields}
 
-        arrays: dict[str, Any] = DeferredRead(choose, new_array, convert).result()
-        return arrays
+        return DeferredRead(choose, new_array, convert)
 
     def _is_outcome(self, name: str) -> bool:
         """Whether a field tells what a step led to."""
         return self.fields[name].next_of is not None or name in self.episode_end
 
-    def _chosen(self, name: str, steps: Ints, envs: Ints, inside: Ints | None, real: Bools | None) -> Array:
+    def _picked(self, name: str, steps: Ints, envs: Ints, inside: Ints | None, real: Bools | None) -> Array:
         if inside is None:
             picked = self._items(name, steps, envs)
         else:
@@ -332,13 +450,19 @@ class StepRing:
         flags = [self._flags(name, steps, envs) for name in self.episode_end]
         if self.mask is not None:
             flags.append(~self._flags(self.mask, steps, envs))
+        if not flags or len(self._seams.ends) or len(self._seams.gone):
+            flags.append(self._seams.are_ends(self._indices(steps, envs)))
         return flags[0] if len(flags) == 1 else np.logical_or.reduce(flags)
 
     def _drawable(self, steps: Ints, envs: Ints) -> Bools:
         """Whether steps may be drawn."""
-        if self.mask is None:
-            return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
-        return self._flags(self.mask, steps, envs)
+        there = ~self._seams.are_gone(self._indices(steps, envs))
+        return there if self.mask is None else there & self._flags(self.mask, steps, envs)
+
+    @property
+    def _draws_all(self) -> bool:
+        """Whether all steps may be drawn."""
+        return self.mask is None and not len(self._seams.gone)
 
     def _n_inside(self, steps: Ints, envs: Ints, n: int) -> Ints:
         """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
@@ -351,6 +475,9 @@ class StepRing:
             goes_on = is_stored & ~self._ends(np.where(is_stored, before, steps[..., None]), envs)
         n_inside: Ints = 1 + np.logical_and.accumulate(goes_on, axis=-1).sum(axis=-1)
         return n_inside
+
+    def _indices(self, steps: Ints, envs: Ints) -> Ints:
+        return (steps + self._oldest) * self.n_envs + envs
 
     def _positions(self, steps: Ints) -> Ints:
         """The rows of steps in the arrays."""

@@ -42,7 +42,8 @@ from obscodec.stores import Store, store_of
 class Saved(Protocol):
     """What can be saved: see ``obscodec.state``.
 
-    A class of another package has an attribute ``written_by``: the name of its package, a space, and the version.
+    A class of another package has an attribute ``written_by``: the name of its package, a space, and the version. A
+    class that knows episodes has a method ``end_episodes``, which :func:`load` calls.
     """
 
     def arguments(self) -> State:
@@ -257,10 +258,12 @@ def load(
     mmap: bool = False,
     salvage: bool = False,
     spill: str | os.PathLike[str] | None = None,
+    continue_episodes: bool = False,
 ) -> Any:
     """What :func:`save` or a :class:`Snapshot` has saved in a folder, equal in all that it holds.
 
-    Everything is checked, so the folder may come from a stranger.
+    Everything is checked, so the folder may come from a stranger. The episodes that were running when it was saved end:
+    see ``RingBuffer.end_episodes``.
 
     Args:
         path: the folder.
@@ -271,6 +274,8 @@ def load(
             without ``generation``, of the last generation whose other files are intact.
         spill: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs one here:
             a snapshot does not choose where files are written.
+        continue_episodes: True if the next steps go on with the episodes that were running, such as those of a
+            simulator that was saved with the buffer.
 
     Returns:
         The buffer, array or store; with ``salvage``, :class:`Salvaged`.
@@ -282,7 +287,15 @@ def load(
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
-    return load_by(new_saved, path, generation=generation, mmap=mmap, salvage=salvage, spill=spill)
+    return load_by(
+        new_saved,
+        path,
+        generation=generation,
+        mmap=mmap,
+        salvage=salvage,
+        spill=spill,
+        continue_episodes=continue_episodes,
+    )
 
 
 def new_saved(kind: str, arguments: State, path: str) -> Saved:
@@ -306,6 +319,7 @@ def load_by(
     mmap: bool = False,
     salvage: bool = False,
     spill: str | os.PathLike[str] | None = None,
+    continue_episodes: bool = False,
 ) -> Any:
     """:func:`load` for a class of any package.
 
@@ -316,6 +330,7 @@ def load_by(
         mmap: see there.
         salvage: see there; an object that is no store has a method ``forget_damaged`` then.
         spill: see there.
+        continue_episodes: see there.
     """
     damage: list[str] | None = [] if salvage else None
     there = [*Folder(path).generations()][::-1]
@@ -333,10 +348,11 @@ def load_by(
             if damage is None or number in (generation, *there[-1:]):
                 raise
             damage.append(str(error))
-    if damage is None:
-        return made
-    forget = getattr(made, "forget_damaged", None)
-    return Salvaged(made, forget() if damage and forget else np.empty((0, 2), np.int64), damage)
+    forget, end = getattr(made, "forget_damaged", None), getattr(made, "end_episodes", None)
+    lost = forget() if damage and forget else np.empty((0, 2), np.int64)
+    if end is not None and not continue_episodes:
+        end()
+    return made if damage is None else Salvaged(made, lost, damage)
 
 
 def _folder_to_spill(

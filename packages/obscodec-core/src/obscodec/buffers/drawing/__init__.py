@@ -4,6 +4,7 @@ from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_ste
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
 from obscodec.buffers.drawing.n_step import NStep
 from obscodec.buffers.drawing.prioritized import Prioritized
+from obscodec.buffers.drawing.seams import Seams
 from obscodec.buffers.drawing.stacks import Pad, Stack, check_pad
 from obscodec.buffers.drawing.torch_batch import TorchBatch
 
@@ -14,6 +15,7 @@ __all__ = [
     "Pad",
     "Prioritized",
     "Rng",
+    "Seams",
     "Stack",
     "TorchBatch",
     "as_generator",

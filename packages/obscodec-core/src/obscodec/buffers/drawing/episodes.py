@@ -33,6 +33,11 @@ class Ends(NamedTuple):
         """Of no steps."""
         return cls(0, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
 
+    def before(self, step: int) -> "Ends":
+        """Those before a step; from it on, they are scanned again."""
+        kept = self.steps < step
+        return Ends(min(self.scanned, step), self.steps[kept], self.envs[kept], self.belongs[kept])
+
     def up_to(self, begin: int, end: int, scan: Callable[[Ints], tuple[Bools, Bools]]) -> "Ends":
         """The ends among the steps ``begin`` to ``end``, of which only the new ones are scanned.
 
@@ -83,12 +88,6 @@ class Episodes(NamedTuple):
         end = last + belongs
         kept = end > begin
         return cls(envs[kept], begin[kept], end[kept], done[kept])
-
-    @classmethod
-    def all_steps(cls, oldest: int, n_appended: int, n_envs: int) -> "Episodes":
-        """One part for all steps of each environment, whatever ends in between."""
-        n = np.ones(n_envs, np.int64)
-        return cls(np.arange(n_envs), oldest * n, n_appended * n, np.zeros(n_envs, np.bool_))
 
     def find(self, steps: Ints, envs: Ints) -> Ints:
         """``i64[n]``: the part that has each step of an environment.

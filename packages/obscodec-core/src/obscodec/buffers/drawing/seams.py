@@ -1,0 +1,68 @@
+"""Seams: where episodes end though no field says so, and which steps were taken out."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.segments import Ints
+from obscodec.state import State, array_of, check_range
+
+Bools = npt.NDArray[np.bool_]
+_NONE = np.empty(0, np.int64)
+
+
+class Seams(NamedTuple):
+    """What no field says of the episodes of a ring, by the indices of steps. A change makes another object.
+
+    Attributes:
+        ends: ``i64[n]``, rising: steps that an episode ends with.
+        gone: ``i64[n]``, rising: steps that were taken out. They belong to no episode.
+    """
+
+    ends: Ints = _NONE
+    gone: Ints = _NONE
+
+    def with_ends(self, indices: Ints) -> Self:
+        """The same, and episodes that end with some steps."""
+        return self._replace(ends=np.union1d(self.ends, indices))
+
+    def without(self, indices: Ints) -> Self:
+        """The same, and some steps that were taken out."""
+        return self._replace(gone=np.union1d(self.gone, indices))
+
+    def since(self, first: int) -> Self:
+        """The same of the steps from an index on."""
+        return self._replace(ends=self.ends[self.ends >= first], gone=self.gone[self.gone >= first])
+
+    def are_ends(self, indices: Ints) -> Bools:
+        """``bool[...]``: whether an episode ends with a step ``i64[...]``, or the step was taken out."""
+        return _are_among(indices, self.ends) | _are_among(indices, self.gone)
+
+    def are_gone(self, indices: Ints) -> Bools:
+        """``bool[...]``: whether a step ``i64[...]`` was taken out."""
+        return _are_among(indices, self.gone)
+
+    def state(self) -> State:
+        """See ``obscodec.state``."""
+        return {"ends": self.ends, "gone": self.gone}
+
+    @classmethod
+    def from_state(cls, state: State, n_indices: int) -> Self:
+        """Those of a ring to which steps with ``n_indices`` indices were appended.
+
+        Raises:
+            CorruptStream: no ring has such a state.
+        """
+        arrays = [array_of(state, name, np.int64, (None,)) for name in cls._fields]
+        for name, array in zip(cls._fields, arrays, strict=True):
+            check_range(name, array, 0, n_indices - 1)
+            check_range(f"a step of {name}", np.diff(array), 1, n_indices)
+        return cls(*arrays)
+
+
+def _are_among(numbers: Ints, rising: Ints) -> Bools:
+    if not len(rising):
+        return np.zeros(numbers.shape, np.bool_)
+    at = np.minimum(np.searchsorted(rising, numbers), len(rising) - 1)
+    return np.asarray(rising[at] == numbers)

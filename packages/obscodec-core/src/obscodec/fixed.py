@@ -1,0 +1,67 @@
+"""Fixed: an attribute that stays as the constructor has set it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Fixed(Generic[T]):
+    """An attribute that is assigned once. A later assignment raises ``AttributeError``, which says what to do.
+
+    What is stored depends on it: the same ids are other tensors for another layout, and the same rows are other steps
+    for another capacity. It has no ``__get__``, so that Python reads it as fast as any attribute.
+
+    Args:
+        remedy: what to do in place of an assignment.
+
+    Example:
+        >>> class Ring:
+        ...     capacity: Fixed[int] = Fixed("make a new ring")
+        ...     def __init__(self, capacity: int) -> None:
+        ...         self.capacity = capacity
+        >>> Ring(3).capacity
+        3
+        >>> Ring(3).capacity = 4
+        Traceback (most recent call last):
+        AttributeError: capacity of a Ring stays 3: make a new ring
+    """
+
+    def __init__(self, remedy: str) -> None:
+        self._remedy = remedy
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    if TYPE_CHECKING:
+
+        def __get__(self, owner: object, kind: type | None = None) -> T:
+            """The value."""
+
+    def __set__(self, owner: Any, value: T) -> None:
+        values = vars(owner)
+        if self._name in values:
+            what = f"{self._name} of a {type(owner).__name__} stays {values[self._name]!r}"
+            raise AttributeError(f"{what}: {self._remedy}", name=self._name, obj=owner)
+        values[self._name] = value
+
+    def __delete__(self, owner: Any) -> None:
+        raise AttributeError(f"{self._name} of a {type(owner).__name__} stays", name=self._name, obj=owner)
+
+
+class FixedMapping(Fixed[Mapping[str, T]]):
+    """A :class:`Fixed` dictionary, of which readers get a view that can't be changed.
+
+    Example:
+        >>> class Ring:
+        ...     stack: FixedMapping[int] = FixedMapping("make a new ring")
+        ...     def __init__(self, stack: dict[str, int]) -> None:
+        ...         self.stack = stack
+        >>> Ring({"frame": 4}).stack["frame"] = 3
+        Traceback (most recent call last):
+        TypeError: 'mappingproxy' object does not support item assignment
+    """
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Mapping[str, T]:
+        return self if owner is None else MappingProxyType(vars(owner)[self._name])  # type: ignore[return-value]

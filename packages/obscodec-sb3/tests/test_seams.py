@@ -1,0 +1,229 @@
+"""Episodes that a caller ends or takes out, and those that were running when a buffer was saved."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from obscodec import DTypeError, ShapeError, SlotError
+from obscodec_sb3 import (
+    CompressedDictReplayBuffer,
+    CompressedHerReplayBuffer,
+    CompressedNStepReplayBuffer,
+    CompressedReplayBuffer,
+    CompressedRolloutBuffer,
+    SnapshotCallback,
+    resume,
+)
+from stable_baselines3 import SAC
+from stable_baselines3.common.envs import BitFlippingEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+IMAGE, ONE = spaces.Box(0, 255, (24, 24, 1), np.uint8), spaces.Box(-1e9, 1e9, (1,), np.float64)
+REPLAY = [CompressedReplayBuffer, CompressedDictReplayBuffer, CompressedNStepReplayBuffer]
+
+
+def image(step):
+    return np.full((24, 24, 1), step % 251, np.uint8)
+
+
+def new_buffer(cls, size=60, n_envs=1, **options):
+    is_dict = cls is CompressedDictReplayBuffer
+    return cls(size * n_envs, spaces.Dict(a=IMAGE) if is_dict else IMAGE, ONE, "cpu", n_envs, codec="zstd:1", **options)
+
+
+def add(buffer, step, done=False):
+    n = buffer.n_envs
+    obs, after = (np.stack([image(k)] * n) for k in (step, step + 1))
+    if isinstance(buffer.observation_space, spaces.Dict):
+        obs, after = {"a": obs}, {"a": after}
+    buffer.add(obs, after, np.full((n, 1), step), np.ones(n), np.full(n, done), [{}] * n)
+
+
+def sampled(buffer, n=300):
+    batch = buffer.sample(n)
+    obs, after = batch.observations, batch.next_observations
+    if isinstance(obs, dict):
+        obs, after = obs["a"], after["a"]
+    steps = batch.actions[:, 0].numpy().astype(int)
+    np.testing.assert_array_equal(obs[:, 0, 0, 0].numpy(), steps % 251)
+    return steps, after[:, 0, 0, 0].numpy(), batch
+
+
+@pytest.mark.parametrize("ended_by", ["end_episodes", "load"])
+@pytest.mark.parametrize("timeouts", [True, False])
+def test_n_step_returns_do_not_cross_the_end_of_an_episode(ended_by, timeouts, tmp_path):
+    buffer = new_buffer(CompressedNStepReplayBuffer, n_steps=3, gamma=0.5, handle_timeout_termination=timeouts)
+    for step in range(20):
+        add(buffer, step)
+    if ended_by == "load":
+        buffer.save(tmp_path)
+        buffer = CompressedNStepReplayBuffer.load(tmp_path, device="cpu")
+    else:
+        buffer.end_episodes()
+    for step in range(100, 120):
+        add(buffer, step)
+    steps, after, batch = sampled(buffer)
+    for row, step in enumerate(steps.tolist()):
+        n = min(3, (20 if step < 100 else 120) - step)
+        assert after[row] == (step + n) % 251
+        assert batch.rewards[row, 0] == sum(0.5**k for k in range(n))
+        assert batch.discounts[row, 0] == 0.5**n
+    assert not batch.dones.any()  # truncations: the value of what follows counts
+
+
+def test_episodes_go_on_if_the_environment_does(tmp_path):
+    buffer = new_buffer(CompressedNStepReplayBuffer, n_steps=3)
+    for step in range(20):
+        add(buffer, step)
+    buffer.save(tmp_path)
+    buffer = CompressedNStepReplayBuffer.load(tmp_path, device="cpu", continue_episodes=True)
+    for step in range(20, 40):
+        add(buffer, step)
+    steps, after, _ = sampled(buffer)
+    np.testing.assert_array_equal(after, np.minimum(steps + 3, 40))
+
+
+def test_ending_an_episode_changes_no_sample_of_single_transitions():
+    buffers = [new_buffer(CompressedReplayBuffer, n_envs=2) for _ in range(2)]
+    for buffer in buffers:
+        for step in range(20):
+            add(buffer, step)
+    buffers[0].end_episodes(1)
+    found = []
+    for buffer in buffers:
+        np.random.seed(0)
+        found.append(buffer.sample(200))
+    for one, other in zip(*found, strict=True):
+        if one is not None:
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert (buffers[0].timeouts[19].tolist(), buffers[0].dones[19].tolist()) == ([0, 1], [0, 1])
+    buffers[0].end_episodes()
+    assert buffers[0].timeouts[19].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("cls", REPLAY)
+@pytest.mark.parametrize("n_before", [30, 60, 95, 400])
+def test_a_running_episode_is_taken_out(cls, n_before):
+    buffer, kept = new_buffer(cls), []
+    for step in range(n_before):
+        add(buffer, step, done=step % 10 == 9 or step == n_before - 1)
+        kept.append(step)
+    kept = kept[-60:]
+    for round_ in range(4):
+        begin = 1000 * (round_ + 1)
+        for step in range(begin, begin + 7):
+            add(buffer, step)
+        buffer.drop_episode()
+        kept = kept[max(0, len(kept) + 7 - 60) :] if buffer.full else kept
+        assert buffer.size() == len(kept)
+        steps, _, _ = sampled(buffer, 600)
+        assert set(steps.tolist()) == set(kept)
+        for step in range(begin + 500, begin + 503):
+            add(buffer, step, done=step == begin + 502)
+            kept.append(step)
+        kept = kept[-60:]
+        assert set(sampled(buffer, 900)[0].tolist()) == set(kept)
+
+
+def test_the_memory_of_an_episode_that_was_taken_out_is_free():
+    buffer = new_buffer(CompressedReplayBuffer)
+    for step in range(20):
+        add(buffer, step, done=step == 9)
+    before = buffer.observation_store.stats().n_tensors
+    for _ in range(2):  # nothing runs the second time
+        buffer.drop_episode()
+        assert buffer.observation_store.stats().n_tensors <= min(20, before - 10)
+    assert buffer.size() == 10
+    buffer.reset()
+    with pytest.raises(SlotError):
+        buffer.sample(3)
+    buffer.drop_episode()
+
+
+def test_a_batch_that_was_drawn_ahead_has_no_step_that_was_taken_out():
+    buffer = new_buffer(CompressedReplayBuffer, prefetch=True)
+    for step in range(20):
+        add(buffer, step, done=step == 3)
+    buffer.sample(64)
+    buffer.drop_episode()
+    assert sampled(buffer, 64)[0].max() <= 3
+
+
+def env(n_bits=7):
+    return DummyVecEnv([lambda: BitFlippingEnv(n_bits=n_bits, continuous=True, max_steps=n_bits)])
+
+
+def her(n_envs=2, size=50):
+    made = DummyVecEnv([lambda: BitFlippingEnv(n_bits=7, continuous=True, max_steps=7)] * n_envs)
+    space, actions = made.observation_space, made.action_space
+    return CompressedHerReplayBuffer(size * n_envs, space, actions, made, "cpu", n_envs, codec="zstd:1")
+
+
+def add_goals(buffer, step, done):
+    space = buffer.observation_space
+    obs = {key: np.full((buffer.n_envs, *of.shape), step % 2, of.dtype) for key, of in space.items()}
+    action = np.zeros((buffer.n_envs, 7))
+    buffer.add(obs, obs, action, np.full(buffer.n_envs, step), done, [{}] * buffer.n_envs)
+
+
+def test_her_takes_the_episode_of_one_environment_out():
+    buffer = her()
+    for step in range(20):
+        add_goals(buffer, step, np.array([step == 9, step == 4]))
+    buffer.drop_episode(1)
+    buffer.end_episodes(0)
+    assert (buffer.ep_length > 0).sum(axis=0).tolist() == [20, 5]
+    for step in range(20, 24):
+        add_goals(buffer, step, np.array([step == 23] * 2))
+    assert buffer.ep_length[20:24].tolist() == [[4, 4]] * 4
+    assert buffer.ep_length[5:20, 1].tolist() == [0] * 15
+    assert buffer.ep_length[10:20, 0].tolist() == [10] * 10
+    buffer.sample(100)
+
+
+def test_resume_ends_the_episode_that_was_running(tmp_path):
+    options = {"buffer_size": 100, "device": "cpu", "seed": 0, "learning_starts": 500}
+    model = SAC("MultiInputPolicy", env(), replay_buffer_class=CompressedHerReplayBuffer, **options)
+    model.learn(53, callback=SnapshotCallback(53, str(tmp_path)))
+    for continued, longest in ((False, 7), (True, 10)):
+        resumed = resume(SAC, tmp_path, env(), continue_episodes=continued).model
+        resumed.learn(20, reset_num_timesteps=False)
+        assert resumed.replay_buffer.ep_length.max() == longest
+
+
+def test_the_next_step_of_a_rollout_begins_an_episode():
+    import torch as th
+
+    buffer = CompressedRolloutBuffer(4, IMAGE, ONE, "cpu", n_envs=2)
+    for step in range(4):
+        if step == 2:
+            buffer.end_episodes(1)
+        starts = np.zeros(2, np.float32)
+        obs = np.stack([image(step)] * 2)
+        buffer.add(obs, np.zeros((2, 1)), np.zeros(2), starts, th.zeros(2), th.zeros(2))
+        assert not starts.any()
+    assert buffer.episode_starts.tolist() == [[0, 0], [0, 0], [0, 1], [0, 0]]
+
+
+def test_what_ending_refuses():
+    buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
+    add(buffer, 0)
+    for call in (buffer.end_episodes, buffer.drop_episode):
+        with pytest.raises(ShapeError, match=r"^environments must be 0 to 1, got "):
+            call(2)
+        with pytest.raises(DTypeError, match=r"^environments must be integers from 0 on, got "):
+            call("1")
+    text = (
+        r"^a row of this CompressedReplayBuffer has a transition of each of 2 environments, and those of one can't be"
+    )
+    with pytest.raises(ValueError, match=text):
+        buffer.drop_episode(1)
+
+
+@pytest.mark.parametrize("cls", [*REPLAY, CompressedRolloutBuffer])
+@pytest.mark.parametrize("name", ["buffer_size", "n_envs", "observation_space", "action_space", "obs_shape"])
+def test_settings_stay_as_they_are(cls, name):
+    buffer = CompressedRolloutBuffer(10, IMAGE, ONE, "cpu") if cls is CompressedRolloutBuffer else new_buffer(cls)
+    before = getattr(buffer, name)
+    with pytest.raises(AttributeError, match=rf"^{name} of a {cls.__name__} stays .*: make another buffer"):
+        setattr(buffer, name, before)
+    assert getattr(buffer, name) == before
