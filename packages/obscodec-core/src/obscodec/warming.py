@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from multiprocessing import get_context
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from obscodec.errors import CorruptStream
 from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import FrameStack, Layout
 from obscodec.palette import PaletteArray, PaletteColumns
-from obscodec.runtime import n_processors
+from obscodec.runtime import n_processors, temporary_folder
 from obscodec.snapshots import load, save
 from obscodec.stores import FrameStore, StackStore, TensorStore
 
@@ -104,7 +103,7 @@ def write_and_sample() -> None:
         buffers[2].append(obs=np.moveaxis(obs, 1, -1))
     for buffer in buffers:
         buffer.sample(_BATCH, 0)
-        with TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             save(buffer, folder)
             load(folder).sample(_BATCH, 0)
 

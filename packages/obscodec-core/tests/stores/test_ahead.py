@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -158,9 +159,34 @@ def test_a_process_that_can_not_start_is_no_error(started, monkeypatch):
 
 def test_the_process_ends_with_this_one():
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    ahead._end(process)
+    ahead._end(process, os.getpid())
     assert process.returncode != 0
-    ahead._end(process)
+    ahead._end(process, os.getpid())
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_that_ends_leaves_it_to_its_starter():
+    """A thread of the starter waits for it, and the forked process has the lock of this thread, which nobody frees."""
+    script = """
+import atexit, subprocess, sys, time
+from forked import exit_status, forked
+from obscodec.stores.auto import ahead
+started = []
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        started.append(self)
+subprocess.Popen = Popen
+ahead._start([sys.executable, "-c", "import time; time.sleep(600)"])
+while not started[0]._waitpid_lock.locked():
+    time.sleep(0.01)
+print(exit_status(forked(atexit._run_exitfuncs, seconds=20)))
+time.sleep(0.1)
+print(started[0].returncode)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "0\nNone\n", done.stderr
 
 
 @pytest.mark.parametrize("spec", ["pred", "palette"])

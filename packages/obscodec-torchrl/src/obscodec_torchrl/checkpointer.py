@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 from obscodec import CorruptStream, Snapshot
+from obscodec.runtime import temporary_folder
 from obscodec.snapshots import read_snapshot
 from obscodec.state import State, part_of
 from tensordict import TensorDict
@@ -153,12 +153,12 @@ def newer_checkpoints(folder: Path, older: dict[str, list[int]]) -> list[str]:
 
 def _read_zip(file: Path) -> tuple[Contents, dict[str, list[int]]]:
     """The contents, and the stamps of older checkpoints, in a file of earlier versions."""
-    with file.open("rb") as stream, tempfile.TemporaryDirectory() as folder:
+    with file.open("rb") as stream, temporary_folder() as folder:
         try:
             with zipfile.ZipFile(stream) as archive:  # which has checksums of its members, but not of their names
                 packed, about = archive.read("packed"), json.loads(archive.read("about"))
                 archive.extractall(folder, about["rest"])
-            return Contents(packed, TensorDict.load_memmap(Path(folder) / "rest")), about["older"]
+            return Contents(packed, TensorDict.load_memmap(folder / "rest")), about["older"]
         except Exception as error:
             raise CorruptStream(f"{file} is damaged: {error}") from error
 

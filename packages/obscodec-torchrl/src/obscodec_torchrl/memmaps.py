@@ -2,7 +2,6 @@
 
 import json
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import torch
 from obscodec import CorruptStream
+from obscodec.runtime import temporary_folder
 from obscodec.state import State, part_of
 from tensordict import TensorDict
 
@@ -21,9 +21,9 @@ UNFINISHED = ".unfinished-"  # begins the names of folders that killed writers o
 
 def files_of(write: Callable[[Path], object]) -> State:
     """The files, ``u8[n]``, that ``write`` writes into a new folder, by their names in it."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder))
-        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+    with temporary_folder() as folder:
+        write(folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
         return {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in files}
 
 
@@ -34,8 +34,8 @@ def folder_of(files: Mapping[str, Any]) -> Iterator[Path]:
     Raises:
         CorruptStream: a name is of no file in a folder, or a value is no file.
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name).resolve()
+    with temporary_folder() as made:
+        folder = made.resolve()
         for file in files:
             path = (folder / file).resolve()
             if not path.is_relative_to(folder):

@@ -3,6 +3,7 @@
 from obscodec.runtime.available_memory import free_memory
 from obscodec.runtime.background import Background, Job
 from obscodec.runtime.file_memory import in_file, is_in_file
+from obscodec.runtime.folders import temporary_folder
 from obscodec.runtime.lock import PicklableLock
 from obscodec.runtime.out_of_memory import is_memory_error, raise_memory_error, says_memory_error
 from obscodec.runtime.pages import doubled, give_back_free_memory, give_back_pages, new_chunk, new_huge_chunk, new_table
@@ -27,4 +28,5 @@ __all__ = [
     "over_ranges",
     "raise_memory_error",
     "says_memory_error",
+    "temporary_folder",
 ]

@@ -58,7 +58,7 @@ def _start(command: list[str]) -> None:
         process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, env=environment)
     except OSError:  # no more processes, or no interpreter of this name
         return
-    atexit.register(_end, process)
+    atexit.register(_end, process, os.getpid())
     with suppress(RuntimeError):  # no more threads
         threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
 
@@ -70,7 +70,11 @@ def _flags() -> list[str]:
     return ["-P", *["-E"] * _FLAGS.ignore_environment, *["-s"] * _FLAGS.no_user_site]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process with this one, which may be a short script; the next one goes on with what is missing."""
-    process.kill()
-    process.wait()
+def _end(process: subprocess.Popen[bytes], starter: int) -> None:
+    """End the process with this one, which may be a short script; the next one goes on with what is missing.
+
+    A forked process has this exit handler too, and leaves the process to its starter.
+    """
+    if os.getpid() == starter:
+        process.kill()
+        process.wait()
