@@ -3,12 +3,12 @@
 import os
 import pickle
 import re
-import signal
 
 import numpy as np
 import pytest
 import torch
 from atari_frames import frames
+from forked import exit_status, forked
 from gymnasium import spaces
 from obscodec.arrays import DeferredRead
 from obscodec_sb3 import CompressedReplayBuffer, CompressedRolloutBuffer, compressed
@@ -89,16 +89,12 @@ def test_a_forked_process_samples():
     buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True, threads=1)
     fill(buffer, played, range(390))
     buffer.sample(8)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # a deadlock ends the child
-        try:
-            for _ in range(3):
-                assert_right(buffer.sample(8), played)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def sample():
+        for _ in range(3):
+            assert_right(buffer.sample(8), played)
+
+    assert exit_status(forked(sample, seconds=20)) == 0
 
 
 def test_a_loaded_buffer_has_a_write_buffer():

@@ -31,6 +31,9 @@ from obscodec_torchrl import CompressedStorage
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "obscodec-core" / "tests"))
+from forked import exit_status, forked
+
 CODE = str(Path(obscodec_torchrl.__file__).parent), str(Path(obscodec.snapshots.__file__).parent)
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -58,25 +61,10 @@ def same(a: TensorDict, b: TensorDict) -> bool:
     return a.shape == b.shape and names[0] == names[1] and bool((plain[0] == plain[1]).all())
 
 
-def in_child(work: Callable[[], object]) -> int:
-    """The process that does it; it ends without the exit handlers of this one."""
-    if child := os.fork():
-        return child
-    status = 1
-    try:
-        work()
-        status = 0
-    finally:
-        os._exit(status)
-
-
 def was_killed(child: int) -> bool:
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
+    status = exit_status(child)
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
 
 
 def killing_at(line: int) -> Callable[[FrameType, str, Any], Any]:
@@ -122,7 +110,7 @@ def at_lines(
                 sys.settrace(killing_at(line))
                 new.dumps(folder)
 
-            killed = was_killed(in_child(write))
+            killed = was_killed(forked(write))
             found[which(folder, old, expected)] += 1
     assert which(folder_after(before, new), old, expected) == "new"
     assert found["new"] >= 1
@@ -165,7 +153,7 @@ def at_random_times(folder: Path, storages: list[LazyTensorStorage], n: int, see
             os.write(writing, b".")
             new.dumps(folder)
 
-        child = in_child(write)
+        child = forked(write)
         os.read(reading, 1)
         time.sleep(drawn.uniform(0, 1.5 * seconds))
         os.kill(child, signal.SIGKILL)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from forked import exit_status, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, SlotError, TensorArray
@@ -274,15 +275,7 @@ def test_a_forked_process_decodes_what_its_parent_started():
     expected = array[3]
     deferred = DeferredRead(lambda: array[3])
     deferred.start()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # a deadlock ends the child
-        try:
-            assert_equal(deferred.result(), expected)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert exit_status(forked(lambda: assert_equal(deferred.result(), expected), seconds=20)) == 0
 
 
 def test_an_interrupt_leaves_no_reading_open():
@@ -327,12 +320,7 @@ def test_a_process_is_forked_between_two_readings():
     ahead = Prefetcher()
     for _ in range(60):
         ahead.next(0, lambda: DeferredRead(lambda: [array[:], array[:4], array[3:]]))
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)  # a deadlock ends the child
-            same = (array[:] == expected).all()
-            os._exit(0 if same else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert exit_status(forked(lambda: assert_equal(array[:], expected), seconds=20)) == 0
 
 
 def test_lists_are_filled():

@@ -131,19 +131,22 @@ def test_a_pickle_has_what_is_on_its_way(monkeypatch):
 @pytest.mark.needs("fork")
 def test_a_forked_process_goes_on_without_the_background():
     script = f"""
-import os, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+import sys
+sys.path[:0] = {[str(Path(__file__).parents[k]) for k in range(2)]!r}
+from forked import exit_status, forked
 from test_block_queue import *
-for n in (64, 70, 79):
-    store, ids = walked()
-    ids = np.concatenate([ids, store.append(WALK[16:n])])
-    child = os.fork()
+
+def go_on(ids):
     more = np.concatenate([ids, store.append(WALK[n:200])])
     assert (store.read(more) == WALK[:200]).all()
     assert store.stats().n_tensors == 200
-    if child == 0:
-        os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+for n in (64, 70, 79):
+    store, ids = walked()
+    ids = np.concatenate([ids, store.append(WALK[16:n])])
+    child = forked(lambda: go_on(ids))
+    go_on(ids)
+    assert exit_status(child) == 0
 print("done")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import shutil
 import struct
@@ -252,6 +253,7 @@ class Snapshots:
     """Folders with changes in the manifest, in the arrays and in the streams, and with the right checksums."""
 
     def __init__(self) -> None:
+        self._maker = os.getpid()
         self._folder = Path(
             tempfile.mkdtemp(prefix="obscodec-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         )
@@ -269,7 +271,8 @@ class Snapshots:
         self._number = count()
 
     def __del__(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if os.getpid() == self._maker:  # a forked process has this object too
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def seeds(self) -> list[bytes]:
         """See :func:`seeds`."""

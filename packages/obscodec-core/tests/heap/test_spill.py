@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from forked import exit_status, forked
 from obscodec.heap import SlotHeap
 from obscodec.segments import Segments
 
@@ -103,9 +104,10 @@ def test_threads_put_and_get_while_chunks_move(tmp_path):
 def test_a_forked_process_reads_files_and_drops_none_of_its_parent(tmp_path):
     heap, streams = filled()
     heap.spill(tmp_path, 1 << 30)
-    if (child := os.fork()) == 0:
-        whole = [bytes(stream) for stream in heap.get(range(N))] == streams
+
+    def read_and_free():
+        assert [bytes(stream) for stream in heap.get(range(N))] == streams
         heap.free(range(N))
-        os._exit(0 if whole else 1)
-    assert os.waitpid(child, 0)[1] == 0
+
+    assert exit_status(forked(read_and_free)) == 0
     assert [bytes(stream) for stream in heap.get(range(N))] == streams

@@ -1,12 +1,12 @@
 """Work in the background ends, whatever happens to those who wait for it."""
 
-import os
 import signal
 import threading
 import time
 
 import pytest
 from faults import at_every_line
+from forked import exit_status, forked
 from obscodec.runtime import Background
 
 
@@ -72,8 +72,10 @@ def test_a_forked_process_has_a_thread_of_its_own():
     assert background.submit(lambda: 7).result() == 7
     running = background.submit(lambda: time.sleep(0.2))
     time.sleep(0.05)
-    child = os.fork()  # waits for what runs
-    if child == 0:
-        os._exit(background.submit(lambda: 9).result())
+
+    def go_on():
+        assert background.submit(lambda: 9).result() == 9
+
+    child = forked(go_on)  # waits for what runs
     assert running.is_done
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert exit_status(child) == 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import exit_status, forked
 from obscodec.runtime import doubled, give_back_free_memory, give_back_pages, new_chunk, new_huge_chunk, new_table
 
 LARGE = 1 << 28
@@ -56,11 +56,12 @@ def test_a_huge_chunk_begins_with_a_huge_page() -> None:
 @pytest.mark.needs("fork")
 def test_what_a_forked_process_writes_is_not_seen(new) -> None:
     chunk = new(1 << 21)
-    child = os.fork()
-    if child == 0:
+
+    def write() -> None:
         chunk[:] = 7
-        os._exit(int(chunk[-1]))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert chunk.min() == 7
+
+    assert exit_status(forked(write)) == 0
     assert chunk.max() == 0
 
 

@@ -1,12 +1,12 @@
 import _thread
 import gc
-import os
 import signal
 import threading
 import time
 
 import pytest
 from faults import at_every_line
+from forked import exit_status, forked
 from hypothesis import given
 from hypothesis import strategies as st
 from obscodec.runtime import threads as threads_module
@@ -137,12 +137,13 @@ def test_the_caller_does_what_no_thread_begins(monkeypatch):
 @pytest.mark.needs("fork")
 def test_a_forked_process_has_threads_of_its_own():
     assert sums_to_its_length()
-    child = os.fork()
-    if child == 0:
+
+    def work():
         idents = set()
         over_ranges(lambda start, stop: (idents.add(threading.get_ident()), time.sleep(0.05)), 4, 4)
-        os._exit(len(idents))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) > 1
+        assert len(idents) > 1
+
+    assert exit_status(forked(work)) == 0
 
 
 @pytest.mark.parametrize(("usable", "expected"), [(1, 1), (2, 1), (4, 2), (7, 3), (64, MAX_THREADS)])

@@ -5,16 +5,19 @@ added.
 """
 
 import faulthandler
-import os
 import random
 import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from obscodec import Field, RingBuffer, load, save
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from forked import exit_status, forked
 
 SHAPE, N_ENVS, CAPACITY = (40, 40), 4, 60
 
@@ -45,18 +48,13 @@ def add(buffer, begin, end):
 
 
 def in_child(buffer, n_steps, path):
-    """What the child does; ends the process."""
+    """What the child does."""
     faulthandler.dump_traceback_later(20, exit=True)  # a deadlock ends it
-    try:
-        check(buffer, n_steps)
-        add(buffer, n_steps, n_steps + 90)
-        check(buffer, n_steps + 90)
-        save(buffer, path)
-        check(load(path), n_steps + 90)
-    except BaseException as error:
-        sys.stderr.write(f"child: {error!r}\n")
-        os._exit(1)
-    os._exit(0)
+    check(buffer, n_steps)
+    add(buffer, n_steps, n_steps + 90)
+    check(buffer, n_steps + 90)
+    save(buffer, path)
+    check(load(path), n_steps + 90)
 
 
 def fork_while_saving(n_forks, seed, folder, codec):
@@ -84,9 +82,7 @@ def fork_while_saving(n_forks, seed, folder, codec):
         if saves:
             saving.start()
             time.sleep(0.02 * rng.random() ** 2)
-        child = os.fork()
-        if child == 0:
-            in_child(buffer, n_steps, folder / f"child-{turn}")
+        child = forked(partial(in_child, buffer, n_steps, folder / f"child-{turn}"))
         if saves:
             saving.join()
             assert not failed, failed
@@ -94,7 +90,7 @@ def fork_while_saving(n_forks, seed, folder, codec):
         check(buffer, n_steps)
         add(buffer, n_steps, n_steps + 20)
         n_steps += 20
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, f"fork {turn}"
+        assert exit_status(child) == 0, f"fork {turn}"
         check(buffer, n_steps)
         if saves:
             loaded = load(folder / "mine")

@@ -11,11 +11,15 @@ import signal
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import obscodec
 from obscodec import Snapshot
 from saved import append, check_equal_rings, ring
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from forked import exit_status, forked
 
 STEP, MOST = 10, 200
 
@@ -47,12 +51,10 @@ def kill_saves(n_kills: int, seed: int, path: Path) -> int:
     obscodec.save(rings[STEP], path)
     begin = last = Snapshot(path).generations[-1]
     for _ in range(n_kills):
-        child = os.fork()
-        if child == 0:
-            play(path, keep=rng.randint(1, 3))
+        child = forked(partial(play, path, keep=rng.randint(1, 3)))
         time.sleep(0.2 * rng.random())
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        assert exit_status(child) == -signal.SIGKILL
         generations = Snapshot(path).generations
         assert generations[-1] >= last
         for generation in generations:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import obscodec
 import pytest
+from forked import exit_status, forked
 from obscodec.snapshots.folder import Folder
 from saved import check_equal_rings, ring
 
@@ -31,15 +32,12 @@ def test_a_forked_process_has_no_part_of_the_lock(tmp_path):
     buffer, go_on = ring(9), os.pipe()
     obscodec.save(buffer, tmp_path)
     with Folder(tmp_path).locked():
-        child = os.fork()
-        if child == 0:
-            os.read(go_on[0], 1)
-            os._exit(0)
+        child = forked(lambda: os.read(go_on[0], 1))
     try:
         obscodec.save(ring(30), tmp_path)
     finally:
         os.write(go_on[1], b".")
-        os.waitpid(child, 0)
+        assert exit_status(child) == 0
     check_equal_rings(ring(30), obscodec.load(tmp_path))
 
 
@@ -55,10 +53,7 @@ def test_a_lock_ends_before_a_forked_process_gives_up_its_part(tmp_path):
 
 def test_a_lock_stays_when_a_forked_process_gives_up_its_part(tmp_path):
     with Folder(tmp_path).locked():
-        child = os.fork()
-        if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
+        assert exit_status(forked(lambda: None)) == 0
         with pytest.raises(obscodec.SnapshotError, match="is being written by somebody else"):
             Folder(tmp_path).locked()
 
@@ -85,17 +80,14 @@ def test_a_fork_while_the_lock_is_opened_or_closed(tmp_path, monkeypatch, moment
     monkeypatch.setattr(os, moment, slow)
     locking.start()
     meanwhile.wait(20)
-    child = os.fork()
-    if child == 0:
-        os.read(go_on[0], 1)
-        os._exit(0)
+    child = forked(lambda: os.read(go_on[0], 1))
     try:
         locking.join()
         with Folder(tmp_path).locked():  # though the child is still there
             pass
     finally:
         os.write(go_on[1], b".")
-        os.waitpid(child, 0)
+        assert exit_status(child) == 0
 
 
 def test_a_fork_waits_for_a_state(tmp_path, monkeypatch):
@@ -114,12 +106,13 @@ def test_a_fork_waits_for_a_state(tmp_path, monkeypatch):
     saving.start()
     began.wait(20)
     threading.Timer(0.2, may_go_on.set).start()
-    child = os.fork()
-    if child == 0:
-        free = buffer._set.stores["obs"].changing.acquire(timeout=10)
-        os._exit(0 if free else 1)
+
+    def is_free():
+        assert buffer._set.stores["obs"].changing.acquire(timeout=10)
+
+    child = forked(is_free)
     saving.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert exit_status(child) == 0
     check_equal_rings(buffer, obscodec.load(tmp_path))
 
 

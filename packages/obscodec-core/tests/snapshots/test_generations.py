@@ -2,14 +2,17 @@
 
 import os
 import re
-import signal
+import subprocess
+import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import obscodec
 import pytest
+from forked import exit_status, forked
 from obscodec import FrameStore, Layout, RingBuffer, ShapeError, Snapshot, SnapshotError, TensorArray
 from obscodec.snapshots import writer
 from obscodec.snapshots.folder import Folder
@@ -221,32 +224,27 @@ def test_an_error_of_the_disk_is_raised_later_and_the_last_generation_stays(tmp_
 def test_a_fork_while_a_generation_is_written(tmp_path):
     buffer = ring(90)
     snapshot = Snapshot(tmp_path / "parent")
+
+    def write_anew(folder):
+        snapshot.wait()  # of the parent's job it has nothing
+        with Snapshot(folder) as own:
+            own.write(buffer)
+
     for k in range(5):
         snapshot.write(buffer)
-        child = os.fork()
-        if child == 0:
-            signal.alarm(60)
-            snapshot.wait()  # of the parent's job it has nothing
-            with Snapshot(tmp_path / f"child-{k}") as own:
-                own.write(buffer)
-            os._exit(0)
+        child = forked(partial(write_anew, tmp_path / f"child-{k}"))
         snapshot.wait()
-        assert os.waitpid(child, 0)[1] == 0
+        assert exit_status(child) == 0
         check_equal_rings(buffer, obscodec.load(tmp_path / f"child-{k}"))
     assert snapshot.generations == [3, 4, 5]
     check_equal_rings(buffer, obscodec.load(tmp_path / "parent"))
 
 
-@pytest.mark.needs("fork")
 def test_python_exits_when_the_last_generation_is_finished(tmp_path):
-    child = os.fork()
-    if child == 0:
-        import atexit
-
-        Snapshot(tmp_path).write(ring(90))
-        atexit._run_exitfuncs()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    """In a process of its own, since others have exit handlers of much else."""
+    script = "import sys; from obscodec import Snapshot; from saved import ring; Snapshot(sys.argv[1]).write(ring(90))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env=environment)
     check_equal_rings(ring(90), obscodec.load(tmp_path))
 
 

@@ -95,8 +95,14 @@ def _folder() -> Path:
     if shared := os.environ.get("CUDA_ON_CPU_FOLDER"):
         return Path(shared)
     folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return folder
+
+
+def _remove(folder: Path, maker: int) -> None:
+    """Remove the folder when its maker ends; a forked process has this exit handler too."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def as_cpp(text: str, name: str) -> str:

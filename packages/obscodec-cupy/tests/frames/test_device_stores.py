@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import threading
-import warnings
 
 import numpy as np
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
+from forked import exit_status, forked
 from obscodec import (
     AutoStore,
     BackendUnavailable,
@@ -356,17 +355,13 @@ def test_a_forked_process_is_told_that_it_can_not_read(cuda):
     store = FrameStore(SMALL, device=cuda)
     device = opened.device(cuda)
     ids, out = store.append(noise(4)), device.empty((4, *SMALL.shape), np.uint8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python and JAX warn of threads of others, which a child lacks
-        process = os.fork()
-    if process == 0:
-        try:
+
+    def read_in_vain() -> None:
+        with pytest.raises(BackendUnavailable) as caught:
             store.read_into(ids, out)
-        except BackendUnavailable as error:
-            told = str(error).startswith("a forked process can't use cuda:0 as the process before it does")
-            os._exit(0 if told else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+        assert str(caught.value).startswith("a forked process can't use cuda:0 as the process before it does")
+
+    assert exit_status(forked(read_in_vain)) == 0
 
 
 def test_threads_read_while_another_one_appends(monkeypatch):
