@@ -20,6 +20,32 @@ _HAS = {
 _ON_A_GPU = {"cuda", "device"}  # fixtures
 
 
+_told: set[str] = set()  # changes that a test has failed for
+
+
+def _changes() -> list[str]:
+    """What changes the process for all tests that follow; a test that needs it starts a process of its own."""
+    ray = sys.modules.get("ray")  # torchrl imports it
+    found = {
+        "imports jax, which warns of each fork": "jax" in sys.modules,
+        "starts ray": ray is not None and ray.is_initialized(),
+    }
+    return [change for change, is_made in found.items() if is_made]
+
+
+def pytest_collection_finish() -> None:
+    """Refuse files of tests that change the process when they are collected."""
+    if found := _changes():
+        raise pytest.UsageError(f"a file of tests {' and '.join(found)}: do so in a process of its own")
+
+
+def pytest_runtest_teardown() -> None:
+    """Let a test fail that has changed the process."""
+    if found := [change for change in _changes() if change not in _told]:
+        _told.update(found)
+        pytest.fail(f"the test {' and '.join(found)}: do so in a process of its own")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that this system can't run."""
     needed = [what for mark in item.iter_markers("needs") for what in mark.args]

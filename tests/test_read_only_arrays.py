@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import jax
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -37,7 +40,6 @@ def memory(*, read_only: bool) -> np.ndarray:
 READ_ONLY = [
     memory(read_only=True),
     Exporter(memory(read_only=True), versioned=True),
-    jax.numpy.zeros((1, 2, 2), "uint8"),
 ]
 WRITABLE = [
     memory(read_only=False),
@@ -73,3 +75,16 @@ def test_a_codec_does_not_write_it(x: Exporter) -> None:
         with pytest.raises(DTypeError, match="out is a read-only"):
             refused()
     assert device.n_launches == n_launches
+
+
+def test_an_array_of_jax_is_read_only() -> None:
+    """In a process of its own, since JAX warns of each fork in one that has imported it."""
+    script = """
+import jax
+from test_read_only_arrays import test_a_codec_does_not_write_it, test_a_read_only_array_is_refused
+for refuse in test_a_codec_does_not_write_it, test_a_read_only_array_is_refused:
+    refuse(jax.numpy.zeros((1, 2, 2), "uint8"))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

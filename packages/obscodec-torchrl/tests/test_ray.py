@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import pytest
-import ray
+import ray_actors
 import torch
 from atari_steps import atari_steps
-from obscodec.frames import FrameLog
 from obscodec_torchrl import CompressedStorage
-from tensordict import TensorDict
-from torchrl.data import RayReplayBuffer, RemoteTensorDictReplayBuffer, ReplayBuffer, TensorDictReplayBuffer
-
-N = 300
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Under `uv run`, Ray would begin each worker with another one, in a copy of this folder without .venv.
-        patch.setattr("ray._private.ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV", False)
-        ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
-    module = sys.modules[__name__]
-    ray.cloudpickle.register_pickle_by_value(module)  # which can't be imported elsewhere
-    yield
-    ray.cloudpickle.unregister_pickle_by_value(module)
-    ray.shutdown()
-
-
-def compressed(steps: TensorDict) -> TensorDict:
-    """The same steps, in a store of their own, with which they are pickled."""
-    storage = CompressedStorage(len(steps))
-    storage.set(range(len(steps)), steps)
-    return storage[:]
-
-
-class AdoptingStorage(CompressedStorage):
-    """One that can't be written but by adopting: no frame is decoded, and none encoded."""
-
-    def set(self, *args: Any, **options: Any) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FrameLog, "take_in", None)  # which all that encodes goes through
-            patch.setattr(FrameLog, "read", None)  # likewise all that decodes
-            super().set(*args, **options)
+from ray_actors import AdoptingStorage, N, compressed
+from torchrl.data import RemoteTensorDictReplayBuffer, ReplayBuffer, TensorDictReplayBuffer
 
 
 @pytest.mark.parametrize("n", [N, 60])  # with so few, the store has not decided yet how to keep them
@@ -78,29 +43,9 @@ def test_compressed_steps_are_filed_as_they_are_encoded(buffer_class: type[Repla
         buffer.extend(steps)
 
 
-@pytest.mark.filterwarnings("ignore")  # of Ray
-@pytest.mark.parametrize("buffer_class", [TensorDictReplayBuffer, RemoteTensorDictReplayBuffer])
-def test_actors_add_compressed_steps_to_a_buffer_on_another_machine(
-    cluster: None, buffer_class: type[ReplayBuffer]
-) -> None:
-    steps = atari_steps("Pong", N, seed=0)
-    buffer = RayReplayBuffer(
-        storage=partial(AdoptingStorage, 2 * N),
-        replay_buffer_cls=buffer_class,
-        batch_size=32,
-        remote_config={"num_cpus": 0},
-    )
-
-    @ray.remote
-    def act(client: RayReplayBuffer, sent: TensorDict) -> int:
-        client.extend(sent)
-        return len(sent)
-
-    sent = compressed(steps)
-    assert ray.get(act.remote(buffer.client(), sent)) == N
-    buffer.extend(sent)
-    expected = torch.cat([steps, steps])
-    assert (buffer[torch.arange(2 * N)].exclude("index") == expected).all()
-    sample = buffer.sample()
-    assert (sample.exclude("index") == expected[sample["index"]]).all()
-    buffer.close()
+@pytest.mark.parametrize("buffer_class", ["TensorDictReplayBuffer", "RemoteTensorDictReplayBuffer"])
+def test_actors_add_compressed_steps_to_a_buffer_on_another_machine(buffer_class: str) -> None:
+    """In a process of its own, which Ray changes."""
+    command = [sys.executable, ray_actors.__file__, buffer_class]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,76 @@
+"""Actors of a local Ray cluster add compressed frames to a buffer: ``ray_actors.py BUFFER``, a class of TorchRL.
+
+Fails if the buffer holds anything else than what the actors have sent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from obscodec.frames import FrameLog
+from obscodec_torchrl import CompressedStorage
+from tensordict import TensorDict
+from torchrl import data
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+from atari_steps import atari_steps
+
+N = 300
+
+
+def compressed(steps: TensorDict) -> TensorDict:
+    """The same steps, in a store of their own, with which they are pickled."""
+    storage = CompressedStorage(len(steps))
+    storage.set(range(len(steps)), steps)
+    return storage[:]
+
+
+class AdoptingStorage(CompressedStorage):
+    """One that can't be written but by adopting: no frame is decoded, and none encoded."""
+
+    def set(self, *args: Any, **options: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FrameLog, "take_in", None)  # which all that encodes goes through
+            patch.setattr(FrameLog, "read", None)  # likewise all that decodes
+            super().set(*args, **options)
+
+
+def add_from_actors(buffer_class: type[data.ReplayBuffer]) -> None:
+    """Extend a buffer on another machine, by an actor and from here, and compare what is in it."""
+    # Under `uv run`, Ray would begin each worker with another one, in a copy of this folder without .venv.
+    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
+    buffer = data.RayReplayBuffer(
+        storage=partial(AdoptingStorage, 2 * N),
+        replay_buffer_cls=buffer_class,
+        batch_size=32,
+        remote_config={"num_cpus": 0},
+    )
+
+    @ray.remote
+    def act(client: data.RayReplayBuffer, sent: TensorDict) -> int:
+        client.extend(sent)
+        return len(sent)
+
+    steps = atari_steps("Pong", N, seed=0)
+    sent = compressed(steps)
+    assert ray.get(act.remote(buffer.client(), sent)) == N
+    buffer.extend(sent)
+    expected = torch.cat([steps, steps])
+    assert (buffer[torch.arange(2 * N)].exclude("index") == expected).all()
+    sample = buffer.sample()
+    assert (sample.exclude("index") == expected[sample["index"]]).all()
+    buffer.close()
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    add_from_actors(getattr(data, sys.argv[1]))
