@@ -1,5 +1,7 @@
 """Break chosen lines one by one, and see which test notices: ``uv run just mutants [PART OF A NAME ...]``.
 
+``mutants.py --ids [FOLDER]`` prints the tests, of a folder, that should notice all mutants.
+
 ``mutants.toml`` lists the lines. Each is broken in a copy of the checkout, and the tests that are named there are run
 from that copy. A mutant that they do not notice has survived: then a test is missing.
 """
@@ -133,6 +135,12 @@ def noticed_by(status: int | None, said: str) -> str:
     sys.exit(f"pytest ended with status {status}:\n{said}")
 
 
+def ids(folder: str = "") -> list[str]:
+    """The tests in a folder that should notice all mutants, each once."""
+    found = dict.fromkeys(test for mutant in mutants() for test in mutant.tests if test.startswith(folder))
+    return [test for test in found if "::" not in test or test.partition("::")[0] not in found]
+
+
 def main(parts: list[str]) -> int:
     """Try the mutants whose names have one of some parts, all without any; 1 if one survived."""
     chosen = [mutant for mutant in mutants() if not parts or any(part in mutant.name for part in parts)]
@@ -157,4 +165,7 @@ def main(parts: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:2] == ["--ids"]:
+        print(*ids(*sys.argv[2:]), sep="\n")
+    else:
+        sys.exit(main(sys.argv[1:]))

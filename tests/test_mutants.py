@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -53,3 +55,14 @@ def test_the_tests_of_a_mutant_are_there(mutant: dict) -> None:
         file, *names = test.partition("[")[0].split("::")
         text = (ROOT / file).read_text(encoding="utf-8")
         assert all(f"class {name}(" in text or f"def {name}(" in text for name in names)
+
+
+def test_the_tests_of_all_mutants_of_a_package_are_listed_once() -> None:
+    command = [sys.executable, ROOT / "tests" / "mutants.py", "--ids", "packages/obscodec-core"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
+    assert len(listed) == len(set(listed))
+    assert all(test.startswith("packages/obscodec-core/tests/") for test in listed)
+    for mutant in MUTANTS.values():
+        for test in mutant["tests"]:
+            is_listed = test in listed or test.partition("::")[0] in listed
+            assert is_listed == test.startswith("packages/obscodec-core/")
