@@ -23,7 +23,7 @@ from obscodec.arguments import as_count, as_envs, as_flag
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit, making_room
 from obscodec.palette import PaletteArray
-from obscodec.runtime import PicklableLock
+from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of
 from obscodec.stores import BATCH_MEMORY, Store
@@ -45,6 +45,9 @@ _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 _HAND_ON = ("stable_baselines3.", "sb3_contrib.common.maskable.", "obscodec_sb3.")
 # Those whose ``sample`` and ``get`` do, too.
 _DRAW = ("stable_baselines3.common.buffers", "sb3_contrib.common.maskable.", "obscodec_sb3.")
+
+# Of the generator that SB3 draws by, maybe in several threads.
+free_in_forks(np.random.get_bit_generator().lock)  # type: ignore[attr-defined]
 
 
 class _Setting:
@@ -120,7 +123,7 @@ class CompressedBuffer(buffers.BaseBuffer):
                 f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
             )
         self._threads = threads
-        self._lock = PicklableLock()
+        self._lock = PicklableLock(LockOrder.BUFFER)
         self._add_copies = all(
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
         )

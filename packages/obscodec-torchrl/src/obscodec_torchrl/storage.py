@@ -25,7 +25,7 @@ from obscodec.buffers import (
     MemoryLimit,
     making_room,
 )
-from obscodec.runtime import PicklableLock, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State
 from obscodec.stores import Store
 from tensordict import TensorDict, is_tensor_collection
@@ -164,7 +164,7 @@ class CompressedStorage(RowRing):
         self._forecast = Forecast(max_size, self._limit)
         self.options = BufferOptions[Key](**given)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
-        self.lock = PicklableLock()
+        self.lock = PicklableLock(LockOrder.CHANGING)
 
     @property
     def may_drop(self) -> bool:

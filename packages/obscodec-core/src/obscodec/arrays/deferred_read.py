@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.runtime import Background, Job, says_memory_error
+from obscodec.runtime import Background, Job, LockOrder, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores import Guard, Store, new_batch
 
@@ -33,7 +33,7 @@ class Tensors(Protocol):
 OPEN_READ: ContextVar[DeferredRead | None] = ContextVar("OPEN_READ", default=None)
 
 
-_DECODER = Background()
+_DECODER = Background(LockOrder.DECODING)
 
 
 class DeferredRead:

@@ -1,12 +1,12 @@
 """DirtyRows: the rows of an array of ids that have changed, for a copy of the array on a device."""
 
-import threading
 from collections.abc import Sequence
 from weakref import ref
 
 import numpy as np
 
 from obscodec.arrays.indexing import Part
+from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
 
 _FEW = 64
@@ -23,7 +23,7 @@ class DirtyRows:
         self.has_changed = True
         self._n_rows = n_rows
         self._rows: set[int] | None = None  # None for all
-        self._lock = threading.Lock()
+        self._lock = PicklableLock()
 
     def note(self, index: Sequence[Part]) -> None:
         """Add the rows that an index selects; all if they are many, or the index begins with a mask or a new axis."""

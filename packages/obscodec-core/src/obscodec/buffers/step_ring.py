@@ -21,7 +21,7 @@ from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
-from obscodec.runtime import PicklableLock, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import BufferStats
@@ -100,7 +100,7 @@ class StepRing:
             }
         if self._limit is not None:
             self._limit.check(self.capacity, self._set.memory_bytes)
-        self._lock = PicklableLock()
+        self._lock = PicklableLock(LockOrder.BUFFER)
         self._n_appended = 0
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack

@@ -1,6 +1,5 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
-import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
 from weakref import ref
@@ -51,6 +50,7 @@ from obscodec.frames.step_state import StepState
 from obscodec.frames.tables import FrameTables
 from obscodec.heap import Allocate, HeapStats, SlotHeap
 from obscodec.layout import Rows
+from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints, Segments
 from obscodec.state import State, array_of, check_range, part_of
 from obscodec.stats import StoreStats
@@ -133,7 +133,7 @@ class FrameLog:
         self._reading = ref(_Reading())  # that of all readers; none now
         self.n_changes = 0
         self.watcher: object = None
-        self.lock = threading.Lock()
+        self.lock = PicklableLock(LockOrder.FRAMES)
 
     @property
     def n(self) -> int:

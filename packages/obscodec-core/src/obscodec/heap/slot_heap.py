@@ -11,7 +11,6 @@ The table changes in one statement. So it is right even after an exception in th
 has the log count anew.
 """
 
-import threading
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from obscodec.arguments import as_count, as_nbytes, kind_of
 from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError, SpecError
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
-from obscodec.runtime import in_file, new_chunk
+from obscodec.runtime import LockOrder, PicklableLock, in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.state import State, array_of, check_range, part_of
 
@@ -95,7 +94,7 @@ class SlotHeap:
     """
 
     def __init__(self, n_slots: int, *, max_bytes: int | None = None, allocate: Allocate = new_chunk) -> None:
-        self.lock = threading.RLock()
+        self.lock = PicklableLock(LockOrder.STREAMS)
         self.max_bytes = as_nbytes("max_bytes", max_bytes)
         self._log = ChunkLog(self.max_bytes, allocate)
         self._table = SlotTable(as_count("n_slots", n_slots, 0))

@@ -1,6 +1,7 @@
 """The building blocks of compiled kernels: the compiler, and memory by its address."""
 
 from obscodec.kernels.compiler import (
+    COMPILING,
     UNCACHED,
     KernelNames,
     cache_folder,
@@ -48,6 +49,7 @@ from obscodec.kernels.memory import (
 )
 
 __all__ = [
+    "COMPILING",
     "LINE_NBYTES",
     "UNCACHED",
     "KernelNames",

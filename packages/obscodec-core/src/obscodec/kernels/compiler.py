@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from numba import njit
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -20,6 +21,7 @@ UNCACHED = (
     "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for 10 "
     "to 30 seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
+COMPILING: object = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
 # What reading a damaged pickle raises, such as of a file that lost its content when a machine went down.
 _DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError)
 _log = logging.getLogger("obscodec")

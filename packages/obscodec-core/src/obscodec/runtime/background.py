@@ -2,10 +2,11 @@
 
 import _thread
 import os
-import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar, cast
+
+from obscodec.runtime.lock import LockOrder, PicklableLock
 
 T = TypeVar("T")
 _CHECK_S = 0.05
@@ -62,15 +63,15 @@ class Background:
 
     Not by ``concurrent.futures``: an exception from a signal handler while a ``ThreadPoolExecutor`` takes a call can
     leave one of its locks taken, and the next call would wait for ever. This class has no lock in Python.
+
+    Args:
+        order: of the lock that delays forks: before all locks that calls take.
     """
 
-    def __init__(self) -> None:
-        self._working = threading.Lock()
+    def __init__(self, order: LockOrder = LockOrder.BACKGROUND) -> None:
+        self._working = PicklableLock(order)
         self._jobs: SimpleQueue[Job[object]] | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=self._working.acquire, after_in_parent=self._working.release, after_in_child=self._after_fork
-            )
+        self._process = 0  # which has the thread
 
     def submit(self, work: Callable[[], T]) -> Job[T]:
         """Call ``work`` soon.
@@ -84,15 +85,15 @@ class Background:
 
     def finish(self) -> None:
         """Wait until all calls so far have ended."""
-        if self._jobs is not None:
+        if self._jobs is not None and self._process == os.getpid():
             self.submit(lambda: None).wait()
 
     def put(self, job: Job[T]) -> None:
         """Run a job soon, as :meth:`submit`."""
-        if self._jobs is None:
+        if self._jobs is None or self._process != os.getpid():
             jobs: SimpleQueue[Job[object]] = SimpleQueue()
             _thread.start_new_thread(self._run, (jobs,))
-            self._jobs = jobs
+            self._jobs, self._process = jobs, os.getpid()
         self._jobs.put(cast("Job[object]", job))
 
     def _run(self, jobs: SimpleQueue[Job[object]]) -> None:
@@ -101,7 +102,3 @@ class Background:
             with self._working:
                 job.run()
             del job  # which may hold much memory
-
-    def _after_fork(self) -> None:
-        self._working.release()
-        self._jobs = None

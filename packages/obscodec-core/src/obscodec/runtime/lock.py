@@ -1,7 +1,37 @@
-"""PicklableLock: a lock for objects that are copied and sent."""
+"""PicklableLock: a lock for objects that are copied and sent, and that a forked process finds free."""
 
+import os
+import threading
 from _thread import RLock
-from typing import Self
+from enum import IntEnum, auto
+from time import monotonic
+from typing import Any, Final, Self
+from weakref import ref
+
+from obscodec.kernels import COMPILING
+
+_FIRST_WAIT_S: Final = 0.05  # for each lock; few threads hold one for longer, except those that wait for this thread
+_MOST_WAIT_S: Final = 1.0  # for all locks, of a thread that others may wait for
+
+
+class LockOrder(IntEnum):
+    """The order in which a thread takes locks: one that holds a lock takes only locks of a higher number.
+
+    A store within a store of the same kind, or in another order, is no harm: a fork gives up what it has, and begins
+    again.
+    """
+
+    BUFFER = auto()  # of a RingBuffer, or a buffer of an adapter
+    BATCHES = auto()  # of a BatchReader
+    CHANGING = auto()  # of arrays of ids
+    DECODING = auto()  # of the thread that decodes in the background
+    FIRST_TENSORS = auto()  # of an AutoStore
+    CODES = auto()  # of a NarrowStore
+    MIRROR = auto()  # of the FrameReader of a device
+    FRAMES = auto()
+    STREAMS = auto()
+    BACKGROUND = auto()  # of the other threads in the background, which take no lock of a store
+    LAST = auto()  # of those that are held for a few lines
 
 
 class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
@@ -10,6 +40,12 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
     It is taken and released in C, so that an exception from a signal handler can't leave it locked: ``with`` either has
     not taken it yet, or releases it.
 
+    A thread that forks the process takes all of these locks first, so that no other thread is in the middle of what a
+    lock is for, and the new process, which does not have the other threads, finds each lock free.
+
+    Args:
+        order: among all locks.
+
     Example:
         >>> import pickle
         >>> lock = PicklableLock()
@@ -17,5 +53,76 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
         ...     pass
     """
 
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        return type(self), ()
+    order: LockOrder
+
+    def __new__(cls, order: LockOrder = LockOrder.LAST) -> Self:
+        """Make the attribute here: another thread may fork as soon as the lock is known."""
+        made = super().__new__(cls)
+        made.order = order
+        _locks.add(ref(made, _locks.discard))
+        return made
+
+    def __reduce__(self) -> tuple[type[Self], tuple[LockOrder]]:
+        return type(self), (self.order,)
+
+
+_locks: "set[ref[RLock]]" = set()  # all there are
+
+
+def free_in_forks(lock: object) -> None:
+    """Have a forked process find a lock of another library free, too; nothing happens if it is not reentrant."""
+    if isinstance(lock, RLock):
+        _locks.add(ref(lock, _locks.discard))
+
+
+def _known() -> list[Any]:
+    found = [known() for known in list(_locks)]
+    return [lock for lock in found if lock is not None]
+
+
+def _place(lock: RLock) -> tuple[int, int]:
+    """Where a lock stands in the order."""
+    return getattr(lock, "order", LockOrder.LAST), id(lock)
+
+
+class _Fork(threading.local):
+    """A fork of the process by this thread."""
+
+    def __init__(self) -> None:
+        self._own: list[Any] = []  # locks that a call has which is interrupted by a fork in this thread
+        self._others: list[Any] = []
+
+    def take_all(self) -> None:
+        """Take all locks; none as long as this thread waits for one that it can't have.
+
+        So whatever the others hold, they go on after a moment. A thread that had a lock of its own before, as in a
+        signal handler, gives up after a second: somebody else may wait for this lock.
+        """
+        known = sorted(_known(), key=_place)
+        self._own = [lock for lock in known if lock._is_owned()]
+        self._others = [lock for lock in known if not lock._is_owned()]
+        wait_s, end = _FIRST_WAIT_S, monotonic() + _MOST_WAIT_S
+        while not all(lock.acquire(timeout=wait_s) for lock in self._others):
+            if self._own and monotonic() > end:
+                return
+            self.release_all()
+            wait_s *= 2
+
+    def release_all(self) -> None:
+        """Release what :meth:`take_all` took."""
+        for lock in self._others:
+            if lock._is_owned():
+                lock.release()
+
+    def renew_all(self) -> None:
+        """Free all locks in the new process, but those that a call in this thread goes on with."""
+        own = {id(lock) for lock in self._own}
+        for lock in _known():
+            if id(lock) not in own:
+                lock._at_fork_reinit()
+
+
+free_in_forks(COMPILING)
+if hasattr(os, "register_at_fork"):
+    _fork: Final = _Fork()
+    os.register_at_fork(before=_fork.take_all, after_in_parent=_fork.release_all, after_in_child=_fork.renew_all)

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import threading
 import weakref
 from pathlib import Path
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import xxhash
 
 from obscodec.errors import SnapshotError
+from obscodec.runtime import PicklableLock
 
 try:
     import fcntl
@@ -93,7 +93,7 @@ else:
 
 
 # Held while a descriptor is open that no object names: a process that is forked then would keep its part of the lock.
-_NO_FORKS: Final = threading.RLock()
+_NO_FORKS: Final = PicklableLock()
 _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 
 
@@ -103,5 +103,4 @@ def _give_up_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_NO_FORKS.acquire, after_in_parent=_NO_FORKS.release, after_in_child=_NO_FORKS.release)
     os.register_at_fork(after_in_child=_give_up_all)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -196,13 +195,6 @@ class Snapshot:
 
     def __exit__(self, *_: object) -> None:
         self.wait()
-
-
-# Held while a thread has the locks of what it saves: in a process that is forked then, nobody would release them. Made
-# here, behind the threads for the background: a fork takes it before theirs, and a state may wait for them.
-_NO_FORKS: Final = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_NO_FORKS.acquire, after_in_parent=_NO_FORKS.release, after_in_child=_NO_FORKS.release)
 
 
 @says_memory_error
@@ -422,8 +414,7 @@ def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     """A state, and what a manifest says of it."""
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
     head = {"kind": next(known, type(saved).__name__), "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
-    with _NO_FORKS:
-        return flatten({"arguments": saved.arguments(), "state": saved.state()}), head
+    return flatten({"arguments": saved.arguments(), "state": saved.state()}), head
 
 
 @contextmanager

@@ -6,7 +6,6 @@ when its last array, tensor or view is gone, and never before.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from obscodec.devices import backend
 from obscodec.layout import Layout
-from obscodec.runtime import new_huge_chunk
+from obscodec.runtime import PicklableLock, new_huge_chunk
 from obscodec.segments import Bytes
 from obscodec.stores.store import Store
 
@@ -59,7 +58,7 @@ class BatchMemory:
     def __init__(self, allocate: Callable[[int], Bytes] = new_huge_chunk) -> None:
         self._allocate = allocate
         self._free: list[Bytes] = []
-        self._lock = threading.RLock()  # a batch can go back while the garbage collector runs in here
+        self._lock = PicklableLock()  # a batch can go back while the garbage collector runs in here
 
     def array(self, n: int, layout: Layout) -> npt.NDArray[np.generic]:
         """An array ``[n, *shape]`` that nobody else holds; its content is undefined."""

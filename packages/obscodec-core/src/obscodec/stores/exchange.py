@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull, SlotError
-from obscodec.runtime import PicklableLock, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
 from obscodec.stores.references import Guard, References
@@ -101,7 +101,7 @@ class IdExchange:
     def __new__(cls, *_: object, **__: object) -> Self:
         """Make the attributes here: another thread may ask for them as soon as the object exists."""
         made = super().__new__(cls)
-        made.changing, made.write_buffers, made._exchange = PicklableLock(), WeakSet(), None
+        made.changing, made.write_buffers, made._exchange = PicklableLock(LockOrder.CHANGING), WeakSet(), None
         made._references = References()
         return made
 

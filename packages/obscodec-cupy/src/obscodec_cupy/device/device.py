@@ -6,7 +6,6 @@ import importlib
 import math
 import os
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Hashable
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from obscodec import BackendUnavailable, DTypeError, HeapFull, ShapeError, SpecError
+from obscodec.runtime import PicklableLock
 
 from obscodec_cupy.device.array import DeviceArray, require_writable
 from obscodec_cupy.device.sources import OPTIONS, source
@@ -71,7 +71,7 @@ class Device:
         self.name, self.shared_nbytes = name, shared_nbytes
         self._process = os.getpid()
         self._kept: deque[tuple[Any, object]] = deque()
-        self._keeping = threading.RLock()  # the garbage collector runs in here
+        self._keeping = PicklableLock()  # the garbage collector runs in here
         self._recorded: list[object] = []  # what graphs use
         self._unused: deque[Any] = deque()  # pinned memory that nobody holds any more
         self._functions: dict[tuple[Kernel, int], Any] = {}

@@ -1,12 +1,12 @@
 """BatchReader: batches of compressed arrays, drawn and read on the device alone."""
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from obscodec import DTypeError, HeapFull, ShapeError, SpecError, StackStore, TensorArray
 from obscodec.arguments import kind_of
+from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.stores import Store
 
 from obscodec_cupy.device import opened
@@ -102,7 +102,7 @@ class BatchReader:
         self._n_syncs: dict[CudaFrameReader, int] = {}  # of each reader, at the last sync of this one
         self._writes = Writes(self._device)
         self._known: dict[Hashable, list[tuple[_Group, Callable[[], None]]]] = {}
-        self._lock = threading.Lock()
+        self._lock = PicklableLock(LockOrder.BATCHES)
 
     def sync(self, like: object = None) -> None:
         """Have the device know what is in the arrays now: if anything changed, by one copy and one short kernel.

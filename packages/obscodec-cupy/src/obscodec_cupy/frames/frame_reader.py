@@ -1,12 +1,12 @@
 """CudaFrameReader: reads the frames of one store on a GPU."""
 
-import threading
 from typing import Any
 
 import numpy as np
 from obscodec import CorruptStream, FrameStack, HeapFull, Layout, LayoutError
 from obscodec.devices import FrameReader
 from obscodec.frames import FrameLog
+from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 
 from obscodec_cupy.device.array import checked
@@ -35,7 +35,7 @@ class CudaFrameReader(FrameReader):
 
     def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
         self.device, self.layout, self.log = device, layout, log
-        self.lock = threading.RLock()
+        self.lock = PicklableLock(LockOrder.MIRROR)
         self.n_syncs = 0
         self.order = device.order()
         with self.order:

@@ -1,6 +1,5 @@
 """AutoStore: looks at the first tensors, then decides how to store them."""
 
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from obscodec.devices import decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.frames import StepWriter
 from obscodec.layout import FrameStack, Layout
-from obscodec.runtime import give_back_free_memory, new_chunk
+from obscodec.runtime import LockOrder, PicklableLock, give_back_free_memory, new_chunk
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.stats import Choice, StoreStats
@@ -115,7 +114,7 @@ class AutoStore(Store):
         self._gone = np.ones(self._n_first, bool)  # which first tensors have not come, or have no reference any more
         self._moved = np.zeros(self._n_first, np.int64)  # the ids of the first tensors in the chosen store
         self._n_early = 0  # how many first tensors the chosen store still has
-        self._lock = threading.RLock()
+        self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
 
     @property
     def choice(self) -> Choice | None:

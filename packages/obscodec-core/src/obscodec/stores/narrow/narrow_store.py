@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
-from obscodec.runtime import PicklableLock
+from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
@@ -64,7 +64,7 @@ class NarrowStore(Store):
         self.layout = wide.layout
         self.device = codes.device
         self.threads = as_option("threads", threads)
-        self._parting = PicklableLock()
+        self._parting = PicklableLock(LockOrder.CODES)
         self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that a call is giving back
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
 
