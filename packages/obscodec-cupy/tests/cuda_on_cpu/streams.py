@@ -42,19 +42,33 @@ class Stream:
 
 
 class SimulatedMark:
-    """An event that is recorded now."""
+    """An event that is recorded now.
+
+    As that of CuPy, it is destroyed by its own finalizer. The garbage collector calls the finalizers of all objects of
+    a cycle, so that whoever takes an event out of a cycle has a dead one: CUDA may end the process then.
+    """
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        self._of_event: Stream | None = stream
         self._moment = stream.n_queued
 
     @property
+    def _stream(self) -> Stream:
+        if self._of_event is None:
+            raise AssertionError("an event is used that was destroyed: a segmentation fault in CUDA")
+        return self._of_event
+
+    @property
     def done(self) -> bool:
-        with self._stream.lock:
-            return self._stream.n_done >= self._moment
+        stream = self._stream
+        with stream.lock:
+            return stream.n_done >= self._moment
 
     def synchronize(self) -> None:
         self._stream.run_until(self._moment)
+
+    def __del__(self) -> None:
+        self._of_event = None
 
 
 class Streams:

@@ -28,18 +28,30 @@ def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[SimulatedDevice, O
     return device, *on_new_streams(device, 2)
 
 
+class Cycle:
+    """Holds things together with itself, until the garbage collector finds that nobody holds this."""
+
+    def __init__(self, *things: object) -> None:
+        self.things = self, *things
+
+
+GOING = [tuple, Cycle]  # at once, or by the garbage collector, which has finalized all that the thing owns
+
+
 def check(device: SimulatedDevice, where_it_was: On, where_it_is_read: On, out: DeviceArray) -> None:
     gc.collect()
     with where_it_was():
         device.synchronize()
     with where_it_is_read():
         np.testing.assert_array_equal(device.download(out), TENSORS)
+    device.keep(None)  # asks the events of all that was held whether it can go
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 @pytest.mark.parametrize("spec", ["rle", "delta-rle", "raw"])
-def test_a_frame_store(monkeypatch, spec, heap, seed):
+@pytest.mark.parametrize("going", GOING)
+def test_a_frame_store(monkeypatch, going, spec, heap, seed):
     device, ours, theirs = late(monkeypatch, seed)
     with ours():
         store = FrameStore(LAYOUT, codec=spec, block_frames=1, device="cuda", heap=heap)
@@ -47,25 +59,29 @@ def test_a_frame_store(monkeypatch, spec, heap, seed):
     with theirs():
         out = device.empty(TENSORS.shape, np.uint8)
         store.read_into(ids, out)
+    going([store])
     del store
     check(device, ours, theirs, out)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_codec(monkeypatch, seed):
+@pytest.mark.parametrize("going", GOING)
+def test_a_codec(monkeypatch, going, seed):
     device, ours, theirs = late(monkeypatch, seed)
     with ours():
         made = CudaCodec(codec("delta-rle", LAYOUT), device)
     with theirs():
         streams, out = made.encode_batch(device.upload(TENSORS)), device.empty(TENSORS.shape, np.uint8)
-        made.decode_batch(streams, out)
-    del made
+        status = made.decode_batch(streams, out)
+    going([made, streams, status])
+    del made, streams, status
     check(device, ours, theirs, out)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("spec", ["rle", "delta-rle"])
-def test_streams_that_another_stream_decodes(monkeypatch, spec, seed):
+@pytest.mark.parametrize("going", GOING)
+def test_streams_that_another_stream_decodes(monkeypatch, going, spec, seed):
     device, ours, theirs = late(monkeypatch, seed)
     made = CudaCodec(codec(spec, LAYOUT), device)
     with ours():
@@ -74,6 +90,7 @@ def test_streams_that_another_stream_decodes(monkeypatch, spec, seed):
     with theirs():
         out = device.empty(TENSORS.shape, np.uint8)
         made.decode_batch(streams, out)
+    going([streams])
     del streams
     check(device, ours, theirs, out)
 
@@ -90,7 +107,9 @@ def test_streams_are_downloaded_when_another_stream_has_written_them(monkeypatch
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_batch_reader(monkeypatch, seed):
+@pytest.mark.parametrize("goes_with_its_array", [False, True])
+@pytest.mark.parametrize("going", GOING)
+def test_a_batch_reader(monkeypatch, going, goes_with_its_array, seed):
     device, ours, theirs = late(monkeypatch, seed)
     with ours():
         array = TensorArray.zeros((8,), FrameStore(LAYOUT, device="cuda"))
@@ -100,7 +119,10 @@ def test_a_batch_reader(monkeypatch, seed):
     with theirs():
         out = device.empty(TENSORS.shape, np.uint8)
         reader.read(device.upload(np.arange(8)), [out])
+    going([reader, array] if goes_with_its_array else [reader])
     del reader
+    if goes_with_its_array:
+        del array
     check(device, ours, theirs, out)
 
 

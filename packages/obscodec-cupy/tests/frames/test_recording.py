@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import pytest
@@ -48,7 +53,8 @@ def test_a_sync_is_refused_if_something_changed(device):
 
 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
-def test_what_is_deleted_while_a_graph_is_recorded_stays_until_it_was_read(device, heap, monkeypatch):
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_what_is_deleted_while_a_graph_is_recorded_stays_until_it_was_read(device, in_a_cycle, heap, monkeypatch):
     array, reader = filled(heap)
     reader.sync()
     out, ids = device.empty(TENSORS.shape, np.uint8), array.ids.astype(np.int64)
@@ -58,6 +64,8 @@ def test_what_is_deleted_while_a_graph_is_recorded_stays_until_it_was_read(devic
     with monkeypatch.context() as patch:
         for name in ("mark", "keep", "synchronize", "pinned", "empty", "launch"):
             patch.setattr(device, name, None)  # a finalizer that calls it warns, which is an error
+        if in_a_cycle:
+            array.cycle = array, reader
         del array, reader
         gc.collect()
     device.keep(None)
@@ -90,6 +98,51 @@ def test_another_process_is_refused_before_the_device_is_touched(device, monkeyp
                 BackendUnavailable, match=r"^a forked process can't use cuda:0 as the process before it"
             ):
                 call()
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_frees_nothing_of_the_process_before_it(device):
+    array, reader = filled()
+    reader.sync()
+    out = device.empty(TENSORS.shape, np.uint8)
+    reader.read(device.upload(np.arange(40)), [out])
+    device.synchronize()
+    device.keep(None)
+    n_free, copies = device.free, [ids.copy for ids in reader._ids]
+    events = weakref.WeakSet([array.store.reader.order.done()])
+    with in_another_thread(device._keeping):  # which the forked process does not have
+        child = os.fork()
+        if child == 0:
+            is_held = False
+            signal.alarm(20)
+            try:
+                reader._known.clear()  # views of arrays of the caller
+                del array, reader, copies
+                gc.collect()
+                is_held = device.free == n_free and len(events) == 1
+            finally:
+                os._exit(0 if is_held else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@contextmanager
+def in_another_thread(lock: AbstractContextManager[object]) -> Iterator[None]:
+    """A context in which another thread holds a lock."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_a_device_is_not_opened_in_a_forked_process(monkeypatch):

@@ -72,7 +72,7 @@ class Device:
         self._process = os.getpid()
         self._kept: deque[tuple[Any, object]] = deque()
         self._keeping = PicklableLock()  # the garbage collector runs in here
-        self._recorded: list[object] = []  # what graphs use
+        self._recorded: list[object] = []  # what graphs use; in a forked process, what is of the process before it
         self._unused: deque[Any] = deque()  # pinned memory that nobody holds any more
         self._functions: dict[tuple[Kernel, int], Any] = {}
         self._streams: dict[int, Any] = {}  # those of torch as CuPy's, by their handles
@@ -109,13 +109,24 @@ class Device:
             while self._kept and self._kept[0][0].done:
                 self._kept.popleft()
 
-    def park(self, thing: object, until: Any) -> None:
-        """Hold something until a mark has passed, and :meth:`keep` is called then.
+    def park_with(self, owner: object, things: object, order: Order) -> None:
+        """When ``owner`` is gone, hold things until all is done that was queued in ``order``.
 
-        For finalizers: it does not touch the device, since a graph may be recorded.
+        The owner may be in a cycle. The garbage collector then destroys all that the owner alone holds, and a later
+        question to an event among it ends the process. So ``things`` and ``order`` are held here from now on; they must
+        not hold the owner.
+
+        It does not touch the device when the owner goes, since a graph may be recorded: a later :meth:`keep` frees what
+        is done. When Python exits, nothing is parked: the driver frees what a process has.
         """
-        with self._keeping:
-            self._kept.append((until, thing))
+        weakref.finalize(owner, self._park, things, order).atexit = False
+
+    def _park(self, things: object, order: Order) -> None:
+        if os.getpid() != self._process:  # to free them here would call CUDA, which a forked process can't use
+            self._recorded.append((things, order))
+        elif done := order.done():
+            with self._keeping:
+                self._kept.append((done, things))
 
     def order(self) -> Order:
         """An order for one thing that several streams may work on."""

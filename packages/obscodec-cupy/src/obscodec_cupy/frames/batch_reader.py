@@ -127,6 +127,10 @@ class BatchReader:
                     self._sync(group)
                 except HeapFull:
                     self._sync(group)  # what was replaced has been given back now
+            if not self._groups:
+                for group in groups:
+                    used = [self._ids[i].copy for i in group.which], group.gather, group.rooms
+                    self._device.park_with(self, used, group.reader.order)
             self._groups = groups  # a read before that finds nothing on the device
 
     def _sync(self, group: _Group) -> None:
@@ -244,12 +248,6 @@ class BatchReader:
         """
         for group in self._groups:
             group.reader.check()
-
-    def __del__(self) -> None:
-        """Have the device hold what reads use until they are done."""
-        for group in getattr(self, "_groups", ()):
-            if done := group.reader.order.done():
-                self._device.park(([ids.copy for ids in self._ids], group.gather, group.rooms), done)
 
     def _sources(self, n: int, outs: Sequence[DeviceArray], shifts: Sequence[DeviceArray]) -> list[Source]:
         for what, given, n_wanted in [

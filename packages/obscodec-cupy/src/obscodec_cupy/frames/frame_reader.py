@@ -41,6 +41,7 @@ class CudaFrameReader(FrameReader):
         with self.order:
             self.mirror = Mirror(device, layout, log, pinned=pinned)
         self._gathers: dict[FrameStack | None, Gather] = {}
+        device.park_with(self, self.mirror.memories, self.order)
 
     def takes(self, stack: FrameStack) -> bool:
         """See ``FrameReader.takes``."""
@@ -111,8 +112,8 @@ class CudaFrameReader(FrameReader):
                 self.mirror.forget()
                 raise
             if self.mirror.retired:
-                self.device.keep(self.mirror.retired)
-                self.mirror.retired = []
+                self.device.keep(tuple(self.mirror.retired))
+                self.mirror.retired.clear()
             return self.n_syncs
 
     def gather(self, stack: FrameStack | None, **options: Any) -> Gather:
@@ -125,11 +126,6 @@ class CudaFrameReader(FrameReader):
             codec=self.log.coder.spec,
             **options,
         )
-
-    def __del__(self) -> None:
-        """Have the device hold the mirror until nobody reads it."""
-        if done := self.order.done():
-            self.device.park(self.mirror.memories, done)
 
 
 def stacked(frame: Layout, stack: FrameStack | None) -> Layout:

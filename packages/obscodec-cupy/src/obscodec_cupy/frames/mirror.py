@@ -61,6 +61,7 @@ class Mirror:
         n_changes: ``FrameLog.n_changes`` at the last sync, -1 if there was none.
         failure: ``u64[1]`` of the host, in which kernels report what they found wrong.
         retired: what the last sync replaced, to be kept until nobody reads it.
+        memories: all memory that kernels read or write, now and later. It does not hold this mirror.
     """
 
     def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
@@ -84,6 +85,7 @@ class Mirror:
         self.failure[:] = 0
         self.header = device.zeros((_HEADER_WORDS,), np.uint64)
         self._header_is_old = True
+        self.memories = self._chunks, self._rooms, self._tables, self.retired, self.header, self.failure
 
     def check(self) -> None:
         """Complain of what kernels found wrong, once.
@@ -147,12 +149,7 @@ class Mirror:
         header[_FAILURE] = self.failure.ctypes.data
         self._device.write(header, self.header)
         self._device.synchronize()
-        self.retired = []
-
-    @property
-    def memories(self) -> object:
-        """All memory that kernels read or write."""
-        return self._chunks, self._rooms, self._tables, self.retired, self.header, self.failure
+        self.retired.clear()
 
     def _begin(self) -> None:
         """Watch the log; all of it counts as changed."""
