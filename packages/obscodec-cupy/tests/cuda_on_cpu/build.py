@@ -22,8 +22,12 @@ from obscodec_cupy.device.sources import source
 from cuda_on_cpu.regions import Regions
 
 HERE = Path(__file__).parent
-# -fno-gnu-unique: otherwise the libraries would share static variables of the same name.
-FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-strict-aliasing")
+# -fno-gnu-unique: otherwise the libraries would share static variables of the same name. -U_FORTIFY_SOURCE: the g++ of
+# some distributions defines it, and longjmp then ends the process where it leaves the stack of a fiber.
+FLAGS = (
+    *("-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-strict-aliasing"),
+    "-U_FORTIFY_SOURCE",
+)
 WARNINGS = ("-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas")
 COMPILE = ("g++", *FLAGS, *WARNINGS, f"-I{HERE}")
 RUNTIME = ("fibers.cpp", "memory.cpp")

@@ -1,6 +1,11 @@
 """The simulated GPU against kernels that are wrong: it says what, and where."""
 
+import os
+import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +45,22 @@ def run(text: str, seed: int = 3) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_right_kernel_is_right_in_every_order(seed: int) -> None:
     np.testing.assert_array_equal(run(SUM, seed=seed), np.arange(192).reshape(3, 64).sum(1))
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_a_compiler_that_fortifies_builds_it_too(level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the g++ of Ubuntu and of others does by itself."""
+    wrapped = tmp_path / "g++"
+    wrapped.write_text(f'#!/bin/sh\nexec "{shutil.which("g++")}" -D_FORTIFY_SOURCE={level} "$@"\n')
+    wrapped.chmod(0o755)
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path / "kernels"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    script = f"from {__name__.rpartition('.')[2]} import SUM, run; print(run(SUM))"
+    monkeypatch.chdir(Path(__file__).parent)  # in a process of its own, which longjmp may end
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("[ 2016  6112 10208]\n", "")
 
 
 def changed(old: str, new: str) -> str:
