@@ -24,6 +24,7 @@ from cuda_on_cpu.streams import SimulatedMark, SimulatedOrder, Stream, Streams
 
 POISON = 0xA5
 ALIGNMENT = 256  # of what CUDA allocates
+DTYPES = "?bhilqBHILQefdFDE"  # of CuPy's arrays, bfloat16 among them
 
 
 def _poison(memory: npt.NDArray[np.generic]) -> None:
@@ -60,6 +61,8 @@ class SimulatedDevice(Device):
         self._viewed: deque[SimulatedArray] = deque(maxlen=64)  # what is read again without another view
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
+        if np.dtype(dtype).char not in DTYPES:
+            raise ValueError(f"Unsupported dtype {np.dtype(dtype)}")  # as CuPy says it
         memory = _aligned(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
         if memory.nbytes > self.free:
             raise HeapFull(f"{self.name} has {self.free:,} bytes free, {memory.nbytes:,} are asked for")

@@ -108,7 +108,6 @@ def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> Non
         ((5, 3), "u1"),
         ((13,), "i2"),
         ((3, 11), "c16"),
-        ((9,), "g"),
         ((64, 64, 3), "u1"),
         ((210, 160), "u1"),
         ((17, 19, 23), "u1"),
