@@ -5,19 +5,26 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
-from cuda_on_cpu.device import SimulatedDevice
-from cuda_on_cpu.fixtures import cuda
+from cuda_on_cpu.fixtures import DEVICES
 from obscodec.stores import Store
 from obscodec_cupy.device import opened
+from simulated_tensors import DeviceOfTensors, simulate_tensors
 
-__all__ = ["cuda"]
+
+@pytest.fixture(params=DEVICES)
+def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a device for ``device=``, of torch, too."""
+    if request.param != "gpu":
+        simulated = DeviceOfTensors(seed=1, eager=True)
+        monkeypatch.setattr(opened, "device", lambda name: simulated)
+        simulate_tensors(monkeypatch)
+    return "cuda"
 
 
 @pytest.fixture
 def torch_device(cuda: str) -> torch.device:
-    """Where tensors of torch are that are on the device ``cuda``: those of the simulated one are on the CPU."""
-    is_simulated = isinstance(opened.device(cuda), SimulatedDevice)
-    return torch.device("cpu" if is_simulated else "cuda:0")
+    """Where tensors of torch are that are on the device ``cuda``."""
+    return torch.device("cuda:0")
 
 
 @pytest.fixture

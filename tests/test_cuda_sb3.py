@@ -205,18 +205,42 @@ def trained(algorithm: type, device: torch.device, steps: int, **arguments: obje
     return model.learn(steps).policy.state_dict()
 
 
-@pytest.mark.parametrize("algorithm", ["DQN", "PPO"])
+def for_training(buffer: type, device: torch.device) -> tuple[type, torch.device]:
+    """A class of buffers for a device, and where a model trains with it: the simulated GPU has no gradients."""
+    if type(torch.empty(0, device=device)) is torch.Tensor:
+        return buffer, device
+
+    def on_cpu(batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return type(batch)(*(x if x is None else x.cpu() for x in batch))
+
+    class Moved(buffer):
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__(*args, **kwargs | {"device": device})
+
+        def sample(self, *args: object, **kwargs: object) -> object:
+            return on_cpu(super().sample(*args, **kwargs))
+
+        def get(self, *args: object, **kwargs: object) -> object:
+            yield from map(on_cpu, super().get(*args, **kwargs))
+
+    return Moved, torch.device("cpu")
+
+
+@pytest.mark.parametrize("algorithm", [DQN, PPO])
 def test_training_ends_with_the_weights_of_the_stock_buffer(algorithm, cuda, torch_device):
-    options = {"buffer_device": cuda, "codec": "delta-rle"}
-    if algorithm == "DQN":
-        both_arguments = {"buffer_size": 400, "learning_starts": 300, "batch_size": 8, "train_freq": 8}
-        ours = {"replay_buffer_class": obscodec_sb3.CompressedReplayBuffer, "replay_buffer_kwargs": options}
-        run = (DQN, torch_device, 500)
+    options, trained_with = {"buffer_device": cuda, "codec": "delta-rle"}, []
+    if algorithm is DQN:
+        classes = ReplayBuffer, obscodec_sb3.CompressedReplayBuffer
+        kind, steps, arguments = "replay", 500, {"buffer_size": 400, "learning_starts": 300, "batch_size": 8}
+        arguments["train_freq"] = 8
     else:
-        both_arguments = {"n_steps": 80, "batch_size": 40, "n_epochs": 1}
-        ours = {"rollout_buffer_class": obscodec_sb3.CompressedRolloutBuffer, "rollout_buffer_kwargs": options}
-        run = (PPO, torch_device, 480)
-    stock, compressed = trained(*run, **both_arguments), trained(*run, **both_arguments, **ours)
+        classes = RolloutBuffer, obscodec_sb3.CompressedRolloutBuffer
+        kind, steps, arguments = "rollout", 480, {"n_steps": 80, "batch_size": 40, "n_epochs": 1}
+    for of_buffer, buffer in zip(({}, options), classes, strict=True):
+        made, device = for_training(buffer, torch_device)
+        given = {f"{kind}_buffer_class": made, f"{kind}_buffer_kwargs": of_buffer}
+        trained_with.append(trained(algorithm, device, steps, **arguments, **given))
+    stock, compressed = trained_with
     for name, weights in stock.items():
         assert torch.equal(weights, compressed[name]), name
 

@@ -39,7 +39,7 @@ def both(device: torch.device, cuda: str, **options: object) -> list[TensorDictR
 def assert_equal(found: TensorDict, expected: TensorDict) -> None:
     leaves = dict(expected.items(include_nested=True, leaves_only=True))
     for key, leaf in leaves.items():
-        assert type(found[key]) is torch.Tensor
+        assert type(found[key]) is type(leaf)
         assert found[key].dtype == leaf.dtype
         assert found[key].device == leaf.device
         assert torch.equal(found[key], leaf), key

@@ -56,9 +56,21 @@ def assert_tensors_equal(tensors: dict[str, torch.Tensor], arrays: dict[str, np.
         assert tensor.contiguous().view(torch.uint8).numpy().tobytes() == array.tobytes()
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch has no GPU")
-def test_to_a_gpu_copies_every_dtype():
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_ring_on_a_gpu_takes_tensors_and_gives_them(device, cuda, torch_device):
+    fields = [{"frame": Field((20, 20), np.uint8, "delta-rle", device=place)} for place in ("cpu", cuda)]
+    buffers = [RingBuffer(300, of | {"reward": Field((), np.float32)}, n_envs=2) for of in fields]
+    frames = torch.arange(400)[:, None, None, None].expand(400, 2, 20, 20).to(torch.uint8)
+    for i, frame in enumerate(frames):
+        buffers[0].append(frame=frame, reward=np.full(2, i))
+        buffers[1].append(frame=frame.to(device), reward=np.full(2, i))
+    for seed in range(3):
+        arrays, tensors = buffers[0].sample(20, seed), buffers[1].sample(20, seed, to="cuda")
+        assert all(tensor.device == torch_device for tensor in tensors.values())
+        assert_tensors_equal({name: tensor.cpu() for name, tensor in tensors.items()}, arrays)
+
+
+def test_to_a_gpu_copies_every_dtype(cuda):
     buffer = filled()
     batches = [(buffer.sample(20, seed, to="cuda"), buffer.sample(20, seed)) for seed in range(50)]
     for on_gpu, arrays in batches:  # which must not have been overwritten by later batches

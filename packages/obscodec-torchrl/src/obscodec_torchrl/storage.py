@@ -452,7 +452,7 @@ class CompressedStorage(RowRing):
     def _check(self, index: Any, given: Mapping[Key, torch.Tensor], own: Mapping[Key, torch.Tensor]) -> None:
         """Refuse items that can't be written as a whole."""
         if given:  # else the data are one number for all leaves
-            rows = torch.empty(()).expand(self._total_shape)[index].shape
+            rows = torch.empty(()).expand(self._total_shape)[as_index(index)].shape  # by one of the CPU
             check_items(given, own, rows, self.ndim, self.options.large_nbytes)
 
     def buffers_at_work(self) -> list[ReplayBuffer]:
