@@ -118,7 +118,7 @@ def test_damage_is_said_with_its_place(folder):
     ran = run("inspect", folder)
     assert ran.returncode == 1
     assert "3 places damaged" in ran.stdout  # a record, and what three groups of streams had in it, less one
-    assert f"generation 2: {file}, record 0 at 24: its checksum is wrong, so it is damaged" in ran.stderr
+    assert f"generation 2: {file}, record 0 at 32: its checksum is wrong, so it is damaged" in ran.stderr
     manifest = next(folder.glob("generation-00000001-*.json"))
     manifest.write_text("{}")
     ran = run("inspect", folder)

@@ -24,6 +24,7 @@ from mutators import HOSTILE
 from obscodec import RingBuffer, TensorArray
 from obscodec.errors import ObscodecError
 from obscodec.segments import Segments
+from obscodec.snapshots.segment_file import checksum
 from obscodec.snapshots.snapshot import restored
 from obscodec.stores import Store, store_of
 from saved import array, ring, stores, tensors
@@ -353,13 +354,14 @@ def _edit_bytes(content: bytes, where: int, choice: int, number: int) -> bytes:
 
 def _repaired(segment: bytes) -> bytes:
     """A segment file with the right checksums, as far as its records can be followed."""
-    whole, at = bytearray(segment), 24
+    whole, at = bytearray(segment), 32
+    number = int.from_bytes(whole[24:32], "little")
     while at + _RECORD.size <= len(whole):
         nbytes, _ = _RECORD.unpack_from(whole, at)
         begin, end = at + _RECORD.size, at + _RECORD.size + nbytes
         if end > len(whole):
             break
-        _RECORD.pack_into(whole, at, nbytes, xxhash.xxh3_64_intdigest(whole[begin:end]))
+        _RECORD.pack_into(whole, at, nbytes, checksum(bytes(whole[begin:end]), number, at))
         at = end
     return bytes(whole)
 

@@ -126,7 +126,7 @@ class Folder:
         """A manifest.
 
         Raises:
-            SnapshotError: it is damaged, or of a newer version.
+            SnapshotError: it is damaged, of another generation than its name says, or of a newer version.
         """
         match = _MANIFEST.fullmatch(name)
         assert match is not None
@@ -138,8 +138,12 @@ class Folder:
             raise SnapshotError(f"{self.path / name} is damaged: load another generation, {which}")
         try:
             manifest = json.loads(content, parse_constant=_no_number)
-            if manifest["format"] != FORMAT or type(manifest["version"]) is not int:
+            if manifest["format"] != FORMAT:
                 raise ValueError(f"its format is {manifest['format']!r}")
+            if type(manifest["version"]) is not int or manifest["version"] < 1:
+                raise ValueError(f"its version is {manifest['version']!r}, the first one was 1")
+            if manifest["generation"] != int(match[1]):
+                raise ValueError(f"it is of generation {manifest['generation']!r}, and somebody has renamed it")
         except (LookupError, TypeError, ValueError, RecursionError) as error:
             raise SnapshotError(f"{self.path / name} is no manifest of a snapshot: {error}") from error
         if manifest["version"] > VERSION:

@@ -20,10 +20,17 @@ Hashes = npt.NDArray[np.uint64]  # ``u64[n, 2]``, the XXH3-128 of each page
 
 
 class SegmentFile(NamedTuple):
-    """A segment file in a manifest."""
+    """A segment file in a manifest.
+
+    Attributes:
+        file: its name.
+        nbytes: how many of its bytes belong to the generation.
+        number: a random number that only this file has, in 16 hexadecimal digits.
+    """
 
     file: str
     nbytes: int
+    number: str
 
 
 class _Streams(NamedTuple):

@@ -91,7 +91,8 @@ class _Reader:
     def __init__(self, folder: Folder, manifest: Manifest, on_damage: OnDamage, on_read: OnRead | None) -> None:
         self._folder, self._manifest, self._on_damage, self._on_read = folder, manifest, on_damage, on_read
         self._with_damage = set[int]()  # numbers of files
-        self._files = [None if of is None else SegmentFile(of["file"], of["nbytes"]) for of in manifest["segments"]]
+        segments = manifest["segments"]
+        self._files = [None if of is None else SegmentFile(of["file"], of["nbytes"], of["number"]) for of in segments]
         names = [of.file for of in self._files if of is not None]
         if len({*names}) < len(names):
             raise SnapshotError(f"a manifest in {folder.path} names a file twice")
@@ -183,13 +184,15 @@ class _Reader:
         of = self._files[k]
         assert of is not None
         with self._folder.opened(of.file, "segment") as file:
-            return read_pieces(file, self._file(k), of.nbytes, partial(self._damaged, k), self._on_read)
+            return read_pieces(
+                file, self._file(k), int(of.number, 16), of.nbytes, partial(self._damaged, k), self._on_read
+            )
 
     def _mapped(self, k: int) -> Bytes:
         of = self._files[k]
         assert of is not None
         with self._folder.opened(of.file, "segment") as file:
-            return mapped(file, self._file(k), of.nbytes)
+            return mapped(file, self._file(k), int(of.number, 16), of.nbytes)
 
     def _file(self, k: int) -> str:
         of = self._files[k]

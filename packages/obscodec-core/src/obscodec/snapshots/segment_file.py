@@ -1,4 +1,8 @@
-"""Segment files: streams in records, each with its length and a checksum; see ``docs/formats/snapshot.md``."""
+"""Segment files: streams in records, each with its length and a checksum; see ``docs/formats/snapshot.md``.
+
+Each file has a random number of its own. The checksum of a record covers this number and the place of the record. So a
+record is intact only where it was written: not in another file, be it of the same name, and not elsewhere in its own.
+"""
 
 import mmap
 import os
@@ -13,11 +17,14 @@ from obscodec.errors import SnapshotError
 from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
-HEAD: Final = b"obscodec segment\x01\0\0\0\0\0\0\0"
-_RECORD: Final = struct.Struct("<QQ")  # bytes of the streams, XXH3-64 of them
+_MAGIC: Final = b"obscodec segment\x01\0\0\0\0\0\0\0"
+_NUMBER: Final = struct.Struct("<Q")  # of the file
+_HEAD_NBYTES: Final = len(_MAGIC) + _NUMBER.size
+_RECORD: Final = struct.Struct("<QQ")  # bytes of the streams, their checksum
 _RECORD_NBYTES: Final = 1 << 16  # a record has so many, if its first stream does not have more
 _MOST_DAMAGED: Final = 1000  # records of a file, after which nothing more of it is read
 _PIECE_NBYTES: Final = 1 << 21  # as a chunk of a heap: some records, read together
+_MOST: Final = (1 << 64) - 1
 
 OnDamage = Callable[[str], None]  # called with a text that tells the place; it raises, or returns to go on
 
@@ -34,26 +41,35 @@ class Piece(NamedTuple):
     content: Bytes
 
 
-def write_streams(file: BinaryIO, streams: Segments, on_written: Callable[[int], None] | None) -> Ints:
-    """Write streams to the end of a segment file, in records.
+def new_number() -> int:
+    """The number of a new segment file, which no other file has."""
+    return int.from_bytes(os.urandom(_NUMBER.size))
+
+
+def write_streams(
+    file: BinaryIO, number: int, streams: Segments, on_written: Callable[[int], None] | None = None
+) -> Ints:
+    """Write a segment file.
 
     Args:
-        file: the file.
-        streams: the streams.
+        file: the file, which is empty.
+        number: its number, see :func:`new_number`.
+        streams: the streams, in the order in which they will lie in the file.
         on_written: called with the bytes of each record.
 
     Returns:
         ``i64[n]``, where each stream begins in the file.
     """
     offsets, ends = np.empty(len(streams), np.int64), np.cumsum(streams.lengths)
-    first, at = 0, file.tell()
+    file.write(_MAGIC + _NUMBER.pack(number))
+    first, at = 0, _HEAD_NBYTES
     while first < len(streams):
         begin = int(ends[first] - streams.lengths[first])
         last = max(first + 1, int(np.searchsorted(ends, begin + _RECORD_NBYTES, side="right")))
         some = streams.take(slice(first, last))
         content = np.empty(some.nbytes, np.uint8)
         some.pack(content)
-        file.write(_RECORD.pack(content.nbytes, xxhash.xxh3_64_intdigest(content.data)))
+        file.write(_RECORD.pack(content.nbytes, checksum(content.data, number, at)))
         file.write(content.data)
         if on_written is not None:
             on_written(content.nbytes)
@@ -63,25 +79,36 @@ def write_streams(file: BinaryIO, streams: Segments, on_written: Callable[[int],
     return offsets
 
 
-def mapped(file: BinaryIO, name: str, nbytes: int) -> Bytes:
+def checksum(streams: memoryview | bytes, number: int, at: int) -> int:
+    """The checksum of a record that begins at byte ``at`` of the file with a number."""
+    return xxhash.xxh3_64_intdigest(streams, (number + at) & _MOST)
+
+
+def mapped(file: BinaryIO, name: str, number: int, nbytes: int) -> Bytes:
     """The first ``nbytes`` of a segment file, which stay there until somebody reads them; no checksum is looked at.
 
     Raises:
         SnapshotError: the file is another one, or shorter.
     """
-    if (size := _size_of(file, name)) < nbytes:
+    if (size := _size_of(file, name, number)) < nbytes:
         raise SnapshotError(f"{name} is truncated: it has {size} bytes of {nbytes}")
     return np.frombuffer(mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_COPY), np.uint8)
 
 
 def read_pieces(
-    file: BinaryIO, name: str, nbytes: int, on_damage: OnDamage, on_read: Callable[[int], None] | None = None
+    file: BinaryIO,
+    name: str,
+    number: int,
+    nbytes: int,
+    on_damage: OnDamage,
+    on_read: Callable[[int], None] | None = None,
 ) -> list[Piece]:
     """Read and check the records in the first ``nbytes`` of a segment file.
 
     Args:
         file: the file.
         name: of the file, for texts.
+        number: of the file.
         nbytes: how many bytes it has.
         on_damage: called for each damaged record, which is left out.
         on_read: called with the bytes of each piece.
@@ -89,35 +116,43 @@ def read_pieces(
     Raises:
         SnapshotError: the file is another one.
     """
-    if (size := _size_of(file, name)) < nbytes:
+    if (size := _size_of(file, name, number)) < nbytes:
         on_damage(f"{name} is truncated: it has {size} bytes of {nbytes}")
         nbytes = size
-    pieces, at, number, n_damaged = list[Piece](), len(HEAD), 0, 0
+    pieces, at, n_read, n_damaged = list[Piece](), _HEAD_NBYTES, 0, 0
     while at < nbytes and n_damaged < _MOST_DAMAGED:
         content = _read(file, name, at, min(_PIECE_NBYTES, nbytes - at))
         need = _record_nbytes(content)
         if need > nbytes - at:
-            on_damage(f"{name}, record {number} at {at}: it has {need} bytes, the file has fewer")
+            on_damage(f"{name}, record {n_read} at {at}: it has {need} bytes, the file has fewer")
             break
         if need > len(content):
             content = _read(file, name, at, need)
-        checked = _checked(content)
+        checked = _checked(content, number, at)
         for k, place in checked.damaged:
-            on_damage(f"{name}, record {number + k} at {at + place}: its checksum is wrong, so it is damaged")
+            on_damage(f"{name}, record {n_read + k} at {at + place}: its checksum is wrong, so it is damaged")
         pieces += [Piece(at + first, content[first:last]) for first, last in checked.runs]
         if on_read is not None:
             on_read(checked.end)
-        at, number, n_damaged = at + checked.end, number + checked.n, n_damaged + len(checked.damaged)
+        at, n_read, n_damaged = at + checked.end, n_read + checked.n, n_damaged + len(checked.damaged)
         if checked.is_lost:
-            on_damage(f"{name}, record {number} at {at}: nobody knows where the next one begins")
+            on_damage(f"{name}, record {n_read} at {at}: nobody knows where the next one begins")
             break
     return pieces
 
 
-def _size_of(file: BinaryIO, name: str) -> int:
-    """The size of a segment file."""
-    if file.read(len(HEAD)) != HEAD:
+def _size_of(file: BinaryIO, name: str, number: int) -> int:
+    """The size of the segment file with a number."""
+    head = file.read(_HEAD_NBYTES)
+    if len(head) < _HEAD_NBYTES or not head.startswith(_MAGIC):
         raise SnapshotError(f"{name} is no segment file of a snapshot, or its first bytes are damaged")
+    (found,) = _NUMBER.unpack_from(head, len(_MAGIC))
+    if found != number:
+        raise SnapshotError(
+            f"{name} is another file than the one that was written with this generation: it has the number "
+            f"{found:016x}, the manifest names {number:016x}. Files of two snapshots, or of two copies of one, are "
+            "mixed here: restore all files from one of them"
+        )
     return os.fstat(file.fileno()).st_size
 
 
@@ -147,7 +182,8 @@ class _Checked(NamedTuple):
     is_lost: bool
 
 
-def _checked(content: Bytes) -> _Checked:
+def _checked(content: Bytes, number: int, begin_in_file: int) -> _Checked:
+    """Check the records in some bytes that begin at a place of the file with a number."""
     at = n = begin = 0
     view, runs, damaged, is_lost = content.data, list[tuple[int, int]](), list[tuple[int, int]](), False
     while len(content) - at >= _RECORD.size and not is_lost:
@@ -155,7 +191,7 @@ def _checked(content: Bytes) -> _Checked:
         end = at + _RECORD.size + nbytes
         if end > len(content):
             break
-        if xxhash.xxh3_64_intdigest(view[at + _RECORD.size : end]) != expected:
+        if checksum(view[at + _RECORD.size : end], number, begin_in_file + at) != expected:
             runs.append((begin, at))
             damaged.append((n, at))
             begin, is_lost = end, nbytes == 0

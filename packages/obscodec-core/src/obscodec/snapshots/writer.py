@@ -14,7 +14,7 @@ from obscodec.segments import Segments
 from obscodec.snapshots.array_file import format_arrays
 from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
-from obscodec.snapshots.segment_file import HEAD, write_streams
+from obscodec.snapshots.segment_file import new_number, write_streams
 from obscodec.snapshots.tree import Arrays, Tree
 
 _SEGMENT_NBYTES: Final = 1 << 26  # a file has so many, if its first stream does not have more
@@ -166,13 +166,13 @@ class _Writer:
             places[:, at] = found
 
     def _write(self, name: str, streams: Segments) -> tuple[int, Places]:
+        number = new_number()
         with self._folder.new_file(name) as file:
-            file.write(HEAD)
-            offsets = write_streams(file, streams, self._on_written)
-            written = SegmentFile(name, file.tell())
-        number = self.files.index(None) if None in self.files else len(self.files)
-        self.files[number : number + 1] = [written]
-        return number, offsets
+            offsets = write_streams(file, number, streams, self._on_written)
+            written = SegmentFile(name, file.tell(), f"{number:016x}")
+        k = self.files.index(None) if None in self.files else len(self.files)
+        self.files[k : k + 1] = [written]
+        return k, offsets
 
     def _leave_files(self, kind: str, groups: Groups) -> list[int]:
         """Leave out files with few live streams, and some of many: their streams are written again; their numbers."""
