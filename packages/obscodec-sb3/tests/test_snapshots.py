@@ -1,5 +1,8 @@
 """A buffer that is saved and loaded is equal in all that it holds, and goes on as the one that was saved."""
 
+import copy
+import pickle
+
 import gymnasium
 import numpy as np
 import obscodec
@@ -183,6 +186,18 @@ def test_a_buffer_of_no_adapter_is_loaded_by_the_core(tmp_path):
 def test_a_space_comes_back(space, tmp_path):
     CompressedReplayBuffer(100, IMAGE, space, "cpu").save(tmp_path)
     assert CompressedReplayBuffer.load(tmp_path).action_space == space
+
+
+@pytest.mark.parametrize("package", [obscodec, obscodec_sb3])
+@pytest.mark.parametrize("of", [ReplayBuffer, Counted])
+def test_a_pickle_of_another_version_is_refused(of, package, tmp_path, monkeypatch):
+    model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=compressed(of), buffer_size=50)
+    model.save_replay_buffer(tmp_path / "buffer")
+    model.load_replay_buffer(tmp_path / "buffer")
+    assert type(copy.deepcopy(model.replay_buffer)) is compressed(of)
+    monkeypatch.setattr(package, "__version__", "77.0.0")
+    with pytest.raises(SnapshotError, match=f"{package.__name__} .*, and here is 77.0.0: .* obscodec.save.* with load"):
+        pickle.loads((tmp_path / "buffer.pkl").read_bytes())  # SB3's method leaves its file open
 
 
 def test_a_pickle_is_no_snapshot(tmp_path):

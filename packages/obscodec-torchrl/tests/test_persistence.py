@@ -8,8 +8,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
+import obscodec
+import obscodec_torchrl
 import pytest
 import torch
 from atari_steps import atari_steps
@@ -279,6 +282,15 @@ def test_a_lazy_stack_of_trajectories_is_what_a_checkpointer_of_torchrl_begins_w
 def test_an_empty_storage_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="Cannot get elements out of a non-initialized storage"):
         CompressedStorage(10).dumps(tmp_path)
+
+
+@pytest.mark.parametrize("package", [obscodec, obscodec_torchrl])
+def test_a_pickle_of_another_version_is_refused(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = filled(CompressedStorage(400, device="cpu"), 200)
+    pickled = pickle.dumps(source.storage)
+    monkeypatch.setattr(package, "__version__", "77.0.0")
+    with pytest.raises(SnapshotError, match=f"{package.__name__} .*, and here is 77.0.0: .* obscodec.save.* with load"):
+        pickle.loads(pickled)
 
 
 def test_a_pickled_storage_is_the_same_and_its_own() -> None:

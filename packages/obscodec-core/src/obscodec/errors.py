@@ -72,4 +72,7 @@ class CorruptStream(ObscodecError, ValueError):
 
 
 class SnapshotError(ObscodecError, ValueError):
-    """A snapshot is damaged or incomplete, of something else, or of a newer version; or its folder can't be used."""
+    """A snapshot is damaged or incomplete, of something else, or of a newer version; or its folder can't be used.
+
+    Or a pickle is of another version.
+    """

@@ -25,7 +25,7 @@ from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, F
 from obscodec.palette import PaletteArray
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load_by, named, write_snapshot
-from obscodec.state import State, number_of, part_of
+from obscodec.state import State, number_of, part_of, versioned
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
@@ -267,6 +267,9 @@ class CompressedBuffer(buffers.BaseBuffer):
     @abstractmethod
     def _end(self, envs: npt.NDArray[np.int64]) -> None:
         """:meth:`end_episodes` for environments that there are."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return versioned(super().__reduce_ex__(protocol), "obscodec_sb3")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the buffer in a folder, from which :meth:`load` makes it again, in any later version.

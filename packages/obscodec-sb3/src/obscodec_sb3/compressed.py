@@ -3,6 +3,7 @@
 from typing import Any
 
 import obscodec
+from obscodec.state import versioned
 from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer, RolloutBuffer
 
 from obscodec_sb3.base import COMPRESSED, CompressedBuffer
@@ -43,8 +44,8 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
 
         def reduce(self: CompressedBuffer, protocol: Any) -> Any:
             if type(self) is made:  # pickle can't find this class by its name
-                return _empty, (buffer_class,), self.__getstate__()
-            return object.__reduce_ex__(self, protocol)
+                return versioned((_empty, (buffer_class,), self.__getstate__()), "obscodec_sb3")
+            return ours.__reduce_ex__(self, protocol)
 
         about = f"``{buffer_class.__name__}`` with compressed observations."
         members = {"__doc__": about, "__module__": __package__, "__reduce_ex__": reduce}

@@ -26,7 +26,7 @@ from obscodec.buffers import (
     making_room,
 )
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
-from obscodec.state import State
+from obscodec.state import State, versioned
 from obscodec.stores import Store
 from tensordict import TensorDict, is_tensor_collection
 from torch.utils._pytree import tree_map
@@ -213,7 +213,7 @@ class CompressedStorage(RowRing):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         sent = RemoteObject.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
-        return sent or super().__reduce_ex__(protocol)
+        return sent or versioned(super().__reduce_ex__(protocol), "obscodec_torchrl")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompressedStorage:
         made = memo[id(self)] = self.__new__(type(self))

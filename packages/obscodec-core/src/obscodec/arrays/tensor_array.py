@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import Any, Self, cast
 from weakref import ref
 
 import numpy as np
@@ -18,7 +18,7 @@ from obscodec.errors import CorruptStream, DTypeError, ShapeError
 from obscodec.layout import Layout, as_dtype, as_numbers
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State, array_of, number_of, part_of
+from obscodec.state import State, array_of, number_of, part_of, versioned
 from obscodec.stores import Place, Store, store_of
 
 MAX_DECODED_NBYTES = 1 << 26  # of np.asarray(array): a rollout of 8 environments and 256 steps of Atari fits
@@ -323,6 +323,9 @@ class TensorArray:
             half = len(ids) // 2
             return np.concatenate([self._damaged(ids[:half]), self._damaged(ids[half:])]) if half else ids
         return ids[:0]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return versioned(super().__reduce_ex__(protocol))
 
     def __getstate__(self) -> dict[str, object]:
         return {"_ids": self.ids, "store": self.store, "_write_buffer": self._write_buffer, "_is_view": self._is_view}

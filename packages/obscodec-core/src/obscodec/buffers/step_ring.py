@@ -23,7 +23,7 @@ from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State, number_of, part_of
+from obscodec.state import State, number_of, part_of, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store, new_batch
 
@@ -323,6 +323,9 @@ class StepRing:
         made = {name: Field.from_config(field) for name, field in fields.items()}
         pad = "zeros" if arguments.get("stack") else None  # of the first versions, which knew no other
         return cls(**{"pad": pad, **arguments, "fields": made, "spill": arguments.get("spill") or None})
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return versioned(super().__reduce_ex__(protocol))
 
     @says_memory_error
     def state(self) -> State:

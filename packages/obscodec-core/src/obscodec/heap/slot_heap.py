@@ -23,7 +23,7 @@ from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
 from obscodec.runtime import LockOrder, PicklableLock, in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
-from obscodec.state import State, array_of, check_range, part_of
+from obscodec.state import State, array_of, check_range, part_of, versioned
 
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
@@ -327,7 +327,7 @@ class SlotHeap:
     def __reduce__(self) -> tuple[object, ...]:
         options = {"max_bytes": self.max_bytes, "allocate": self._log.allocate}
         with self.lock:
-            return _restored, (self.n_slots, options, self.state())
+            return versioned((_restored, (self.n_slots, options, self.state())))
 
     def _count(self) -> None:
         """Have the log count what the table says, if a call ended in the middle."""

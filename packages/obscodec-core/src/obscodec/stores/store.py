@@ -18,7 +18,7 @@ from obscodec.frames import StepWriter
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State, array_of
+from obscodec.state import State, array_of, versioned
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
@@ -328,7 +328,8 @@ class Store(IdExchange, ABC):
         """See :meth:`restore`."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.arguments(), _with_packed(self.state())), {"changing": self.changing}
+        arguments = type(self), self.arguments(), _with_packed(self.state())
+        return versioned((_restored, arguments, {"changing": self.changing}))
 
     def stats(self) -> StoreStats:
         """What the store holds now; tensors that were released count as long as a guard keeps them."""

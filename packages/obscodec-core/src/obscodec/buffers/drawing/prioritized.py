@@ -1,6 +1,6 @@
 """Prioritized: draws steps in proportion to their priorities."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from obscodec.buffers.forecast import making_room
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
-from obscodec.state import State, array_of, number_of, part_of
+from obscodec.state import State, array_of, number_of, part_of, versioned
 
 _LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-300, 1e300  # of an item that can be drawn; the sum of all stays finite
 
@@ -224,6 +224,9 @@ class Prioritized:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return versioned(super().__reduce_ex__(protocol))
 
     def __repr__(self) -> str:
         numbers = f"alpha={self.alpha}, beta={self.beta}, eps={self.eps}"
