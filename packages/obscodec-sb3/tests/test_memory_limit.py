@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from obscodec import ShapeError
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedHerReplayBuffer,
@@ -171,6 +172,38 @@ def check_same(ours, theirs) -> None:
         for key in one if isinstance(one, dict) else [None]:
             a, b = (one, other) if key is None else (one[key], other[key])
             assert (a is None and b is None) or (a.numpy() == b.numpy()).all()
+
+
+def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_once(tmp_path):
+    def new(size, max_bytes):
+        vectors = spaces.Box(-1, 1, (100,))  # 400 bytes, which are not compressed
+        return CompressedReplayBuffer(size, vectors, spaces.Discrete(4), "cpu", max_bytes=max_bytes, spill=tmp_path)
+
+    with pytest.raises(
+        ShapeError, match=r"^max_bytes must be \d+ or more, got 1000000: so much do 10000 steps"
+    ) as told:
+        new(10_000, 1_000_000)
+    least, n_fit = re.search(r"must be (\d+) or .*room for (\d+) steps", str(told.value)).groups()
+    assert (new(10_000, int(least)).max_bytes, new(int(n_fit), 1_000_000).buffer_size) == (int(least), int(n_fit))
+    CompressedReplayBuffer(10_000, spaces.Box(-1, 1, (100,)), spaces.Discrete(4), "cpu", max_bytes=1_000_000)
+
+
+def test_a_buffer_is_loaded_with_another_limit(tmp_path):
+    buffer = made("plain", 420, max_bytes=LIMIT, spill=tmp_path / "spill")
+    for k in range(1, 420):
+        add(buffer, k)
+    buffer.save(tmp_path / "saved")
+    for limit in (LIMIT, 1 << 30):
+        loaded = CompressedReplayBuffer.load(
+            tmp_path / "saved", max_bytes=limit, spill=tmp_path / "spill", device="cpu"
+        )
+        for k in range(420, 460):
+            add(loaded, k)
+        assert loaded.max_bytes == limit
+        assert (loaded.stats().disk_bytes == 0) == (limit > LIMIT)
+        check_sample(loaded, 459)
+    with pytest.raises(ShapeError, match=r"has a buffer that does not fit: .*load takes another max_bytes$"):
+        CompressedReplayBuffer.load(tmp_path / "saved", max_bytes=1000, spill=tmp_path / "spill", device="cpu")
 
 
 def test_a_limit_that_is_not_reached_changes_no_random_number():

@@ -84,3 +84,31 @@ def test_a_folder_needs_a_limit(tmp_path):
     text = "spill says where blocks go that exceed max_bytes: pass max_bytes, too"
     with pytest.raises(obscodec.SpecError, match=f"^{re.escape(text)}$"):
         CompressedStorage(10, spill=tmp_path)
+
+
+@pytest.mark.parametrize("ndim", [1, 2])
+def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_the_first_write(ndim, tmp_path):
+    """Only then a storage knows what it has to store."""
+    vectors = TensorDict(vector=torch.zeros(4, 2, 100), pixels=torch.zeros(4, 2, 84, 84, dtype=torch.uint8))
+    vectors.batch_size = [4, 2]
+    items = vectors if ndim == 2 else vectors.reshape(-1)
+
+    def written(size, limit, **options):
+        storage = CompressedStorage(size, ndim=ndim, max_bytes=limit, **options, codec="delta-rle")
+        buffer = TensorDictReplayBuffer(storage=storage, batch_size=4)
+        with_nothing = pickle.dumps(storage._storage)
+        try:
+            buffer.extend(items)
+        except obscodec.ShapeError:
+            assert (storage.initialized, pickle.dumps(storage._storage), len(buffer)) == (False, with_nothing, 0)
+            raise
+        check_equal(buffer[:].reshape(-1).exclude("index"), vectors.reshape(-1))
+
+    text = "^max_bytes must be (\\d+) or more, got 3000000: so much do 10000 steps .* room for (\\d+) steps or"
+    with pytest.raises(obscodec.ShapeError, match=text) as caught:
+        written(10_000, 3_000_000, spill=tmp_path)
+    least, n_fit = map(int, re.search(text, str(caught.value)).groups())
+    assert least == 10_000 * (400 + 4 + 8)  # a vector, an id, and the index that the buffer adds
+    written(10_000, least + 100_000, spill=tmp_path)
+    written(n_fit // 2 * 2, 3_000_000, spill=tmp_path)
+    written(10_000, 3_000_000)

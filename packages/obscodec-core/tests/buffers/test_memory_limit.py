@@ -373,3 +373,76 @@ def test_resident_memory_stays_within_the_limit(spills, tmp_path):
     assert 20_000_000 < most - least < 26_000_000 + 16 * 2 * 84 * 84 + 2_000_000
     assert (n == 12_000) == spills
     assert (disk_bytes > 20_000_000) == spills
+
+
+PLAIN = {
+    "a plain image": {"image": Field((4, 40, 40), np.uint8, None)},
+    "a vector beside an image": {"image": Field((40, 40), np.uint8), "vector": Field((1500,), np.float32, None)},
+    "ids": {"image": Field((40, 40), np.uint8, "raw"), "next": Field((40, 40), np.uint8, shares="image")},
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_once(name, tmp_path):
+    def made(capacity: int, max_bytes: int) -> RingBuffer:
+        return RingBuffer(capacity, PLAIN[name], max_bytes=max_bytes, spill=tmp_path / "spill")
+
+    limit = 100_000 if name == "ids" else 8 << 20
+    with pytest.raises(ShapeError) as caught:
+        made(100_000, limit)
+    least, n_fit = re.fullmatch(
+        rf"max_bytes must be (\d+) or more, got {limit}: so much do 100000 steps take in uncompressed fields and ids, "
+        r"which can't move to files\. Allow more bytes, name a codec for large fields, make room for (\d+) steps or "
+        r"fewer, or leave spill out: old ones go",
+        str(caught.value),
+    ).groups()
+    made(100_000, int(least))
+    made(int(n_fit), limit)
+    with pytest.raises(ShapeError):
+        made(100_000, int(least) - 1)
+    with pytest.raises(ShapeError):
+        made(int(n_fit) + 100, limit)
+    RingBuffer(100_000, PLAIN[name], max_bytes=8 << 20)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+def test_a_buffer_is_loaded_with_another_limit(tmp_path):
+    buffer = limited(1_200_000, 300, spill=tmp_path / "spill")
+    steps = [step(i, 2) for i in range(300)]
+    for values in steps:
+        buffer.append(**values)
+    obscodec.save(buffer, tmp_path / "saved")
+    with pytest.raises(ShapeError, match=r"has a buffer that does not fit: .*load takes another max_bytes$") as caught:
+        obscodec.load(tmp_path / "saved", max_bytes=1000, spill=tmp_path)
+    least = int(re.search(r"max_bytes must be (\d+)", str(caught.value))[1])
+    with pytest.raises(HeapFull, match=r"has a buffer that does not fit: .*\. load takes another max_bytes$"):
+        obscodec.load(tmp_path / "saved", max_bytes=least, spill=tmp_path)
+    with pytest.raises(DTypeError, match="max_bytes must be a number of bytes, or None, got '2 MB'"):
+        obscodec.load(tmp_path / "saved", max_bytes="2 MB", spill=tmp_path)
+    for max_bytes in (None, 700_000, 1 << 30):
+        loaded = obscodec.load(tmp_path / "saved", max_bytes=max_bytes, spill=tmp_path)
+        assert loaded.arguments()["max_bytes"] == (max_bytes or 1_200_000)
+        check_equal(loaded, steps)
+        loaded.append(**step(300, 2))
+        assert loaded.stats().total_bytes < (max_bytes or 1_200_000) + 16 * 2 * 4 * SIDE * SIDE
+        assert (loaded.stats().disk_bytes > 0) == (max_bytes == 700_000)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+def test_a_limit_can_be_given_to_a_buffer_that_had_none(tmp_path):
+    buffer = limited(None)
+    steps = [step(i, 2) for i in range(300)]
+    for values in steps:
+        buffer.append(**values)
+    obscodec.save(buffer, tmp_path / "saved")
+    dropping = obscodec.load(tmp_path / "saved", max_bytes=1_200_000)
+    for i in range(300, 340):
+        dropping.append(**step(i, 2))
+    assert 16 <= len(dropping) < 300
+    check_equal(dropping, [*steps, *(step(i, 2) for i in range(300, 340))])
+    spilling = obscodec.load(tmp_path / "saved", max_bytes=700_000, spill=tmp_path / "spill")
+    assert spilling.stats().disk_bytes > 0
+    check_equal(spilling, steps)
+    obscodec.save(obscodec.Prioritized(5), tmp_path / "priorities")
+    with pytest.raises(SpecError, match="has a Prioritized, which takes no max_bytes when it is loaded: leave it out"):
+        obscodec.load(tmp_path / "priorities", max_bytes=5)

@@ -180,6 +180,11 @@ class CompressedBuffer(buffers.BaseBuffer):
         """The folder for the oldest blocks, None if they stay in memory."""
         return self._limit.folder if self._limit else None
 
+    @property
+    def max_bytes(self) -> int | None:
+        """The most bytes of memory, None for no limit."""
+        return self._limit.max_bytes if self._limit else None
+
     def reset(self) -> None:
         """Forget all steps."""
         with self._placeholders_replaced():
@@ -296,6 +301,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         generation: int | None = None,
         mmap: bool = False,
         salvage: Literal[False] = False,
+        max_bytes: int | None = None,
         spill: str | os.PathLike[str] | None = None,
         continue_episodes: bool = False,
         **arguments: Any,
@@ -310,6 +316,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         generation: int | None = None,
         mmap: bool = False,
         salvage: bool,
+        max_bytes: int | None = None,
         spill: str | os.PathLike[str] | None = None,
         continue_episodes: bool = False,
         **arguments: Any,
@@ -323,6 +330,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         generation: int | None = None,
         mmap: bool = False,
         salvage: bool = False,
+        max_bytes: int | None = None,
         spill: str | os.PathLike[str] | None = None,
         continue_episodes: bool = False,
         **arguments: Any,
@@ -336,6 +344,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             generation: the number of a generation, None for the last one: see ``obscodec.Snapshot``.
             mmap: leave observations in their files until they are sampled or overwritten: see ``obscodec.load``.
             salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
+            max_bytes: the limit of the memory, in place of the saved one.
             spill: the folder for the oldest blocks, which a buffer needs that had one: see ``obscodec.load``.
             continue_episodes: True if the environments go on with the episodes that were running.
             **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
@@ -375,6 +384,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             generation=generation,
             mmap=mmap,
             salvage=salvage,
+            max_bytes=max_bytes,
             spill=spill,
             continue_episodes=continue_episodes,
         )

@@ -192,8 +192,8 @@ def _load_buffer(model: Any, path: Path, step: int, mmap: bool, continue_episode
     if not isinstance(empty, CompressedBuffer):
         raise TypeError(f"the model has a {type(empty).__name__}, no compressed replay buffer")
     own = {"env": model.env} if hasattr(empty, "env") else {}
-    if empty.spill is not None:
-        own["spill"] = empty.spill
+    limits = {"max_bytes": empty.max_bytes, "spill": empty.spill}
+    own |= {name: limit for name, limit in limits.items() if limit is not None}
     buffer: CompressedBuffer = type(empty).load(
         path, generation=step, mmap=mmap, continue_episodes=continue_episodes, device=model.device, **own
     )

@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from inspect import signature
+from math import prod
 from numbers import Integral
 from typing import Any, NoReturn, Self, Unpack
 
@@ -51,6 +52,8 @@ from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.row_ring import RowRing, check_room, keep_limit
 from obscodec_torchrl.saving import Contents, contents_of, restore
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
+
+_ID_NBYTES = 4  # of a compressed item, or a part of one that has a batch of its own
 
 
 @RemoteObject.forward(
@@ -262,7 +265,8 @@ class CompressedStorage(RowRing):
         Raises:
             FieldError: a key of the first write is missing, or a key that ``codec`` names; or a new leaf has 1 KiB or
                 more.
-            ShapeError: a leaf has another shape than before.
+            ShapeError: a leaf has another shape than before; or, at the first write, what is not compressed exceeds
+                ``max_bytes`` when the storage is full, with ``spill``, or with its newest 16 items.
             DTypeError: a compressed leaf has another dtype than before, or is on another device.
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
@@ -430,6 +434,9 @@ class CompressedStorage(RowRing):
             data: one item.
             groups: the leaves that may be compressed, and the group of each. Those of one group share a store if their
                 batches and layouts are alike.
+
+        Raises:
+            ShapeError: what is not compressed exceeds ``max_bytes``.
         """
         given = leaves(data)
         batches = {path: leaf.shape[: n_batch_axes(data, path, self.ndim - 1)] for path, leaf in given.items()}
@@ -439,6 +446,10 @@ class CompressedStorage(RowRing):
         }
         fields = self.options.fields_of(layouts, min_nbytes=MIN_COMPRESSED_NBYTES)
         stores = shared_stores({path: fields[path] for path in groups}, lambda path: (batches[path], groups[path]))
+        if self._limit is not None and given:
+            of_row = sum(_ID_NBYTES * prod(batches[path]) if path in stores else given[path].nbytes for path in given)
+            n_in_row = prod(next(iter(given.values())).shape[: self.ndim - 1])
+            self._limit.check(self.max_size, lambda n: n * of_row // n_in_row)
         for store in stores.values():
             store.changing = self.lock
         super()._init_standard(

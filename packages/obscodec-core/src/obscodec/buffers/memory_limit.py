@@ -15,6 +15,10 @@ LEAST_STEPS = 16  # are always kept
 _PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
 
 
+class LimitTooLow(ShapeError):
+    """A buffer would take more than its ``max_bytes`` whatever its observations are."""
+
+
 class MemoryLimit:
     """Frees memory when a buffer takes more than a limit.
 
@@ -59,21 +63,31 @@ class MemoryLimit:
         return cls(limit, str(folder))
 
     def check(self, capacity: int, memory_bytes: Callable[[int], int]) -> None:
-        """Refuse a limit that a new buffer exceeds as soon as it has the steps that are always kept.
+        """Refuse a limit that a new buffer will exceed whatever its compressed observations take.
+
+        With a folder, no step ever goes, and only compressed observations move to files; else the newest steps stay.
 
         Args:
             capacity: how many steps it has room for.
             memory_bytes: tells what so many steps take besides compressed observations.
 
         Raises:
-            ShapeError: the limit is too low.
+            LimitTooLow: the limit is too low.
         """
-        n = min(LEAST_STEPS, capacity)
-        if (least := memory_bytes(n)) > self.max_bytes:
-            raise ShapeError(
-                f"max_bytes must be {least} or more, got {self.max_bytes}: so much do the {n} newest steps take, which "
-                "always stay, and compressed fields take some MB more each"
+        n = min(LEAST_STEPS, capacity) if self.folder is None else capacity
+        if (least := memory_bytes(n)) <= self.max_bytes:
+            return
+        found = f"max_bytes must be {least} or more, got {self.max_bytes}: so much"
+        if self.folder is None:
+            raise LimitTooLow(
+                f"{found} do the {n} newest steps take, which always stay, and compressed fields take some MB more each"
             )
+        empty = memory_bytes(0)
+        n_fit = max(self.max_bytes - empty, 0) * n // max(least - empty, 1)
+        raise LimitTooLow(
+            f"{found} do {n} steps take in uncompressed fields and ids, which can't move to files. Allow more bytes, "
+            f"name a codec for large fields, make room for {n_fit} steps or fewer, or leave spill out: old ones go"
+        )
 
     def decide(self, memory_bytes: int, stores: Iterable[Store]) -> None:
         """Have stores choose their codecs if a buffer exceeds the limit: until then tensors take their full size."""

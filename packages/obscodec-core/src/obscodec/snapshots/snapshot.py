@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from obscodec.arguments import as_count, as_option, kind_of, says_arguments
+from obscodec.arguments import as_count, as_nbytes, as_option, kind_of, says_arguments
 from obscodec.arrays import TensorArray
-from obscodec.buffers import Prioritized, RingBuffer
+from obscodec.buffers import LimitTooLow, Prioritized, RingBuffer
 from obscodec.errors import (
     BackendUnavailable,
     DTypeError,
@@ -249,6 +249,7 @@ def load(
     generation: int | None = None,
     mmap: bool = False,
     salvage: bool = False,
+    max_bytes: int | None = None,
     spill: str | os.PathLike[str] | None = None,
     continue_episodes: bool = False,
 ) -> Any:
@@ -264,6 +265,7 @@ def load(
             checksums are not checked then: ``obscodec inspect`` does that.
         salvage: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or missing;
             without ``generation``, of the last generation whose other files are intact.
+        max_bytes: the limit of the buffer's memory, in place of the one that it was saved with.
         spill: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs one here:
             a snapshot does not choose where files are written.
         continue_episodes: True if the next steps go on with the episodes that were running, such as those of a
@@ -274,7 +276,8 @@ def load(
 
     Raises:
         SnapshotError: the folder has no snapshot; or a file of it is damaged, missing, or of a newer version.
-        SpecError: ``spill`` is given for a buffer without ``max_bytes``.
+        SpecError: ``spill`` is given for a buffer without ``max_bytes``, or ``max_bytes`` for something that has none.
+        ShapeError: ``max_bytes`` is too low for the steps that it must hold.
         BackendUnavailable: it was on a device that can't be used here.
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
@@ -285,6 +288,7 @@ def load(
         generation=generation,
         mmap=mmap,
         salvage=salvage,
+        max_bytes=max_bytes,
         spill=spill,
         continue_episodes=continue_episodes,
     )
@@ -310,6 +314,7 @@ def load_by(
     generation: int | None = None,
     mmap: bool = False,
     salvage: bool = False,
+    max_bytes: int | None = None,
     spill: str | os.PathLike[str] | None = None,
     continue_episodes: bool = False,
 ) -> Any:
@@ -321,17 +326,22 @@ def load_by(
         generation: see there.
         mmap: see there.
         salvage: see there; an object that is no store has a method ``forget_damaged`` then.
+        max_bytes: see there.
         spill: see there.
         continue_episodes: see there.
     """
+    limit = as_nbytes("max_bytes", max_bytes)
     damage: list[str] | None = [] if salvage else None
     there = [*Folder(path).generations()][::-1]
     for number in there if salvage and generation is None and there else [generation]:
         try:
             (kind, arguments, state), known = _read(path, number, mmap, damage)
+            if limit is not None:
+                _set_limit(kind, arguments, limit, path)
             if "spill" in arguments:
                 arguments["spill"] = _folder_to_spill(arguments, spill, path)
-            made = restored(make(kind, arguments, os.fspath(path)), state, path)
+            with _limit_told(arguments, path):
+                made = restored(make(kind, arguments, os.fspath(path)), state, path)
             _loaded[made] = Folder(path).path, known
             break
         except SnapshotError as error:
@@ -345,6 +355,24 @@ def load_by(
     if end is not None and not continue_episodes:
         end()
     return made if damage is None else Salvaged(made, lost, damage)
+
+
+def _set_limit(kind: str, arguments: State, max_bytes: int, path: str | os.PathLike[str]) -> None:
+    """Have a buffer another ``max_bytes`` than it was saved with."""
+    if "spill" not in arguments:
+        raise SpecError(f"{path} has a {kind}, which takes no max_bytes when it is loaded: leave it out")
+    arguments["max_bytes"] = max_bytes
+
+
+@contextmanager
+def _limit_told(arguments: State, path: str | os.PathLike[str]) -> Iterator[None]:
+    """A context that says of a buffer that does not fit in its limit that it can be loaded with another one."""
+    try:
+        yield
+    except (HeapFull, LimitTooLow) as error:
+        if arguments.get("max_bytes") is None:
+            raise
+        raise type(error)(f"{path} has a buffer that does not fit: {error}. load takes another max_bytes") from error
 
 
 def _folder_to_spill(
@@ -422,7 +450,7 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
     """A context that raises what is wrong with the content of a snapshot as SnapshotError."""
     try:
         yield
-    except (SnapshotError, HeapFull, BackendUnavailable, MissingPackage):
+    except (SnapshotError, HeapFull, LimitTooLow, BackendUnavailable, MissingPackage):
         raise
     except (
         ObscodecError,
