@@ -30,12 +30,13 @@ def new_buffer(cls, size=60, n_envs=1, **options):
     return cls(size * n_envs, spaces.Dict(a=IMAGE) if is_dict else IMAGE, ONE, "cpu", n_envs, codec="zstd:1", **options)
 
 
-def add(buffer, step, done=False):
+def add(buffer, step, done=False, reward=None):
     n = buffer.n_envs
     obs, after = (np.stack([image(k)] * n) for k in (step, step + 1))
     if isinstance(buffer.observation_space, spaces.Dict):
         obs, after = {"a": obs}, {"a": after}
-    buffer.add(obs, after, np.full((n, 1), step), np.ones(n), np.full(n, done), [{}] * n)
+    reward = np.ones(n) if reward is None else reward
+    buffer.add(obs, after, np.full((n, 1), step), reward, np.full(n, done), [{}] * n)
 
 
 def sampled(buffer, n=300):
@@ -98,6 +99,28 @@ def test_ending_an_episode_changes_no_sample_of_single_transitions():
     assert (buffers[0].timeouts[19].tolist(), buffers[0].dones[19].tolist()) == ([0, 1], [0, 1])
     buffers[0].end_episodes()
     assert buffers[0].timeouts[19].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("cls", REPLAY)
+def test_a_seam_goes_with_its_transition(cls, loaded, tmp_path):
+    """SB3 writes no timeouts then: what takes the place of a transition that ended an episode may be a termination."""
+    buffer = new_buffer(cls, 10, handle_timeout_termination=False)
+    for step in range(10):
+        add(buffer, step)
+    buffer.end_episodes()
+    if loaded:
+        buffer.save(tmp_path)
+        buffer = cls.load(tmp_path, device="cpu")
+    for step in range(10, 20):
+        with pytest.raises(ShapeError):
+            add(buffer, step, reward=np.zeros(5))
+        assert bool(buffer.timeouts[9, 0]) == (step < 20)
+        add(buffer, step, done=step == 19)
+    assert not buffer.timeouts[:].any()
+    steps, _, batch = sampled(buffer, 200)
+    n = 3 if cls is CompressedNStepReplayBuffer else 1
+    np.testing.assert_array_equal(batch.dones[:, 0].numpy(), steps + n >= 20)
 
 
 @pytest.mark.parametrize("cls", REPLAY)

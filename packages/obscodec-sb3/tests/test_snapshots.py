@@ -100,7 +100,7 @@ def test_a_loaded_buffer_goes_on_as_the_saved_one(kind, options, n_steps, tmp_pa
     buffer = kind(100 * N_ENVS, space, spaces.Discrete(4), "cpu", n_envs=N_ENVS, **options)
     fill(buffer, 0, n_steps, np.random.default_rng(0))
     buffer.save(tmp_path / "buffer")
-    loaded = kind.load(tmp_path / "buffer", device="cpu")
+    loaded = kind.load(tmp_path / "buffer", device="cpu", continue_episodes=True)
     assert (loaded.buffer_size, loaded.n_envs, loaded.observation_space) == (100, N_ENVS, space)
     assert loaded._options == buffer._options
     if n_steps:
@@ -260,7 +260,7 @@ def check_lacks_last_step(buffer, loaded):
 def test_a_training_goes_on_from_its_last_checkpoint(normalizes, tmp_path):
     model = dqn(cart_pole(normalizes))
     model.learn(400, callback=SnapshotCallback(50, tmp_path))
-    resumed = resume(DQN, tmp_path, cart_pole(False), device="cpu")
+    resumed = resume(DQN, tmp_path, cart_pole(False), device="cpu", continue_episodes=True)
     assert (resumed.step, resumed.model.num_timesteps) == (400, 400)
     assert resumed.model.replay_buffer is resumed.buffer
     check_lacks_last_step(model.replay_buffer, resumed.buffer)
@@ -348,7 +348,7 @@ def test_a_buffer_of_goals_goes_on(tmp_path):
     options = {"replay_buffer_class": CompressedHerReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
     model = DQN("MultiInputPolicy", BitFlippingEnv(4), device="cpu", learning_starts=20, **options)
     model.learn(100, callback=SnapshotCallback(50, tmp_path))
-    resumed = resume(DQN, tmp_path, BitFlippingEnv(4), device="cpu")
+    resumed = resume(DQN, tmp_path, BitFlippingEnv(4), device="cpu", continue_episodes=True)
     check_lacks_last_step(model.replay_buffer, resumed.buffer)
     resumed.model.learn(50, reset_num_timesteps=False)
 

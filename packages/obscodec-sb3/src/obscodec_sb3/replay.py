@@ -88,6 +88,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once
     _direct: DirectAdd | None = None
     _samples_directly = False
+    _has_seams = False  # in ``timeouts``, which SB3 does not write
     _dropped = 0  # how many of the oldest rows are gone for want of bytes
     _why_not_drop = "which needs SB3's own sample"
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
@@ -131,25 +132,36 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """
         with self._lock:
             self._look()
-            pos, full, direct = self.pos, self.full, self._direct
-            if direct is None or not direct.is_for(self):
-                direct = self._direct = self._new_direct()
-            if direct is not None:
-                try:
-                    if direct.add(pos, obs, next_obs, action, reward, done, infos):
-                        self.pos = pos + 1
-                        if self.pos == self.buffer_size:
-                            self.full, self.pos = True, 0
-                        if full and self._dropped:
-                            self._dropped -= 1
-                        return
-                except BaseException as error:
-                    self.pos, self.full = pos, full
-                    direct.undo(pos)
-                    raise_memory_error(error)
-            self._add(obs, next_obs, action, reward, done, infos)
+            pos, full, has_seams = self.pos, self.full, self._has_seams
+            seams = self.timeouts[pos] if has_seams else None
+            try:
+                if has_seams:  # SB3 does not write ``timeouts``, and the seam would be one of the new transition
+                    self.timeouts[pos] = 0
+                self._add_anyhow(obs, next_obs, action, reward, done, infos)
+            except BaseException:
+                if has_seams:
+                    self.timeouts[pos] = seams
+                raise
             if full and self._dropped:  # the step is in the row of one of them
                 self._dropped -= 1
+
+    def _add_anyhow(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
+        """Store one transition of each environment, with one compiled call or by SB3's ``add``; or change nothing."""
+        pos, full, direct = self.pos, self.full, self._direct
+        if direct is None or not direct.is_for(self):
+            direct = self._direct = self._new_direct()
+        if direct is not None:
+            try:
+                if direct.add(pos, obs, next_obs, action, reward, done, infos):
+                    self.pos = pos + 1
+                    if self.pos == self.buffer_size:
+                        self.full, self.pos = True, 0
+                    return
+            except BaseException as error:
+                self.pos, self.full = pos, full
+                direct.undo(pos)
+                raise_memory_error(error)
+        self._add(obs, next_obs, action, reward, done, infos)
 
     @says_memory_error
     def _add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -228,6 +240,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         last = (self.pos - 1) % self.buffer_size
         running = envs[~self._ended(last, envs)] if self.size() else envs[:0]
         if len(running):
+            self._has_seams = not self.handle_timeout_termination
             self.timeouts[last, running] = 1  # SB3's n-step returns go no further, and bootstrap
             if self.handle_timeout_termination:  # else it would be a termination
                 self.dones[last, running] = 1
@@ -304,6 +317,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """See ``obscodec.snapshots.Saved``."""
         super().restore(state)
         self._dropped = number_of({"dropped": 0, **state}, "dropped", 0, self._n_rows)
+        self._has_seams = not self.handle_timeout_termination and bool(np.any(self.timeouts[: self._n_rows]))
 
     @property
     def _can_drop(self) -> bool:  # type: ignore[override]

@@ -138,4 +138,5 @@ def replace(
         storage._len, storage.device = length, fresh.device
         storage.reset_ring(fresh._len_along_dim0 if is_full and length < fresh.capacity else None)
         storage._set_last_cursor(last_row)
+        storage.note_loaded()
         storage._bump_mutation_revision()

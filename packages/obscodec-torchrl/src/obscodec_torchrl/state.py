@@ -99,6 +99,7 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
     if part_of(state, "is_full", bool) and axes[0] < room:
         storage.reset_ring(axes[0])
     storage._set_last_cursor(None if state.get("last_row") is None else number_of(state, "last_row", 0, room - 1))
+    storage.note_loaded()
 
 
 def check_structure(tree: Any, *, is_tree: bool) -> None:

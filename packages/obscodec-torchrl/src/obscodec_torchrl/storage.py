@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
@@ -14,9 +15,10 @@ from math import prod
 from numbers import Integral
 from typing import Any, NoReturn, Self, Unpack
 
+import numpy as np
 import obscodec
 import torch
-from obscodec.arguments import as_count, refuse_unknown
+from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
 from obscodec.buffers import (
     MIN_COMPRESSED_NBYTES,
     BufferKeywords,
@@ -57,7 +59,10 @@ _ID_NBYTES = 4  # of a compressed item, or a part of one that has a batch of its
 
 
 @RemoteObject.forward(
-    methods=("get", "set", "_empty", "flatten", "stats", "dumps", "loads", "state_dict", "load_state_dict"),
+    methods=(
+        *("get", "set", "end_episodes", "_empty", "flatten", "stats"),
+        *("dumps", "loads", "state_dict", "load_state_dict"),
+    ),
     attributes=("initialized", "max_size", "device", "_total_shape"),
 )
 class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
@@ -87,6 +92,9 @@ class CompressedStorage(RowRing):
         cleanup_memmap: without effect, since nothing is memory-mapped. It is True if ``shared_init`` is.
         spill: a folder for the oldest blocks when all memory of the storage exceeds ``max_bytes``: they go to files
             there, without names, and are read as before. The files end with the process.
+        continue_episodes: whether the episodes that were running when a checkpoint was written go on after it was
+            loaded, such as those of a simulator that was saved with it. Otherwise the first write ends them: see
+            :meth:`end_episodes`.
         **options: the attributes of ``obscodec.buffers.BufferOptions``. Keys in mappings are names or nested tuples.
 
             - ``codec``: the codec of leaves of 1 KiB or more, such as ``"zstd:3"``; ``"auto"``, the default, finds the
@@ -136,6 +144,7 @@ class CompressedStorage(RowRing):
         consolidated: bool = False,
         cleanup_memmap: bool = True,
         spill: str | os.PathLike[str] | None = None,
+        continue_episodes: bool = False,
         **options: Unpack[BufferKeywords[Any]],
     ) -> None:
         if consolidated:
@@ -167,6 +176,8 @@ class CompressedStorage(RowRing):
         self._forecast = Forecast(max_size, self._limit)
         self.options = BufferOptions[Key](**given)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
+        self.continue_episodes = as_flag("continue_episodes", continue_episodes)
+        self._is_loaded = False  # until an item is written
         self.lock = PicklableLock(LockOrder.CHANGING)
 
     @property
@@ -290,6 +301,8 @@ class CompressedStorage(RowRing):
                 data = with_leaves(data, plain)
                 if is_tensor_collection(data):
                     data = data.exclude(*(given.keys() - plain.keys()), inplace=True)
+                if set_cursor and self._is_loaded:
+                    self._end_loaded(cursor)
                 write = partial(super().set, cursor, data, set_cursor=set_cursor)
                 self._write(own, given, cursor, write)
         except BaseException as error:
@@ -351,6 +364,52 @@ class CompressedStorage(RowRing):
             self._set_last_cursor(last)
             raise
 
+    @not_compiled
+    @says_memory_error
+    def end_episodes(self, envs: Any = None) -> None:
+        """End the running episodes, as truncated ones: the next items begin others.
+
+        ``("next", "done")`` and ``("next", "truncated")`` become true in the items that were written last: TorchRL's
+        samplers of slices look for them. Call this after a reset that no item has announced. The first write after a
+        checkpoint was loaded does so, unless ``continue_episodes`` is True.
+
+        Args:
+            envs: where ``ndim`` is more than 1, the places along the other axes that count items, as if these were one:
+                a number or ``i64[n]``; None for all.
+
+        Raises:
+            ShapeError: there is no such place.
+            DTypeError: ``envs`` are no integers.
+        """
+        with self.lock:
+            if len(self):
+                last = self._last_cursor_index
+                self._end(self._len_along_dim0 - 1 if last is None else last, as_envs(envs, self._n_columns))
+
+    def note_loaded(self) -> None:
+        """Remember that the next item begins an episode, unless those that were running go on."""
+        self._is_loaded = bool(len(self)) and not self.continue_episodes
+
+    def _end_loaded(self, cursor: Any) -> None:
+        """Before the first write after a load: end the episodes in the last row, or in the one before the new items."""
+        last, n_rows = self._last_cursor_index, self._len_along_dim0
+        if last is None:  # a checkpoint of TorchRL does not tell it
+            last = (int(torch.as_tensor(cursor).reshape(-1)[0]) - 1) % n_rows
+        self._end(min(last, n_rows - 1), np.arange(self._n_columns))
+        self._is_loaded = False
+
+    @property
+    def _n_columns(self) -> int:
+        """How many items there are in a row."""
+        return math.prod(self._total_shape[1:]) if self.initialized else 1
+
+    def _end(self, row: int, columns: Any) -> None:
+        at = (row, *map(torch.from_numpy, np.unravel_index(columns, self._total_shape[1:]))) if self.ndim > 1 else row
+        for path, leaf in leaves(self._storage).items():
+            if path[0] == "next" and path[-1] in ("done", "truncated") and leaf.dtype == torch.bool:
+                leaf[at] = True
+        self._bump_mutation_revision()
+
     def _set_tree_map(self, cursor: Any, data: Any, storage: Any) -> None:
         """Write the plain leaves of a pytree; :meth:`_write` writes the compressed ones."""
 
@@ -411,6 +470,7 @@ class CompressedStorage(RowRing):
         else:
             super().load_state_dict(state_dict)
             self.reset_ring()
+            self.note_loaded()
 
     def compressed(self) -> dict[Key, CompressedTensor]:
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""

@@ -1,0 +1,113 @@
+"""Episodes that a caller ends, and those that were running when a checkpoint was written: no slice crosses a seam."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from obscodec import DTypeError, ShapeError
+from obscodec_torchrl import CompressedStorage
+from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage, SliceSampler, TensorDictReplayBuffer
+
+SIZE = 100
+
+
+def steps(begin: int, n: int, *others: int) -> TensorDict:
+    """``n`` steps of an episode that goes on."""
+    numbers = torch.arange(begin, begin + n).reshape(n, *(1 for _ in others)).expand(n, *others)
+    pixels = numbers.to(torch.uint8)[..., None, None].expand(*numbers.shape, 40, 40)
+    flags = {name: torch.zeros(*numbers.shape, 1, dtype=torch.bool) for name in ("done", "terminated", "truncated")}
+    following = TensorDict({"pixels": pixels + 1, **flags}, numbers.shape)
+    return TensorDict({"pixels": pixels, "number": numbers, "next": following}, numbers.shape)
+
+
+def new_buffer(
+    ndim: int = 1, storage: type[LazyTensorStorage] = CompressedStorage, **options
+) -> TensorDictReplayBuffer:
+    sampler = SliceSampler(slice_len=4, end_key=("next", "done"), strict_length=True)
+    return TensorDictReplayBuffer(storage=storage(SIZE, ndim=ndim, **options), sampler=sampler, batch_size=64)
+
+
+def slices(buffer: TensorDictReplayBuffer) -> np.ndarray:
+    found = np.concatenate([buffer.sample()["number"].reshape(-1, 4).numpy() for _ in range(20)])
+    np.testing.assert_array_equal(np.diff(found, axis=1) == 1, np.diff(found, axis=1) < 100)
+    return found
+
+
+def crosses(buffer: TensorDictReplayBuffer) -> bool:
+    return bool((np.diff(slices(buffer), axis=1) > 1).any())
+
+
+def go_on(buffer: TensorDictReplayBuffer, begin: int = 500) -> None:
+    buffer.extend(steps(begin, 20))
+
+
+def by_folder(buffer: TensorDictReplayBuffer, other: TensorDictReplayBuffer, folder: Path) -> None:
+    buffer.dumps(folder)
+    other.loads(folder)
+
+
+def by_state_dict(buffer: TensorDictReplayBuffer, other: TensorDictReplayBuffer, folder: Path) -> None:
+    del folder
+    other.load_state_dict(buffer.state_dict())
+
+
+@pytest.mark.parametrize("n", [30, 100, 130])
+@pytest.mark.parametrize("load", [by_folder, by_state_dict])
+@pytest.mark.parametrize("written_by", [CompressedStorage, LazyTensorStorage])
+def test_no_slice_joins_what_was_loaded_with_what_follows(n, load, written_by, tmp_path) -> None:
+    buffer, other = new_buffer(storage=written_by), new_buffer()
+    for begin in range(0, n, 10):
+        buffer.extend(steps(begin, 10))
+    load(buffer, other, tmp_path)
+    before = other[:].clone()
+    assert (before == buffer[:]).all()  # until something follows
+    go_on(other)
+    assert not crosses(other)
+    assert (other["next", "done"].squeeze(-1) == other["next", "truncated"].squeeze(-1)).all()
+    assert other["number"][other["next", "done"].squeeze(-1)].tolist() == [n - 1]
+    assert not other["next", "terminated"].any()
+    go_on(other, 520)
+    assert other["next", "done"].sum() == 1
+
+
+def test_episodes_go_on_if_the_collector_does(tmp_path) -> None:
+    buffer, other = new_buffer(), new_buffer(continue_episodes=True)
+    buffer.extend(steps(0, 30))
+    by_folder(buffer, other, tmp_path)
+    go_on(other, 30)
+    assert not other["next", "done"].any()
+    assert {*slices(other)[:, 0].tolist()} == {*range(47)}
+
+
+def test_episodes_end_where_the_caller_says_so() -> None:
+    buffer = new_buffer()
+    buffer.storage.end_episodes()  # there is nothing to end
+    buffer.extend(steps(0, 30))
+    buffer.storage.end_episodes()
+    go_on(buffer)
+    assert not crosses(buffer)
+    assert buffer["number"][buffer["next", "done"].squeeze(-1)].tolist() == [29]
+
+
+def test_the_episodes_of_some_environments_end() -> None:
+    buffer = new_buffer(ndim=2)
+    buffer.extend(steps(0, 10, 3).transpose(0, 1))
+    buffer.storage.end_episodes([0, 2])
+    buffer.extend(steps(500, 10, 3).transpose(0, 1))
+    ended = buffer["next", "done"].squeeze(-1).nonzero().tolist()
+    assert ended == [[0, 9], [2, 9]]
+    for call in (3, [-1]):
+        with pytest.raises(ShapeError, match=r"^environments must be 0 to 2, got "):
+            buffer.storage.end_episodes(call)
+    with pytest.raises(DTypeError, match=r"^environments must be integers from 0 on, got "):
+        buffer.storage.end_episodes("all")
+
+
+def test_loading_ends_the_episodes_of_all_environments(tmp_path) -> None:
+    buffer, other = new_buffer(ndim=2), new_buffer(ndim=2)
+    buffer.extend(steps(0, 10, 2).transpose(0, 1))
+    by_folder(buffer, other, tmp_path)
+    other.extend(steps(500, 10, 2).transpose(0, 1))
+    assert other["next", "done"].squeeze(-1).nonzero().tolist() == [[0, 9], [1, 9]]
