@@ -72,6 +72,7 @@ _PARTS = (
     ),
 )
 _NAMES = [part.name for group in _PARTS for part in group]
+SUITES = [path for group in _PARTS for part in group if part.arguments[0] == "suite" for path in part.arguments[1:]]
 
 
 class Running:

@@ -14,6 +14,7 @@ import gpu_first
 import gpu_folder
 import numpy as np
 import pytest
+from gpu_parts import suite
 
 ROOT = Path(__file__).parents[1]
 FAILS, HANGS = "ncu", "racecheck"
@@ -103,8 +104,8 @@ def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[
     assert {"sync, nothing new", "read", "SB3's buffer on the CPU, and upload"} <= {row["way"] for row in host}
     assert all(row["least_us"] <= row["median_us"] for row in host)
     assert {row["heap"] for row in content(results, "memory")["rows"]} == {"device", "pinned"}
-    for suite in (part for part in PARTS if part.startswith("suite")):
-        assert content(results, suite)["rows"], suite
+    for name in (part for part in PARTS if part.startswith("suite")):
+        assert content(results, name)["rows"], name
 
 
 def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +129,23 @@ def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pyte
     assert facts["obscodec-cupy"] == "1.0"
     assert facts["commit"] == (tmp_path / "commit.txt").read_text().strip()
     assert len(np.load(tmp_path / "benchmarks" / "recorded" / "Pong-0.npz")["frames"]) == 20
+
+
+def test_a_carried_folder_has_all_that_its_tests_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_folder, "_RECORDED", {})
+    gpu_folder.main(tmp_path)
+    carried = {file.relative_to(tmp_path) for file in tmp_path.rglob("test_*.py")}
+    assert carried == {file.relative_to(ROOT) for file in files_of_suites()}
+    found = os.pathsep.join(str(tmp_path / path) for path in suite.PATHS)
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", tmp_path, "--import-mode=importlib"]
+    ended = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--collect-only", "-q", tmp_path],
+        env=os.environ | {"PYTHONPATH": found},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_the_whole_takes_25_minutes_at_most() -> None:
@@ -199,13 +217,17 @@ def test_a_suite_without_pytest_is_skipped(tmp_path: Path) -> None:
     assert content(results, "suite-stores")["status"] == "skipped"
 
 
-def test_each_test_for_gpus_is_in_one_suite() -> None:
-    suites = [part for group in gpu_first._PARTS for part in group if part.arguments[0] == "suite"]
+def files_of_suites() -> list[Path]:
     run_by: list[Path] = []
-    for pattern in (pattern for part in suites for pattern in part.arguments[1:]):
+    for pattern in gpu_first.SUITES:
         found = list(ROOT.glob(pattern))
         assert found, f"nothing matches {pattern}"
         run_by += [file for path in found for file in (path.rglob("test_*.py") if path.is_dir() else [path])]
+    return run_by
+
+
+def test_each_test_for_gpus_is_in_one_suite() -> None:
+    run_by = files_of_suites()
     of_cupy = (ROOT / "packages" / "obscodec-cupy" / "tests").rglob("test_*.py")
     marked = re.compile(r"^@pytest\.mark\.gpu|^def test_\w+\([^)]*\bcuda: ", re.MULTILINE)
     of_all = [file for file in (ROOT / "tests").glob("test_*.py") if marked.search(file.read_text())]

@@ -9,7 +9,8 @@ from gpu_parts import ROOT
 from gpu_parts.machine import Machine, SimulatedGpu
 from gpu_parts.record import Record
 
-_PATHS = ("benchmarks", "examples", "packages/obscodec-cupy/tests", "tests")
+# Where the tests find what they import, as pyproject.toml says; `gpu_folder.py` carries the files that they import.
+PATHS = ("benchmarks", "examples", "packages/obscodec-cupy/tests", "packages/obscodec-core/tests/codecs", "tests")
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError).*")
 # In the place of pyproject.toml: there, warnings are errors, which other versions of numpy and torch have more of.
 _OPTIONS = [
@@ -48,7 +49,7 @@ def run(machine: Machine, record: Record, patterns: list[str]) -> None:
     if find_spec("torch") is None and any(pattern.startswith("tests/") for pattern in patterns):
         record.left_out("all tests", "torch is not installed, and their fixtures need it")
         return
-    sys.path += [str(ROOT / path) for path in _PATHS]
+    sys.path += [str(ROOT / path) for path in PATHS]
     _allow_slow_examples()
     # The fixtures open the simulated GPU themselves, in the tests that are not marked.
     paths, marker, most = sorted(path for pattern in patterns for path in ROOT.glob(pattern)), "gpu", 0
