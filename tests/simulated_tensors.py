@@ -129,6 +129,7 @@ def simulate_tensors(patch: pytest.MonkeyPatch) -> None:
     """Have torch make tensors of the simulated GPU where it is asked for tensors of CUDA, in all threads."""
     torch._C._ensureCUDADeviceGuardSet()  # type: ignore[attr-defined]  # where there is no driver: no device is current
     patch.setattr(torch.cuda, "is_available", lambda: True)
+    patch.setattr(torch.cuda, "current_device", lambda: 0)
     patch.setattr(torch.cuda, "current_stream", lambda device=None: None)
     patch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     patch.setattr(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor)
