@@ -14,7 +14,7 @@ import obscodec
 import pytest
 from forked import exit_status, forked
 from obscodec import FrameStore, Layout, RingBuffer, ShapeError, Snapshot, SnapshotError, TensorArray
-from obscodec.snapshots import writer
+from obscodec.snapshots import reader, writer
 from obscodec.snapshots.folder import Folder
 from saved import append, array, check_equal_rings, frames, ring
 
@@ -116,7 +116,8 @@ def test_many_files_become_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_loaded_buffer_goes_on_in_the_same_folder(mmap, tmp_path):
+def test_a_loaded_buffer_goes_on_in_the_same_folder(mmap, tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "_MIN_MAPPED_NBYTES", 0)
     store = FrameStore(FRAME, codec="raw", block_frames=4)
     ids = store.append(noise(400))
     with Snapshot(tmp_path) as snapshot:
@@ -284,7 +285,8 @@ def frames_of(k):
     return made
 
 
-def test_a_mapped_buffer_is_equal_and_goes_on(tmp_path):
+def test_a_mapped_buffer_is_equal_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "_MIN_MAPPED_NBYTES", 0)
     buffer = ring(250)
     obscodec.save(buffer, tmp_path)
     loaded = obscodec.load(tmp_path, mmap=True)
@@ -315,8 +317,9 @@ def test_mapped_blocks_stay_in_their_file(tmp_path):
     assert resident() > 6000
 
 
-def test_what_only_memory_holds_of_a_codec_comes_back(tmp_path):
+def test_what_only_memory_holds_of_a_codec_comes_back(tmp_path, monkeypatch):
     """Dictionaries by version, reference frames, the choice of ``auto``, over generations."""
+    monkeypatch.setattr(reader, "_MIN_MAPPED_NBYTES", 0)
     array_of = TensorArray.zeros((900, 1), obscodec.AutoStore(Layout((12, 16), np.uint8), codec="delta-rle|zstd:3"))
     played = frames(900)
     with Snapshot(tmp_path) as snapshot:

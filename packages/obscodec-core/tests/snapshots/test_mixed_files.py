@@ -8,6 +8,7 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, RingBuffer, Snapshot, SnapshotError
+from obscodec.snapshots import reader
 from saved import append, check_equal_rings, ring
 
 FRAME = (42, 42)
@@ -55,7 +56,8 @@ def check_all_lost(folder, reason):
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_file_of_another_snapshot_is_refused(mmap, tmp_path):
+def test_a_file_of_another_snapshot_is_refused(mmap, tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "_MIN_MAPPED_NBYTES", 0)
     for seed, name in enumerate(("one", "other")):
         obscodec.save(noisy_ring(seed), tmp_path / name)
     name = "blocks-00000001-0000.segment"

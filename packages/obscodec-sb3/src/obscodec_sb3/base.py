@@ -342,7 +342,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         Args:
             path: the folder.
             generation: the number of a generation, None for the last one: see ``obscodec.Snapshot``.
-            mmap: leave observations in their files until they are sampled or overwritten: see ``obscodec.load``.
+            mmap: leave observations in their files until they are sampled or overwritten, which nobody may shorten
+                meanwhile: see ``obscodec.load``.
             salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
             max_bytes: the limit of the memory, in place of the saved one.
             spill: the folder for the oldest blocks, which a buffer needs that had one: see ``obscodec.load``.

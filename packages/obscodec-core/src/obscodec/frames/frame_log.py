@@ -360,6 +360,7 @@ class FrameLog:
         Raises:
             SlotError: an id is of no stack or frame.
             CorruptStream: a block is truncated or altered.
+            SnapshotError: a block lies in a file that somebody has shortened.
         """
         stacks = stacks or self._singles
         with self.lock:
@@ -395,6 +396,7 @@ class FrameLog:
             raise CorruptStream(f"block {value} is neither stored nor open")
         if value:
             memories = *memories, content
+        self.heap.check_files(found[CHUNKS, :n])
         of_blocks = found[CHUNKS, :n], found[OFFSETS, :n], found[LENGTHS, :n], found[ADDRESSES, :n]
         return found, Segments.located(memories, *of_blocks)
 

@@ -5,7 +5,7 @@ log counts dead bytes, and releases a chunk that has no live stream left. A chun
 """
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull
-from obscodec.runtime import is_in_file, new_chunk
+from obscodec.runtime import MappedFile, is_in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
 MIN_CHUNK_NBYTES = 1 << 16
@@ -53,6 +53,7 @@ class ChunkLog:
         allocate: returns the memory of a new chunk.
         chunks: the chunks, the oldest first; numbers begin at 1, so that a table of zeros names no chunk.
         memories: the memory of each chunk, by number, an empty array for none; replaced, never changed.
+        mapped: the files that chunks are parts of, by number of the chunk; replaced, never changed.
         addresses: ``i64[:]``, where each chunk begins, by number, 0 for none; replaced, never changed.
         newest: the number of the chunk that is written to, 0 for none.
         n_streams: live streams.
@@ -68,6 +69,7 @@ class ChunkLog:
         self.allocate = allocate
         self.chunks: dict[int, Chunk] = {}
         self.memories: tuple[Bytes, ...] = (_NO_CHUNK,)
+        self.mapped: dict[int, MappedFile] = {}
         self.addresses = np.zeros(1, np.int64)
         self.newest = 0
         self.n_streams = 0
@@ -144,9 +146,20 @@ class ChunkLog:
         n_streams = np.bincount(streams.which, minlength=len(streams.buffers)).tolist()
         for number, (memory, n) in enumerate(zip(streams.buffers, n_streams, strict=True), 1):
             self.chunks[number] = Chunk(memory, len(memory), end=len(memory), n_streams=n)
+        files = {number: MappedFile.behind(memory) for number, memory in enumerate(streams.buffers, 1)}
+        self.mapped = {number: file for number, file in files.items() if file is not None}
         self.memories = (_NO_CHUNK, *streams.buffers)
         self.addresses = np.array([0, *(memory.ctypes.data for memory in streams.buffers)], np.int64)
         return np.stack([1 + streams.which, streams.offsets, streams.lengths], axis=1).astype(np.uint32)
+
+    def check_files(self, numbers: Iterable[int]) -> None:
+        """Before chunks are read: make sure that the files that they are parts of still have them.
+
+        Raises:
+            SnapshotError: a file is shorter than it was.
+        """
+        for file in {mapped for number in numbers if (mapped := self.mapped.get(number)) is not None}:
+            file.check()
 
     def count(self, entries: npt.NDArray[np.uint32], before: npt.NDArray[np.int64]) -> set[int]:
         """Count written streams as live, and the streams that they replace as dead; return the chunks of these.
@@ -296,6 +309,8 @@ class ChunkLog:
                 nbytes = max(nbytes // 2, least)
 
     def _set_memory(self, number: int, memory: Bytes) -> None:
+        if number in self.mapped:
+            self.mapped = {of: file for of, file in self.mapped.items() if of != number}
         n_added = max(0, number + 1 - len(self.memories))
         memories = [*self.memories, *[_NO_CHUNK] * n_added]
         addresses = np.append(self.addresses, np.zeros(n_added, np.int64))

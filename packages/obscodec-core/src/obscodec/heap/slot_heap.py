@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_nbytes, kind_of
-from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError, SpecError
+from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError, SnapshotError, SpecError
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
 from obscodec.runtime import LockOrder, PicklableLock, in_file, new_chunk
@@ -147,12 +147,14 @@ class SlotHeap:
 
         Raises:
             SlotError: a slot is out of range, or holds nothing.
+            SnapshotError: a stream lies in a file that somebody has shortened.
         """
         checked = _checked(slots, self.n_slots)
         with self.lock:
             chunks, offsets, lengths = self._table.find(checked)
             if not chunks.all():
                 raise SlotError(f"slot {int(checked[chunks == 0][0])} holds nothing")
+            self.check_files(chunks)
             addresses = self._log.addresses[chunks] + offsets
             return Segments.located(self._log.memories, chunks, offsets, lengths, addresses)
 
@@ -160,6 +162,7 @@ class SlotHeap:
         """As :meth:`get`, but an empty stream for a slot that holds nothing; nobody checks that slots are in range."""
         with self.lock:
             chunks, offsets, lengths = self._table.find(slots)
+            self.check_files(chunks)
             addresses = self._log.addresses[chunks] + offsets
             return Segments.located(self._log.memories, chunks, offsets, lengths, addresses)
 
@@ -172,6 +175,15 @@ class SlotHeap:
         """
         with self.lock:
             return self._table.entries, self._log.memories, self._log.addresses
+
+    def check_files(self, chunks: Ints) -> None:
+        """Before streams of some chunks are read that :meth:`snapshot` has told of.
+
+        Raises:
+            SnapshotError: a chunk lies in a file that somebody has shortened.
+        """
+        if self._log.mapped:
+            self._log.check_files(set(chunks.tolist()))
 
     def watch(self) -> None:
         """Note from now on which slots change; all slots that hold a stream count as changed."""
@@ -186,6 +198,7 @@ class SlotHeap:
     def changes(self) -> HeapChanges:
         """What changed since the last call, or since :meth:`watch`."""
         with self.lock:
+            self._log.check_files(self._log.mapped)
             return HeapChanges(self._table.changed(), self._table.entries, self._log.chunks)
 
     def free(self, slots: npt.ArrayLike) -> None:
@@ -355,11 +368,12 @@ class SlotHeap:
         while log.wastes_memory or log.wastes_disk:
             try:
                 self._empty(log.deadest(spilled=not log.wastes_memory))
-            except HeapFull:
+            except (HeapFull, SnapshotError):  # whoever reads these streams will see that their file is damaged
                 return
 
     def _empty(self, number: int) -> None:
         """Move the live streams of a chunk to the end of the log, and drop the chunk."""
+        self._log.check_files([number])
         log, chunk, newest = self._log, self._log.chunks[number], self._log.newest
         freed = 0 if chunk.is_spilled else chunk.nbytes
         if number == newest:

@@ -2,7 +2,7 @@
 
 from obscodec.runtime.available_memory import free_memory
 from obscodec.runtime.background import Background, Job
-from obscodec.runtime.file_memory import in_file, is_in_file
+from obscodec.runtime.file_memory import MappedFile, in_file, is_in_file
 from obscodec.runtime.folders import temporary_folder
 from obscodec.runtime.lock import LockOrder, PicklableLock, free_in_forks
 from obscodec.runtime.out_of_memory import is_memory_error, raise_memory_error, says_memory_error
@@ -13,6 +13,7 @@ __all__ = [
     "Background",
     "Job",
     "LockOrder",
+    "MappedFile",
     "PicklableLock",
     "as_threads",
     "doubled",

@@ -4,9 +4,11 @@ import ctypes
 import mmap
 import os
 import tempfile
+from typing import BinaryIO
 
 import numpy as np
 
+from obscodec.errors import SnapshotError
 from obscodec.segments import Bytes
 
 
@@ -37,6 +39,45 @@ def in_file(content: Bytes, folder: str) -> Bytes:
 def is_in_file(memory: Bytes) -> bool:
     """Whether :func:`in_file` returned this array."""
     return isinstance(memory.base, _FileMemory)
+
+
+class MappedFile(mmap.mmap):
+    """The first bytes of a file that has a name, as memory; writes to it are private.
+
+    The system ends a process that reads where such a file does not reach any more (SIGBUS). So whoever reads the memory
+    calls :meth:`check` first. A file that is shortened between the two still ends the process.
+    """
+
+    name: str
+
+    @classmethod
+    def of(cls, file: BinaryIO, name: str, nbytes: int) -> Bytes:
+        """The first ``nbytes`` of an open file, which has as many, ``u8[nbytes]``."""
+        made = cls(file.fileno(), nbytes, access=mmap.ACCESS_COPY)
+        made.name = name
+        return np.frombuffer(made, np.uint8)
+
+    @staticmethod
+    def behind(memory: Bytes) -> "MappedFile | None":
+        """The file that a part of its memory is of, None if it is other memory."""
+        base: object = memory
+        while isinstance(base, np.ndarray):
+            base = base.base
+        of = base.obj if isinstance(base, memoryview) else base
+        return of if isinstance(of, MappedFile) else None
+
+    def check(self) -> None:
+        """Make sure that the file still reaches to the end of the memory; it takes half a microsecond.
+
+        Raises:
+            SnapshotError: it does not.
+        """
+        if (nbytes := self.size()) < len(self):
+            raise SnapshotError(
+                f"{self.name} has {nbytes} bytes of the {len(self)} that load(mmap=True) reads in place: somebody has "
+                "shortened it, and what it had is lost. Load a whole copy of the snapshot, or load without mmap: then "
+                "nobody needs the files any more"
+            )
 
 
 class _FileMemory:

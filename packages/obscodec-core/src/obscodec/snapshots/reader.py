@@ -22,6 +22,7 @@ from obscodec.snapshots.tree import Arrays, Tree
 from obscodec.state import array_of
 
 _PIECE_NBYTES: Final = 1 << 21  # of a mapped file, as a chunk of a heap
+_MIN_MAPPED_NBYTES: Final = 1 << 22  # a smaller file is read and checked at once: each mapping keeps a file open
 _LENGTH: Final = 2  # a row, behind FILE and OFFSET
 _OFFSETS: Final = 1 << 40  # more than the bytes of any file
 
@@ -57,7 +58,7 @@ def read_generation(
     Args:
         folder: the folder.
         number: of the generation.
-        maps: leave the blocks in their files, and check no checksum of them.
+        maps: leave the blocks in their files, if these are large, and check no checksum of them.
         salvages: leave out damaged records of blocks.
         on_read: called with numbers of bytes, as they are read.
 
@@ -110,7 +111,7 @@ class _Reader:
         for k in self._used([*places.values()]):
             offsets = np.concatenate([of[OFFSET, of[FILE] == k] for of in places.values()])
             try:
-                contents[k] = _cut(self._mapped(k), offsets) if maps else self._pieces(k)
+                contents[k] = _cut(self._mapped(k), offsets) if maps and self._is_large(k) else self._pieces(k)
             except SnapshotError as error:  # such as a file that is missing
                 self._damaged(k, str(error))
         for of, where in places.items():
@@ -187,6 +188,10 @@ class _Reader:
             return read_pieces(
                 file, self._file(k), int(of.number, 16), of.nbytes, partial(self._damaged, k), self._on_read
             )
+
+    def _is_large(self, k: int) -> bool:
+        of = self._files[k]
+        return of is not None and of.nbytes >= _MIN_MAPPED_NBYTES
 
     def _mapped(self, k: int) -> Bytes:
         of = self._files[k]

@@ -4,7 +4,6 @@ Each file has a random number of its own. The checksum of a record covers this n
 record is intact only where it was written: not in another file, be it of the same name, and not elsewhere in its own.
 """
 
-import mmap
 import os
 import struct
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import numpy as np
 import xxhash
 
 from obscodec.errors import SnapshotError
-from obscodec.runtime import new_chunk
+from obscodec.runtime import MappedFile, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
 _MAGIC: Final = b"obscodec segment\x01\0\0\0\0\0\0\0"
@@ -92,7 +91,7 @@ def mapped(file: BinaryIO, name: str, number: int, nbytes: int) -> Bytes:
     """
     if (size := _size_of(file, name, number)) < nbytes:
         raise SnapshotError(f"{name} is truncated: it has {size} bytes of {nbytes}")
-    return np.frombuffer(mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_COPY), np.uint8)
+    return MappedFile.of(file, name, nbytes)
 
 
 def read_pieces(
