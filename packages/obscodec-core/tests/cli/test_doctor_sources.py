@@ -164,6 +164,64 @@ def test_a_name_that_an_archive_has_twice_is_one_field(tmp_path):
     np.testing.assert_array_equal(content(tmp_path / "run.npz").items["frames"], frames)
 
 
+def files_of(folder, episodes, suffix, write):
+    """A file for each episode, as Dreamer writes them, whose numbers have one digit or two."""
+    folder.mkdir()
+    for k, of in enumerate(episodes):
+        write(
+            folder / f"2023-{k}-aa{suffix}", {"image": of, "reward": np.arange(float(len(of) - 1)), "seed": np.array(k)}
+        )
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(write_npz, ".npz"), (write_hdf5, ".hdf5"), (write_hdf5, ".h5")])
+def test_a_folder_with_a_file_for_each_episode(write, suffix, tmp_path, episodes):
+    files_of(tmp_path / "run", episodes, suffix, write)
+    (tmp_path / "run/notes.txt").write_text("")
+    found, expected = content(tmp_path / "run"), np.concatenate(episodes)
+    np.testing.assert_array_equal(found.items["image"], expected)
+    assert len(found.items["reward"]) == len(expected) - EPISODES
+    assert found.left_out == {"seed": "it is one value, without time along axis 0"}
+    first, last = f"2023-0-aa{suffix}", f"2023-11-aa{suffix}"
+    assert found.presumed[0] == (
+        f"12 of 12 files *{suffix}, {first} to {last}, are taken for episodes, one after the other."
+    )
+    few = content(tmp_path / "run", 100)
+    np.testing.assert_array_equal(few.items["image"], expected[:100])
+    assert few.presumed[0].startswith(f"4 of 12 files *{suffix}, {first} to 2023-3-aa{suffix}, are taken for")
+
+
+def test_arrays_that_are_not_in_each_file_are_left_out(tmp_path, episodes):
+    files_of(tmp_path / "run", episodes, ".npz", write_npz)
+    first = {"image": episodes[0], "reward": np.zeros((30, 2)), "only": np.zeros(30)}
+    write_npz(tmp_path / "run/2023-0-aa.npz", first)
+    found = content(tmp_path / "run")
+    assert [*found.items] == ["image"]
+    both = "2023-0-aa.npz and 2023-1-aa.npz"
+    assert found.left_out["reward"] == f"its items are float64 (2,) and float64 () in {both}, give all the same"
+    assert found.left_out["only"].startswith("it is not in both 2023-0-aa.npz and 2023-")
+    (tmp_path / "run/2023-3-aa.npz").write_text("no archive")
+    with pytest.raises(SourceError, match=r"run/2023-3-aa\.npz can't be read: "):
+        content(tmp_path / "run")
+
+
+def test_a_folder_that_has_nothing_to_read_says_what_was_looked_for_and_is_there(tmp_path):
+    looked_for = (
+        f"{tmp_path} has no snapshot (generation-*.json, in it or up to three folders deeper), no zarr (zarr.json, "
+        ".zgroup, .zarray) and no episodes (*.npz, *.hdf5, *.h5, *.hdf): it has "
+    )
+    for name in ("a.txt", "b.txt", "c.png", "d.png"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(SourceError, match=f"^{re.escape(looked_for)}4 files \\(a.txt, b.txt, c.png, ...\\)$"):
+        content(tmp_path)
+    (tmp_path / "my runs").mkdir()
+    told = f"{looked_for}4 files (a.txt, b.txt, c.png, ...) and 1 folder (my runs). Name one of them, as in: python -m "
+    with pytest.raises(SourceError, match=f"^{re.escape(told)}obscodec doctor '{tmp_path}/my runs'$"):
+        content(tmp_path)
+    (tmp_path / "d.npy").touch()
+    with pytest.raises(SourceError, match=f" as in: python -m obscodec doctor {tmp_path}/d.npy$"):
+        content(tmp_path)
+
+
 @pytest.mark.parametrize("n", [1, 2, 63])
 def test_few_items_are_refused(tmp_path, n):
     np.save(tmp_path / "few.npy", np.zeros((n, 84, 84), np.uint8))
@@ -218,7 +276,7 @@ def broken(kind, path):
         ("no hdf5", "can't be read: OSError: Unable to synchronously open file (file signature not found)"),
         ("zarr", "can't be read: "),
         ("long name", "can't be read: OSError: [Errno 36] File name too long"),
-        ("folder", "has no snapshot"),
+        ("folder", " and no episodes (*.npz, *.hdf5, *.h5, *.hdf): it has nothing"),
         ("CartPole-v9", "Gymnasium can't make it: "),
         ("Nope-v0", "'Nope-v0' is no file, and Gymnasium can't make it: NameNotFound: "),
         ("a:b:c", "can't make it: "),

@@ -52,6 +52,7 @@ def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
     head = segment.read_bytes()[:64]
     segment.write_bytes(head + b"\xff" * (segment.stat().st_size - 64))
     # As if the checksums were those of these bytes.
+    monkeypatch.setattr("obscodec.snapshots.reader._MIN_MAPPED_NBYTES", 0)
     monkeypatch.setattr("obscodec.snapshots.contents.read_snapshot", partial(read_snapshot, mmap=True))
     with pytest.raises(SnapshotError, match=f"^{re.escape(str(tmp_path))} has a content that .* can't be decoded: "):
         first_items(tmp_path, 20)

@@ -1,6 +1,6 @@
 """Snapshots: buffers, arrays and stores in folders, from which they are made again, also by later versions."""
 
-from obscodec.snapshots.contents import find_snapshot, first_items, takes_memory
+from obscodec.snapshots.contents import NoSnapshot, find_snapshot, first_items, takes_memory
 from obscodec.snapshots.folder import folder_nbytes
 from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
 from obscodec.snapshots.progress import Progress
@@ -20,6 +20,7 @@ from obscodec.snapshots.summary import SavedField, Summary
 
 __all__ = [
     "GenerationReport",
+    "NoSnapshot",
     "Progress",
     "Salvaged",
     "Saved",

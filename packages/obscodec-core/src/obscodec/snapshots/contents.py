@@ -23,11 +23,16 @@ Items = dict[str, npt.NDArray[np.generic]]
 _MOST_LEVELS = 3  # of folders that training frameworks put around a snapshot
 
 
+class NoSnapshot(SnapshotError):
+    """There is no snapshot in a folder, nor in the folders in it."""
+
+
 def find_snapshot(path: str | os.PathLike[str]) -> Path:
     """The folder of the snapshot that a folder is, or that lies in it, as in a checkpoint of TorchRL.
 
     Raises:
-        SnapshotError: there is none, or several.
+        NoSnapshot: there is none.
+        SnapshotError: there are several.
     """
     folder = Path(path)
     for level in range(_MOST_LEVELS + 1):
@@ -36,7 +41,7 @@ def find_snapshot(path: str | os.PathLike[str]) -> Path:
             return found[0]
         if found:
             raise SnapshotError(f"{folder} has several snapshots, name one: {', '.join(map(str, found))}")
-    raise SnapshotError(f"{folder} has no snapshot")
+    raise NoSnapshot(f"{folder} has no snapshot")
 
 
 def first_items(path: str | os.PathLike[str], n: int) -> Items:

@@ -19,8 +19,9 @@ from obscodec.stores import StoreOptions
 
 _SOURCE = (
     "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5, or a folder of zarr, "
-    "whose arrays have time along axis 0, maybe in a group for each episode, such as demo_0, demo_1; minari:ID; or a "
-    "folder with a snapshot, such as a saved buffer of Stable-Baselines3 or a checkpoint of TorchRL."
+    "whose arrays have time along axis 0, maybe in a group for each episode, such as demo_0, demo_1; a folder "
+    "with a file for each episode; minari:ID; or a folder with a snapshot, such as a saved buffer of Stable-Baselines3 "
+    "or a checkpoint of TorchRL."
 )
 _WRAPPER = (
     "A wrapper of the environment: atari, pixels (its rendered image), a class of gymnasium.wrappers, module:Class, or "

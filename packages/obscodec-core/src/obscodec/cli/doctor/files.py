@@ -5,23 +5,40 @@ of Minari, ``data/demo_0/obs/image`` in those of robomimic. Groups that lie side
 a number at their end are the episodes; if such groups lie in each other, the outermost are. Arrays of the same name in
 all of them are one field, whose time goes on from episode to episode, in the order of the numbers.
 
+A folder may have a file for each episode instead, with the same arrays in each.
+
 Example:
     >>> list(fields_of(["data/demo_10/obs", "data/demo_9/obs", "data/demo_9/cameras/camera_1/image", "mean"]))
     ['data/demo_*/obs', 'data/demo_9/cameras/camera_1/image', 'mean']
 """
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obscodec.cli.doctor.sources import LEAST_ITEMS, Array, Content, Request, module, told
+from obscodec.cli.doctor.sources import (
+    ARRAYS,
+    HDF5,
+    LEAST_ITEMS,
+    ZARR,
+    Array,
+    Content,
+    Request,
+    SourceError,
+    module,
+    told,
+)
 
 _AXIS_0 = "Axis 0 of each array is taken for time, with its steps in their order: frames compress by what changes."
 _CHANNELS, _OF_PIXELS = (1, 2, 3, 4), ("uint8", "uint16")
+_EPISODES = (".npz", *HDF5)  # files in a folder that may be one for each episode
+_MOST_NAMED = 3  # files, or folders, in a text
 _NUMBER = re.compile(r"\d+(?=/)")  # at the end of the name of a group
 
 
@@ -48,6 +65,77 @@ def arrays_of(path: Path, request: Request) -> Content:
         if hasattr(array_or_group, "shape"):
             return _first_of({"array": array_or_group}, ["array"], request)
         return _first_of(array_or_group, list(_names_of_zarr("", array_or_group)), request)
+
+
+def arrays_in(folder: Path, request: Request) -> Content:
+    """The first items of each field of the files in a folder, which have an episode each, with the same arrays.
+
+    Args:
+        folder: has files ``.npz`` or of HDF5; of several kinds, those of which there are most are read.
+        request: how many items to read.
+
+    Raises:
+        SourceError: it has no such files, or one can't be read; the text says what there is.
+    """
+    files = [file for file in folder.iterdir() if file.is_file()]
+    most = max(([file for file in files if file.suffix == suffix] for suffix in _EPISODES), key=len)
+    if not most:
+        raise SourceError(_nothing_in(folder))
+    order = sorted(most, key=lambda file: _in_order(file.name))
+    parts, left_out, said, n_read, n_files = dict[str, list[Array]](), dict[str, str](), list[str](), 0, 0
+    while n_files < len(order) and n_read < request.n:
+        file, n_files = order[n_files], n_files + 1
+        try:
+            found = arrays_of(file, replace(request, n=request.n - n_read))
+        except Exception as error:  # of numpy or h5py
+            raise SourceError(f"{file} can't be read: {told(error)}") from error
+        if n_files == 1:
+            parts, said = {name: [array] for name, array in found.items.items()}, [*found.presumed]
+        refused = _add_to(parts, found.items, f"{order[0].name} and {file.name}") if n_files > 1 else {}
+        left_out = {**refused, **found.left_out, **left_out}
+        n_read += max((len(array) for array in found.items.values() if array.ndim), default=request.n)
+    items = {name: of[0] if len(of) == 1 else np.concatenate(of) for name, of in parts.items() if name not in left_out}
+    of_all = f"{n_files:,} of {len(order):,} files *{order[0].suffix}, {order[0].name} to {order[n_files - 1].name},"
+    return Content(items, left_out, (f"{of_all} are taken for episodes, one after the other.", *said))
+
+
+def _add_to(parts: dict[str, list[Array]], items: Mapping[str, Array], files: str) -> dict[str, str]:
+    """Add the arrays of another file to those of the first one; why some can't be, by name."""
+    refused = {}
+    for name in {*parts, *items}:
+        if name not in parts or name not in items:
+            refused[name] = f"it is not in both {files}, give all files the same arrays"
+            continue
+        one, other = parts[name][0], items[name]
+        if (one.dtype, one.shape[1:], one.ndim) != (other.dtype, other.shape[1:], other.ndim):
+            kinds = " and ".join(f"{of.dtype} {of.shape[1:]}" for of in (one, other))
+            refused[name] = f"its items are {kinds} in {files}, give all the same"
+        elif one.ndim:  # else it is one value, which is said later
+            parts[name].append(other)
+    return refused
+
+
+def _nothing_in(folder: Path) -> str:
+    """What was looked for in a folder, what is there, and what to type, if something there could be read."""
+    there = sorted(folder.iterdir(), key=lambda path: path.name)
+    files, folders = [path for path in there if path.is_file()], [path for path in there if path.is_dir()]
+    found = " and ".join(
+        f"{len(paths)} {what}{'s' * (len(paths) > 1)} ({', '.join(path.name for path in paths[:_MOST_NAMED])}"
+        f"{', ...' * (len(paths) > _MOST_NAMED)})"
+        for what, paths in (("file", files), ("folder", folders))
+        if paths
+    )
+    text = (
+        f"{folder} has no snapshot (generation-*.json, in it or up to three folders deeper), no zarr "
+        f"({', '.join(ZARR)}) and no episodes (*{', *'.join(_EPISODES)}): it has {found or 'nothing'}"
+    )
+    of = [*(path for path in files if path.suffix in ARRAYS), *folders]
+    return f"{text}. Name one of them, as in: python -m obscodec doctor {shlex.quote(str(of[0]))}" if of else text
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """A key that sorts the numbers in names by their size."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def fields_of(names: Iterable[str]) -> dict[str, list[str]]:

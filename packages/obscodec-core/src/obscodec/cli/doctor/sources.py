@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from obscodec.errors import DTypeError, ObscodecError
 from obscodec.layout import Layout, storable
-from obscodec.snapshots import find_snapshot, first_items, takes_memory
+from obscodec.snapshots import NoSnapshot, find_snapshot, first_items, takes_memory
 
 Array = npt.NDArray[np.generic]
 Advance = Callable[[int], None]
 LEAST_ITEMS = 64  # a few blocks; figures of fewer items tell nothing about many
 _INSTALL = {"ale_py": "ale-py", "cv2": "opencv-python-headless"}  # packages whose modules have other names
 _NEXT = re.compile(r"(^|[/.])next[_ /.]")  # in the name of what is one step later
-_ARRAYS, _HDF5, _ZARR = (".npy", ".npz"), (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
+ARRAYS, HDF5, ZARR = (".npy", ".npz"), (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
 
 
 class SourceError(Exception):
@@ -151,12 +151,12 @@ def _reader(request: Request) -> Callable[[Request], Content]:
     path = Path(request.source)
     if request.source.startswith("minari:"):
         reader = _from_minari
-    elif path.is_dir() and not any((path / name).exists() for name in _ZARR):
-        reader = _from_snapshot
-    elif path.is_dir() or path.suffix in (*_ARRAYS, *_HDF5):
+    elif path.is_dir() and not any((path / name).exists() for name in ZARR):
+        reader = _from_folder
+    elif path.is_dir() or path.suffix in (*ARRAYS, *HDF5):
         reader = _from_file
     elif path.exists():
-        raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr or of a snapshot")
+        raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr, of a snapshot or of episodes")
     elif path.suffix == ".zarr":
         raise SourceError(f"{path} does not exist")
     else:
@@ -210,8 +210,14 @@ def _from_file(request: Request) -> Content:
     return found
 
 
-def _from_snapshot(request: Request) -> Content:
-    items = first_items(find_snapshot(request.source), request.n)
+def _from_folder(request: Request) -> Content:
+    """The content of a snapshot, or of files of episodes."""
+    try:
+        folder = find_snapshot(request.source)
+    except NoSnapshot:
+        found: Content = module("obscodec.cli.doctor.files").arrays_in(Path(request.source), request)
+        return found
+    items = first_items(folder, request.n)
     request.advance(max(map(len, items.values())))
     return Content(items, {})
 
