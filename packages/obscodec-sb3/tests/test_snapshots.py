@@ -2,6 +2,9 @@
 
 import copy
 import pickle
+import re
+import shutil
+import warnings
 
 import gymnasium
 import numpy as np
@@ -284,7 +287,9 @@ def test_an_incomplete_checkpoint_is_left_out(tmp_path):
     assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 300
     model = tmp_path / "rl_model_300_steps.zip"
     model.write_bytes(model.read_bytes()[:1000])
-    with pytest.warns(UserWarning, match=r"rl_model_300_steps\.zip is damaged: an earlier checkpoint is loaded"):
+    with pytest.warns(
+        UserWarning, match=r"rl_model_300_steps\.zip is damaged, or was not .*: an earlier checkpoint is loaded"
+    ):
         resumed = resume(DQN, tmp_path, cart_pole(False), device="cpu")
     assert resumed.step == 200
     resumed.model.learn(100, callback=SnapshotCallback(50, tmp_path), reset_num_timesteps=False)
@@ -310,6 +315,37 @@ def test_an_incomplete_checkpoint_is_left_out(tmp_path):
     assert str(caught.value) == (
         f"{tmp_path} has no complete checkpoint of 'other': models of the steps [], buffers of []"
     )
+
+
+@pytest.mark.parametrize("mixed", ["rl_model_200_steps.zip", "rl_model_vecnormalize_200_steps.pkl", "the buffer"])
+def test_files_of_two_trainings_are_not_mixed(mixed, tmp_path):
+    """Such as those of a backup that was restored in part."""
+    for seed, name in enumerate(("one", "other")):
+        model = dqn(cart_pole(True))
+        model.set_random_seed(seed)
+        model.learn(200, callback=SnapshotCallback(50, tmp_path / name))
+    told = "or was not written with generation 200 in .*: an earlier checkpoint is loaded"
+    if mixed == "the buffer":  # all of it, which is intact
+        shutil.rmtree(tmp_path / "one/rl_model_replay_buffer")
+        shutil.copytree(tmp_path / "other/rl_model_replay_buffer", tmp_path / "one/rl_model_replay_buffer")
+        with warnings.catch_warnings(record=True, action="always") as warned, pytest.raises(SnapshotError):
+            resume(DQN, tmp_path / "one", cart_pole(False), device="cpu")
+        assert re.search(told, str(warned[0].message))
+    else:
+        shutil.copy(tmp_path / "other" / mixed, tmp_path / "one")
+        with pytest.warns(UserWarning, match=f"{mixed} is damaged, {told}"):
+            assert resume(DQN, tmp_path / "one", cart_pole(False), device="cpu").step == 100
+
+
+def test_a_training_does_not_go_on_without_its_statistics(tmp_path):
+    dqn(cart_pole(True)).learn(200, callback=SnapshotCallback(50, tmp_path))
+    for file in tmp_path.glob("*.pkl"):
+        file.unlink()
+    with (
+        pytest.warns(UserWarning, match="was written with a VecNormalize, which is missing"),
+        pytest.raises(SnapshotError),
+    ):
+        resume(DQN, tmp_path, cart_pole(False), device="cpu")
 
 
 def test_another_training_does_not_write_over_checkpoints(tmp_path):

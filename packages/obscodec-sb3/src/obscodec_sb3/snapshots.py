@@ -3,8 +3,6 @@
 import os
 import re
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import gymnasium
 from obscodec import Snapshot, SnapshotError
 from obscodec.arguments import as_count, check_kind
+from obscodec.snapshots import check_beside
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CheckpointCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -76,11 +75,13 @@ class SnapshotCallback(CheckpointCallback):
         if self.n_calls % self.save_freq == 0:
             buffer: Any = self.model.replay_buffer  # type: ignore[attr-defined]
             self._snapshot.make_way(buffer, self.num_timesteps)  # before the model has another state than the buffer
-            self._save(self.model.save, self._checkpoint_path(extension="zip"))
+            beside = {"model": self._checkpoint_path(extension="zip")}
+            self._save(self.model.save, beside["model"])
             normalize = self.model.get_vec_normalize_env()
             if normalize is not None:
-                self._save(normalize.save, self._checkpoint_path("vecnormalize_", extension="pkl"))
-            self._snapshot.write(buffer, generation=self.num_timesteps)
+                beside["VecNormalize"] = self._checkpoint_path("vecnormalize_", extension="pkl")
+                self._save(normalize.save, beside["VecNormalize"])
+            self._snapshot.write(buffer, generation=self.num_timesteps, beside=beside)
         return True
 
     def _on_training_end(self) -> None:
@@ -124,7 +125,7 @@ def resume(
     continue_episodes: bool = False,
     **arguments: Any,
 ) -> Resumed[A]:
-    """Load the last checkpoint of a :class:`SnapshotCallback` of which everything is there and intact.
+    """Load the last checkpoint of a :class:`SnapshotCallback` whose files are there, intact and written together.
 
     The episodes that were running end: the environment is reset when the training goes on. Go on with
     ``model.learn(..., reset_num_timesteps=False)``. Another SnapshotCallback may then write to the same folder. Model
@@ -153,12 +154,11 @@ def resume(
     generations = Snapshot(of_buffer).generations
     complete = [step for step in generations if step in models and (step in statistics or not statistics)]
     for step in reversed(complete):
-        if not _is_whole(models[step]):
-            warnings.warn(f"{models[step]} is damaged: an earlier checkpoint is loaded", stacklevel=2)
-            continue
-        normalized = _normalized(env, statistics[step]) if statistics else None
-        model: A = algorithm.load(models[step], env=env if normalized is None else normalized, **arguments)
+        beside = {"model": models[step]} | ({"VecNormalize": statistics[step]} if statistics else {})
         try:
+            check_beside(of_buffer, step, beside)  # before a pickle among them is loaded
+            normalized = _normalized(env, statistics[step]) if statistics else None
+            model: A = algorithm.load(models[step], env=env if normalized is None else normalized, **arguments)
             buffer = _load_buffer(model, of_buffer, step, mmap, continue_episodes)
         except SnapshotError as error:
             warnings.warn(f"{error}: an earlier checkpoint is loaded", stacklevel=2)
@@ -176,15 +176,6 @@ def resume(
         f"{folder} has no complete checkpoint of {name_prefix!r}: models of the steps {sorted(models)}, buffers of "
         f"{generations}" + (f", VecNormalize of {sorted(statistics)}" if statistics else "")
     )
-
-
-def _is_whole(model: Path) -> bool:
-    """Whether a file that SB3 saved has no flipped byte, and was finished."""
-    try:
-        with zipfile.ZipFile(model) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError):
-        return False
 
 
 def _load_buffer(model: Any, path: Path, step: int, mmap: bool, continue_episodes: bool) -> CompressedBuffer:

@@ -1,5 +1,6 @@
 """Snapshots: buffers, arrays and stores in folders, from which they are made again, also by later versions."""
 
+from obscodec.snapshots.beside import check_beside
 from obscodec.snapshots.contents import NoSnapshot, find_snapshot, first_items, takes_memory
 from obscodec.snapshots.folder import folder_nbytes
 from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
@@ -27,6 +28,7 @@ __all__ = [
     "SavedField",
     "Snapshot",
     "Summary",
+    "check_beside",
     "find_snapshot",
     "first_items",
     "folder_nbytes",

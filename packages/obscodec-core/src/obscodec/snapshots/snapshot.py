@@ -28,6 +28,7 @@ from obscodec.errors import (
 )
 from obscodec.runtime import Background, Job, says_memory_error
 from obscodec.segments import Ints
+from obscodec.snapshots.beside import Files, hashes_of_files
 from obscodec.snapshots.folder import Folder, folder_nbytes
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.progress import Progress
@@ -125,7 +126,7 @@ class Snapshot:
         return [*self._folder.generations()] if self._folder.path.exists() else []
 
     @says_memory_error
-    def write(self, saved: Saved, generation: int | None = None) -> int:
+    def write(self, saved: Saved, generation: int | None = None, *, beside: Files | None = None) -> int:
         """Begin to write another generation; waits for the one before it.
 
         Args:
@@ -133,6 +134,8 @@ class Snapshot:
             generation: its number, higher than the last one, such as the number of steps of a training; None for the
                 next one. A buffer that was loaded from an earlier generation of this folder goes on from there: it
                 replaces the generations from this number on.
+            beside: files on the disk that belong to it, by what each is, such as ``{"model": "model.zip"}``:
+                :func:`obscodec.snapshots.check_beside` tells whether they are still those.
 
         Returns:
             The number.
@@ -140,10 +143,12 @@ class Snapshot:
         Raises:
             DTypeError: ``saved`` is something else, or can't be saved.
             SnapshotError: the folder has other files, or later generations of another buffer.
-            OSError: the disk refused the generation before.
+            OSError: the disk refused the generation before, or a file beside it can't be read.
         """
         number = self.make_way(saved, generation)
         tree, head = _parts(saved)
+        if beside:
+            head["beside"] = hashes_of_files(beside)
         write = partial(write_generation, self._folder, tree, head, self._known, number, self._keep)
         self._process, self._job = os.getpid(), _WRITER.submit(write)
         return number
