@@ -52,6 +52,7 @@ class StepState:
         words[word.N], words[word.NBYTES], words[word.MOST_REPLACED] = n, nbytes, most
         words[word.STACK], words[word.SCRATCH] = self._stack.ctypes.data, self._scratch.ctypes.data
         words[word.REPLACED], words[word.WHERE] = self._replaced.ctypes.data, self._where.ctypes.data
+        self.undo(0)  # nothing yet: it loads the kernel, for which a failed allocation may leave no memory
 
     def bind_tables(self, open_blocks: OpenTables, tables: Tables, stacks: StackTables) -> None:
         """Work with these tables from now on; :attr:`tables` has them then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import pickle
 from collections.abc import Callable
@@ -24,6 +25,7 @@ UNCACHED = (
 COMPILING: object = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
 # What reading a damaged pickle raises, such as of a file that lost its content when a machine went down.
 _DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError)
+_LEAST_NBYTES = 1 << 24  # of memory that LLVM needs to load a kernel; most take 1 to 4 MB
 _log = logging.getLogger("obscodec")
 _kernels: list[Dispatcher[Callable[..., object]]] = []
 _unkept: set[tuple[str, str]] = set()
@@ -47,7 +49,12 @@ class _Files(FunctionCache):
     """Numba's files of a kernel. One that can't be read or written, or is damaged, costs time, and no more."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What is on disk, None if there is nothing of use."""
+        """What is on disk, None if there is nothing of use.
+
+        Raises:
+            MemoryError: the process can take no more memory. LLVM would end it.
+        """
+        _require_memory()
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except OSError:
@@ -77,11 +84,22 @@ class _Files(FunctionCache):
             Path(self._cache_file._index_path).unlink(missing_ok=True)
 
 
+def _require_memory() -> None:
+    try:
+        mmap.mmap(-1, _LEAST_NBYTES).close()
+    except OSError as error:
+        text = f"there are no {_LEAST_NBYTES} bytes of memory left, which loading a compiled function may take"
+        raise MemoryError(text) from error
+
+
 def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil: bool = True) -> Dispatcher[F]:
     """Compile ``function`` at its first call, to run without the GIL; cached on disk where numba can write.
 
     A kernel that Python calls returns numbers, never arrays: numba runs Python code to return an array, and turns an
     exception that a signal handler raises there into ``SystemError``.
+
+    To load a kernel takes memory. So whoever calls one that undoes a change, calls it once with nothing to undo before
+    the first change.
     """
     kernel: Dispatcher[F]
     # Nobody calls kernels from C: without wrappers for it, less is compiled.

@@ -56,6 +56,7 @@ class References:
         self._owners: set[_Open] = set()
         self._owned: dict[int, Ints] = {}  # what each owner was given
         self._released: list[tuple[int, Ints]] = []  # the numbers of releases, and the ids that wait
+        hand_over(np.empty(0, np.int64), np.empty(0, np.int64))  # loads it: a failed allocation may leave no memory
 
     def guard(self) -> Guard:
         """Keep all tensors of this moment until the guard is closed."""

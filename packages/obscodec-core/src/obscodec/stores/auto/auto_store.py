@@ -115,6 +115,7 @@ class AutoStore(Store):
         self._moved = np.zeros(self._n_first, np.int64)  # the ids of the first tensors in the chosen store
         self._n_early = 0  # how many first tensors the chosen store still has
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
+        self.give_back(np.empty(0, np.int64))  # loads a kernel, for which a failed allocation may leave no memory
 
     @property
     def choice(self) -> Choice | None:

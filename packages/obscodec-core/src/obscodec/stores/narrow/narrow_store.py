@@ -67,6 +67,7 @@ class NarrowStore(Store):
         self._parting = PicklableLock(LockOrder.CODES)
         self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that a call is giving back
         self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
+        self.give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
