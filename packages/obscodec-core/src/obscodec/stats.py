@@ -165,6 +165,8 @@ class BufferStats:
     def summary(self) -> str:
         """The size of all, in a line."""
         ratio = self.ratio
+        if not ratio:  # it holds nothing, and keeps memory for what comes
+            return f"{self.raw_bytes} bytes in {self.total_bytes}"
         times = f"{ratio:.1f} times smaller" if ratio >= 1 else f"{1 / ratio:.2f} times larger"
         return f"{self.raw_bytes} bytes in {self.total_bytes}, {times}"
 

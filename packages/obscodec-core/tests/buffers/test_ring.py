@@ -542,3 +542,17 @@ def test_a_field_is_no_index():
     text = "an index is of steps and environments, got 'frame': write buffer[:]['frame']"
     with pytest.raises(SlotError, match=f"^{re.escape(text)}$"):
         RingBuffer(5, FIELDS, n_envs=3)["frame"]
+
+
+@pytest.mark.parametrize("codec", ["auto", "delta-rle", "zstd:1"])
+@pytest.mark.parametrize("n", [3, 400])
+def test_a_cleared_buffer_prints_the_memory_that_it_keeps(codec, n):
+    buffer = RingBuffer(500, {"frame": Field((84, 84), np.uint8, codec)})
+    for t in range(n):
+        buffer.append(frame=np.full((84, 84), t % 256, np.uint8))
+    buffer.clear()
+    stats = buffer.stats()
+    assert stats.total_bytes > 0
+    assert stats.summary == f"0 bytes in {stats.total_bytes}"
+    assert repr(buffer).startswith(f"RingBuffer(0 of 500 steps, n_envs=1, {stats.summary}\n")
+    assert str(stats).startswith(stats.summary)

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import zstandard
-from obscodec import CorruptStream, Layout, codec, encode
+from obscodec import CorruptStream, Layout, SpecError, codec, encode
 from obscodec.segments import Segments
 
 FOUR = Layout((4,), "uint8")
@@ -120,3 +120,22 @@ def test_segments_that_lie_outside_of_a_buffer_with_strides(spec: str) -> None:
     with pytest.raises(CorruptStream) as caught:  # a slice of the buffer would be the stream
         made.decode_batch(Segments.packed(buffer, np.array([len(stream) + 1])), np.zeros((1, 6), np.uint8))
     assert str(caught.value) == f"{spec} stream of {layout} can't be decoded: it lies outside of its buffer"
+
+
+@pytest.mark.parametrize("spec", ["zstd:1", "zstd:19", "delta-rle|zstd:1", "shuffle|zstd", "lz4", "delta-rle|lz4:6"])
+def test_a_damaged_dictionary_is_refused_or_encodes_without_loss(spec):
+    """Of a snapshot of a stranger, say. zstd itself would refuse it at the first item, as if there were no memory."""
+    frames = np.random.default_rng(0).integers(0, 9, (200, 24, 24, 3), np.uint8)
+    fitted = codec(spec, Layout(frames.shape[1:], np.uint8)).fit(frames)
+    n_refused = 0
+    for at in range(8, 300):
+        damaged = bytearray(fitted.dictionary)
+        damaged[at] ^= 0xFF
+        try:
+            taken = fitted.with_dictionary(bytes(damaged))
+        except SpecError as error:
+            assert "is damaged: use fit" in str(error)
+            n_refused += 1
+            continue
+        np.testing.assert_array_equal(taken.decode(taken.encode(frames[0])), frames[0])
+    assert (n_refused > 50) == ("zstd" in spec)

@@ -2,9 +2,12 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
+from obscodec import Field, RingBuffer
 from obscodec.runtime import available_memory, free_memory
 
 GB = 1 << 30
@@ -65,3 +68,33 @@ def test_without_proc_psutil_knows_and_without_psutil_nobody(machine, monkeypatc
     assert free_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.2)
     monkeypatch.setitem(sys.modules, "psutil", None)
     assert free_memory() is None
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError, ValueError, RuntimeError])
+def test_nobody_knows_where_nothing_can_be_read(machine, monkeypatch, error):
+    """A container without /proc: psutil reads the same file. A buffer asks in the middle of an append."""
+
+    def fail():
+        raise error("/proc/meminfo")
+
+    (machine / "meminfo").unlink()
+    (machine / "cgroup").unlink()
+    monkeypatch.setattr(psutil, "virtual_memory", fail)
+    assert free_memory() is None
+    buffer = RingBuffer(1000, {"frame": Field((8, 8), np.uint8)})
+    for _ in range(40):
+        buffer.append(frame=np.ones((8, 8), np.uint8))
+    assert len(buffer) == 40
+
+
+@pytest.mark.parametrize("text", ["", "MemAvailable:\n", "MemAvailable: many kB\n", "MemTotal: 5 kB\n"])
+def test_a_text_that_says_nothing_is_left_to_psutil(machine, monkeypatch, text):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=7 * GB))
+    (machine / "meminfo").write_text(text)
+    assert free_memory() == 7 * GB
+
+
+def test_groups_whose_files_say_nothing_limit_nothing(machine):
+    (machine / "cgroup").write_text("\n0\nmemory\n0::/a\n")
+    write(machine / "groups/a", memory__max=3 * GB, memory__current=2 * GB, memory__stat="inactive_file\nanon x")
+    assert free_memory() == GB

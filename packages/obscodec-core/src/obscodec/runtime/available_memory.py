@@ -1,9 +1,11 @@
 """How much memory this process can still take."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 _MEMINFO, _CGROUPS, _OF_PROCESS = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_AVAILABLE = re.compile(r"MemAvailable:\s*(\d+) kB")
 _V2 = "memory.max", "memory.current", "inactive_file"  # the names of the limit, the usage, and of cache that can go
 _V1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
@@ -24,19 +26,21 @@ def free_memory() -> int | None:
 
 def _of_machine(meminfo: Path) -> int | None:
     for line in _lines(meminfo):
-        name, _, number = line.partition(":")
-        if name == "MemAvailable":
-            return 1024 * int(number.split()[0])
+        if found := _AVAILABLE.fullmatch(line):
+            return 1024 * int(found[1])
     try:
         import psutil
-    except ImportError:
+
+        return int(psutil.virtual_memory().available)
+    except (ImportError, OSError, ValueError, RuntimeError):  # not installed; or Linux without /proc
         return None
-    return int(psutil.virtual_memory().available)
 
 
 def _of_cgroups(root: Path, of_process: Path) -> Iterator[int]:
     """What each control group leaves: those of the process and all above them, of version 2 and of version 1."""
     for line in _lines(of_process):
+        if line.count(":") < 2:
+            continue
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
@@ -54,7 +58,7 @@ def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
         return None
     for line in _lines(folder / "memory.stat"):
         name, _, number = line.partition(" ")
-        if name == cache:
+        if name == cache and number.isdigit():
             used -= int(number)
     return most - used
 
