@@ -1,6 +1,6 @@
 """The shape, dtype and bytes of an item, in an array of any library."""
 
-from obscodec.layout.arrays import ArrayLike, as_array, as_dtype, as_numbers, as_writable
+from obscodec.layout.arrays import ArrayLike, are_within, as_array, as_dtype, as_numbers, as_writable
 from obscodec.layout.dlpack import SupportsDLPack
 from obscodec.layout.dtypes import dtype_name, is_common, storable, written_dtype
 from obscodec.layout.frame_stack import FrameStack
@@ -12,6 +12,7 @@ __all__ = [
     "Layout",
     "Rows",
     "SupportsDLPack",
+    "are_within",
     "as_array",
     "as_dtype",
     "as_numbers",

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_elements, kind_of
 from obscodec.errors import DTypeError
 from obscodec.layout.dlpack import SupportsDLPack, from_dlpack
+from obscodec.layout.dtypes import EXTENDED
 
 ArrayLike = npt.NDArray[np.generic] | np.generic | SupportsDLPack | bytes | bytearray | memoryview
 
@@ -97,8 +98,8 @@ def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDA
     try:
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # complex numbers that lose their imaginary part
-            cast = x.astype(dtype)
-            back = cast.astype(x.dtype)  # 2**53 + 1 equals its float, which equals 2**53
+            cast = _cast(x, dtype)
+            back = _cast(cast, x.dtype)  # 2**53 + 1 equals its float, which equals 2**53
         kept = _same_values(cast, x) and _same_values(back, x)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a text is no date
         kept = False
@@ -110,13 +111,38 @@ def as_dtype(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDA
     return cast
 
 
+def _cast(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    if not are_within(x, dtype).all():
+        raise OverflowError
+    return x.astype(dtype)
+
+
+def are_within(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.NDArray[np.bool_]:
+    """Which numbers are within the range of a dtype, if it is one of integers and they are not; else all.
+
+    What a processor makes of another float, or of NaN, depends on the processor.
+
+    Example:
+        >>> are_within(np.array([-1.0, 2.0**63, 5.5, np.nan]), np.dtype(np.int64))
+        array([ True, False,  True, False])
+    """
+    if dtype.kind not in "iu" or not (x.dtype.kind in "fc" or x.dtype.name in EXTENDED):
+        return np.ones(x.shape, np.bool_)
+    real = x.real if x.dtype.kind == "c" else x
+    exact = real if real.dtype.itemsize > 4 else real.astype(np.float64)  # a half has no number for 2**63
+    limits = np.iinfo(dtype)
+    return np.asarray((exact >= limits.min) & (exact < 2.0 ** (limits.bits - (dtype.kind == "i"))))
+
+
 def _example(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> str:
     """The first number that ``dtype`` would change, for an error; nothing if comparing does not find it."""
     if x.dtype.kind not in "iuf" or dtype.kind not in "biuf":
         return ""
     flat = x.reshape(-1)
-    with np.errstate(invalid="ignore"):
-        changed = flat[flat.astype(dtype) != flat]
+    changed = flat[~are_within(flat, dtype)]
+    if not len(changed):
+        with np.errstate(over="ignore"):  # a narrower float
+            changed = flat[flat.astype(dtype) != flat]
     return f", such as {changed[0]}," if len(changed) else ""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import SpecError
-from obscodec.layout import Rows
+from obscodec.layout import Rows, are_within
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints
 from obscodec.stores.narrow import lookup as kernel
@@ -97,7 +97,7 @@ def formula_numbers(formula: Formula, bits: int, dtype: np.dtype[np.generic]) ->
     exactly = formula.numbers(1 << bits)
     with np.errstate(all="ignore"):
         numbers = exactly.astype(dtype)
-        exact = dtype.kind not in "iu" or bool((numbers == exactly).all())
+        exact = dtype.kind not in "iu" or bool((are_within(exactly, dtype) & (numbers == exactly)).all())
     numbers.flags.writeable = False
     return numbers, exact
 
