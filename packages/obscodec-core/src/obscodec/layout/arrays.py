@@ -2,6 +2,7 @@
 
 import reprlib
 import warnings
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,9 +129,9 @@ def are_within(x: npt.NDArray[np.generic], dtype: np.dtype[np.generic]) -> npt.N
     """
     if dtype.kind not in "iu" or not (x.dtype.kind in "fc" or x.dtype.name in EXTENDED):
         return np.ones(x.shape, np.bool_)
-    real = x.real if x.dtype.kind == "c" else x
+    real: npt.NDArray[Any] = x.real if x.dtype.kind == "c" else x
     exact = real if real.dtype.itemsize > 4 else real.astype(np.float64)  # a half has no number for 2**63
-    limits = np.iinfo(dtype)
+    limits = np.iinfo(dtype.str)
     return np.asarray((exact >= limits.min) & (exact < 2.0 ** (limits.bits - (dtype.kind == "i"))))
 
 

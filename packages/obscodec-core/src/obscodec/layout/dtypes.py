@@ -25,6 +25,16 @@ EXTENDED: Final = {
 }
 
 
+# What a longdouble is, by the bits of its mantissa that are stored, where it is wider than a double: processors differ.
+_LONG_FORMATS: Final = {63: "x87", 105: "double-double", 112: "quad"}
+_WRITTEN_LONG: Final = re.compile(r"(<[fc](?:12|16|24|32))\[([a-z0-9-]+)\]")
+
+
+def _long_format() -> str:
+    """The format of a longdouble of this processor."""
+    return _LONG_FORMATS.get(np.finfo(np.longdouble).nmant, "unknown")
+
+
 def extended_dtype(name: str) -> np.dtype[np.generic]:
     """The numpy dtype of an ``ml_dtypes`` name, such as ``bfloat16``."""
     import ml_dtypes  # registers its dtypes with numpy; not loaded before one is used
@@ -61,8 +71,11 @@ def is_common(dtype: np.dtype[np.generic]) -> bool:
 
 
 def dtype_name(dtype: np.dtype[np.generic]) -> str:
-    """The name in streams, configs and files: ``<f4``, ``|u1``, ``<M8[ns]``, ``bfloat16``."""
-    return dtype.name if dtype.name in EXTENDED else dtype.str
+    """The name in streams, configs and files: ``<f4``, ``|u1``, ``<M8[ns]``, ``bfloat16``, ``<f16[x87]``."""
+    if dtype.name in EXTENDED:
+        return dtype.name
+    is_long = dtype.kind in "fc" and dtype.itemsize > 8 * (1 + (dtype.kind == "c"))
+    return f"{dtype.str}[{_long_format()}]" if is_long else dtype.str
 
 
 def storable_of(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
@@ -73,6 +86,13 @@ def storable_of(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
     """
     if isinstance(dtype, str) and dtype in EXTENDED:
         return extended_dtype(dtype)
+    if isinstance(dtype, str) and (long := _WRITTEN_LONG.fullmatch(dtype)):
+        if long[2] != _long_format():
+            raise DTypeError(
+                f"numbers of dtype {dtype!r} were written on another processor: a longdouble of this one is "
+                f"{_long_format()}, which has other bits; convert them to float64 where they were written"
+            )
+        dtype = long[1]
     try:
         found = None if dtype is None else np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):
@@ -94,7 +114,7 @@ def written_dtype(name: object) -> np.dtype[np.generic]:
         >>> written_dtype("<f4")
         dtype('float32')
     """
-    if isinstance(name, str) and (name in EXTENDED or _WRITTEN.fullmatch(name)):
+    if isinstance(name, str) and (name in EXTENDED or _WRITTEN.fullmatch(name) or _WRITTEN_LONG.fullmatch(name)):
         dtype = storable_of(name)
         if dtype_name(dtype) == name:
             return dtype

@@ -1,0 +1,94 @@
+"""A longdouble has other bits on other processors: what one of them wrote, another one refuses."""
+
+import json
+
+import numpy as np
+import obscodec
+import pytest
+from obscodec import EncodedTensor, Field, Layout, RingBuffer
+from obscodec.codecs import codec_from_config
+from obscodec.layout import dtype_name, dtypes, written_dtype
+
+LONG = np.dtype(np.longdouble)
+OURS = dtypes._long_format()
+pytestmark = pytest.mark.skipif(LONG.itemsize == 8, reason="a longdouble is a double here")
+REFUSED = (
+    rf"numbers of dtype '{LONG.str}\[quad\]' were written on another processor: a longdouble of this one is {OURS}, "
+    "which has other bits; convert them to float64 where they were written"
+)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """A context in which this process is one of a processor whose longdouble is ``quad``."""
+
+    def call(function):
+        with monkeypatch.context() as patch:
+            patch.setattr(dtypes, "_long_format", lambda: "quad")
+            return function()
+
+    return call
+
+
+def numbers():
+    return np.arange(12, dtype=LONG).reshape(3, 4) / 3
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.clongdouble])
+def test_the_name_has_the_format(dtype):
+    name = dtype_name(np.dtype(dtype))
+    assert name == f"{np.dtype(dtype).str}[{OURS}]"
+    assert written_dtype(name) == Layout((), name).dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize("name", ["<f8", "<c16", "<f4", "<c8"])
+def test_other_floats_have_none(name):
+    assert dtype_name(np.dtype(name)) == name
+    with pytest.raises(obscodec.DTypeError, match="no dtype is named"):
+        written_dtype(f"{name}[{OURS}]")
+
+
+def test_a_name_without_a_format_is_refused():
+    with pytest.raises(obscodec.DTypeError, match=f"no dtype is named '{LONG.str}'"):
+        written_dtype(LONG.str)
+
+
+def test_messages(elsewhere):
+    def message():
+        return obscodec.encode(numbers(), "zstd").to_bytes()
+
+    np.testing.assert_array_equal(obscodec.decode(EncodedTensor.from_bytes(message())), numbers())
+    with pytest.raises(obscodec.ObscodecError, match=REFUSED):
+        EncodedTensor.from_bytes(elsewhere(message))
+
+
+def test_batches(elsewhere):
+    def packed():
+        return obscodec.pack([numbers()])
+
+    np.testing.assert_array_equal(next(iter(obscodec.unpack(packed(), max_bytes=1 << 20))), numbers())
+    with pytest.raises(obscodec.ObscodecError, match=REFUSED):
+        list(obscodec.unpack(elsewhere(packed), max_bytes=1 << 20))
+
+
+def test_configs(elsewhere):
+    def config():
+        return json.loads(json.dumps(obscodec.codec("zstd", Layout((4,), LONG)).config()))
+
+    assert codec_from_config(config()).layout.dtype == LONG
+    with pytest.raises(obscodec.DTypeError, match=REFUSED):
+        codec_from_config(elsewhere(config))
+
+
+@pytest.mark.parametrize("codec", ["zstd", None])
+def test_snapshots(codec, elsewhere, tmp_path):
+    def save():
+        buffer = RingBuffer(10, {"x": Field((4,), LONG, codec)})
+        buffer.extend(x=numbers())
+        obscodec.save(buffer, tmp_path / "saved")
+
+    save()
+    np.testing.assert_array_equal(obscodec.load(tmp_path / "saved")[:]["x"][:, 0], numbers())
+    elsewhere(save)
+    with pytest.raises(obscodec.SnapshotError, match=REFUSED):
+        obscodec.load(tmp_path / "saved")
