@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
 from obscodec.kernels import compiler, kernels_here
@@ -23,6 +24,13 @@ PROGRAM = textwrap.dedent(
     """
 )
 LINE = "obscodec compiles its kernels for this machine, for 10 to 20 seconds, the first time only\n"
+
+
+@pytest.fixture(autouse=True)
+def beside_the_source(monkeypatch):
+    """Kernels of these tests are kept beside their source, though whoever runs the tests has another folder for all."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
 
 
 def test_the_first_use_says_why_it_takes_long(tmp_path):
