@@ -1,20 +1,21 @@
-"""Actors of a local Ray cluster add compressed frames to a buffer: ``ray_actors.py BUFFER``, a class of TorchRL.
+"""Actors of a local Ray cluster add compressed frames to buffers: ``ray_actors.py BUFFER ...``, classes of TorchRL.
 
-Fails if the buffer holds anything else than what the actors have sent.
+Fails if a buffer holds anything else than what the actors have sent.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import torch
 from obscodec.frames import FrameLog
 from obscodec_torchrl import CompressedStorage
+from ray._private import ray_constants
 from tensordict import TensorDict
 from torchrl import data
 
@@ -43,11 +44,6 @@ class AdoptingStorage(CompressedStorage):
 
 def add_from_actors(buffer_class: type[data.ReplayBuffer]) -> None:
     """Extend a buffer on another machine, by an actor and from here, and compare what is in it."""
-    # Under `uv run`, Ray would begin each worker with another one, in a copy of this folder without .venv.
-    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
-    import ray
-
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
     buffer = data.RayReplayBuffer(
         storage=partial(AdoptingStorage, 2 * N),
         replay_buffer_cls=buffer_class,
@@ -69,8 +65,12 @@ def add_from_actors(buffer_class: type[data.ReplayBuffer]) -> None:
     sample = buffer.sample()
     assert (sample.exclude("index") == expected[sample["index"]]).all()
     buffer.close()
-    ray.shutdown()
 
 
 if __name__ == "__main__":
-    add_from_actors(getattr(data, sys.argv[1]))
+    # Under `uv run`, Ray would begin each worker with another one, in a copy of this folder without .venv.
+    ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
+    for name in sys.argv[1:]:
+        add_from_actors(getattr(data, name))
+    ray.shutdown()
