@@ -1,6 +1,7 @@
 """A PaletteArray equals a plain array, bit for bit, whatever is assigned to it."""
 
 import copy
+import mmap
 import pickle
 from pathlib import Path
 
@@ -194,7 +195,7 @@ def test_integers_take_as_few_bytes_as_all_need(least, most, nbytes):
 @pytest.mark.needs("/proc")
 def test_becoming_plain_takes_no_memory_for_zeros():
     def resident():
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
 
     array = PaletteArray.zeros((1 << 28, 1), np.float32)
     before = resident()

@@ -1,6 +1,7 @@
 """A storage whose bytes run out before its rows do has the newest items, in the order in which TorchRL expects them."""
 
 import copy
+import mmap
 import pickle
 import sys
 import warnings
@@ -238,7 +239,7 @@ def test_memory_of_rows_that_went_goes_back() -> None:
 
 
 def resident() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
 
 
 def test_rows_that_go_when_the_ring_opens_have_changed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ LARGE = 1 << 28
 def pages() -> tuple[int, int]:
     """Bytes of this process that are mapped, and that are resident."""
     mapped, resident, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    return int(mapped) * 4096, int(resident) * 4096
+    return int(mapped) * mmap.PAGESIZE, int(resident) * mmap.PAGESIZE
 
 
 @pytest.mark.parametrize("new", [new_chunk, new_huge_chunk])
