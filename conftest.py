@@ -1,4 +1,4 @@
-"""What a test needs of the system: a test with the mark ``needs`` is skipped where that is lacking, and says so."""
+"""How tests share processes, and what they need of the system: where it is lacking, they are skipped, and say so."""
 
 import os
 import platform
@@ -20,7 +20,17 @@ _HAS = {
 _ON_A_GPU = {"cuda", "device"}  # fixtures
 
 
+_MOST_PROCESSES = 4  # some take 6 GB each
 _told: set[str] = set()  # changes that a test has failed for
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, if it is installed, counts the processes
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run all tests in several processes, each file in one of them, unless tests are named or ``-s`` is given."""
+    options = config.option
+    takes_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
+    if takes_all and options.capture != "no" and getattr(options, "numprocesses", 0) is None:
+        options.numprocesses, options.maxprocesses, options.dist = "auto", _MOST_PROCESSES, "loadfile"
 
 
 def _changes() -> list[str]:

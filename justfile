@@ -1,22 +1,27 @@
 # The verbs of this repository: `uv run just VERB`.
 
-# Tests of obscodec-torchrl that start other processes, each of which imports torch: some minutes.
-without_workers := "--ignore packages/obscodec-torchrl/tests/test_ray.py --ignore packages/obscodec-torchrl/tests/test_processes.py"
-
 # The Pythons that the packages name, the oldest first.
 pythons := "3.11 3.12 3.13 3.14"
 
 # The programs of `examples`.
 examples := "dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq_mujoco torchrl_dqn torchrl_epochs"
 
-# What the core does on any version of what it needs: formats, kernels, stores, buffers and files; a fourth of its tests.
-essence := "codecs/test_golden.py codecs/test_contract.py layout stores/test_contract.py frames/test_frame_log.py buffers snapshots/test_snapshot.py"
-
-# Each file of tests runs in one of several processes.
+# Each file of tests runs in one of several processes, as `uv run pytest` without arguments does by itself.
 parallel := "--numprocesses auto --maxprocesses 4 --dist loadfile"
 
+# The tests of the core that should notice all mutants: formats, kernels, stores, buffers and files.
+essence := "$(python3 tests/mutants.py --ids packages/obscodec-core)"
+
+# The tests that compare with the classes of SB3 and of TorchRL.
+with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.py test_games.py test_every_algorithm.py"
+with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
+
 # All that CI checks, the cheapest first.
-check: lint types imports site platforms sdists alone example test oldest oldest-torchrl oldest-core newest-core (upstream "-k" "delta-rle")
+check: lint types imports site platforms sdists alone example oldest oldest-torchrl oldest-core newest-core test (upstream "-k" "delta-rle")
+
+# What a developer waits for: style, and the tests that should notice all mutants; some minutes.
+quick: lint
+    uv run pytest {{ parallel }} $(uv run tests/mutants.py --ids)
 
 # Fix what ruff can fix, and format.
 fix:
@@ -69,13 +74,14 @@ sdists: build
         "import obscodec, obscodec_cupy, obscodec_sb3, obscodec_torchrl; print(obscodec.RingBuffer.__name__)"
 
 # It is one environment that changes, so that numba compiles the kernels of the core once.
-# The tests of each package against its wheel, in an environment that has only this package and its dependencies.
-alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,igzip,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3" without_workers)
+# What an installation of one package can do: in an environment that has only its wheel and its dependencies, the examples
+# of its docstrings, and the tests that should notice all mutants.
+alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,igzip,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
 
 _new_alone:
     uv venv --quiet --clear build/alone
 
-_alone folder module extras absent *options:
+_alone folder module extras absent:
     #!/usr/bin/env bash
     set -euo pipefail
     export VIRTUAL_ENV=$PWD/build/alone
@@ -85,8 +91,8 @@ _alone folder module extras absent *options:
         --output-file build/alone.txt
     uv pip sync --quiet build/alone.txt
     build/alone/bin/python .ci/alone.py {{ module }} {{ absent }}
-    build/alone/bin/python -m pytest {{ parallel }} packages/{{ folder }}/tests --pyargs {{ module }} \
-        {{ options }}
+    build/alone/bin/python -m pytest {{ parallel }} $(python3 tests/mutants.py --ids packages/{{ folder }}) \
+        --pyargs {{ module }}
 
 # The examples with few steps.
 example:
@@ -99,10 +105,9 @@ example:
     uv run examples/torchrl_dqn.py --steps 400
     uv run examples/torchrl_epochs.py
 
-# What `alone` leaves out: tests of several packages together, and those that start other processes.
+# All tests, as the README says.
 test:
-    uv run pytest {{ parallel }} tests packages/obscodec-torchrl/tests/test_ray.py \
-        packages/obscodec-torchrl/tests/test_processes.py
+    uv run pytest
 
 # The first run on a machine with a GPU: what is exact, what is fast, what the tests and NVIDIA's tools find.
 gpu-first *options:
@@ -132,28 +137,28 @@ architectures:
 mutants *parts:
     uv run tests/mutants.py {{ parts }}
 
-# The tests of obscodec-sb3 with the oldest Stable-Baselines3 that it supports.
+# The tests that compare with the classes of Stable-Baselines3, with its oldest version that obscodec-sb3 supports.
 oldest:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core \
         --with-editable "./packages/obscodec-sb3[contrib]" \
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
-        --with hypothesis --with pytest-xdist pytest {{ parallel }} packages/obscodec-sb3/tests
+        --with hypothesis --with pytest-xdist pytest {{ parallel }} \
+        {{ prepend("packages/obscodec-sb3/tests/", with_stock_sb3) }}
 
-# The tests of obscodec-torchrl with the oldest TorchRL that it supports, without those that start processes.
+# The tests that compare with the classes of TorchRL, with its oldest version that obscodec-torchrl supports.
 oldest-torchrl:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
         --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
         --with opencv-python-headless --with hypothesis --with pytest-xdist pytest {{ parallel }} \
-        packages/obscodec-torchrl/tests {{ without_workers }}
+        {{ prepend("packages/obscodec-torchrl/tests/", with_stock_torchrl) }}
 
-# The whole suite would take as long as all other tests of the core.
 # What is essential in the core, with the oldest version of each package that it needs, on the oldest Python.
 oldest-core: build
     uv pip compile --quiet --no-config --no-sources --resolution lowest-direct --python-version 3.11 --all-extras \
         packages/obscodec-core/pyproject.toml --output-file build/oldest.txt
     uv run --no-config --isolated --no-project --python 3.11 --with-requirements build/oldest.txt \
         --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
-        --with pytest-xdist --with safetensors pytest {{ parallel }} {{ prepend("packages/obscodec-core/tests/", essence) }}
+        --with pytest-xdist --with safetensors pytest {{ parallel }} {{ essence }}
 
 # What is essential in the core, with the newest of `pythons` that is here or that uv can download.
 newest-core: build
@@ -166,7 +171,7 @@ newest-core: build
             echo "Python $python"
             uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli,igzip]" --with ale-py \
                 --with gymnasium --with hypothesis --with opencv-python-headless --with pytest-xdist --with safetensors \
-                pytest {{ parallel }} {{ prepend("packages/obscodec-core/tests/", essence) }}
+                pytest {{ parallel }} {{ essence }}
             break
         else
             echo "Python $python is not here, and uv can't download it"

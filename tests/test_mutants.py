@@ -61,6 +61,7 @@ def test_the_tests_of_all_mutants_of_a_package_are_listed_once() -> None:
     command = [sys.executable, ROOT / "tests" / "mutants.py", "--ids", "packages/obscodec-core"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
     assert len(listed) == len(set(listed))
+    assert not any(" " in test for test in listed)  # for shells
     assert all(test.startswith("packages/obscodec-core/tests/") for test in listed)
     for mutant in MUTANTS.values():
         for test in mutant["tests"]:
