@@ -12,6 +12,12 @@ from obscodec.heap.chunk_log import MIN_CHUNK_NBYTES, ChunkLog
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 
+LARGER = min(4, mmap.PAGESIZE // 4096)  # so that memory is short where pages are larger, too
+
+
+def whole_pages(nbytes: int) -> int:
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
 
 def written(log: ChunkLog, lengths: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Write streams of such lengths, counted as live; their chunks and offsets."""
@@ -94,14 +100,15 @@ def test_a_full_log_refuses_and_adds_nothing() -> None:
         log.plan(np.array([10_000, 40_000]))
     assert state(log) == before
     log.plan(np.array([10_000, 40_000]), above=20_000)  # while another chunk is emptied
-    assert log.reserved_bytes == 100_000 + 20_000 - mmap.PAGESIZE  # which the first chunk will never fill
+    # The first chunk gives back what it will never fill.
+    assert log.reserved_bytes == 100_000 + 20_000 - (65_536 - whole_pages(60_000))
 
 
 def test_the_last_chunk_is_as_small_as_the_room_that_is_left() -> None:
     log = ChunkLog(100_000, new_chunk)
     written(log, [4000] * 15)
     written(log, [30_000])
-    assert [chunk.nbytes for chunk in log.chunks.values()] == [61_440, 34_464]
+    assert [chunk.nbytes for chunk in log.chunks.values()] == [whole_pages(60_000), 100_000 - 65_536]
 
 
 def test_pages_that_are_never_written_do_not_count() -> None:
@@ -116,19 +123,22 @@ def test_pages_that_are_never_written_do_not_count() -> None:
 
 
 def up_to_50_000(nbytes: int) -> np.ndarray:
-    if nbytes > 50_000:
-        raise HeapFull(f"there are 50000 bytes, {nbytes} are asked for")
+    """Times ``LARGER``."""
+    if nbytes > 50_000 * LARGER:
+        raise HeapFull(f"there are {50_000 * LARGER} bytes, {nbytes} are asked for")
     return new_chunk(nbytes)
 
 
 def test_where_memory_is_short_chunks_are_smaller() -> None:
     log = ChunkLog(None, up_to_50_000)
-    numbers, _ = written(log, [20_000, 20_000, 40_000])
+    numbers, _ = written(log, [20_000 * LARGER, 20_000 * LARGER, 40_000 * LARGER])
     assert numbers.tolist() == [1, 1, 2]
-    assert max(chunk.nbytes for chunk in log.chunks.values()) <= 50_000
+    most = 50_000 * LARGER
+    assert max(chunk.nbytes for chunk in log.chunks.values()) <= most
     before = state(log)
-    with pytest.raises(HeapFull, match=r"^50001 bytes do not fit: there are 50000 bytes, 50001 are asked for$"):
-        log.plan(np.array([50_001]))
+    text = f"^{most + 1} bytes do not fit: there are {most} bytes, {most + 1} are asked for$"
+    with pytest.raises(HeapFull, match=text):
+        log.plan(np.array([most + 1]))
     assert state(log) == before
 
 
