@@ -28,7 +28,6 @@ def test_an_append_without_memory_is_undone_in_a_new_process(kind):
 MAKES_STORES = """
 import numpy as np
 from obscodec import AutoStore, FrameStore, Layout
-from obscodec.stores import GuardedStore
 from obscodec.kernels import kernels_here
 from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow
@@ -42,7 +41,7 @@ bytes_, floats = Layout((8, 8), np.uint8), Layout((8, 8), np.float32)
 show(AutoStore(bytes_))
 show(store := FrameStore(bytes_))
 show(store.step_writer(2))
-show(GuardedStore(store))
+show(store.guard())
 show(NarrowStore(Narrow(np.dtype(np.float32), 8, Formula((("/", 2),))), FrameStore(bytes_), FrameStore(floats)))
 """
 

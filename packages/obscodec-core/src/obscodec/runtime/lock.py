@@ -1,14 +1,13 @@
 """PicklableLock: a lock for objects that are copied and sent, and that a forked process finds free."""
 
 import os
+import sys
 import threading
 from _thread import RLock
 from enum import IntEnum, auto
 from time import monotonic
 from typing import Any, Final, Self
 from weakref import ref
-
-from obscodec.kernels import COMPILING
 
 _FIRST_WAIT_S: Final = 0.05  # for each lock; few threads hold one for longer, except those that wait for this thread
 _MOST_WAIT_S: Final = 1.0  # for all locks, of a thread that others may wait for
@@ -76,7 +75,9 @@ def free_in_forks(lock: object) -> None:
 
 
 def _known() -> list[Any]:
-    found = [known() for known in list(_locks)]
+    """All locks that there are, and the one that a thread holds while it compiles a kernel, once there are kernels."""
+    compiling = getattr(sys.modules.get("obscodec.kernels"), "COMPILING", None)
+    found = [known() for known in list(_locks)] + [compiling if isinstance(compiling, RLock) else None]
     return [lock for lock in found if lock is not None]
 
 
@@ -122,7 +123,6 @@ class _Fork(threading.local):
                 lock._at_fork_reinit()
 
 
-free_in_forks(COMPILING)
 if hasattr(os, "register_at_fork"):
     _fork: Final = _Fork()
     os.register_at_fork(before=_fork.take_all, after_in_parent=_fork.release_all, after_in_child=_fork.renew_all)

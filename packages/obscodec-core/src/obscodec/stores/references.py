@@ -1,5 +1,6 @@
 """References: who may still read the tensors of a store, and when what was released goes."""
 
+from functools import cache
 from itertools import count
 from weakref import ref
 
@@ -42,6 +43,12 @@ class Guard:
         self.close()
 
 
+@cache
+def _load_what_hands_over() -> None:
+    """Load the kernel for ids that are released while a guard is open: a failed allocation may leave no memory."""
+    hand_over(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 class References:
     """Ids that a store gives back later: those that were released while guards were open, and those with an owner.
 
@@ -56,10 +63,10 @@ class References:
         self._owners: set[_Open] = set()
         self._owned: dict[int, Ints] = {}  # what each owner was given
         self._released: list[tuple[int, Ints]] = []  # the numbers of releases, and the ids that wait
-        hand_over(np.empty(0, np.int64), np.empty(0, np.int64))  # loads it: a failed allocation may leave no memory
 
     def guard(self) -> Guard:
         """Keep all tensors of this moment until the guard is closed."""
+        _load_what_hands_over()
         return Guard(self._readers, next(self._numbers))
 
     def own(self, ids: Ints) -> Guard:
