@@ -169,8 +169,8 @@ def test_a_codec_that_is_none_is_refused_before_the_first_write() -> None:
 def test_an_option_that_is_none_names_the_storage_and_what_there_is() -> None:
     text = (
         "CompressedStorage got an unexpected keyword argument 'codecs', did you mean 'codec'? There are max_size, "
-        "ndim, device, compilable, shared_init, consolidated, cleanup_memmap, spill, codec, frame_stack, budget, "
-        "min_nbytes, decide_after, block_frames, max_bytes, buffer_device, heap"
+        "ndim, device, compilable, shared_init, consolidated, cleanup_memmap, spill, continue_episodes, codec, "
+        "frame_stack, budget, min_nbytes, decide_after, block_frames, max_bytes, buffer_device, heap"
     )
     with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
         CompressedStorage(N, codecs="raw")  # type: ignore[call-arg]
@@ -180,3 +180,13 @@ def test_a_storage_that_no_memory_has_room_for_is_refused() -> None:
     storage = CompressedStorage(10**13)
     with pytest.raises(MemoryError, match=r"^there is not enough memory for 10,000,000,000,000 steps, "):
         storage.set(range(N), steps())
+
+
+@pytest.mark.parametrize("name", ["max_size", "ndim"])
+def test_what_items_depend_on_stays(name):
+    storage = CompressedStorage(100)
+    storage.set(range(10), TensorDict({"pixels": torch.zeros(10, 40, 40, dtype=torch.uint8)}, [10]))
+    before = getattr(storage, name)
+    with pytest.raises(AttributeError, match=rf"^{name} of a CompressedStorage stays {before}: make another "):
+        setattr(storage, name, 2)
+    assert getattr(storage, name) == before

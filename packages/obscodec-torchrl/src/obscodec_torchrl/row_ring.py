@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from obscodec import HeapFull
 from obscodec.buffers import LEAST_STEPS, MemoryLimit
+from obscodec.fixed import Fixed
 from obscodec.runtime import give_back_pages, says_memory_error
 from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_map
@@ -32,6 +33,7 @@ from obscodec_torchrl.compiling import not_compiled
 from obscodec_torchrl.compressed_tensor import CompressedTensor, stored_array
 from obscodec_torchrl.leaves import leaves, selected
 
+_MAKE_ANOTHER = "make another storage, and extend its buffer with the items of this one"
 _PART = 32  # one drop is this part of the rows: a smaller one would move the others more often
 _WAITING_NBYTES = 1 << 21  # of a store may wait to be compressed: they do not fall when rows go
 _SPARE = 16  # this part of the bytes must be free before the ring opens
@@ -65,6 +67,7 @@ class RowRing(LazyTensorStorage):  # type: ignore[misc]
         futile_bytes: of memory that did not fall when rows went: only more than these have others go.
     """
 
+    ndim: Fixed[int] = Fixed(_MAKE_ANOTHER)
     capacity: int
     n_ring_rows: int | None = None
     moving: Move | None = None
@@ -80,6 +83,8 @@ class RowRing(LazyTensorStorage):  # type: ignore[misc]
 
     @max_size.setter
     def max_size(self, n: int) -> None:
+        if "capacity" in vars(self):  # TorchRL's constructor was here
+            raise AttributeError(f"max_size of a {type(self).__name__} stays {self.max_size}: {_MAKE_ANOTHER}")
         self.capacity = n
 
     @property

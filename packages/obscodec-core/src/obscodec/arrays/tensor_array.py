@@ -15,6 +15,7 @@ from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.arrays.write_buffer import WriteBuffer
 from obscodec.errors import CorruptStream, DTypeError, ShapeError
+from obscodec.fixed import Fixed
 from obscodec.layout import Layout, as_dtype, as_numbers
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
@@ -52,6 +53,8 @@ class TensorArray:
         >>> frames[[2, 3], 1].mean(axis=(1, 2))
         array([0., 1.])
     """
+
+    store: Fixed[Store] = Fixed("make another array, and assign the items of this one to it")
 
     def __init__(
         self, ids: npt.NDArray[np.signedinteger], store: Store, write_buffer: WriteBuffer | None = None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.codecs.formats.delta_rle import are_equal
+from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows
@@ -20,6 +21,7 @@ from obscodec.stores import Place, Store
 
 _MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
 _MANY_ROWS = 16  # of 16 KiB or less: looking for equal rows among so many takes longer than storing them
+_MAKE_ANOTHER = "make another write buffer"
 _MAX_ROWS = 64  # of small tensors, so that no flush takes long
 
 
@@ -60,6 +62,12 @@ class WriteBuffer:
         >>> store.stats().n_tensors
         2
     """
+
+    store: Fixed[Store] = Fixed(_MAKE_ANOTHER)
+    n_envs: Fixed[int] = Fixed(_MAKE_ANOTHER)
+    min_rows: Fixed[int] = Fixed(_MAKE_ANOTHER)
+    row_shape: Fixed[tuple[int, ...]] = Fixed(_MAKE_ANOTHER)
+    dtype: Fixed[np.dtype[np.generic]] = Fixed(_MAKE_ANOTHER)
 
     def __init__(self, store: Store, n_envs: int, min_rows: int = 4) -> None:
         check_kind("store", store, Store, "a Store, such as FrameStore(layout)")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_nbytes, kind_of
 from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError, SnapshotError, SpecError
+from obscodec.fixed import Fixed
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
 from obscodec.runtime import LockOrder, PicklableLock, in_file, new_chunk
@@ -92,6 +93,8 @@ class SlotHeap:
         >>> [bytes(stream) for stream in heap.get([7, 3])]
         [b'de', b'abc']
     """
+
+    max_bytes: Fixed[int | None] = Fixed("make another heap, and put the streams of this one into it")
 
     def __init__(self, n_slots: int, *, max_bytes: int | None = None, allocate: Allocate = new_chunk) -> None:
         self.lock = PicklableLock(LockOrder.STREAMS)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_option, check_kind, says_arguments
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
+from obscodec.fixed import Fixed
 from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder, transfer_frames
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads, new_chunk
@@ -15,7 +16,7 @@ from obscodec.segments import Ints
 from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import as_ids, last_frame_id
-from obscodec.stores.store import Store
+from obscodec.stores.store import MAKE_ANOTHER, Store
 
 DEFAULT_BLOCK_FRAMES = 16
 
@@ -66,6 +67,7 @@ class FrameStore(Store):
         np.uint8(255)
     """
 
+    block_frames: Fixed[int] = Fixed(MAKE_ANOTHER)
     log: FrameLog
     reader: FrameReader | None
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind, says_arguments
 from obscodec.devices import FrameReader
 from obscodec.errors import ShapeError
+from obscodec.fixed import Fixed
 from obscodec.frames import StackTable, StepWriter, interleave
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.segments import Ints
@@ -21,7 +22,7 @@ from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.store import Store
+from obscodec.stores.store import MAKE_ANOTHER, Store
 
 
 @says_arguments
@@ -45,6 +46,9 @@ class StackStore(Store):
         >>> bool((store.read(ids)[1] == observations[1:]).all())
         True
     """
+
+    frames: Fixed[FrameStore] = Fixed(MAKE_ANOTHER)
+    frame_stack: Fixed[FrameStack] = Fixed(MAKE_ANOTHER)
 
     def __init__(self, frames: FrameStore, layout: Layout, frame_stack: FrameStack) -> None:
         check_kind("frames", frames, FrameStore, "a FrameStore")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from obscodec.codecs import pack, unpack
 from obscodec.devices import FrameReader, backend
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError, SpecError
+from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
@@ -23,6 +24,7 @@ from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
 
+MAKE_ANOTHER = "make another store, and append what store.read(ids) of this one returns"
 _MIN_PACKED_NBYTES = 1 << 12
 
 
@@ -35,8 +37,8 @@ class Store(IdExchange, ABC):
         kinds: all classes of stores, by name.
     """
 
-    layout: Layout
-    device: str = "cpu"
+    layout: Fixed[Layout] = Fixed(MAKE_ANOTHER)
+    device: Fixed[str] = Fixed(MAKE_ANOTHER)
     kinds: ClassVar[dict[str, type[Store]]] = {}
 
     def __init_subclass__(cls) -> None:

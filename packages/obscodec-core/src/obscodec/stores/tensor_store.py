@@ -8,8 +8,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, check_kind, says_arguments
 from obscodec.codecs import Codec
 from obscodec.errors import CorruptStream, ShapeError, SlotError
+from obscodec.fixed import Fixed
 from obscodec.heap import SlotHeap
-from obscodec.layout import Layout, Rows
+from obscodec.layout import Rows
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints, Segments
 from obscodec.state import State
@@ -17,7 +18,7 @@ from obscodec.stats import StoreStats
 from obscodec.stores.exchange import Place
 from obscodec.stores.free_slots import FreeSlots
 from obscodec.stores.ids import NO_TENSOR, as_ids
-from obscodec.stores.store import Store
+from obscodec.stores.store import MAKE_ANOTHER, Store
 
 _SCRATCH_NBYTES = 1 << 22
 _MIN_ROWS_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
@@ -48,10 +49,13 @@ class TensorStore(Store):
         array([1., 0.])
     """
 
+    codec: Fixed[Codec] = Fixed(MAKE_ANOTHER)
+    n_slots: Fixed[int] = Fixed(MAKE_ANOTHER)
+
     def __init__(self, codec: Codec, n_slots: int, *, max_bytes: int | None = None, threads: int | None = None) -> None:
         check_kind("codec", codec, Codec, "a Codec, such as obscodec.codec('zstd:1', layout)")
         self.codec = codec
-        self.layout: Layout = codec.layout
+        self.layout, self.device = codec.layout, "cpu"
         self.n_slots = as_count("n_slots", n_slots, 0)
         self.threads = as_threads(threads)
         self._heap = SlotHeap(self.n_slots + 1, max_bytes=max_bytes)

@@ -10,10 +10,12 @@ from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.buffers.forecast import making_room
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
+from obscodec.fixed import Fixed
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of, versioned
 
+_MAKE_ANOTHER = "make another Prioritized, which draws new steps first"
 _LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-300, 1e300  # of an item that can be drawn; the sum of all stays finite
 
 
@@ -49,6 +51,10 @@ class Prioritized:
         >>> priorities.weights(indices).shape
         (32,)
     """
+
+    capacity: Fixed[int] = Fixed(_MAKE_ANOTHER)
+    alpha: Fixed[float] = Fixed(_MAKE_ANOTHER)
+    eps: Fixed[float] = Fixed(_MAKE_ANOTHER)
 
     def __init__(self, capacity: int, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
         self.capacity = as_count("capacity", capacity)

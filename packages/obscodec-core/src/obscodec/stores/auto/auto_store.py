@@ -9,6 +9,7 @@ from obscodec.arguments import check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
+from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import LockOrder, PicklableLock, give_back_free_memory, new_chunk
@@ -18,7 +19,7 @@ from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, leave
-from obscodec.stores.store import Store
+from obscodec.stores.store import MAKE_ANOTHER, Store
 
 _MOST_FIRST = 1 << 24
 _MOST_SEQUENCES = 1 << 16
@@ -66,6 +67,8 @@ class AutoStore(Store):
         >>> store.choice.chosen.spec
         'delta-rle|lz4:6'
     """
+
+    options: Fixed[StoreOptions] = Fixed(MAKE_ANOTHER)
 
     def __init__(
         self,

@@ -8,13 +8,14 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.fixed import Fixed
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.store import Store
+from obscodec.stores.store import MAKE_ANOTHER, Store
 
 
 class NarrowStore(Store):
@@ -46,6 +47,10 @@ class NarrowStore(Store):
         >>> codes.stats().n_tensors, wide.stats().n_tensors
         (1, 1)
     """
+
+    narrow: Fixed[Narrow] = Fixed(MAKE_ANOTHER)
+    codes: Fixed[Store] = Fixed(MAKE_ANOTHER)
+    wide: Fixed[Store] = Fixed(MAKE_ANOTHER)
 
     def __init__(self, narrow: Narrow, codes: Store, wide: Store, *, threads: int | None = None) -> None:
         check_kind("narrow", narrow, Narrow, "a Narrow")
