@@ -32,6 +32,11 @@ def ring():
     return RingBuffer(30, fields, 2, {"obs": 3}, "done", pad="edge", mask="valid")
 
 
+def stack_store():
+    stack = FrameStack(4)
+    return StackStore(FrameStore(stack.frame_layout(STACK), stack=4), STACK, stack)
+
+
 def narrow_store():
     narrow = find_narrow(np.arange(64, dtype=np.float32).reshape(1, 8, 8) / 2)
     return NarrowStore(narrow, FrameStore(Layout((8, 8), narrow.code_dtype)), FrameStore(FLOATS))
