@@ -83,7 +83,7 @@ class RowRing(LazyTensorStorage):  # type: ignore[misc]
 
     @max_size.setter
     def max_size(self, n: int) -> None:
-        if "capacity" in vars(self):  # TorchRL's constructor was here
+        if vars(self).get("initialized"):  # until then, TorchRL sets it, to whole rows
             raise AttributeError(f"max_size of a {type(self).__name__} stays {self.max_size}: {_MAKE_ANOTHER}")
         self.capacity = n
 
