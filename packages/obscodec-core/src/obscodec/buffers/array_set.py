@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import among, as_count, as_option, check_kind, closest
 from obscodec.arrays import Index, TensorArray, WriteBuffer
+from obscodec.buffers.columns import again, taken
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import CorruptStream, FieldError, LayoutError, ObscodecError, ShapeError, SpecError
 from obscodec.layout import ArrayLike
@@ -207,6 +208,24 @@ class ArraySet:
             items = array.ids if isinstance(array, TensorArray) else array
             items[rows] = array_of(of, "items", items.dtype, (len(rows), *items.shape[1:]))
         self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
+
+    def restore_columns(self, state: State, numbers: Ints) -> None:
+        """Fill the arrays, which are new, with the steps of other environments; nothing is decoded.
+
+        Args:
+            state: of arrays with another number of environments.
+            numbers: see ``Columns.numbers``, of the rows of the state.
+        """
+        arrays, repeated = part_of(state, "arrays", list), again(numbers)
+        once = np.where(repeated, -1, numbers)  # a place owns its reference
+        items = [taken(of["items"], once if self.stores[of["field"]] else numbers) for of in arrays]
+        filled = [{**of, "items": of_array} for of, of_array in zip(arrays, items, strict=True)]
+        self.restore({**state, "arrays": filled}, np.arange(len(numbers)))
+        for of, array in zip(arrays, self._arrays.values(), strict=True):
+            if isinstance(array, TensorArray):
+                ids, store = of["items"].reshape(-1), array.store
+                array.assign_ids(np.nonzero(repeated), store.transfer(store, ids[numbers[repeated]]))
+                store.release(np.delete(ids, once[once >= 0]))
 
     def forget_damaged(self) -> Ints:
         """Set the rows of all arrays whose tensors can't be decoded to zero; ``i64[n, 2]``, their steps and envs."""

@@ -499,7 +499,8 @@ class RingBuffer(StepRing):
                 f"{given.max()}: steps before the first are overwritten"
             )
         if len(self._seams.gone) and (gone := self._seams.are_gone(given)).any():
-            raise SlotError(f"the step with the index {given[gone][0]} was taken out by drop_episode")
+            what = "was taken out by drop_episode, or with_envs has put no step there"
+            raise SlotError(f"the step with the index {given[gone][0]} {what}")
         steps, envs = np.divmod(given.astype(np.int64) - there.start, self.n_envs)
         return steps, envs
 
@@ -510,17 +511,15 @@ class RingBuffer(StepRing):
         if not self.episode_end:
             raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
         if found is None or found[0] != steps:
-            self._ends_found = ends = self._ends_found.up_to(*steps, self._scan)
+            self._ends_found = ends = self._ends_found.up_to(
+                *steps, lambda numbers: self._scan_stored(numbers - self._oldest)
+            )
             self._parts_found = found = steps, Episodes.between(ends, *steps, self.n_envs)
         return found[1]
 
     def _seams_as_ends(self) -> Ends:
         steps, envs = np.divmod(self._seams.since(self.indices.start).ends, self.n_envs)
         return Ends(self._n_appended, steps, envs, np.ones(len(steps), np.bool_))
-
-    def _scan(self, numbers: Ints) -> tuple[Bools, Bools]:
-        steps, envs = (numbers - self._oldest)[:, None], np.arange(self.n_envs)
-        return self._ends(steps, envs), self._drawable(steps, envs)
 
 
 def _shuffled(indices: Ints, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:

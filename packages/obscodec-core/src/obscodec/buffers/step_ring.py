@@ -14,6 +14,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_envs, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed, no_field
+from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
 from obscodec.buffers.drawing import Ends, Episodes, Pad, Seams, Stack, check_pad
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.forecast import Forecast, making_room
@@ -35,6 +36,7 @@ _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 _SCANNED = 1 << 12  # steps at a time, for the begin of an episode
 _TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
 _INSTEAD = "make a RingBuffer with other arguments, and append the steps of this one, buffer[:], to it"
+_OTHER_ENVS = "with_envs makes a buffer of these steps for another number of environments"
 
 
 @says_arguments
@@ -50,7 +52,7 @@ class StepRing:
 
     capacity: Fixed[int] = Fixed(_INSTEAD)
     fields: FixedMapping[Field] = FixedMapping(_INSTEAD)
-    n_envs: Fixed[int] = Fixed(_INSTEAD)
+    n_envs: Fixed[int] = Fixed(_OTHER_ENVS)
     stack: FixedMapping[int] = FixedMapping(_INSTEAD)
     episode_end: Fixed[tuple[str, ...]] = Fixed(_INSTEAD)
     pad: Fixed[Pad | None] = Fixed(_INSTEAD)
@@ -234,6 +236,68 @@ class StepRing:
             self._seams = self._stored_seams.without(self._indices(steps, envs))
             self._forget_found(begin)
             self._set.drop((self._positions(steps), envs))
+
+    @says_memory_error
+    def with_envs(self, n_envs: int) -> Self:
+        """A new buffer with the same steps, for another number of environments; this one stays as it is.
+
+        Nothing is decoded. The steps of an environment stay in their order, and whole episodes in one environment as
+        far as there is room: an episode is cut where its new environment has as many steps as the others. Nothing that
+        is drawn crosses a cut, but stacks are as before. ``capacity`` changes so that the buffer keeps as many steps;
+        if it has no room for all, a warning says how many of the oldest are left out. Steps that are never drawn stay
+        behind. Indices begin anew at 0, so use a new ``Prioritized``.
+
+        Args:
+            n_envs: how many environments step together from now on.
+
+        Raises:
+            SlotError: an episode is running, which no new environment would go on with.
+            ShapeError: ``n_envs`` is less than 1.
+            DTypeError: ``n_envs`` is no integer.
+            HeapFull: the steps do not fit below ``max_bytes``.
+
+        Example:
+            >>> import obscodec
+            >>> buffer = obscodec.RingBuffer(100, {"done": Field((), bool)}, n_envs=2, episode_end="done")
+            >>> for step in range(30):
+            ...     buffer.append(done=[step % 10 == 9, step % 15 == 14])
+            >>> other = buffer.with_envs(5)
+            >>> other.n_envs, other.capacity, len(other)
+            (5, 40, 12)
+        """
+        n_envs = as_count("n_envs", n_envs)
+        capacity = -(-self.capacity * self.n_envs // n_envs)
+        with self._lock:
+            self._check_ended()
+            columns = Columns.of(
+                len(self), self.n_envs, n_envs, self._scan_stored, self._n_before_in_stack, self._n_before
+            )
+            columns = columns.newest(capacity + self._n_before, capacity)
+            numbers, ends = columns.numbers(self._positions(columns.steps), self.n_envs), columns.ends
+            ends |= self._seams.are_ends(self._indices(columns.steps, columns.envs))
+            state, arguments = self.state(), self.arguments()
+        spill = self._limit and self._limit.folder
+        made = self.from_arguments({**arguments, "n_envs": n_envs, "capacity": capacity, "spill": spill})
+        made._set.restore_columns(state["arrays"], numbers)
+        made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~columns.drawn))
+        made._n_appended = len(ends)
+        warn_left_out(columns)
+        return made
+
+    def _check_ended(self) -> None:
+        envs = np.arange(self.n_envs) if len(self) else np.arange(0)
+        running = envs[~self._ends(np.full(len(envs), len(self) - 1), envs)]
+        if len(running):
+            refuse_running(running)
+
+    def _n_before_in_stack(self, steps: Ints, envs: Ints) -> Ints:
+        return self._n_inside(steps, envs, self._n_before + 1) - 1
+
+    def _scan_stored(self, steps: Ints) -> tuple[Bools, Bools]:
+        """Whether an episode ends with each of some steps, ``bool[n, n_envs]``, or draws go around it; and which."""
+        at = steps[:, None], np.arange(self.n_envs)
+        drawable = self._drawable(*at)
+        return self._ends(*at) | ~drawable, drawable
 
     @property
     def _stored_seams(self) -> Seams:
@@ -453,7 +517,7 @@ class StepRing:
         flags = [self._flags(name, steps, envs) for name in self.episode_end]
         if self.mask is not None:
             flags.append(~self._flags(self.mask, steps, envs))
-        if not flags or len(self._seams.ends) or len(self._seams.gone):
+        if not flags or len(self._seams.ends):
             flags.append(self._seams.are_ends(self._indices(steps, envs)))
         return flags[0] if len(flags) == 1 else np.logical_or.reduce(flags)
 

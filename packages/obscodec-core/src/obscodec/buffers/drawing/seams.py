@@ -1,4 +1,4 @@
-"""Seams: where episodes end though no field says so, and which steps were taken out."""
+"""Seams: where episodes end though no field says so, and which steps are not drawn."""
 
 from typing import NamedTuple, Self
 
@@ -17,7 +17,8 @@ class Seams(NamedTuple):
 
     Attributes:
         ends: ``i64[n]``, rising: steps that an episode ends with.
-        gone: ``i64[n]``, rising: steps that were taken out. They belong to no episode.
+        gone: ``i64[n]``, rising: steps that are not drawn: they were taken out, or are there for stacks alone. Stacks
+            reach into them, up to one of ``ends``.
     """
 
     ends: Ints = _NONE
@@ -28,19 +29,19 @@ class Seams(NamedTuple):
         return self._replace(ends=np.union1d(self.ends, indices))
 
     def without(self, indices: Ints) -> Self:
-        """The same, and some steps that were taken out."""
-        return self._replace(gone=np.union1d(self.gone, indices))
+        """The same, and the last steps of an environment that were taken out, rising: nothing reaches into them."""
+        return self._replace(gone=np.union1d(self.gone, indices), ends=np.union1d(self.ends, indices[-1:]))
 
     def since(self, first: int) -> Self:
         """The same of the steps from an index on."""
         return self._replace(ends=self.ends[self.ends >= first], gone=self.gone[self.gone >= first])
 
     def are_ends(self, indices: Ints) -> Bools:
-        """``bool[...]``: whether an episode ends with a step ``i64[...]``, or the step was taken out."""
-        return _are_among(indices, self.ends) | _are_among(indices, self.gone)
+        """``bool[...]``: whether an episode ends with a step ``i64[...]``."""
+        return _are_among(indices, self.ends)
 
     def are_gone(self, indices: Ints) -> Bools:
-        """``bool[...]``: whether a step ``i64[...]`` was taken out."""
+        """``bool[...]``: whether a step ``i64[...]`` is not drawn."""
         return _are_among(indices, self.gone)
 
     def state(self) -> State:

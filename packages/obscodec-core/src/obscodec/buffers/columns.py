@@ -1,0 +1,189 @@
+"""Columns: the steps of a buffer, laid out for another number of environments."""
+
+import warnings
+from collections.abc import Callable
+from heapq import heappop, heapreplace
+from typing import Any, NamedTuple, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.buffers.drawing import Ends, Episodes
+from obscodec.errors import SlotError
+from obscodec.segments import Ints
+
+Bools = npt.NDArray[np.bool_]
+_NOTHING = -1  # in the place of an environment, or a number
+
+
+class Columns(NamedTuple):
+    """Which step of which environment goes where, by the numbers of steps, counted from the oldest one.
+
+    Each column is for an environment. It has parts of episodes in the order of time, whole episodes if possible: an
+    episode is cut where a column is full. Columns are about equally far at all times, so that the oldest steps go first
+    as before.
+
+    Attributes:
+        steps: ``i64[n_rows, n_envs]``, the steps; those before the oldest one, of stacks, have numbers below 0.
+        envs: ``i64[n_rows, n_envs]``, their environments until now; -1 where there is no step.
+        drawn: ``bool[n_rows, n_envs]``: False where there is no step, or one that only stacks need.
+        ends: ``bool[n_rows, n_envs]``: whether what comes next is not what came next until now.
+        n_left_out: how many of the oldest steps have no place.
+
+    Example:
+        >>> def scan(steps):  # an episode of 3 steps, then one of 5
+        ...     return np.isin(steps, [2, 7])[:, None], np.ones((len(steps), 1), np.bool_)
+        >>> Columns.of(8, 1, 2, scan).steps.T.tolist()
+        [[0, 1, 2, 7], [3, 4, 5, 6]]
+    """
+
+    steps: Ints
+    envs: Ints
+    drawn: Bools
+    ends: Bools
+    n_left_out: int
+
+    @classmethod
+    def of(
+        cls,
+        n_steps: int,
+        n_envs: int,
+        n_columns: int,
+        scan: Callable[[Ints], tuple[Bools, Bools]],
+        before: Callable[[Ints, Ints], Ints] | None = None,
+        reach: int = 0,
+    ) -> Self:
+        """The columns of a buffer.
+
+        Args:
+            n_steps: how many steps of each environment it has.
+            n_envs: how many environments it has.
+            n_columns: how many environments there will be.
+            scan: see ``Ends.up_to``.
+            before: called with steps and their environments, ``i64[n]``; returns how many steps before each its stack
+                has. Then places may stay empty. With None, all places of the rows are filled: fewer than
+                ``n_columns`` of the oldest steps are left out.
+            reach: how many steps before another one a stack has at most.
+        """
+        parts = Episodes.between(Ends.none().up_to(0, n_steps, scan), 0, n_steps, n_envs)
+        order = np.lexsort((parts.envs, parts.begin))
+        envs, begin, end = parts.envs[order], parts.begin[order], parts.end[order]
+        n_left_out = 0 if before else int((end - begin).sum()) % n_columns
+        begin = np.minimum(end, begin + _n_taken(end - begin, n_left_out))
+        context = before(begin, envs) if before else np.zeros_like(begin)
+        return cls._laid_out(_placed(begin, end, envs, context, n_columns, reach), n_columns, n_left_out)
+
+    @classmethod
+    def _laid_out(cls, placed: Ints, n_columns: int, n_left_out: int) -> Self:
+        """The columns of ``i64[n, 6]``: column, row, environment, first step, first drawn step, end of each part."""
+        column, row, env, first, drawn, end = placed.T
+        lengths = end - first
+        heights = np.bincount(column, lengths, n_columns).astype(np.int64)
+        n_rows = int(heights.max(initial=0))
+        row = row + (n_rows - heights)[column]  # the newest steps come last
+        offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        at = np.repeat(row, lengths) + offset, np.repeat(column, lengths)
+        steps, envs = np.full((2, n_rows, n_columns), _NOTHING, np.int64)
+        is_drawn, ends = np.zeros((n_rows, n_columns), np.bool_), np.ones((n_rows, n_columns), np.bool_)
+        steps[at], envs[at] = np.repeat(first, lengths) + offset, np.repeat(env, lengths)
+        is_drawn[at] = offset >= np.repeat(drawn - first, lengths)
+        ends[:-1] = (steps[1:] != steps[:-1] + 1) | (envs[1:] != envs[:-1])
+        return cls(steps, envs, is_drawn, ends, n_left_out)
+
+    def newest(self, n_rows: int, n_drawn: int) -> Self:
+        """The newest ``n_rows``, of which the newest ``n_drawn`` are drawn; the steps of the others are left out."""
+        kept = slice(max(0, len(self.steps) - n_rows), None)
+        drawn = self.drawn[kept].copy()
+        drawn[: max(0, len(drawn) - n_drawn)] = False
+        n_left_out = self.n_left_out + int(self.drawn.sum()) - int(drawn.sum())
+        return type(self)(self.steps[kept], self.envs[kept], drawn, self.ends[kept].copy(), n_left_out)
+
+    def numbers(self, rows: Ints, n_envs: int) -> Ints:
+        """``i64[n_rows, n_envs]``: the numbers of the items that go there, row by row of a buffer; -1 for none.
+
+        Args:
+            rows: ``i64[n_rows, n_envs]``, the rows of :attr:`steps` in the buffer.
+            n_envs: how many environments the buffer has.
+        """
+        return np.where(self.envs == _NOTHING, _NOTHING, rows * n_envs + self.envs)
+
+
+def taken(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
+    """A new array ``[n_rows, n_envs, ...]`` of the items with some numbers; zeros, as numpy has them, for -1.
+
+    Args:
+        items: ``[n_rows, n_envs, ...]``, of the buffer that the numbers are of.
+        numbers: see :meth:`Columns.numbers`.
+    """
+    made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != _NOTHING
+    made[there] = items.reshape(-1, *items.shape[2:])[numbers[there]]
+    return made
+
+
+def again(numbers: Ints) -> Bools:
+    """``bool[n_rows, n_envs]``: whether an item has a place before this one."""
+    _, first = np.unique(numbers, return_index=True)
+    others: Bools = numbers != _NOTHING
+    others.reshape(-1)[first] = False
+    return others
+
+
+def refuse_running(envs: Ints) -> NoReturn:
+    """Say that episodes are running in some environments.
+
+    Raises:
+        SlotError: always.
+    """
+    which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
+    raise SlotError(
+        f"the newest step of {which} ends no episode, and no environment would go on with it: call end_episodes() first"
+    )
+
+
+def warn_left_out(columns: Columns) -> None:
+    """Warn if steps have no place."""
+    if columns.n_left_out:
+        n, n_envs = int(columns.drawn.sum()), columns.steps.shape[1]
+        warnings.warn(
+            f"{n + columns.n_left_out} steps have no room in {n_envs} environments with equally many: the oldest "
+            f"{columns.n_left_out} are left out, {n} stay",
+            stacklevel=4,
+        )
+
+
+def _n_taken(lengths: Ints, n: int) -> Ints:
+    """How many steps of each part are among the first ``n`` of all."""
+    before = np.cumsum(lengths) - lengths
+    return np.asarray(np.clip(n - before, 0, lengths))
+
+
+def _placed(begin: Ints, end: Ints, envs: Ints, context: Ints, n_columns: int, reach: int) -> Ints:
+    """See :meth:`Columns._laid_out`: each part goes to the column that is least filled."""
+    parts = [*zip(*(x.tolist() for x in (envs, begin, end, context)), strict=True)]
+    least = -(-int((end - begin + context).sum()) // n_columns)
+    # At each cut, the steps that stacks need come a second time, and a column may have no room for more than these.
+    for n_rows in range(least, least + 2 * reach + 1):
+        placed = _placed_in(n_rows, parts, n_columns, reach)
+        if placed is not None:
+            break
+    return np.array(placed, np.int64).reshape(-1, 6)
+
+
+def _placed_in(
+    n_rows: int, parts: list[tuple[int, int, int, int]], n_columns: int, reach: int
+) -> list[tuple[int, int, int, int, int, int]] | None:
+    """Parts in columns of ``n_rows``; None if there is not enough room."""
+    open_columns, placed = [(0, column) for column in range(n_columns)], []
+    for env, first, last, n_before in parts:
+        while first < last:
+            if not open_columns:
+                return None
+            filled, column = open_columns[0]
+            n = min(last - first, n_rows - filled - n_before)
+            if n <= 0:
+                heappop(open_columns)
+                continue
+            placed.append((column, filled, env, first - n_before, first, first + n))
+            heapreplace(open_columns, (filled + n_before + n, column))
+            first, n_before = first + n, min(reach, n_before + n)
+    return placed
