@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_envs
 from obscodec.arrays import OPEN_READ, Prefetcher
+from obscodec.buffers import Columns, refuse_running, taken, warn_left_out
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
@@ -91,6 +92,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _has_seams = False  # in ``timeouts``, which SB3 does not write
     _dropped = 0  # how many of the oldest rows are gone for want of bytes
     _why_not_drop = "which needs SB3's own sample"
+    _found_anew: frozenset[str] = frozenset()  # arrays that _find_episodes fills
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
     def _init(self, *args: Any, **kwargs: Any) -> None:
@@ -227,6 +229,97 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         vars(self).update(pos=first, _dropped=self._dropped + n * self.full)
         self._arrays.drop(np.arange(first, first + n) % self.buffer_size)
 
+    @says_memory_error
+    def with_envs(self, n_envs: int) -> Self:
+        """A new buffer with the same transitions, for another number of environments; this one stays as it is.
+
+        Observations stay encoded. The transitions of an environment stay in their order, and whole episodes in one
+        environment as far as there is room: an episode is cut, as by a truncation, where its new environment has as
+        many transitions as the others. Rows are whole: if the transitions don't fill them, a warning says how many of
+        the oldest, fewer than ``n_envs``, are left out. ``buffer_size`` is as before for all environments together. A
+        class of your own can have arrays ``[buffer_size, n_envs, ...]`` and single numbers, which are taken over.
+
+        Args:
+            n_envs: how many environments step together from now on.
+
+        Raises:
+            SlotError: an episode is running, which no new environment would go on with.
+            ShapeError: ``n_envs`` is less than 1.
+            DTypeError: ``n_envs`` is no integer; or the class has an array whose place for a transition nobody knows.
+            HeapFull: the transitions do not fit below ``max_bytes``.
+
+        Example:
+            >>> from gymnasium import spaces
+            >>> buffer = CompressedReplayBuffer(1000, spaces.Box(0, 255, (4, 84, 84), "uint8"), spaces.Discrete(6))
+            >>> other = buffer.with_envs(4)
+            >>> other.n_envs, other.buffer_size
+            (4, 250)
+        """
+        n_envs = as_count("n_envs", n_envs)
+        with self._lock:
+            self._check_ended()
+            columns = Columns.of(self.size(), self.n_envs, n_envs, self._scan)
+            rows = (columns.steps + self.pos - self.size()) % self.buffer_size
+            numbers, observations = columns.numbers(rows, self.n_envs), self._arrays.state(self._n_rows)
+            others = self._in_columns(numbers)
+        made = self._empty_for(n_envs)
+        made._arrays.restore_columns(observations, numbers)
+        n_rows = len(numbers)
+        for name, items in others.items():
+            vars(made)[name][:n_rows] = items
+        vars(made).update({name: value for name, value in vars(self).items() if _is_counted(name, value)})
+        made.full, made.pos = n_rows == made.buffer_size, n_rows % made.buffer_size
+        cut = np.nonzero(columns.ends & ~made._ended(slice(n_rows), slice(None)))
+        made._truncate(*cut)
+        made._find_episodes(n_rows)
+        warn_left_out(columns)
+        return made
+
+    def _check_ended(self) -> None:
+        envs = np.arange(self.n_envs if self.size() else 0)
+        refuse_running(envs[~self._ended((self.pos - 1) % self.buffer_size, envs)])
+
+    def _scan(self, steps: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Whether an episode ends with steps, ``bool[n, n_envs]``, and whether they are sampled; 0 is the oldest."""
+        rows = (steps + self.pos - self.size()) % self.buffer_size
+        is_sampled = self._are_sampled(rows)
+        return self._ended(rows, slice(None)) | ~is_sampled, is_sampled
+
+    def _are_sampled(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """``bool[n, n_envs]``: whether transitions in some rows are ever sampled."""
+        return np.ones((len(rows), self.n_envs), np.bool_)
+
+    def _in_columns(self, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
+        """The arrays that are no observations, for other environments."""
+        moved = {}
+        for name, array in vars(self).items():
+            if not isinstance(array, _ARRAYS) or name in self._arrays.names or name in self._found_anew:
+                continue
+            if array.shape[:2] != (self.buffer_size, self.n_envs):
+                raise obscodec.DTypeError(
+                    f"{name} of this {type(self).__name__} has the shape {array.shape}, and only arrays of buffer_size "
+                    f"and n_envs, {(self.buffer_size, self.n_envs)}, can be laid out for other environments"
+                )
+            moved[name] = taken(array[: self._n_rows], numbers)
+        return moved
+
+    def _empty_for(self, n_envs: int) -> Self:
+        """An empty buffer with room for as many transitions of other environments."""
+        size = -(-self.buffer_size * self.n_envs // n_envs) * n_envs
+        own = {name: getattr(self, name) for name in ("observation_space", "action_space", "device", "spill")}
+        if "env" in vars(self):
+            own["env"] = self.env  # type: ignore[attr-defined]
+        return type(self)(**{**self.arguments(), **own, "n_envs": n_envs, "buffer_size": size})
+
+    def _truncate(self, rows: Any, envs: Ints) -> None:
+        """End the episodes of transitions with these."""
+        self.timeouts[rows, envs] = 1  # SB3's n-step returns go no further, and bootstrap
+        if self.handle_timeout_termination:  # else it would be a termination
+            self.dones[rows, envs] = 1
+
+    def _find_episodes(self, n_rows: int) -> None:
+        """Find in the first rows what the class knows of episodes besides their ends."""
+
     def _n_running(self) -> int:
         """How many of the newest rows, of one environment, are of an episode that has not ended."""
         newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
@@ -240,10 +333,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         last = (self.pos - 1) % self.buffer_size
         running = envs[~self._ended(last, envs)] if self.size() else envs[:0]
         if len(running):
-            self._has_seams = not self.handle_timeout_termination
-            self.timeouts[last, running] = 1  # SB3's n-step returns go no further, and bootstrap
-            if self.handle_timeout_termination:  # else it would be a termination
-                self.dones[last, running] = 1
+            self._truncate(last, running)
 
     def _ended(self, rows: Any, envs: Any) -> npt.NDArray[np.bool_]:
         """Whether the episodes of environments ended in some rows."""
@@ -372,6 +462,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return (rows + self.pos - n) % self.buffer_size if skipped or self._dropped else rows
 
 
+def _is_counted(name: str, value: object) -> bool:
+    """Whether an attribute is a number that a class counts, which does not depend on the environments."""
+    depends = name.startswith("_") or name in ("pos", "full", "n_envs", "buffer_size")
+    return isinstance(value, (bool, int, float)) and not depends
+
+
 class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):
     """``DictReplayBuffer`` with compressed observations; see :class:`CompressedReplayBuffer`.
 
@@ -489,6 +585,19 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         rows = np.arange(self.pos - n, self.pos) % self.buffer_size  # which can't be sampled before their episode ends
         self._current_ep_start[env] = self.pos
         self._arrays.drop((rows, np.full(n, env)))
+
+    _found_anew = frozenset({"ep_start", "ep_length", "_current_ep_start"})
+
+    def _are_sampled(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.ep_length[rows] > 0)
+
+    def _find_episodes(self, n_rows: int) -> None:
+        for env in range(self.n_envs):
+            ends = 1 + np.flatnonzero(self._ended(slice(n_rows), env))
+            lengths = np.diff(ends, prepend=0)
+            self.ep_start[:n_rows, env] = np.repeat(ends - lengths, lengths)
+            self.ep_length[:n_rows, env] = np.repeat(lengths, lengths)
+        self._current_ep_start[:] = self.pos
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         return HerReplayBuffer.sample(self, batch_size, env)  # draws rows of episodes with a length

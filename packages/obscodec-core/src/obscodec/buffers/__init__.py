@@ -1,6 +1,7 @@
 """Buffers for training loops, and the arrays that adapters build theirs from."""
 
 from obscodec.buffers.array_set import ArraySet
+from obscodec.buffers.columns import Columns, refuse_running, taken, warn_left_out
 from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
 from obscodec.buffers.exploration import is_space, random_steps
@@ -19,6 +20,7 @@ __all__ = [
     "BufferKeywords",
     "BufferOptions",
     "BufferStats",
+    "Columns",
     "Estimate",
     "Field",
     "FieldEstimate",
@@ -32,4 +34,7 @@ __all__ = [
     "is_space",
     "making_room",
     "random_steps",
+    "refuse_running",
+    "taken",
+    "warn_left_out",
 ]

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from heapq import heappop, heapreplace
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -128,16 +128,16 @@ def again(numbers: Ints) -> Bools:
     return others
 
 
-def refuse_running(envs: Ints) -> NoReturn:
-    """Say that episodes are running in some environments.
+def refuse_running(envs: Ints) -> None:
+    """Refuse to lay out a buffer if episodes are running in some environments.
 
     Raises:
-        SlotError: always.
+        SlotError: there are such environments.
     """
-    which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
-    raise SlotError(
-        f"the newest step of {which} ends no episode, and no environment would go on with it: call end_episodes() first"
-    )
+    if len(envs):
+        which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
+        what = f"the newest step of {which} ends no episode, and no environment would go on with it"
+        raise SlotError(f"{what}: call end_episodes() first")
 
 
 def warn_left_out(columns: Columns) -> None:

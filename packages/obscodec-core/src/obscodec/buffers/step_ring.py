@@ -285,10 +285,8 @@ class StepRing:
         return made
 
     def _check_ended(self) -> None:
-        envs = np.arange(self.n_envs) if len(self) else np.arange(0)
-        running = envs[~self._ends(np.full(len(envs), len(self) - 1), envs)]
-        if len(running):
-            refuse_running(running)
+        envs = np.arange(self.n_envs if len(self) else 0)
+        refuse_running(envs[~self._ends(np.full(len(envs), len(self) - 1), envs)])
 
     def _n_before_in_stack(self, steps: Ints, envs: Ints) -> Ints:
         return self._n_inside(steps, envs, self._n_before + 1) - 1
