@@ -8,6 +8,7 @@ import pytest
 import safetensors.numpy
 import xxhash
 from obscodec import CorruptStream, DTypeError, SnapshotError
+from obscodec.snapshots import read_arguments
 from obscodec.snapshots.folder import Folder
 from saved import (
     GOLDEN,
@@ -397,3 +398,17 @@ def test_a_state_is_checked():
         change(state)
         with pytest.raises(CorruptStream):
             stores()["stacks"].restore(state)
+
+
+def test_the_arguments_are_read_without_the_rest(tmp_path):
+    buffer = obscodec.RingBuffer(50_000, {"f": obscodec.Field((64, 64), np.uint8, "raw")}, n_envs=2)
+    for step in np.random.default_rng(0).integers(256, size=(40, 2, 64, 64), dtype=np.uint8):
+        buffer.append(f=step)
+    obscodec.save(buffer, tmp_path)
+    for file in files(tmp_path, ".segment"):
+        file.unlink()  # with all blocks
+    assert read_arguments(tmp_path) == ("RingBuffer", buffer.arguments())
+    with pytest.raises(SnapshotError, match=r"can't be opened: No such file"):
+        obscodec.load(tmp_path)
+    with pytest.raises(SnapshotError, match="has no generation 3, only generations"):
+        read_arguments(tmp_path, 3)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -53,33 +54,66 @@ class Generation(NamedTuple):
 def read_generation(
     folder: Folder, number: int | None, *, maps: bool = False, salvages: bool = False, on_read: OnRead | None = None
 ) -> Generation:
-    """A generation, the last one for None.
+    """A generation, the last one for None; see :class:`OpenGeneration`."""
+    return OpenGeneration(folder, number).read(maps=maps, salvages=salvages, on_read=on_read)
+
+
+class OpenGeneration:
+    """A generation of which the manifest was read, and nothing else so far.
 
     Args:
         folder: the folder.
-        number: of the generation.
-        maps: leave the blocks in their files, if these are large, and check no checksum of them.
-        salvages: leave out damaged records of blocks.
-        on_read: called with numbers of bytes, as they are read.
+        number: of the generation, None for the last one.
 
     Raises:
         SnapshotError: there is no such generation, or it is damaged, or of a newer version.
     """
-    there = folder.generations()
-    if not there:
-        raise SnapshotError(f"{folder.path} has no snapshot")
-    if number is not None and number not in there:
-        raise SnapshotError(f"{folder.path} has no generation {number}, only generations {[*there]}")
-    name = there[max(there) if number is None else number]
-    manifest, damage = folder.read_manifest(name), list[str]()
-    try:
-        reader = _Reader(folder, manifest, damage.append if salvages else _refuse, on_read)
-        tree, known = reader.read(name, maps)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        if isinstance(error, SnapshotError):
-            raise
-        raise SnapshotError(f"{folder.path / name} is no manifest: {type(error).__name__}: {error}") from error
-    return Generation(manifest, tree, known, damage)
+
+    def __init__(self, folder: Folder, number: int | None) -> None:
+        there = folder.generations()
+        if not there:
+            raise SnapshotError(f"{folder.path} has no snapshot")
+        if number is not None and number not in there:
+            raise SnapshotError(f"{folder.path} has no generation {number}, only generations {[*there]}")
+        self._folder, self._name = folder, there[max(there) if number is None else number]
+        self.manifest = folder.read_manifest(self._name)
+
+    def part(self, name: str) -> Tree:
+        """All values of the state, and its arrays, but no streams, and of large arrays those of a part alone.
+
+        Raises:
+            SnapshotError: it is damaged.
+        """
+        with self._checked():
+            return _Reader(self._folder, self.manifest, _refuse, None).part(name)
+
+    def read(self, *, maps: bool = False, salvages: bool = False, on_read: OnRead | None = None) -> Generation:
+        """The whole generation.
+
+        Args:
+            maps: leave the blocks in their files, if these are large, and check no checksum of them.
+            salvages: leave out damaged records of blocks.
+            on_read: called with numbers of bytes, as they are read.
+
+        Raises:
+            SnapshotError: it is damaged.
+        """
+        damage = list[str]()
+        with self._checked():
+            reader = _Reader(self._folder, self.manifest, damage.append if salvages else _refuse, on_read)
+            tree, known = reader.read(self._name, maps)
+        return Generation(self.manifest, tree, known, damage)
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """A context in which a manifest is taken for one that a writer has written."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            if isinstance(error, SnapshotError):
+                raise
+            what = f"{self._folder.path / self._name} is no manifest"
+            raise SnapshotError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _refuse(damage: str) -> None:
@@ -122,6 +156,12 @@ class _Reader:
             known[of] = streams[of], self._places_known(where[: OFFSET + 1, found])
         after = Known().after(name, int(self._manifest["generation"]), self._files, known, {})
         return Tree(self._manifest["values"], arrays, streams, lost), after
+
+    def part(self, name: str) -> Tree:
+        """See :meth:`OpenGeneration.part`."""
+        arrays, pages = self._arrays(self._manifest["arrays"]), self._manifest.get("pages", {})
+        arrays |= {of: self._paged(of, arrays, about) for of, about in pages.items() if of.startswith(f"{name}/")}
+        return Tree(self._manifest["values"], arrays, {}, {})
 
     def _places_known(self, places: Places) -> Places:
         """Places in files without damage; streams of other files are written again next time."""

@@ -32,7 +32,7 @@ from obscodec.snapshots.beside import Files, hashes_of_files
 from obscodec.snapshots.folder import Folder, folder_nbytes
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.progress import Progress
-from obscodec.snapshots.reader import DamagedStreams, read_generation
+from obscodec.snapshots.reader import DamagedStreams, OpenGeneration
 from obscodec.snapshots.tree import Tree, flatten, unflatten
 from obscodec.snapshots.writer import before_generation, write_generation
 from obscodec.state import State, part_of
@@ -329,7 +329,8 @@ def load_by(
     """:func:`load` for a class of any package.
 
     Args:
-        make: called with the kind, the arguments and the path of what was saved; returns an empty object.
+        make: called with the kind, the arguments and the path of what was saved, before its state is read; returns an
+            empty object.
         path: see :func:`load`, as for the others.
         generation: see there.
         mmap: see there.
@@ -343,13 +344,16 @@ def load_by(
     there = [*Folder(path).generations()][::-1]
     for number in there if salvage and generation is None and there else [generation]:
         try:
-            (kind, arguments, state), known = _read(path, number, mmap, damage)
+            opened = OpenGeneration(Folder(path), number)
+            kind, arguments = _arguments(opened, path)
             if limit is not None:
                 _set_limit(kind, arguments, limit, path)
             if "spill" in arguments:
                 arguments["spill"] = _folder_to_spill(arguments, spill, path)
             with _limit_told(arguments, path):
-                made = restored(make(kind, arguments, os.fspath(path)), state, path)
+                made = make(kind, arguments, os.fspath(path))  # first: it may refuse
+                state, known = _state(opened, path, mmap, damage)
+                made = restored(made, state, path)
             _loaded[made] = Folder(path).path, known
             break
         except SnapshotError as error:
@@ -414,24 +418,46 @@ def read_snapshot(
     Raises:
         SnapshotError: see :func:`load`.
     """
-    parts, known = _read(path, generation, mmap, damage)
+    opened = OpenGeneration(Folder(path), generation)
+    kind, arguments = _arguments(opened, path)
+    state, known = _state(opened, path, mmap, damage)
     if loaded_into is not None:
         _loaded[loaded_into] = Folder(path).path, known
-    return parts
+    return kind, arguments, state
 
 
-def _read(
-    path: str | os.PathLike[str], generation: int | None, mmap: bool, damage: list[str] | None
-) -> tuple[tuple[str, State, State], Known]:
-    folder = Folder(path)
-    with Progress("load", folder_nbytes(path)) as progress:
-        read = read_generation(folder, generation, maps=mmap, salvages=damage is not None, on_read=progress.advance)
+@says_memory_error
+def read_arguments(path: str | os.PathLike[str], generation: int | None = None) -> tuple[str, State]:
+    """The kind and the arguments in a snapshot, of which nothing else is read: no tensors, and no items.
+
+    Args:
+        path: the folder.
+        generation: its number, None for the last one.
+
+    Raises:
+        SnapshotError: see :func:`load`.
+    """
+    return _arguments(OpenGeneration(Folder(path), generation), path)
+
+
+def _arguments(opened: OpenGeneration, path: str | os.PathLike[str]) -> tuple[str, State]:
+    tree = opened.part("arguments")
     with named(path):
-        both, kind = unflatten(read.tree), part_of(read.manifest, "kind", str)
-        parts = kind, part_of(both, "arguments", dict), part_of(both, "state", dict)
+        values = part_of({"values": tree.values}, "values", dict)
+        arguments = unflatten(tree._replace(values=values["arguments"]))
+        return part_of(opened.manifest, "kind", str), part_of({"arguments": arguments}, "arguments", dict)
+
+
+def _state(
+    opened: OpenGeneration, path: str | os.PathLike[str], mmap: bool, damage: list[str] | None
+) -> tuple[State, Known]:
+    with Progress("load", folder_nbytes(path)) as progress:
+        read = opened.read(maps=mmap, salvages=damage is not None, on_read=progress.advance)
+    with named(path):
+        state = part_of(unflatten(read.tree), "state", dict)
     if damage is not None:
         damage += read.damage
-    return parts, read.known
+    return state, read.known
 
 
 @says_memory_error
