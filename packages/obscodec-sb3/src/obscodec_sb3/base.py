@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +29,7 @@ from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
 
+from obscodec_sb3.comparison import SPACES, check_arguments, plain
 from obscodec_sb3.migration import refuse_former
 from obscodec_sb3.no_copy_array import NoCopyArray
 from obscodec_sb3.placeholders import placeholder_layouts
@@ -349,13 +349,16 @@ class CompressedBuffer(buffers.BaseBuffer):
             spill: the folder for the oldest blocks, which a buffer needs that had one: see ``obscodec.load``.
             continue_episodes: True if the environments go on with the episodes that were running.
             **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
-                ``buffer_device``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``.
+                ``buffer_device``, ``heap``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``. Others must be
+                as they were saved, which is found before anything is read.
 
         Returns:
             The buffer; with ``salvage``, ``Salvaged``, which has it.
 
         Raises:
             SnapshotError: the folder has no snapshot, or of another class; or a file of it is damaged or missing.
+            SpecError: an argument is another one than was saved; the text has both. :meth:`with_envs` of a replay
+                buffer converts it to another ``n_envs``.
 
         Example:
             >>> import tempfile
@@ -373,7 +376,8 @@ class CompressedBuffer(buffers.BaseBuffer):
                 by = f"{kind}.load" if kind.startswith("Compressed") else "obscodec.load"
                 raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {by}")
             with named(path):
-                of_spaces = {name: space_of(saved[name]) for name in ("observation_space", "action_space")}
+                of_spaces = {name: space_of(saved[name]) for name in SPACES}
+            check_arguments(cls, saved, arguments, path)
             return cls(**{**saved, **of_spaces, **arguments})
 
         if Path(path).is_file():
@@ -401,14 +405,14 @@ class CompressedBuffer(buffers.BaseBuffer):
     def arguments(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
         names = {name for of in type(self).__mro__ for name in inspect.signature(of).parameters} & vars(self).keys()
-        plain = {name: _plain(getattr(self, name)) for name in sorted(names - {"device", "env"})}
-        spaces = {name: space_state(getattr(self, name)) for name in ("observation_space", "action_space")}
+        own = {name: plain(getattr(self, name)) for name in sorted(names - {"device", "env"})}
+        spaces = {name: space_state(getattr(self, name)) for name in SPACES}
         is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
         options = {name: getattr(self._options, name) for name in OPTIONS}
         limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self.spill is not None}
         reading = {"threads": self._threads, "prefetch": self._prefetch}
-        return {**plain, **spaces, **options, **limits, **reading, "buffer_size": size}
+        return {**own, **spaces, **options, **limits, **reading, "buffer_size": size}
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
@@ -541,8 +545,3 @@ class CompressedBuffer(buffers.BaseBuffer):
 def each(function: Callable[[str, Any], Any], of: Any) -> Any:
     """``function`` of each key and value of a dictionary; of ``""`` and ``of`` if that is no dictionary."""
     return {key: function(key, value) for key, value in of.items()} if isinstance(of, dict) else function("", of)
-
-
-def _plain(value: Any) -> Any:
-    """An argument of SB3 as a snapshot has it."""
-    return value.name.lower() if isinstance(value, Enum) else value

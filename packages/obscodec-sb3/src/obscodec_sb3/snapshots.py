@@ -1,21 +1,27 @@
 """SnapshotCallback and resume: a training that goes on after its process has ended."""
 
+import json
 import os
 import re
 import warnings
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import gymnasium
-from obscodec import Snapshot, SnapshotError
+from obscodec import Snapshot, SnapshotError, SpecError
 from obscodec.arguments import as_count, check_kind
-from obscodec.snapshots import check_beside
+from obscodec.snapshots import check_beside, named, read_arguments
+from obscodec.state import State, number_of
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.save_util import json_to_data
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from obscodec_sb3.base import CompressedBuffer
+from obscodec_sb3.comparison import check_arguments, check_environment
 
 A = TypeVar("A", bound=BaseAlgorithm)
 
@@ -142,6 +148,8 @@ def resume(
 
     Raises:
         SnapshotError: there is no complete checkpoint.
+        SpecError: the buffer is for another number of environments than ``env``, or for other spaces, or of another
+            class than that of the model. This is found before anything is built; the text has both values.
         DTypeError: an argument has another type.
 
     Example: see :class:`SnapshotCallback`.
@@ -157,13 +165,15 @@ def resume(
         beside = {"model": models[step]} | ({"VecNormalize": statistics[step]} if statistics else {})
         try:
             check_beside(of_buffer, step, beside)  # before a pickle among them is loaded
-            normalized = _normalized(env, statistics[step]) if statistics else None
-            model: A = algorithm.load(models[step], env=env if normalized is None else normalized, **arguments)
-            buffer = _load_buffer(model, of_buffer, step, mmap, continue_episodes)
+            saved = _Saved(of_buffer, step, *read_arguments(of_buffer, step))
+            given = _prepared(algorithm, saved, models[step], env, statistics.get(step), arguments)
+            model: A = algorithm.load(models[step], env=given, **arguments)
+            buffer = _load_buffer(model, saved, mmap, continue_episodes, arguments)
         except SnapshotError as error:
             warnings.warn(f"{error}: an earlier checkpoint is loaded", stacklevel=2)
             continue
         model.replay_buffer = buffer  # type: ignore[attr-defined]
+        normalized = model.get_vec_normalize_env() if statistics else None
         return Resumed(model, buffer, normalized, step)
     if not folder.is_dir():
         raise SnapshotError(f"{folder} is no folder: name the one that was given to SnapshotCallback")
@@ -178,15 +188,86 @@ def resume(
     )
 
 
-def _load_buffer(model: Any, path: Path, step: int, mmap: bool, continue_episodes: bool) -> CompressedBuffer:
+class _Saved(NamedTuple):
+    """What a generation says of the buffer in it."""
+
+    path: Path
+    step: int
+    kind: str
+    arguments: State
+
+
+def _prepared(
+    algorithm: type[BaseAlgorithm],
+    saved: _Saved,
+    model: Path,
+    env: Any,
+    statistics: Path | None,
+    arguments: Mapping[str, Any],
+) -> VecEnv:
+    """The environment as the algorithm wraps it, if the buffer and what is given fit together.
+
+    Raises:
+        SpecError: they don't.
+    """
+    kind, path = saved.kind, os.fspath(saved.path)
+    cls = _class_of_buffer(model, arguments)
+    if cls is not None:
+        if cls.__name__ != kind:
+            raise SpecError(
+                f"{path} has a {kind}, and the replay_buffer_class of the model is {cls.__name__}: pass "
+                f"replay_buffer_class={kind}"
+            )
+        check_arguments(cls, saved.arguments, _of_buffer(arguments), path)
+    remedy = (
+        f"convert the buffer: {kind}.load({path!r}, generation={saved.step}).with_envs({_n_envs(env)}) is one for the "
+        f"model that {algorithm.__name__}.load loads from {model.name} with this env"
+    )
+    with named(path):
+        n_envs = number_of(saved.arguments, "n_envs", 1)
+    if _n_envs(env) == n_envs and statistics is not None:
+        env = _normalized(env, statistics)
+    wrapped = algorithm._wrap_env(env)
+    check_environment(kind, saved.arguments, wrapped, path, remedy)
+    return wrapped
+
+
+def _n_envs(env: Any) -> int:
+    return int(env.num_envs) if isinstance(env, VecEnv) else 1
+
+
+def _of_buffer(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments of ``algorithm.load`` say of the buffer."""
+    size = {"buffer_size": arguments["buffer_size"]} if "buffer_size" in arguments else {}
+    return {**(arguments.get("replay_buffer_kwargs") or {}), **size}
+
+
+def _class_of_buffer(model: Path, arguments: Mapping[str, Any]) -> type | None:
+    """The class of the buffer that a model will make; None if that is not known before it is loaded."""
+    name = "replay_buffer_class"
+    for given in (arguments, arguments.get("custom_objects") or {}):
+        if name in given:
+            found = given[name]
+            return found if isinstance(found, type) else None
+    with zipfile.ZipFile(model) as archive, suppress(KeyError, ValueError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SB3 warns again when it loads the model
+        about = json.loads(archive.read("data"))[name]
+        found = json_to_data(json.dumps({name: about})).get(name)
+        return found if isinstance(found, type) else None
+    return None
+
+
+def _load_buffer(
+    model: Any, saved: _Saved, mmap: bool, continue_episodes: bool, arguments: Mapping[str, Any]
+) -> CompressedBuffer:
     empty = model.replay_buffer
     if not isinstance(empty, CompressedBuffer):
         raise TypeError(f"the model has a {type(empty).__name__}, no compressed replay buffer")
     own = {"env": model.env} if hasattr(empty, "env") else {}
     limits = {"max_bytes": empty.max_bytes, "spill": empty.spill}
-    own |= {name: limit for name, limit in limits.items() if limit is not None}
+    own |= _of_buffer(arguments) | {name: limit for name, limit in limits.items() if limit is not None}
     buffer: CompressedBuffer = type(empty).load(
-        path, generation=step, mmap=mmap, continue_episodes=continue_episodes, device=model.device, **own
+        saved.path, generation=saved.step, mmap=mmap, continue_episodes=continue_episodes, device=model.device, **own
     )
     return buffer
 
