@@ -159,6 +159,8 @@ def test_the_same_transitions_are_sampled(cls, n_envs, n_after, n_steps, timeout
     after = transitions(other)
     assert after == {one: before[one] for one in after}
     assert len(after) == len(before) - n_left
+    left = [one // n_envs for one in before.keys() - after.keys()]
+    assert max(left, default=0) <= min((one // n_envs for one in after), default=n_steps)
     assert transitions(buffer) == before
     if after:
         check_samples(played, other, n_envs)

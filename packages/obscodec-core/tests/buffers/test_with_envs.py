@@ -10,7 +10,7 @@ import pytest
 from obscodec import DTypeError, Field, Prioritized, RingBuffer, ShapeError, SlotError
 
 CAPACITY, DEPTH = 40, 3
-WAYS = [(2, 4), (4, 2), (3, 2), (1, 5), (3, 3)]
+WAYS = [(2, 4), (4, 2), (3, 2), (1, 5), (3, 3), (1, 1)]
 CODECS = ["delta-rle", "zstd:1", "auto", None]
 
 
@@ -51,7 +51,7 @@ class Played:
                 if valid[env]:
                     self.episodes[env].append(int(numbers[env]))
                     self.place[int(numbers[env])] = self.episodes[env], len(self.episodes[env]) - 1
-                if done[env] or trunc[env] or not valid[env]:
+                if done[env] or (trunc[env] and "trunc" in self.buffer.episode_end) or not valid[env]:
                     self.episodes[env] = []
             self.n += n_envs
 
@@ -111,7 +111,7 @@ def check_inside(played, buffer, stride):
 @pytest.mark.parametrize("codec", ["delta-rle", None])
 @pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
 @pytest.mark.parametrize("n_steps", [0, 7, 30, 130])
-@pytest.mark.parametrize("options", [{}, {"stacks": False}, {"masks": True}])
+@pytest.mark.parametrize("options", [{}, {"stacks": False}, {"masks": True}, {"episode_end": "done"}])
 def test_the_same_steps_are_drawn(codec, n_envs, n_after, n_steps, options):
     played = Played(n_envs, seed=n_steps, codec=codec, **options).play(n_steps).end()
     buffer = played.buffer
@@ -129,7 +129,8 @@ def test_the_same_steps_are_drawn(codec, n_envs, n_after, n_steps, options):
         (warning,) = warned
         assert f"the oldest {len(left)} are left out, {len(after)} stay" in str(warning.message)
         assert len(left) <= (n_envs + 3 * n_after) * DEPTH
-        assert max(left) < sorted(before)[2 * len(left) + 3 * n_envs * DEPTH]  # none of the newer ones
+        steps = {number: index // n_envs for number, (index, _) in before.items()}
+        assert max(steps[number] for number in left) <= min(steps[number] for number in after)
     else:
         assert not warned
     if after:

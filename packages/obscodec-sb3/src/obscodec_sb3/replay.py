@@ -258,7 +258,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         n_envs = as_count("n_envs", n_envs)
         with self._lock:
             self._check_ended()
-            columns = Columns.of(self.size(), self.n_envs, n_envs, self._scan)
+            columns = Columns.of(self.size(), self.n_envs, n_envs, self.buffer_size * self.n_envs, self._scan)
             rows = (columns.steps + self.pos - self.size()) % self.buffer_size
             numbers, observations = columns.numbers(rows, self.n_envs), self._arrays.state(self._n_rows)
             others = self._in_columns(numbers)

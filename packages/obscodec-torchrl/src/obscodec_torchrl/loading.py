@@ -6,7 +6,7 @@ import math
 import os
 
 import torch
-from obscodec import FieldError
+from obscodec import FieldError, ShapeError
 from obscodec.snapshots import named
 from obscodec.state import State, number_of, part_of
 from torchrl.data import LazyTensorStorage
@@ -34,8 +34,8 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
 
     Raises:
         RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
-        ShapeError: the storage has not enough room, or is larger than a full storage that was saved; or a leaf has
-            another shape.
+        ShapeError: the storage has another ``ndim``, or not enough room, or is larger than a full storage that was
+            saved; or a leaf has another shape.
         FieldError: the items have other keys than those in the storage.
         DTypeError: a compressed leaf has another dtype.
         SnapshotError: no storage has such a state.
@@ -43,6 +43,9 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
     with named(path):
         axes, paths, is_tree = axes_of(state), leaves_of(state).keys(), part_of(state, "is_tree", bool)
         length, is_full = number_of(state, "length"), part_of(state, "is_full", bool)
+    if len(axes) != storage.ndim:
+        what = f"the storage has ndim={storage.ndim}, the items in {os.fspath(path)} were saved with ndim={len(axes)}"
+        raise ShapeError(f"{what}: make a storage with ndim={len(axes)}")
     check_size(storage, math.prod(axes[1:]), length, is_full=is_full)
     tree = storage._storage if is_tree else None
     check_structure(tree, is_tree=is_tree)

@@ -33,7 +33,7 @@ class Columns(NamedTuple):
     Example:
         >>> def scan(steps):  # an episode of 3 steps, then one of 5
         ...     return np.isin(steps, [2, 7])[:, None], np.ones((len(steps), 1), np.bool_)
-        >>> Columns.of(8, 1, 2, scan).steps.T.tolist()
+        >>> Columns.of(8, 1, 2, 4, scan).steps.T.tolist()
         [[0, 1, 2, 7], [3, 4, 5, 6]]
     """
 
@@ -49,6 +49,7 @@ class Columns(NamedTuple):
         n_steps: int,
         n_envs: int,
         n_columns: int,
+        room: int,
         scan: Callable[[Ints], tuple[Bools, Bools]],
         before: Callable[[Ints, Ints], Ints] | None = None,
         reach: int = 0,
@@ -59,6 +60,7 @@ class Columns(NamedTuple):
             n_steps: how many steps of each environment it has.
             n_envs: how many environments it has.
             n_columns: how many environments there will be.
+            room: for how many steps of each of these there is room, besides those that only stacks need.
             scan: see ``Ends.up_to``.
             before: called with steps and their environments, ``i64[n]``; returns how many steps before each its stack
                 has. Then places may stay empty. With None, all places of the rows are filled: fewer than
@@ -67,11 +69,18 @@ class Columns(NamedTuple):
         """
         parts = Episodes.between(Ends.none().up_to(0, n_steps, scan), 0, n_steps, n_envs)
         order = np.lexsort((parts.envs, parts.begin))
-        envs, begin, end = parts.envs[order], parts.begin[order], parts.end[order]
-        n_left_out = 0 if before else int((end - begin).sum()) % n_columns
-        begin = np.minimum(end, begin + _n_taken(end - begin, n_left_out))
-        context = before(begin, envs) if before else np.zeros_like(begin)
-        return cls._laid_out(_placed(begin, end, envs, context, n_columns, reach), n_columns, n_left_out)
+        envs, first, end = parts.envs[order], parts.begin[order], parts.end[order]
+        n_left_out = 0 if before else int((end - first).sum()) % n_columns
+        while True:
+            begin = first + _n_of_oldest(first, end, n_left_out)
+            context = before(np.minimum(begin, end - 1), envs) if before else np.zeros_like(begin)
+            there = begin < end
+            of_parts = begin[there], end[there], envs[there], context[there]
+            columns = cls._laid_out(_placed(*of_parts, n_columns, reach), n_columns, n_left_out)
+            n_above = int(columns.drawn[:-room].sum()) if len(columns.steps) > room else 0
+            if not n_above:
+                return columns._replace(**{name: getattr(columns, name)[-room - reach :] for name in cls._fields[:4]})
+            n_left_out += n_above
 
     @classmethod
     def _laid_out(cls, placed: Ints, n_columns: int, n_left_out: int) -> Self:
@@ -89,14 +98,6 @@ class Columns(NamedTuple):
         is_drawn[at] = offset >= np.repeat(drawn - first, lengths)
         ends[:-1] = (steps[1:] != steps[:-1] + 1) | (envs[1:] != envs[:-1])
         return cls(steps, envs, is_drawn, ends, n_left_out)
-
-    def newest(self, n_rows: int, n_drawn: int) -> Self:
-        """The newest ``n_rows``, of which the newest ``n_drawn`` are drawn; the steps of the others are left out."""
-        kept = slice(max(0, len(self.steps) - n_rows), None)
-        drawn = self.drawn[kept].copy()
-        drawn[: max(0, len(drawn) - n_drawn)] = False
-        n_left_out = self.n_left_out + int(self.drawn.sum()) - int(drawn.sum())
-        return type(self)(self.steps[kept], self.envs[kept], drawn, self.ends[kept].copy(), n_left_out)
 
     def numbers(self, rows: Ints, n_envs: int) -> Ints:
         """``i64[n_rows, n_envs]``: the numbers of the items that go there, row by row of a buffer; -1 for none.
@@ -151,10 +152,12 @@ def warn_left_out(columns: Columns) -> None:
         )
 
 
-def _n_taken(lengths: Ints, n: int) -> Ints:
-    """How many steps of each part are among the first ``n`` of all."""
-    before = np.cumsum(lengths) - lengths
-    return np.asarray(np.clip(n - before, 0, lengths))
+def _n_of_oldest(first: Ints, end: Ints, n: int) -> Ints:
+    """How many steps of each part are among the oldest ``n`` of all."""
+    lengths = end - first
+    part = np.repeat(np.arange(len(first)), lengths)
+    steps = np.arange(len(part)) - np.repeat(np.cumsum(lengths) - lengths - first, lengths)
+    return np.bincount(part[np.argsort(steps, kind="stable")[:n]], minlength=len(first))
 
 
 def _placed(begin: Ints, end: Ints, envs: Ints, context: Ints, n_columns: int, reach: int) -> Ints:

@@ -269,10 +269,8 @@ class StepRing:
         capacity = -(-self.capacity * self.n_envs // n_envs)
         with self._lock:
             self._check_ended()
-            columns = Columns.of(
-                len(self), self.n_envs, n_envs, self._scan_stored, self._n_before_in_stack, self._n_before
-            )
-            columns = columns.newest(capacity + self._n_before, capacity)
+            size = len(self), self.n_envs, n_envs, capacity
+            columns = Columns.of(*size, self._scan_stored, self._n_before_in_stack, self._n_before)
             numbers, ends = columns.numbers(self._positions(columns.steps), self.n_envs), columns.ends
             ends |= self._seams.are_ends(self._indices(columns.steps, columns.envs))
             state, arguments = self.state(), self.arguments()
