@@ -452,7 +452,7 @@ def test_the_unwritten_rest_of_a_chunk_takes_no_memory():
     """Noise fills chunks of 2 MB; that the newest one is nearly empty does not have steps go."""
     fields, rng = {"frame": Field((84, 84), np.uint8, "delta-rle")}, np.random.default_rng(0)
     buffer = RingBuffer(50_000, fields, max_bytes=2 << 20)
+    frames = rng.integers(0, 256, (700, 84, 84), np.uint8)
     with pytest.warns(UserWarning, match="have reached max_bytes"):
-        for _ in range(700):
-            buffer.append(frame=rng.integers(0, 256, (84, 84), np.uint8))
+        buffer.extend(frame=frames)
     assert len(buffer) > 100

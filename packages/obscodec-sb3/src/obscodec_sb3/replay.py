@@ -270,6 +270,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         vars(made).update({name: value for name, value in vars(self).items() if _is_counted(name, value)})
         made.full, made.pos = n_rows == made.buffer_size, n_rows % made.buffer_size
         cut = np.nonzero(columns.ends & ~made._ended(slice(n_rows), slice(None)))
+        made._has_seams = self._has_seams
         made._truncate(*cut)
         made._find_episodes(n_rows)
         warn_left_out(columns)
@@ -313,6 +314,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _truncate(self, rows: Any, envs: Ints) -> None:
         """End the episodes of transitions with these."""
+        self._has_seams = self._has_seams or not self.handle_timeout_termination
         self.timeouts[rows, envs] = 1  # SB3's n-step returns go no further, and bootstrap
         if self.handle_timeout_termination:  # else it would be a termination
             self.dones[rows, envs] = 1
