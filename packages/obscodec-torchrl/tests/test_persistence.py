@@ -137,7 +137,7 @@ def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path)
     filled(CompressedStorage(400), 400).storage.dumps(tmp_path)
     with pytest.raises(ShapeError, match="the storage has room for 300 items, there are 400"):
         CompressedStorage(300).loads(tmp_path)
-    with pytest.raises(ShapeError, match=r"ndim=2, the items in .* were saved with ndim=1: make a storage with ndim=1$"):
+    with pytest.raises(ShapeError, match=r"ndim=2, the items in .* were saved with ndim=1: make a storage with"):
         CompressedStorage(400, ndim=2).loads(tmp_path)
 
 
