@@ -451,8 +451,8 @@ def test_a_cleared_buffer_begins_anew_and_gives_its_memory_back():
 def test_a_loaded_buffer_draws_the_same(n, tmp_path):
     buffer, loops = filled(n)
     obscodec.save(buffer, tmp_path)
-    obscodec.save(obscodec.load(tmp_path), tmp_path)  # and one that is loaded from a loaded one
-    loaded = obscodec.load(tmp_path)
+    obscodec.save(obscodec.load(tmp_path, continue_episodes=True), tmp_path)  # and one that is loaded from a loaded one
+    loaded = obscodec.load(tmp_path, continue_episodes=True)
     assert (loaded.pad, loaded.mask, loaded.episode_end) == ("edge", "valid", ("terminated", "truncated"))
     appended = list(loops.appended)
     for more in [[], *([step] for step in steps(50, 9))]:

@@ -26,7 +26,7 @@ STEP, MOST = 10, 200
 
 def play(path: Path, keep: int) -> None:
     """Write to a folder for ever, from its last generation on; now and then everything anew."""
-    loaded = obscodec.load(path)
+    loaded = obscodec.load(path, continue_episodes=True)
     snapshot = Snapshot(path, keep=keep)
     while True:
         for n in range(loaded._n_appended, MOST, STEP):
@@ -58,7 +58,7 @@ def kill_saves(n_kills: int, seed: int, path: Path) -> int:
         generations = Snapshot(path).generations
         assert generations[-1] >= last
         for generation in generations:
-            loaded = obscodec.load(path, generation=generation, mmap=rng.random() < 0.3)
+            loaded = obscodec.load(path, generation=generation, mmap=rng.random() < 0.3, continue_episodes=True)
             check_equal_rings(rings[loaded._n_appended], loaded)
         last = generations[-1]
     return last - begin
