@@ -225,7 +225,7 @@ REFUSED = {
     "shape of next_obs": (1, GOOD[1][:, 1:], obscodec.ShapeError, IMAGES),
     "dtype of obs": (0, GOOD[0] + 0.5, obscodec.DTypeError, CAST.format(GOOD[0].flat[0] + 0.5)),
     "dtype of next_obs": (1, GOOD[1] + 0.5, obscodec.DTypeError, CAST.format(GOOD[1].flat[0] + 0.5)),
-    "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1), got (3,)"),
+    "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1), of 2 environments, got (3,)"),
     "reward": (3, np.zeros(3), obscodec.ShapeError, "expected rewards of shape (2,), got (3,)"),
     "done": (4, np.zeros(3), obscodec.ShapeError, "expected dones of shape (2,), got (3,)"),
     "number of infos": (5, [{}], obscodec.ShapeError, "expected infos of 2 environments, got 1"),
