@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from gymnasium import spaces
-from obscodec import SpecError
+from obscodec import Snapshot, SpecError
 from obscodec.snapshots import read_arguments
 from obscodec_sb3 import (
     CompressedHerReplayBuffer,
@@ -119,8 +119,11 @@ def test_the_class_in_a_model_is_known_before_it_is_loaded(tmp_path):
         "device": "cpu",
         "replay_buffer_class": CompressedReplayBuffer,
     }
-    DQN("MlpPolicy", "CartPole-v1", **options).learn(40, callback=SnapshotCallback(20, tmp_path))
-    DQN("MlpPolicy", "CartPole-v1", buffer_size=1000).save(tmp_path / "rl_model_40_steps.zip")
+    model, other = DQN("MlpPolicy", "CartPole-v1", **options), tmp_path / "rl_model_40_steps.zip"
+    model.learn(20, callback=SnapshotCallback(20, tmp_path))
+    DQN("MlpPolicy", "CartPole-v1", buffer_size=1000).save(other)
+    with Snapshot(tmp_path / "rl_model_replay_buffer") as snapshot:
+        snapshot.write(model.replay_buffer, generation=40, beside={"model": other})
     with pytest.raises(
         SpecError, match="has a CompressedReplayBuffer, and the replay_buffer_class of the model is Repl"
     ):

@@ -157,7 +157,7 @@ def test_a_buffer_of_goals_gets_its_environment_when_it_is_loaded(tmp_path):
         buffer.add(obs, after, action, reward, done, infos)
         obs = after
     buffer.save(tmp_path)
-    loaded = CompressedHerReplayBuffer.load(tmp_path, env=env, device="cpu")
+    loaded = CompressedHerReplayBuffer.load(tmp_path, env=env, device="cpu", continue_episodes=True)
     assert (loaded.n_sampled_goal, loaded.goal_selection_strategy) == (2, buffer.goal_selection_strategy)
     check_equal(buffer, loaded)
     buffer.infos[0, 0] = {"something": 1}
