@@ -10,7 +10,8 @@ from gpu_parts.machine import Machine, SimulatedGpu
 from gpu_parts.record import Record
 
 # Where the tests find what they import, as pyproject.toml says; `gpu_folder.py` carries the files that they import.
-PATHS = ("benchmarks", "examples", "packages/obscodec-cupy/tests", "packages/obscodec-core/tests/codecs", "tests")
+_CORE = "packages/obscodec-core/tests"
+PATHS = ("benchmarks", "examples", "packages/obscodec-cupy/tests", _CORE, f"{_CORE}/codecs", "tests")
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError).*")
 # In the place of pyproject.toml: there, warnings are errors, which other versions of numpy and torch have more of.
 _OPTIONS = [

@@ -3,9 +3,11 @@
 import html.parser
 import io
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import obscodec
@@ -187,33 +189,15 @@ def test_zarr(tmp_path, frames):
     check(result(tmp_path / "run.zarr"), frames, "data/observations")
 
 
-@pytest.mark.filterwarnings("ignore")  # Minari wants to know more about the data set
-def test_minari(tmp_path, frames, monkeypatch):
-    minari = pytest.importorskip("minari")
-    import gymnasium as gym
-
-    class Moving(gym.Env):
-        observation_space, action_space = gym.spaces.Box(0, 255, (64, 64), np.uint8), gym.spaces.Discrete(2)
-
-        def reset(self, *, seed=None, options=None):
-            self.at = 0
-            return frames[0], {}
-
-        def step(self, action):
-            self.at += 1
-            return frames[self.at], 0.0, False, self.at == N - 1, {}
-
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    env = minari.DataCollector(Moving())
-    env.reset()
-    while not env.step(0)[3]:
-        pass
-    env.create_dataset("moving/test-v0", algorithm_name="none", author="none", author_email="a@b.c", code_permalink="-")
-    env.close()
-    program = f"import os; os.environ['MINARI_DATASETS_PATH'] = {str(tmp_path)!r}; "
-    program += "from obscodec.cli import main; main()"
+def test_minari(tmp_path, frames):
+    pytest.importorskip("minari")
+    np.save(tmp_path / "frames.npy", frames)
+    env = {**os.environ, "MINARI_DATASETS_PATH": str(tmp_path)}
+    record = [sys.executable, Path(__file__).with_name("record_minari.py"), tmp_path / "frames.npy"]
+    subprocess.run(record, check=True, capture_output=True, env=env)
+    program = "from obscodec.cli import main; main()"
     arguments = [sys.executable, "-c", program, "doctor", "minari:moving/test-v0", "--json"]
-    ran = subprocess.run(arguments, capture_output=True, text=True)
+    ran = subprocess.run(arguments, capture_output=True, text=True, env=env)
     assert ran.returncode == 0, ran.stderr
     check(json.loads(ran.stdout), frames, "observation")
 
@@ -324,7 +308,11 @@ IS_DATA = (
             (),
             "name.npz has no field to try, name: it is one value, without time along axis 0",
         ),
-        (["nothing.txt"], (), "nothing.txt is no .npy, .npz or .hdf5 file, and no folder of zarr or of a snapshot"),
+        (
+            ["nothing.txt"],
+            (),
+            "nothing.txt is no .npy, .npz or .hdf5 file, and no folder of zarr, of a snapshot or of episodes",
+        ),
         (["data.hdf5"], ("h5py",), "this source needs h5py: pip install h5py"),
         (["folder.zarr"], ("zarr",), "this source needs zarr: pip install zarr"),
         (["minari:a/b-v0"], ("minari",), "this source needs minari: pip install minari"),

@@ -177,7 +177,8 @@ class RingBuffer(StepRing):
         with self._lock:
             self._check_not_empty()
             steps, envs = self._draw(batch, as_generator(rng), replace, p)
-            indices, read = self._indices(steps, envs), choose(steps, envs)
+            indices = self._indices(steps, envs) if returns_indices else None
+            read = choose(steps, envs)
         sampled = read()
         self._note_sample(began)
         return (sampled, indices) if returns_indices else sampled

@@ -519,8 +519,12 @@ class StepRing:
 
     def _drawable(self, steps: Ints, envs: Ints) -> Bools:
         """Whether steps may be drawn."""
-        there = ~self._seams.are_gone(self._indices(steps, envs))
-        return there if self.mask is None else there & self._flags(self.mask, steps, envs)
+        drawable = [] if self.mask is None else [self._flags(self.mask, steps, envs)]
+        if len(self._seams.gone):
+            drawable.append(~self._seams.are_gone(self._indices(steps, envs)))
+        if not drawable:
+            return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
+        return drawable[0] if len(drawable) == 1 else np.logical_and.reduce(drawable)
 
     @property
     def _draws_all(self) -> bool:

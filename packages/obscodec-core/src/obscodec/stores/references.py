@@ -16,6 +16,7 @@ class _Open(ref["Guard"]):
     """Stands for an open guard: with the number of it, in the set of the open guards."""
 
     __slots__ = ("number",)
+    __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its guard, which may be gone
     number: int
 
 
