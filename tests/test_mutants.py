@@ -32,7 +32,7 @@ def test_each_kind_has_a_mutant() -> None:
             "limits",
         ),
         *("guards", "transfer", "narrow", "moving", "dictionaries", "checkpoints", "exchange", "threads"),
-        *("gpu", "sb3", "torchrl", "forks"),
+        *("gpu", "sb3", "torchrl", "forks", "seams"),
     ]
     assert all(KINDS.values())
     assert len(MUTANTS) == sum(map(len, KINDS.values()))  # a name is given once
