@@ -68,7 +68,7 @@ def test_a_setting_stays(kind, name):
         setattr(made, name, 900)
     if isinstance(vars(type(made)).get(name, Fixed("")), Fixed):  # else it is a property, such as the shape
         assert str(raised.value).startswith(f"{name} of a {kind} stays ")
-        assert ": make another " in str(raised.value) or ": make a RingBuffer with other" in str(raised.value)
+        assert ": make another " in str(raised.value) or ": with_envs makes a buffer " in str(raised.value)
         with pytest.raises(AttributeError, match=rf"^{name} of a {kind} stays$"):
             delattr(made, name)
     assert getattr(made, name) == before
@@ -78,7 +78,7 @@ def test_a_setting_stays(kind, name):
 def test_copies_have_the_settings_and_keep_them(rebuild):
     made = rebuild(ring())
     assert (made.capacity, made.n_envs, dict(made.stack), made.pad) == (30, 2, {"obs": 3}, "edge")
-    with pytest.raises(AttributeError, match=r"^capacity of a RingBuffer stays 30: make a RingBuffer with oth"):
+    with pytest.raises(AttributeError, match=r"^capacity of a RingBuffer stays 30: make another RingBuffer$"):
         made.capacity = 900
 
 

@@ -240,6 +240,8 @@ def test_what_ending_refuses():
     )
     with pytest.raises(ValueError, match=text):
         buffer.drop_episode(1)
+    with pytest.raises(ShapeError, match=r"^there are 2 environments: name one, 0 to 1$"):
+        buffer.drop_episode()
 
 
 @pytest.mark.parametrize("cls", [*REPLAY, CompressedRolloutBuffer])
@@ -247,6 +249,33 @@ def test_what_ending_refuses():
 def test_settings_stay_as_they_are(cls, name):
     buffer = CompressedRolloutBuffer(10, IMAGE, ONE, "cpu") if cls is CompressedRolloutBuffer else new_buffer(cls)
     before = getattr(buffer, name)
-    with pytest.raises(AttributeError, match=rf"^{name} of a {cls.__name__} stays .*: make another buffer"):
+    with pytest.raises(
+        AttributeError, match=rf"^{name} of a {cls.__name__} stays .*: (make another buffer|buffer.with_envs)"
+    ):
         setattr(buffer, name, before)
     assert getattr(buffer, name) == before
+
+
+def test_the_oldest_transition_is_drawn_where_dropped_ones_are_left_out():
+    """With ``optimize_memory_usage``, SB3 leaves the oldest one out, which is one of these then."""
+    buffer = new_buffer(CompressedReplayBuffer, 3, optimize_memory_usage=True)
+    for step in range(5):
+        add(buffer, step, done=step == 2)
+    buffer.drop_episode()
+    assert set(sampled(buffer, 50)[0].tolist()) == {2}
+
+
+def test_a_goal_buffer_without_a_running_episode_is_laid_out_for_other_environments():
+    buffer = her()
+    for step in range(20):
+        add_goals(buffer, step, np.array([step == 9, step == 19]))
+    buffer.drop_episode(0)
+    assert buffer.with_envs(1).ep_length.astype(bool).sum() == 30
+
+
+def test_an_end_that_was_interrupted_is_done_again():
+    buffer = new_buffer(CompressedReplayBuffer)
+    add(buffer, 0)
+    buffer.timeouts[0, 0] = 1  # as an interrupt before ``dones`` leaves it
+    buffer.end_episodes()
+    assert (buffer.dones[0, 0], buffer.timeouts[0, 0]) == (1, 1)

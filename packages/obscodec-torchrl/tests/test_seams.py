@@ -8,7 +8,13 @@ import torch
 from obscodec import DTypeError, ShapeError
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
-from torchrl.data import LazyTensorStorage, SliceSampler, TensorDictReplayBuffer
+from torchrl.data import (
+    LazyTensorStorage,
+    ReplayBuffer,
+    SliceSampler,
+    TensorDictMaxValueWriter,
+    TensorDictReplayBuffer,
+)
 
 SIZE = 100
 
@@ -111,3 +117,40 @@ def test_loading_ends_the_episodes_of_all_environments(tmp_path) -> None:
     by_folder(buffer, other, tmp_path)
     other.extend(steps(500, 10, 2).transpose(0, 1))
     assert other["next", "done"].squeeze(-1).nonzero().tolist() == [[0, 9], [1, 9]]
+
+
+def test_a_storage_of_single_tensors_is_loaded_and_written() -> None:
+    buffer, other = (ReplayBuffer(storage=CompressedStorage(10)) for _ in range(2))
+    buffer.extend(torch.zeros(4, 2048, dtype=torch.uint8))
+    other.load_state_dict(buffer.state_dict())
+    other.extend(torch.ones(4, 2048, dtype=torch.uint8))
+    other.storage.end_episodes()
+    assert len(other) == 8
+
+
+@pytest.mark.parametrize("written_by", [CompressedStorage, LazyTensorStorage])
+def test_a_loaded_storage_that_was_emptied_has_nothing_to_end(written_by, tmp_path) -> None:
+    buffer, other = new_buffer(storage=written_by), new_buffer()
+    buffer.extend(steps(0, 30))
+    by_folder(buffer, other, tmp_path)
+    other.empty()
+    go_on(other)
+    assert not other["next", "done"].any()
+
+
+def test_no_place_is_no_place() -> None:
+    buffer = new_buffer()
+    buffer.extend(steps(0, 30))
+    buffer.storage.end_episodes([])
+    assert not buffer["next", "done"].any()
+
+
+def test_rows_in_no_order_of_time_have_no_seam(tmp_path) -> None:
+    buffers = [
+        TensorDictReplayBuffer(storage=CompressedStorage(SIZE), writer=TensorDictMaxValueWriter(rank_key="number"))
+        for _ in range(2)
+    ]
+    buffers[0].extend(steps(0, 30))
+    by_folder(*buffers, tmp_path)
+    buffers[1].extend(steps(40, 5))
+    assert not buffers[1]["next", "done"].any()

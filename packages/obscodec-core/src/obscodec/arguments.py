@@ -113,6 +113,22 @@ def as_envs(envs: npt.ArrayLike | None, n_envs: int) -> npt.NDArray[np.int64]:
     return np.unique(given.astype(np.int64))
 
 
+def as_env(env: int | None, n_envs: int) -> int:
+    """One of ``n_envs`` environments; None for the only one.
+
+    Raises:
+        DTypeError: it is no integer.
+        ShapeError: it is out of range, or None of several.
+
+    Example:
+        >>> as_env(None, 1), as_env(2, 4)
+        (0, 2)
+    """
+    if env is None and n_envs > 1:
+        raise ShapeError(f"there are {n_envs} environments: name one, 0 to {n_envs - 1}")
+    return int(as_envs([0 if env is None else env], n_envs)[0])
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """The one of some names that is most like ``name``, for an error; None if none is.
 

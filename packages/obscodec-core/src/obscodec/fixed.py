@@ -64,4 +64,8 @@ class FixedMapping(Fixed[Mapping[str, T]]):
     """
 
     def __get__(self, owner: Any, kind: type | None = None) -> Mapping[str, T]:
-        return self if owner is None else MappingProxyType(vars(owner)[self._name])  # type: ignore[return-value]
+        if owner is None:
+            return self  # type: ignore[return-value]
+        if self._name not in vars(owner):  # its constructor has not come so far
+            raise AttributeError(f"a {type(owner).__name__} has no {self._name} yet", name=self._name, obj=owner)
+        return MappingProxyType(vars(owner)[self._name])

@@ -197,6 +197,57 @@ def test_what_ending_refuses():
             call(3)
         with pytest.raises(DTypeError, match=r"^environments must be integers from 0 on, got "):
             call(1.5)
+    with pytest.raises(ShapeError, match=r"^there are 3 environments: name one, 0 to 2$"):
+        played.buffer.drop_episode()
     buffer = RingBuffer(5, {"x": Field((), np.float32)})
     with pytest.raises(FieldError, match=r"^an episode begins where the one before it ends: pass episode_end to RingB"):
         buffer.drop_episode()
+
+
+def test_a_sequence_across_episodes_has_no_step_that_was_taken_out():
+    played = Played(capacity=100)
+    played.step(10, p_end=0)
+    for env in range(N_ENVS):
+        played.drop(env)
+    with pytest.raises(SlotError):
+        played.buffer.sequences(5, 2, 0, across_episodes=True)
+    played.step(10, p_end=0)
+    sequences = played.buffer.sequences(300, 6, 0, across_episodes=True)
+    assert sequences["mask"].all()
+    assert sequences["number"].min() == 10
+
+
+@pytest.mark.parametrize("what", ["end_episodes", "drop_episode"])
+def test_an_interrupt_leaves_nothing_that_was_found_with_other_ends(what, monkeypatch):
+    played = Played(capacity=100)
+    played.step(5, p_end=0)
+    [*played.buffer.episodes(unfinished=True)]  # which are remembered
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(played.buffer), "_forget_found", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(played.buffer, what)(0)
+    if what == "end_episodes":
+        played.end([0])
+    else:
+        played.drop(0)
+    played.step(5, p_end=0)
+    check(played)
+
+
+def test_a_change_in_the_middle_of_another_call_is_refused():
+    """As a signal handler may ask for it: the buffer would count a step that nobody has stored."""
+    played = Played()
+    played.step(3)
+    before = played.buffer[:]
+    for change in (played.step, played.buffer.end_episodes, lambda: played.buffer.drop_episode(0), played.buffer.clear):
+        with (
+            played.buffer._lock,
+            pytest.raises(RuntimeError, match=r"^a buffer can't be changed in the middle of anoth"),
+        ):
+            change()
+    for name, array in played.buffer[:].items():
+        np.testing.assert_array_equal(array, before[name])

@@ -3,10 +3,12 @@
 import contextlib
 import gc
 import pickle
+import threading
 from copy import deepcopy
 
 import numpy as np
 import pytest
+from forked import exit_status, forked
 from obscodec import AutoStore, FrameStore, Layout, SlotError
 
 LAYOUT = Layout((8, 8), np.uint8)
@@ -123,3 +125,29 @@ def test_what_has_found_a_place_is_not_given_back(store: FrameStore) -> None:
     owner.close()
     assert np.array_equal(store.read(place), frames(1, 2))
     assert store.stats().n_tensors == 2
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_has_no_guards_of_other_threads(store: FrameStore) -> None:
+    """Nobody would close them, and nothing that is released would ever go."""
+    ids, made, done = store.append(frames(1, 2)), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.guard():
+            made.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert made.wait(20)
+
+    def child() -> None:
+        own = store.guard()
+        store.release(ids[:1])
+        assert store.stats().n_tensors == 2
+        own.close()
+        assert store.stats().n_tensors == 1
+
+    assert exit_status(forked(child)) == 0
+    done.set()
+    thread.join()

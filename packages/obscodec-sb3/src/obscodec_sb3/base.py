@@ -68,7 +68,8 @@ class _Setting:
     def __set__(self, buffer: CompressedBuffer, value: object) -> None:
         if buffer._arrays is not None:
             what = f"{self._name} of a {type(buffer).__name__} stays {vars(buffer)[self._name]!r}"
-            raise AttributeError(f"{what}: make another buffer, and add the transitions of this one to it")
+            remedy = "buffer.with_envs(n_envs) makes another one" if self._name == "n_envs" else "make another buffer"
+            raise AttributeError(f"{what}: {remedy}")
         vars(buffer)[self._name] = self._check(self._name, value)
 
 
@@ -266,6 +267,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             DTypeError: ``envs`` are no integers.
         """
         chosen = as_envs(envs, self.n_envs)
+        self._lock.refuse_nested()
         with self._lock:
             self._end(chosen)
 

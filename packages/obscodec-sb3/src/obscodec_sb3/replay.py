@@ -10,7 +10,7 @@ import numpy.typing as npt
 import obscodec
 import torch as th
 from gymnasium import spaces
-from obscodec.arguments import as_count, as_envs
+from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ, Prefetcher
 from obscodec.buffers import Columns, refuse_running, taken, warn_left_out
 from obscodec.palette import PaletteArray
@@ -132,20 +132,19 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 is no array of numbers, or has a mask or a unit, which would be lost.
             FieldError: an observation lacks a key of the space.
         """
+        self._lock.refuse_nested()
         with self._lock:
             self._look()
-            pos, full, has_seams = self.pos, self.full, self._has_seams
+            pos, has_seams = self.pos, self._has_seams
             seams = self.timeouts[pos] if has_seams else None
             try:
                 if has_seams:  # SB3 does not write ``timeouts``, and the seam would be one of the new transition
                     self.timeouts[pos] = 0
                 self._add_anyhow(obs, next_obs, action, reward, done, infos)
             except BaseException:
-                if has_seams:
+                if has_seams and self.pos == pos:
                     self.timeouts[pos] = seams
                 raise
-            if full and self._dropped:  # the step is in the row of one of them
-                self._dropped -= 1
 
     def _add_anyhow(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment, with one compiled call or by SB3's ``add``; or change nothing."""
@@ -155,15 +154,22 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if direct is not None:
             try:
                 if direct.add(pos, obs, next_obs, action, reward, done, infos):
-                    self.pos = pos + 1
-                    if self.pos == self.buffer_size:
-                        self.full, self.pos = True, 0
+                    end = pos + 1
+                    # In one step. In a full buffer, the transition is in the row of one that was dropped, if one was.
+                    vars(self).update(
+                        pos=end % self.buffer_size,
+                        full=full or end == self.buffer_size,
+                        _dropped=self._dropped - (full and self._dropped > 0),
+                    )
                     return
             except BaseException as error:
-                self.pos, self.full = pos, full
+                if self.pos != pos:
+                    raise  # the transition was counted
                 direct.undo(pos)
                 raise_memory_error(error)
         self._add(obs, next_obs, action, reward, done, infos)
+        if full and self._dropped:
+            self._dropped -= 1
 
     @says_memory_error
     def _add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -194,22 +200,23 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             self._dropped = 0
             self._ahead.clear()
 
-    def drop_episode(self, env: int = 0) -> None:
+    def drop_episode(self, env: int | None = None) -> None:
         """Take the running episode of an environment out, such as that of a simulator that has crashed.
 
         Its transitions are not sampled any more. The next transition begins an episode. Nothing happens if no episode
         is running.
 
         Args:
-            env: the environment.
+            env: the environment; None if there is one.
 
         Raises:
             ValueError: a row has a transition of each of several environments, and this class draws whole rows; or it
                 draws rows by code of your own, which would draw those that are gone.
-            ShapeError: there is no such environment.
+            ShapeError: there is no such environment, or there are several and ``env`` is None.
             DTypeError: ``env`` is no integer.
         """
-        env = int(as_envs([env], self.n_envs)[0])
+        env = as_env(env, self.n_envs)
+        self._lock.refuse_nested()
         with self._lock:
             self._take_out(env)
             self._ahead.clear()
@@ -333,7 +340,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _end(self, envs: Ints) -> None:
         last = (self.pos - 1) % self.buffer_size
-        running = envs[~self._ended(last, envs)] if self.size() else envs[:0]
+        # By ``dones``, if they are written: an interrupted call may have written ``timeouts`` alone.
+        ended = self.dones[last, envs] != 0 if self.handle_timeout_termination else self._ended(last, envs)
+        running = envs[~ended] if self.size() else envs[:0]
         if len(running):
             self._truncate(last, running)
 
@@ -459,7 +468,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         n = self.size()
         if not n:
             raise obscodec.SlotError("the buffer is empty: add a transition before you sample")
-        skipped = int(self._leaves_oldest_out and self.full)  # as SB3 does when it optimizes its memory usage
+        # As SB3 does when it optimizes its memory usage.
+        skipped = int(self._leaves_oldest_out and self.full and not self._dropped)
         rows = np.random.randint(skipped, n, size=batch_size)
         return (rows + self.pos - n) % self.buffer_size if skipped or self._dropped else rows
 
@@ -577,9 +587,13 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         drawing = {of.__module__ for of in (type(self).sample, HerReplayBuffer.sample)}
         return drawing <= {HerReplayBuffer.__module__, __name__}
 
+    def _check_ended(self) -> None:
+        refuse_running(np.flatnonzero(self._current_ep_start != self.pos))
+
     def _end(self, envs: Ints) -> None:
-        super()._end(envs)
-        for env in envs[self._current_ep_start[envs] != self.pos]:
+        running = envs[self._current_ep_start[envs] != self.pos]
+        super()._end(running)
+        for env in running:
             self._compute_episode_length(int(env))
 
     def _take_out(self, env: int) -> None:

@@ -393,6 +393,10 @@ class CompressedStorage(RowRing):
     def _end_loaded(self, cursor: Any) -> None:
         """Before the first write after a load: end the episodes in the last row, or in the one before the new items."""
         last, n_rows = self._last_cursor_index, self._len_along_dim0
+        writers = [buffer._writer for buffer in self.buffers_at_work()]
+        if not n_rows or not all(isinstance(writer, RoundRobinWriter) for writer in writers):
+            self._is_loaded = False  # nothing is there, or the rows are in no order of time
+            return
         if last is None:  # a checkpoint of TorchRL does not tell it
             last = (int(torch.as_tensor(cursor).reshape(-1)[0]) - 1) % n_rows
         self._end(min(last, n_rows - 1), np.arange(self._n_columns))
@@ -404,9 +408,11 @@ class CompressedStorage(RowRing):
         return math.prod(self._total_shape[1:]) if self.initialized else 1
 
     def _end(self, row: int, columns: Any) -> None:
+        if not len(columns):
+            return
         at = (row, *map(torch.from_numpy, np.unravel_index(columns, self._total_shape[1:]))) if self.ndim > 1 else row
         for path, leaf in leaves(self._storage).items():
-            if path[0] == "next" and path[-1] in ("done", "truncated") and leaf.dtype == torch.bool:
+            if path[:1] == ("next",) and path[-1] in ("done", "truncated") and leaf.dtype == torch.bool:
                 leaf[at] = True
         self._bump_mutation_revision()
 
@@ -479,6 +485,8 @@ class CompressedStorage(RowRing):
     def _empty(self) -> None:
         with self.lock:
             super()._empty()
+            self._set_last_cursor(None)
+            self.note_loaded()  # nothing
             for leaf in self.compressed().values():
                 leaf.array.clear()
 

@@ -519,8 +519,10 @@ class RingBuffer(StepRing):
         return found[1]
 
     def _seams_as_ends(self) -> Ends:
-        steps, envs = np.divmod(self._seams.since(self.indices.start).ends, self.n_envs)
-        return Ends(self._n_appended, steps, envs, np.ones(len(steps), np.bool_))
+        seams = self._seams.since(self.indices.start)
+        indices = np.union1d(seams.ends, seams.gone)
+        steps, envs = np.divmod(indices, self.n_envs)
+        return Ends(self._n_appended, steps, envs, ~seams.are_gone(indices))
 
 
 def _shuffled(indices: Ints, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:

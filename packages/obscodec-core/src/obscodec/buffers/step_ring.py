@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_envs, as_option, check_kind, kind_of, says_arguments
+from obscodec.arguments import as_count, as_env, as_envs, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import DeferredRead, Index, TensorArray
 from obscodec.buffers.array_set import ArraySet, listed, no_field
 from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
@@ -35,7 +35,7 @@ _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 _SCANNED = 1 << 12  # steps at a time, for the begin of an episode
 _TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
-_INSTEAD = "make a RingBuffer with other arguments, and append the steps of this one, buffer[:], to it"
+_INSTEAD = "make another RingBuffer"
 _OTHER_ENVS = "with_envs makes a buffer of these steps for another number of environments"
 
 
@@ -158,6 +158,7 @@ class StepRing:
 
     def _append(self, step: Mapping[str, Array]) -> None:
         """Store one step, ``[n_envs, *shape]`` of each field."""
+        self._lock.refuse_nested()
         with self._lock:
             if self._n_appended >= self._next_look:
                 self._keep_limit()
@@ -176,6 +177,7 @@ class StepRing:
     @says_memory_error
     def clear(self) -> None:
         """Forget all steps, and give their memory back. The next step begins an episode."""
+        self._lock.refuse_nested()
         with self._lock:
             self._first = self._earliest = self._n_appended
             self._release()
@@ -198,6 +200,7 @@ class StepRing:
             DTypeError: ``envs`` are no integers.
         """
         chosen = as_envs(envs, self.n_envs)
+        self._lock.refuse_nested()
         with self._lock:
             if not len(self):
                 return
@@ -206,35 +209,36 @@ class StepRing:
             flag = next((name for name in self.episode_end if name.startswith(_TRUNCATED)), None)
             if not len(running):
                 return
+            self._forget_found(last)  # first: an interrupt leaves nothing that was found with other ends
             if flag is not None:
                 self._arrays[flag][self._positions(np.full(len(running), last)), running] = True
             else:
                 self._seams = self._stored_seams.with_ends(self._indices(np.full(len(running), last), running))
-            self._forget_found(last)
 
     @says_memory_error
-    def drop_episode(self, env: int = 0) -> None:
+    def drop_episode(self, env: int | None = None) -> None:
         """Take the running episode of an environment out: its steps are not drawn any more, and keep no memory.
 
         The steps keep their indices, which :meth:`take` refuses from then on; ``buffer[:]`` has zeros for them. The
         next step of this environment begins an episode. Nothing happens if no episode is running.
 
         Args:
-            env: the environment.
+            env: the environment; None if there is one.
 
         Raises:
-            ShapeError: there is no such environment.
+            ShapeError: there is no such environment, or there are several and ``env`` is None.
             DTypeError: ``env`` is no integer.
             FieldError: there is no ``episode_end``, which says where the episode began.
         """
-        env = int(as_envs([env], self.n_envs)[0])
+        env = as_env(env, self.n_envs)
         if not self.episode_end:
             raise FieldError("an episode begins where the one before it ends: pass episode_end to RingBuffer")
+        self._lock.refuse_nested()
         with self._lock:
             begin = self._running_since(env)
             steps, envs = np.arange(begin, len(self)), np.full(len(self) - begin, env)
-            self._seams = self._stored_seams.without(self._indices(steps, envs))
             self._forget_found(begin)
+            self._seams = self._stored_seams.without(self._indices(steps, envs))
             self._set.drop((self._positions(steps), envs))
 
     @says_memory_error
@@ -313,7 +317,8 @@ class StepRing:
 
     def _forget_found(self, step: int) -> None:
         """Have the episodes be looked for again from a step on."""
-        self._ends_found, self._parts_found = self._ends_found.before(step + self._oldest), None
+        self._parts_found = None
+        self._ends_found = self._ends_found.before(step + self._oldest)
 
     @says_memory_error
     def __getitem__(self, index: Index) -> dict[str, Array]:
@@ -345,6 +350,7 @@ class StepRing:
             raise AttributeError(text, name=name, obj=self)
 
     def __len__(self) -> int:
+        """How many steps of each environment there are, those that were taken out among them."""
         return min(self._n_appended - self._first, self.capacity)
 
     @property

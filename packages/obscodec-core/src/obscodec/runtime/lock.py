@@ -61,6 +61,18 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
         _locks.add(ref(made, _locks.discard))
         return made
 
+    def refuse_nested(self) -> None:
+        """Refuse a change in the middle of another call of this thread, as a signal handler may ask for it.
+
+        Raises:
+            RuntimeError: this thread holds the lock.
+        """
+        if self._is_owned():  # type: ignore[attr-defined]
+            raise RuntimeError(
+                "a buffer can't be changed in the middle of another call, as by a signal handler: note what is to be "
+                "done, and do it after the call"
+            )
+
     def __reduce__(self) -> tuple[type[Self], tuple[LockOrder]]:
         return type(self), (self.order,)
 

@@ -1,7 +1,10 @@
 """References: who may still read the tensors of a store, and when what was released goes."""
 
+import os
 from functools import cache
 from itertools import count
+from threading import get_ident
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -9,15 +12,22 @@ import numpy as np
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
 
+_ALL: "set[_Ref]" = set()  # the References of all stores
 _FOR_NO_GUARD = -1  # the number of ids that no array ever had, so that no reader can have copied them
 
 
-class _Open(ref["Guard"]):
-    """Stands for an open guard: with the number of it, in the set of the open guards."""
+class _Ref(ref[Any]):
+    """A reference that is an element of a set, and takes itself out when its object goes.
 
-    __slots__ = ("number",)
-    __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its guard, which may be gone
+    Attributes:
+        number: of a guard.
+        thread: that has made it.
+    """
+
+    __slots__ = ("number", "thread")
+    __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its object, which may be gone
     number: int
+    thread: int
 
 
 class Guard:
@@ -28,9 +38,9 @@ class Guard:
     interrupt would be lost: the weak reference takes itself out of the set.
     """
 
-    def __init__(self, open_guards: set[_Open], number: int) -> None:
-        self._open_guards, self._open = open_guards, _Open(self, open_guards.discard)
-        self._open.number = number
+    def __init__(self, open_guards: set[_Ref], number: int) -> None:
+        self._open_guards, self._open = open_guards, _Ref(self, open_guards.discard)
+        self._open.number, self._open.thread = number, get_ident()
         open_guards.add(self._open)
 
     def close(self) -> None:
@@ -60,10 +70,16 @@ class References:
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._readers: set[_Open] = set()
-        self._owners: set[_Open] = set()
+        self._readers: set[_Ref] = set()
+        self._owners: set[_Ref] = set()
         self._owned: dict[int, Ints] = {}  # what each owner was given
         self._released: list[tuple[int, Ints]] = []  # the numbers of releases, and the ids that wait
+        _ALL.add(_Ref(self, _ALL.discard))
+
+    def forget_other_threads(self) -> None:
+        """In a new process: close the guards of threads that it does not have."""
+        for guards in (self._readers, self._owners):
+            guards -= {guard for guard in guards if guard.thread != get_ident()}
 
     def guard(self) -> Guard:
         """Keep all tensors of this moment until the guard is closed."""
@@ -105,3 +121,13 @@ class References:
     def waiting(self) -> Ints:
         """``i64[n]``: the ids that will be given back."""
         return np.concatenate([np.empty(0, np.int64), *(ids for _, ids in self._released), *self._owned.values()])
+
+
+def _after_fork() -> None:
+    for known in _ALL.copy():
+        if (references := known()) is not None:
+            references.forget_other_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -114,7 +114,7 @@ def drawable_steps(shape: tuple[int, int], drawable: Drawable) -> Ints:
     steps, envs = np.divmod(np.arange(shape[0] * shape[1]), shape[1])
     found: Ints = np.flatnonzero(drawable(steps, envs))
     if not len(found):
-        raise SlotError("the mask is False in all steps: append one that can be drawn")
+        raise SlotError("the mask is False in all steps, or they were taken out: append one that can be drawn")
     return found
 
 
