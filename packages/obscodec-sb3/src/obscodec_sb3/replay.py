@@ -154,13 +154,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if direct is not None:
             try:
                 if direct.add(pos, obs, next_obs, action, reward, done, infos):
-                    end = pos + 1
-                    # In one step. In a full buffer, the transition is in the row of one that was dropped, if one was.
-                    vars(self).update(
-                        pos=end % self.buffer_size,
-                        full=full or end == self.buffer_size,
-                        _dropped=self._dropped - (full and self._dropped > 0),
-                    )
+                    if pos + 1 < self.buffer_size and not (full and self._dropped):
+                        self.pos = pos + 1
+                    else:  # in one step; in a full buffer, the row is that of a transition that was dropped, if one was
+                        n_dropped = self._dropped - (full and self._dropped > 0)
+                        vars(self).update(pos=(pos + 1) % self.buffer_size, full=True, _dropped=n_dropped)
                     return
             except BaseException as error:
                 if self.pos != pos:

@@ -334,7 +334,7 @@ class RingBuffer(StepRing):
         strict, choose = as_flag("strict_length", strict_length), self._chooser(None, None, "", to, None)
         if p is not None and not (starts is None and overlap is None):
             raise SpecError("p says where sequences begin: leave starts and overlap out")
-        if "mask" in self.fields:
+        if "mask" in self._set.fields:
             raise FieldError("sequences return a mask: give the field 'mask' another name")
         across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
         began = perf_counter()
@@ -444,18 +444,19 @@ class RingBuffer(StepRing):
     def _check_n_step(self, n_steps: NStep | None) -> None:
         if n_steps is None:
             return
-        if not isinstance(n_steps.reward, str) or n_steps.reward not in self.fields:
+        if not isinstance(n_steps.reward, str) or n_steps.reward not in self._set.fields:
+            names = listed(self._set.fields)
             raise FieldError(
-                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {listed(self.fields)}: pass "
-                "reward, the name of one"
+                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {names}: pass reward, the "
+                "name of one"
             )
-        if "discount" in self.fields:
+        if "discount" in self._set.fields:
             raise FieldError("n_step returns a discount: give the field 'discount' another name")
         if not self.episode_end:
             raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
         if n_steps.reward in self._stacks:
             raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
-        n_steps.check(self.fields[n_steps.reward].layout.dtype)
+        n_steps.check(self._set.fields[n_steps.reward].layout.dtype)
 
     def _draw(
         self, batch: int, rng: np.random.Generator, replace: bool, p: npt.ArrayLike | Prioritized | None

@@ -88,8 +88,8 @@ class StepRing:
         self.pad, self.mask = pad, mask
         self._check_names()
         check_pad(pad, self.stack)
-        self._stacks = Stack.of(self.stack, {name: field.next_of for name, field in self.fields.items()}, pad)
-        self._limit = MemoryLimit.of(max_bytes, spill, [field.heap for field in self.fields.values()])
+        self._stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
+        self._limit = MemoryLimit.of(max_bytes, spill, [field.heap for field in self._set.fields.values()])
         # Steps before the oldest one, of which its stack is made.
         self._n_before = max(self.stack.values(), default=1) - 1
         # One row more than steps: the next step is written into the row without a step, then counted in one line.
@@ -371,7 +371,7 @@ class StepRing:
         """What :meth:`from_arguments` takes for an equal, empty buffer."""
         return {
             "capacity": self.capacity,
-            "fields": {name: field.config() for name, field in self.fields.items()},
+            "fields": {name: field.config() for name, field in self._set.fields.items()},
             "n_envs": self.n_envs,
             "stack": dict(self.stack),
             "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
@@ -483,17 +483,17 @@ class StepRing:
             new_array: see ``DeferredRead``.
             convert: see ``DeferredRead``.
         """
-        at = {name: steps if last is None or not self._is_outcome(name) else last for name in self.fields}
+        at = {name: steps if last is None or not self._is_outcome(name) else last for name in self._set.fields}
         inside = {name: self._n_inside(at[name], envs, stack.n) for name, stack in self._stacks.items()}
 
         def choose() -> dict[str, Any]:
-            return {name: self._picked(name, at[name], envs, inside.get(name), real) for name in self.fields}
+            return {name: self._picked(name, at[name], envs, inside.get(name), real) for name in self._set.fields}
 
         return DeferredRead(choose, new_array, convert)
 
     def _is_outcome(self, name: str) -> bool:
         """Whether a field tells what a step led to."""
-        return self.fields[name].next_of is not None or name in self.episode_end
+        return self._set.fields[name].next_of is not None or name in self.episode_end
 
     def _picked(self, name: str, steps: Ints, envs: Ints, inside: Ints | None, real: Bools | None) -> Array:
         if inside is None:
@@ -597,25 +597,25 @@ class StepRing:
         if unnamed:
             raise DTypeError(
                 f"{method} takes each field by its name, got {kind_of(unnamed[0])} without one: write "
-                f"{method}(**step) if step is a dictionary of {listed(self.fields)}"
+                f"{method}(**step) if step is a dictionary of {listed(self._set.fields)}"
             )
-        if values.keys() != self.fields.keys():
-            missing = [f"{name!r} is missing" for name in self.fields if name not in values]
-            unknown = [f"{name!r} is none of them" for name in values if name not in self.fields]
-            raise FieldError(f"a step has the fields {listed(self.fields)}: {', '.join(missing + unknown)}")
+        if values.keys() != self._set.fields.keys():
+            missing = [f"{name!r} is missing" for name in self._set.fields if name not in values]
+            unknown = [f"{name!r} is none of them" for name in values if name not in self._set.fields]
+            raise FieldError(f"a step has the fields {listed(self._set.fields)}: {', '.join(missing + unknown)}")
 
     def _check_names(self) -> None:
-        for name in self.fields:
+        for name in self._set.fields:
             check_kind("the name of a field", name, str, "a text, such as 'frame'")
-        if not self.fields:
+        if not self._set.fields:
             raise FieldError("a buffer has one field or more, got none")
         if self.stack and not self.episode_end:
             raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
         flags = [(name, "episode_end") for name in self.episode_end]
         flags += [] if self.mask is None else [(self.mask, "mask")]
         for name in [*self.stack, *(name for name, _ in flags)]:
-            if not isinstance(name, str) or name not in self.fields:
-                raise no_field(name, self.fields)
+            if not isinstance(name, str) or name not in self._set.fields:
+                raise no_field(name, self._set.fields)
         for name, argument in flags:
-            if self.fields[name].layout != Layout((), np.bool_):
-                raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self.fields[name].layout}")
+            if self._set.fields[name].layout != Layout((), np.bool_):
+                raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self._set.fields[name].layout}")
