@@ -40,7 +40,8 @@ class Programs(RuleBasedStateMachine):
         torch.set_num_threads(1)  # with more, torch lets any item win of several for one index
         self.capacity, self.sliced = capacity, sliced
         keys = ("pixels", ("next", "pixels"))
-        self.new_storage = partial(CompressedStorage, capacity, codec=dict.fromkeys(keys, codec), **deciding)
+        options = {"codec": dict.fromkeys(keys, codec), "continue_episodes": True, **deciding}
+        self.new_storage = partial(CompressedStorage, capacity, **options)
         self.stock = self.new_buffer(LazyTensorStorage(capacity))
         self.ours = self.new_buffer(self.new_storage())
 
