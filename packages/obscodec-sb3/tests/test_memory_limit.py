@@ -278,7 +278,7 @@ def test_a_rollout_needs_all_its_steps(tmp_path):
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         CompressedRolloutBuffer(100, IMAGE, spaces.Discrete(4), max_bytes=LIMIT)
     ours = CompressedRolloutBuffer(
-        400, IMAGE, spaces.Discrete(4), "cpu", **EARLY, n_envs=2, max_bytes=LIMIT // 2, spill=tmp_path
+        400, IMAGE, spaces.Discrete(4), "cpu", **EARLY, n_envs=2, max_bytes=LIMIT, spill=tmp_path
     )
     theirs = RolloutBuffer(400, IMAGE, spaces.Discrete(4), "cpu", n_envs=2)
     for _ in range(2):

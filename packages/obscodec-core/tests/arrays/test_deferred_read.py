@@ -155,7 +155,7 @@ class There(AutoStore):
 
     def __init__(self) -> None:
         super().__init__(LAYOUT, codec="zstd:1", threads=1)
-        self.device = "there"
+        vars(self)["device"] = "there"
         self.threads_that_read = []
 
     def is_on_device(self, x):

@@ -446,13 +446,3 @@ def test_a_limit_can_be_given_to_a_buffer_that_had_none(tmp_path):
     obscodec.save(obscodec.Prioritized(5), tmp_path / "priorities")
     with pytest.raises(SpecError, match="has a Prioritized, which takes no max_bytes when it is loaded: leave it out"):
         obscodec.load(tmp_path / "priorities", max_bytes=5)
-
-
-def test_the_unwritten_rest_of_a_chunk_takes_no_memory():
-    """Noise fills chunks of 2 MB; that the newest one is nearly empty does not have steps go."""
-    fields, rng = {"frame": Field((84, 84), np.uint8, "delta-rle")}, np.random.default_rng(0)
-    buffer = RingBuffer(50_000, fields, max_bytes=2 << 20)
-    frames = rng.integers(0, 256, (700, 84, 84), np.uint8)
-    with pytest.warns(UserWarning, match="have reached max_bytes"):
-        buffer.extend(frame=frames)
-    assert len(buffer) > 100

@@ -4,29 +4,30 @@ import sys
 import warnings
 
 import gymnasium as gym
-import minari
 import numpy as np
 
-FRAMES = np.load(sys.argv[1])
 
+def recorded(frames):
+    """An environment that shows the frames, one after the other, in what records it."""
+    import minari  # here: it imports JAX, and doctests of this file are looked for
 
-class Moving(gym.Env):
-    """Shows the frames, one after the other."""
+    class Moving(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 255, frames.shape[1:], np.uint8), gym.spaces.Discrete(2)
 
-    observation_space, action_space = gym.spaces.Box(0, 255, FRAMES.shape[1:], np.uint8), gym.spaces.Discrete(2)
+        def reset(self, *, seed=None, options=None):
+            self.at = 0
+            return frames[0], {}
 
-    def reset(self, *, seed=None, options=None):
-        self.at = 0
-        return FRAMES[0], {}
+        def step(self, action):
+            self.at += 1
+            return frames[self.at], 0.0, False, self.at == len(frames) - 1, {}
 
-    def step(self, action):
-        self.at += 1
-        return FRAMES[self.at], 0.0, False, self.at == len(FRAMES) - 1, {}
+    return minari.DataCollector(Moving())
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # Minari wants to know more about the data set
-    env = minari.DataCollector(Moving())
+    env = recorded(np.load(sys.argv[1]))
     env.reset()
     while not env.step(0)[3]:
         pass
