@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -42,6 +43,9 @@ def through_state_dict(source: TensorDictReplayBuffer, target: TensorDictReplayB
     target.load_state_dict(torch.load(file, weights_only=False))
 
 
+going_on = partial(CompressedStorage, continue_episodes=True)  # with the episodes that it loads, as the others do
+
+
 def new_buffer(storage: CompressedStorage) -> TensorDictReplayBuffer:
     return TensorDictReplayBuffer(storage=storage, sampler=PrioritizedSampler(400, 0.7, 0.5), batch_size=32)
 
@@ -74,18 +78,18 @@ def assert_same(given: TensorDictReplayBuffer, expected: TensorDictReplayBuffer)
 @pytest.mark.parametrize("n", [200, 600], ids=["not full", "full"])
 @pytest.mark.parametrize("initialized", [False, True])
 def test_everything_is_restored(tmp_path: Path, copy: Copy, n: int, *, initialized: bool) -> None:
-    source = filled(CompressedStorage(400), n)
-    target = filled(CompressedStorage(400), 300) if initialized else new_buffer(CompressedStorage(400))
+    source = filled(going_on(400), n)
+    target = filled(going_on(400), 300) if initialized else new_buffer(going_on(400))
     copy(source, target, tmp_path)
     assert_same(target, source)
 
 
 @pytest.mark.parametrize("n", [0, 50])
 def test_the_state_of_a_storage_that_was_never_written(n: int) -> None:
-    target = CompressedStorage(400)
+    target = going_on(400)
     if n:
         filled(target, n)
-    target.load_state_dict(CompressedStorage(400).state_dict())
+    target.load_state_dict(going_on(400).state_dict())
     assert len(target) == 0
     assert all(leaf.array.store.stats().n_tensors == 0 for leaf in target.compressed().values())
 
@@ -94,7 +98,7 @@ def test_the_state_of_a_storage_that_was_never_written(n: int) -> None:
 @pytest.mark.parametrize("stock", [LazyTensorStorage, LazyMemmapStorage])
 @pytest.mark.parametrize("n", [200, 600], ids=["not full", "full"])
 def test_what_a_stock_storage_saved_is_loaded(tmp_path: Path, copy: Copy, stock: type, n: int) -> None:
-    source, target = filled(stock(400), n), new_buffer(CompressedStorage(400))
+    source, target = filled(stock(400), n), new_buffer(going_on(400))
     copy(source, target, tmp_path)
     assert_same(target, source)
     assert len(target.storage.compressed()) == 2
@@ -102,7 +106,7 @@ def test_what_a_stock_storage_saved_is_loaded(tmp_path: Path, copy: Copy, stock:
 
 @pytest.mark.parametrize("stock", [LazyTensorStorage, LazyMemmapStorage])
 def test_items_are_copied_to_a_stock_storage_and_back(tmp_path: Path, stock: type) -> None:
-    source, between, back = CompressedStorage(400), stock(400), CompressedStorage(400)
+    source, between, back = going_on(400), stock(400), going_on(400)
     filled(source, 300)
     for rows in torch.arange(len(source)).split(256):
         between.set(rows, source[rows])
@@ -115,7 +119,7 @@ def test_items_are_copied_to_a_stock_storage_and_back(tmp_path: Path, stock: typ
 
 
 def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
-    source = filled(CompressedStorage(400), 400)
+    source = filled(going_on(400), 400)
     source.dumps(tmp_path / "buffer")
     n_bytes = sum(path.stat().st_size for path in (tmp_path / "buffer" / "storage").rglob("*") if path.is_file())
     assert n_bytes < 400 * 2 * 4 * 84 * 84 / 50
@@ -123,10 +127,10 @@ def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
 
 
 def test_a_damaged_state_is_refused() -> None:
-    state = filled(CompressedStorage(400), 400).storage.state_dict()
+    state = filled(going_on(400), 400).storage.state_dict()
     packed = state["_storage"]["packed"]
     packed[len(packed) // 2] ^= 1
-    storage = filled(CompressedStorage(400), 100).storage
+    storage = filled(going_on(400), 100).storage
     before = storage[torch.arange(100)]
     with pytest.raises(CorruptStream):
         storage.load_state_dict(state)
@@ -134,11 +138,11 @@ def test_a_damaged_state_is_refused() -> None:
 
 
 def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path) -> None:
-    filled(CompressedStorage(400), 400).storage.dumps(tmp_path)
+    filled(going_on(400), 400).storage.dumps(tmp_path)
     with pytest.raises(ShapeError, match="the storage has room for 300 items, there are 400"):
-        CompressedStorage(300).loads(tmp_path)
+        going_on(300).loads(tmp_path)
     with pytest.raises(ShapeError, match=r"ndim=2, the items in .* were saved with ndim=1: make a storage with"):
-        CompressedStorage(400, ndim=2).loads(tmp_path)
+        going_on(400, ndim=2).loads(tmp_path)
 
 
 def spoiled(folder: Path) -> None:
@@ -151,7 +155,7 @@ def spoiled(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "spoil", "error"),
     [
-        (lambda: filled(CompressedStorage(400), 400), spoiled, SnapshotError),
+        (lambda: filled(going_on(400), 400), spoiled, SnapshotError),
         (lambda: with_other(lambda steps: steps.exclude("action")), lambda _: None, FieldError),
         (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"][:, :2])), lambda _: None, ShapeError),
         (lambda: with_other(lambda steps: steps.set("pixels", steps["pixels"].int())), lambda _: None, DTypeError),
@@ -166,7 +170,7 @@ def test_a_checkpoint_that_is_refused_changes_nothing(
 ) -> None:
     other().storage.dumps(tmp_path)
     spoil(tmp_path)
-    storage = filled(CompressedStorage(400), 100).storage
+    storage = filled(going_on(400), 100).storage
     before, stats = storage[torch.arange(100)], storage.stats()
     with pytest.raises(error):
         storage.loads(tmp_path)
@@ -175,7 +179,7 @@ def test_a_checkpoint_that_is_refused_changes_nothing(
 
 
 def with_other(change: Callable[[TensorDict], TensorDict]) -> TensorDictReplayBuffer:
-    buffer = new_buffer(CompressedStorage(400))
+    buffer = new_buffer(going_on(400))
     buffer.extend(change(atari_steps("Pong", 600, seed=1)[:300].clone()))
     return buffer
 
@@ -192,9 +196,9 @@ def test_a_full_storage_is_loaded_into_one_of_its_size_only(tmp_path: Path, stoc
 
 @pytest.mark.parametrize("through_files", [False, True])
 def test_an_emptied_storage_is_restored_as_an_empty_one(tmp_path: Path, *, through_files: bool) -> None:
-    source = filled(CompressedStorage(400), 100)
+    source = filled(going_on(400), 100)
     source.empty()
-    for target in (new_buffer(CompressedStorage(400)), filled(CompressedStorage(400), 100)):
+    for target in (new_buffer(going_on(400)), filled(going_on(400), 100)):
         if through_files:  # TorchRL can't save the sampler then
             source.storage.dumps(tmp_path)
             target.storage.loads(tmp_path)
@@ -209,7 +213,7 @@ def test_an_emptied_storage_is_restored_as_an_empty_one(tmp_path: Path, *, throu
 
 def test_a_state_dict_leaves_the_class_and_the_other_data_of_a_storage_as_they_are() -> None:
     steps = TensorDict({"image": torch.randint(0, 9, (30, 40, 40)), "name": NonTensorStack(*map(str, range(30)))}, [30])
-    source, target = (TensorDictReplayBuffer(storage=CompressedStorage(60), batch_size=4) for _ in range(2))
+    source, target = (TensorDictReplayBuffer(storage=going_on(60), batch_size=4) for _ in range(2))
     source.extend(steps.clone())
     target.extend(steps[:20].clone())
     target.load_state_dict(source.state_dict())
@@ -219,7 +223,7 @@ def test_a_state_dict_leaves_the_class_and_the_other_data_of_a_storage_as_they_a
 
 
 def test_a_storage_is_never_empty_while_it_is_loaded() -> None:
-    source, target = (filled(CompressedStorage(400), 300) for _ in range(2))
+    source, target = (filled(going_on(400), 300) for _ in range(2))
     state, view = source.storage.state_dict(), target.storage[:]["pixels"]
     before, lengths, done = view.clone(), [], threading.Event()
 
@@ -243,7 +247,7 @@ def test_nested_and_non_tensor_data_is_restored(tmp_path: Path) -> None:
     steps = TensorDict(
         {"a": {"b": {"image": images}}, "name": NonTensorStack(*map(str, range(30))), "x": torch.arange(30)}, [30]
     )
-    source, target = CompressedStorage(50), CompressedStorage(50)
+    source, target = going_on(50), going_on(50)
     source.set(range(30), steps)
     source.dumps(tmp_path)
     target.loads(tmp_path)
@@ -256,7 +260,7 @@ def test_nested_and_non_tensor_data_is_restored(tmp_path: Path) -> None:
 def test_pytrees_and_tensors_are_restored_into_a_storage_that_has_some(tmp_path: Path, *, single: bool) -> None:
     images = torch.randint(0, 9, (30, 40, 40), dtype=torch.uint8)
     data = images if single else {"image": images, "others": (torch.arange(30), images + 1)}
-    source, target = CompressedStorage(50), CompressedStorage(50)
+    source, target = going_on(50), going_on(50)
     source.set(range(30), data)
     target.set(
         range(10), images[10:20] if single else {"image": images[:10], "others": (torch.arange(10), images[:10])}
@@ -275,7 +279,7 @@ def test_pytrees_and_tensors_are_restored_into_a_storage_that_has_some(tmp_path:
 def test_a_lazy_stack_of_trajectories_is_what_a_checkpointer_of_torchrl_begins_with() -> None:
     """Of parts of a tensordict, in which nothing can be replaced."""
     saved = TensorDict({"pixels": torch.zeros(3, 2, 40, 40, dtype=torch.uint8), "number": torch.zeros(3)}, [3])
-    storage = CompressedStorage(120, ndim=2)
+    storage = going_on(120, ndim=2)
     storage._init(LazyStackedTensorDict(*(saved._get_sub_tensordict(i) for i in range(3))))
     assert storage._storage.shape == (40, 3)
     assert storage.compressed().keys() == {("pixels",)}
@@ -283,12 +287,12 @@ def test_a_lazy_stack_of_trajectories_is_what_a_checkpointer_of_torchrl_begins_w
 
 def test_an_empty_storage_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="Cannot get elements out of a non-initialized storage"):
-        CompressedStorage(10).dumps(tmp_path)
+        going_on(10).dumps(tmp_path)
 
 
 @pytest.mark.parametrize("package", [obscodec, obscodec_torchrl])
 def test_a_pickle_of_another_version_is_refused(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = filled(CompressedStorage(400, device="cpu"), 200)
+    source = filled(going_on(400, device="cpu"), 200)
     pickled = pickle.dumps(source.storage)
     monkeypatch.setattr(package, "__version__", "77.0.0")
     with pytest.raises(SnapshotError, match=f"{package.__name__} .*, and here is 77.0.0: .* obscodec.save.* with load"):
@@ -296,7 +300,7 @@ def test_a_pickle_of_another_version_is_refused(package: ModuleType, monkeypatch
 
 
 def test_a_pickled_storage_is_the_same_and_its_own() -> None:
-    source = filled(CompressedStorage(400), 300)
+    source = filled(going_on(400), 300)
     copy = pickle.loads(pickle.dumps(source.storage))
     everything = torch.arange(300)
     assert (copy[everything] == source.storage[everything]).all()
@@ -308,7 +312,7 @@ def test_a_pickled_storage_is_the_same_and_its_own() -> None:
 
 @pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
 def test_a_storage_that_takes_its_device_from_data_takes_what_is_restored(tmp_path: Path, copy: Copy) -> None:
-    source, target = filled(CompressedStorage(400), 300), new_buffer(CompressedStorage(400, device="auto"))
+    source, target = filled(going_on(400), 300), new_buffer(going_on(400, device="auto"))
     copy(source, target, tmp_path)
     assert target.storage.device == torch.device("cpu")
     assert_same(target, source)
