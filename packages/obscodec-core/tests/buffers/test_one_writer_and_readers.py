@@ -131,14 +131,20 @@ def test_sequences_n_steps_and_everything_are_whole_while_another_thread_appends
 
 
 def test_a_buffer_that_drops_steps_for_want_of_bytes_gives_whole_ones():
-    steps = Steps(new_buffer(100_000, max_bytes=400_000), 1500)
+    steps = Steps(new_buffer(100_000, max_bytes=400_000))
+    with warnings.catch_warnings(action="ignore"):
+        while not steps.buffer.indices.start:
+            steps.append()
+    first = steps.buffer.indices.start
 
     def sample():
         assert_whole(*steps.buffer.sample(16, return_indices=True))
 
-    with warnings.catch_warnings(action="ignore"), threads(steps.append, sample):
-        pass
-    assert steps.buffer.indices.start > 0
+    with warnings.catch_warnings(action="ignore"), threads(steps.append, sample) as stop:
+        for _ in range(3000):
+            if steps.buffer.indices.start > first or stop.wait(0.01):
+                break
+    assert steps.buffer.indices.start > first
 
 
 def test_steps_of_two_writers_are_whole_and_none_is_lost():
