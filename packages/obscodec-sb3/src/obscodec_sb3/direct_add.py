@@ -28,7 +28,7 @@ class DirectAdd:
         obs, next_obs, *plain = self._of(buffer)
         self._obs, self._next_obs, self._actions, self._rewards, self._dones, self._timeouts = obs, next_obs, *plain
         self._keeps_timeouts = buffer.handle_timeout_termination
-        self._write_buffer = obs.write_buffer
+        self._write_buffer, self._device = obs.write_buffer, buffer.device
         self._shape, self._dtype = self._write_buffer.row_shape, self._write_buffer.dtype
         self._ids = obs.ids, next_obs.ids
         columns = [array if isinstance(array, PaletteArray) else PaletteArray(array) for array in plain]
@@ -54,12 +54,12 @@ class DirectAdd:
         return cls(buffer) if obs.write_buffer.writes_at_once else None
 
     @property
-    def is_on_cpu(self) -> bool:
-        """Whether observations are decoded on the CPU."""
-        return bool(self._obs.store.device == "cpu")
+    def reads_on_cpu(self) -> bool:
+        """Whether observations are decoded on the CPU, and stay there."""
+        return self._obs.store.device == self._device.type == "cpu"
 
     def is_for(self, buffer: ReplayBuffer) -> bool:
-        """Whether a buffer still has the arrays that it had."""
+        """Whether a buffer still has the arrays and the device that it had."""
         return (
             buffer.observations is self._obs
             and buffer.next_observations is self._next_obs
@@ -67,6 +67,7 @@ class DirectAdd:
             and buffer.rewards is self._rewards
             and buffer.dones is self._dones
             and buffer.timeouts is self._timeouts
+            and buffer.device is self._device
             and buffer.handle_timeout_termination is self._keeps_timeouts
         )
 
@@ -127,8 +128,8 @@ class DirectAdd:
         def read() -> ReplayBufferSamples:
             n = len(steps)
             tensors = BATCH_MEMORY.array(2 * n, self._obs.layout)
-            with guard:
-                self._obs.store.read_into(ids.reshape(-1), tensors)
+            self._obs.store.read_into(ids.reshape(-1), tensors)
+            guard.close()
             both = th.from_numpy(tensors)
             rewards, dones, timeouts = plain.reshape(3, n, 1)
             dones *= 1 - timeouts

@@ -132,7 +132,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 is no array of numbers, or has a mask or a unit, which would be lost.
             FieldError: an observation lacks a key of the space.
         """
-        self._lock.refuse_nested()
+        if self._lock.is_held():
+            self._lock.refuse_nested()
         with self._lock:
             self._look()
             pos, has_seams = self.pos, self._has_seams
@@ -375,17 +376,17 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _chosen(self, batch_size: int, env: VecNormalize | None) -> Callable[[], Any]:
         """Draw transitions, and copy what it takes to read them without the lock, if SB3 does not look at them."""
-        draw = partial(self._draw, batch_size)
         if self._prefetch and env is None:
             stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # a GPU decodes on it
-            return self._ahead.next((batch_size, stream), partial(self._deferred, draw)).result
+            draw = partial(self._deferred, partial(self._draw, batch_size))
+            return self._ahead.next((batch_size, stream), draw).result
         if env is not None or not self._draws_ahead:
             sampled = self._draw(batch_size, env)
             return lambda: sampled
         is_own = self._draws_from_all and type(self)._get_samples is CompressedReplayBuffer._get_samples
         if is_own and (direct := self._direct_reader()):
             return self._read_directly(direct, self._rows(batch_size))
-        return self._deferred(draw).result
+        return self._deferred(partial(self._draw, batch_size)).result
 
     def _get_samples(self, batch_inds: Any, env: VecNormalize | None = None, **kwargs: Any) -> Any:
         direct = self._direct_reader()
@@ -396,8 +397,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def _direct_reader(self) -> DirectAdd | None:
         """What reads transitions without SB3's own code; None if that does more than SB3's ReplayBuffer."""
         direct = self._direct
-        is_direct = direct is not None and self._samples_directly and self.device.type == "cpu"
-        return direct if direct is not None and is_direct and direct.is_for(self) else None
+        return direct if direct is not None and self._samples_directly and direct.is_for(self) else None
 
     def _read_directly(self, direct: DirectAdd, rows: Ints) -> Callable[[], ReplayBufferSamples]:
         n, n_envs = len(rows), self.n_envs  # SB3 draws from one environment, too, which takes no random number
@@ -453,7 +453,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if direct is not None:  # of SB3, with nothing of a user's in between, and on the CPU
             after_ours: Any = super(CompressedBuffer, self)
             is_stock = after_ours._get_samples.__func__ is ReplayBuffer._get_samples
-            self._samples_directly = is_stock and self._hands_on and direct.is_on_cpu
+            self._samples_directly = is_stock and self._hands_on and direct.reads_on_cpu
         return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:

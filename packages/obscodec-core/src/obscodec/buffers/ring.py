@@ -1,5 +1,7 @@
 """RingBuffer: the last steps of some environments, with compressed fields, drawn as training loops need them."""
 
+from __future__ import annotations  # else each sample would evaluate those of its inner functions
+
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, Literal, TypeVar, overload

@@ -1,5 +1,7 @@
 """StepRing: the last steps of some environments, stored with compressed fields and read by their numbers."""
 
+from __future__ import annotations  # else each sample would evaluate those of its inner functions
+
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -158,7 +160,8 @@ class StepRing:
 
     def _append(self, step: Mapping[str, Array]) -> None:
         """Store one step, ``[n_envs, *shape]`` of each field."""
-        self._lock.refuse_nested()
+        if self._lock.is_held():
+            self._lock.refuse_nested()
         with self._lock:
             if self._n_appended >= self._next_look:
                 self._keep_limit()

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from _thread import RLock
+from collections.abc import Callable
 from enum import IntEnum, auto
 from time import monotonic
 from typing import Any, Final, Self
@@ -53,6 +54,7 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
     """
 
     order: LockOrder
+    is_held: Callable[[], bool] = RLock._is_owned  # type: ignore[attr-defined]  # by this thread
 
     def __new__(cls, order: LockOrder = LockOrder.LAST) -> Self:
         """Make the attribute here: another thread may fork as soon as the lock is known."""
@@ -67,7 +69,7 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
         Raises:
             RuntimeError: this thread holds the lock.
         """
-        if self._is_owned():  # type: ignore[attr-defined]
+        if self.is_held():
             raise RuntimeError(
                 "a buffer can't be changed in the middle of another call, as by a signal handler: note what is to be "
                 "done, and do it after the call"
