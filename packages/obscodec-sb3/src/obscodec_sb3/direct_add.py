@@ -56,7 +56,7 @@ class DirectAdd:
     @property
     def reads_on_cpu(self) -> bool:
         """Whether observations are decoded on the CPU, and stay there."""
-        return self._obs.store.device == self._device.type == "cpu"
+        return bool(self._obs.store.device == self._device.type == "cpu")
 
     def is_for(self, buffer: ReplayBuffer) -> bool:
         """Whether a buffer still has the arrays and the device that it had."""
