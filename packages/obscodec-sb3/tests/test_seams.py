@@ -15,7 +15,7 @@ from obscodec_sb3 import (
 )
 from stable_baselines3 import SAC
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 IMAGE, ONE = spaces.Box(0, 255, (24, 24, 1), np.uint8), spaces.Box(-1e9, 1e9, (1,), np.float64)
 REPLAY = [CompressedReplayBuffer, CompressedDictReplayBuffer, CompressedNStepReplayBuffer]
@@ -171,6 +171,108 @@ def test_a_batch_that_was_drawn_ahead_has_no_step_that_was_taken_out():
     assert sampled(buffer, 64)[0].max() <= 3
 
 
+def codes(buffer, n=2000, env=None):
+    """Which transitions are sampled, ``1000 * environment + step``; observations are checked to be theirs."""
+    batch = buffer.sample(n, env)
+    obs, after = batch.observations, batch.next_observations
+    if isinstance(obs, dict):
+        obs, after = obs["a"], after["a"]
+    found = batch.actions[:, 0].numpy().astype(int)
+    if env is None:
+        np.testing.assert_array_equal(obs[:, 0, 0, 0].numpy(), found % 251)
+        n_step = np.round(batch.rewards[:, 0].numpy()).astype(int)  # each step has reward 1
+        np.testing.assert_array_equal(after[:, 0, 0, 0].numpy(), (found + n_step) % 251)
+    return found
+
+
+def add_to_each(buffer, step, done=False):
+    numbers = 1000 * np.arange(buffer.n_envs) + step
+    obs, after = (np.stack([image(k + ahead) for k in numbers]) for ahead in (0, 1))
+    if isinstance(buffer.observation_space, spaces.Dict):
+        obs, after = {"a": obs}, {"a": after}
+    n = buffer.n_envs
+    buffer.add(obs, after, numbers[:, None], np.ones(n), np.broadcast_to(done, n).copy(), [{}] * n)
+
+
+SEVERAL = [(cls, {}) for cls in REPLAY]
+SEVERAL += [(CompressedReplayBuffer, {"prefetch": True}), (CompressedReplayBuffer, {"optimize_memory_usage": True})]
+SEVERAL += [(CompressedNStepReplayBuffer, {"n_steps": 3, "gamma": 1.0, "prefetch": True})]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(("cls", "options"), SEVERAL)
+def test_the_episode_of_one_of_several_environments_is_taken_out(cls, options, saved, tmp_path):
+    buffer, expected = new_buffer(cls, 40, n_envs=3, **options), {}
+    n_left_out = 3 * bool(options.get("optimize_memory_usage"))
+    for round_ in range(6):
+        for step in range(13 * round_, 13 * round_ + 13):
+            add_to_each(buffer, step, [step % 4 == 3, False, True])
+            expected[step] = {step, 1000 + step, 2000 + step}
+        if round_ % 2 == 0:
+            buffer.drop_episode(1)
+            buffer.drop_episode(1)  # nothing runs
+            buffer.drop_episode(2)
+            for step in list(expected):
+                expected[step] -= {1000 + k for k in range(26 * (round_ // 2) - 13, 13 * round_ + 13)}
+        expected = dict(list(expected.items())[-40:])
+        if saved:
+            buffer.save(tmp_path / str(round_))
+            options = {"prefetch": buffer._prefetch}
+            buffer = cls.load(tmp_path / str(round_), device="cpu", continue_episodes=True, **options)
+        if buffer._prefetch:
+            codes(buffer, 4000)  # drawn before
+        rows = list(expected.values())[n_left_out // 3 * buffer.full :]
+        found = codes(buffer, 4000)
+        assert set(found.tolist()) == set().union(*rows)
+    counts = np.unique(np.concatenate([codes(buffer, 4000) for _ in range(5)]), return_counts=True)[1]
+    assert 0.5 < counts.min() / counts.mean() < counts.max() / counts.mean() < 1.5
+
+
+def test_samples_are_normalized_where_transitions_were_taken_out():
+    made = DummyVecEnv([lambda: BitFlippingEnv(n_bits=7, continuous=True, max_steps=7)] * 2)
+    buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
+    for step in range(20):
+        add_to_each(buffer, step, step == 9)
+    buffer.drop_episode(0)
+    normalize = VecNormalize(made, norm_obs=False, norm_reward=True)
+    assert set(codes(buffer, env=normalize).tolist()) == {*range(10), *range(1000, 1020)}
+
+
+def test_an_environment_may_have_nothing_left():
+    buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
+    for step in range(20):
+        add_to_each(buffer, step)
+    buffer.drop_episode(0)
+    assert set(codes(buffer).tolist()) == set(range(1000, 1020))
+    other = buffer.with_envs(1) if buffer.end_episodes() is None else None
+    assert set(codes(other).tolist()) == set(range(1000, 1020))
+    buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
+    add_to_each(buffer, 0)
+    buffer.drop_episode(0)
+    buffer.drop_episode(1)
+    with pytest.raises(SlotError, match=r"^no transition is left: add one before you sample$"):
+        buffer.sample(1)
+    add_to_each(buffer, 1)
+    with pytest.raises(ShapeError):
+        add(buffer, 2, reward=np.zeros(5))
+    assert set(codes(buffer).tolist()) == {1, 1001}
+    buffer.reset()
+    add_to_each(buffer, 2)
+    assert set(codes(buffer).tolist()) == {2, 1002}
+
+
+def test_a_refused_transition_does_not_bring_back_what_was_taken_out():
+    buffer = new_buffer(CompressedReplayBuffer, 4, n_envs=2)
+    for step in range(4):
+        add_to_each(buffer, step)
+    buffer.drop_episode(0)
+    with pytest.raises(ShapeError):
+        add(buffer, 4, reward=np.zeros(5))
+    assert set(codes(buffer).tolist()) == set(range(1000, 1004))
+    add_to_each(buffer, 4)
+    assert set(codes(buffer).tolist()) == {4, *range(1001, 1005)}
+
+
 def env(n_bits=7):
     return DummyVecEnv([lambda: BitFlippingEnv(n_bits=n_bits, continuous=True, max_steps=n_bits)])
 
@@ -227,6 +329,19 @@ def test_the_next_step_of_a_rollout_begins_an_episode():
     assert buffer.episode_starts.tolist() == [[0, 0], [0, 0], [0, 1], [0, 0]]
 
 
+def test_a_saved_rollout_knows_which_episodes_begin(tmp_path):
+    import torch as th
+
+    buffer = CompressedRolloutBuffer(4, IMAGE, ONE, "cpu", n_envs=2)
+    obs, starts = np.stack([image(1)] * 2), np.zeros(2, np.float32)
+    buffer.add(obs, np.zeros((2, 1)), np.zeros(2), starts, th.zeros(2), th.zeros(2))
+    buffer.end_episodes(1)
+    buffer.save(tmp_path)
+    loaded = CompressedRolloutBuffer.load(tmp_path, device="cpu", continue_episodes=True)
+    loaded.add(obs, np.zeros((2, 1)), np.zeros(2), starts, th.zeros(2), th.zeros(2))
+    assert loaded.episode_starts[:2].tolist() == [[0, 0], [0, 1]]
+
+
 def test_what_ending_refuses():
     buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
     add(buffer, 0)
@@ -235,11 +350,6 @@ def test_what_ending_refuses():
             call(2)
         with pytest.raises(DTypeError, match=r"^environments must be integers from 0 on, got "):
             call("1")
-    text = (
-        r"^a row of this CompressedReplayBuffer has a transition of each of 2 environments, and those of one can't be"
-    )
-    with pytest.raises(ValueError, match=text):
-        buffer.drop_episode(1)
     with pytest.raises(ShapeError, match=r"^there are 2 environments: name one, 0 to 1$"):
         buffer.drop_episode()
 

@@ -16,7 +16,7 @@ from obscodec.buffers import Columns, refuse_running, taken, warn_left_out
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State, number_of
+from obscodec.state import State, array_of, check_range, number_of
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -26,6 +26,7 @@ from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer
 from obscodec_sb3.direct_add import DirectAdd
 from obscodec_sb3.keywords import CompressedKeywords, PrefetchKeywords
+from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _ARRAYS = np.ndarray, PaletteArray
@@ -91,6 +92,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _samples_directly = False
     _has_seams = False  # in ``timeouts``, which SB3 does not write
     _dropped = 0  # how many of the oldest rows are gone for want of bytes
+    _gone: TakenOut | None = None  # of several environments; of one, ``pos`` goes back
     _why_not_drop = "which needs SB3's own sample"
     _found_anew: frozenset[str] = frozenset()  # arrays that _find_episodes fills
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
@@ -136,15 +138,19 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             self._lock.refuse_nested()
         with self._lock:
             self._look()
-            pos, has_seams = self.pos, self._has_seams
+            pos, has_seams, gone = self.pos, self._has_seams, self._gone
             seams = self.timeouts[pos] if has_seams else None
             try:
+                if gone is not None:
+                    self._gone = gone.without_row(pos)
                 if has_seams:  # SB3 does not write ``timeouts``, and the seam would be one of the new transition
                     self.timeouts[pos] = 0
                 self._add_anyhow(obs, next_obs, action, reward, done, infos)
             except BaseException:
-                if has_seams and self.pos == pos:
-                    self.timeouts[pos] = seams
+                if self.pos == pos:
+                    self._gone = gone
+                    if has_seams:
+                        self.timeouts[pos] = seams
                 raise
 
     def _add_anyhow(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -196,21 +202,21 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """Forget all transitions."""
         with self._lock:
             super().reset()
-            self._dropped = 0
+            self._dropped, self._gone = 0, None
             self._ahead.clear()
 
     def drop_episode(self, env: int | None = None) -> None:
         """Take the running episode of an environment out, such as that of a simulator that has crashed.
 
         Its transitions are not sampled any more. The next transition begins an episode. Nothing happens if no episode
-        is running.
+        is running. Samples are uniform among the transitions that are left; with several environments, SB3 would draw
+        a row and an environment, and both are drawn together until new transitions take the places of these.
 
         Args:
             env: the environment; None if there is one.
 
         Raises:
-            ValueError: a row has a transition of each of several environments, and this class draws whole rows; or it
-                draws rows by code of your own, which would draw those that are gone.
+            ValueError: the class draws rows by code of your own, which would draw those that are gone.
             ShapeError: there is no such environment, or there are several and ``env`` is None.
             DTypeError: ``env`` is no integer.
         """
@@ -221,16 +227,16 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             self._ahead.clear()
 
     def _take_out(self, env: int) -> None:
-        name = type(self).__name__
-        if self.n_envs > 1:
-            raise ValueError(
-                f"a row of this {name} has a transition of each of {self.n_envs} environments, and those of one can't "
-                f"be taken out: end_episodes({env}) keeps them, and ends the episode"
-            )
-        n = self._n_running()
-        if self.full and n and not self._can_drop:
+        n = self._n_running(env)
+        if (self.full or self.n_envs > 1) and n and not self._can_drop:
             raise ValueError(f"drop_episode leaves rows out, {self._why_not_drop}: call end_episodes instead")
         first = (self.pos - n) % self.buffer_size
+        if self.n_envs > 1:
+            rows = np.arange(first, first + n) % self.buffer_size
+            before = [self._gone.cells] if self._gone else []
+            self._gone = TakenOut.of(np.concatenate([*before, rows * self.n_envs + env]), self.n_envs)
+            self._arrays.drop((rows, np.full(n, env)))
+            return
         # In a full buffer, the rows of the episode are the oldest ones now, which are gone. Both change in one step.
         vars(self).update(pos=first, _dropped=self._dropped + n * self.full)
         self._arrays.drop(np.arange(first, first + n) % self.buffer_size)
@@ -294,7 +300,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _are_sampled(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``bool[n, n_envs]``: whether transitions in some rows are ever sampled."""
-        return np.ones((len(rows), self.n_envs), np.bool_)
+        return ~self._gone.are_in(rows) if self._gone else np.ones((len(rows), self.n_envs), np.bool_)
 
     def _in_columns(self, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
         """The arrays that are no observations, for other environments."""
@@ -328,11 +334,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def _find_episodes(self, n_rows: int) -> None:
         """Find in the first rows what the class knows of episodes besides their ends."""
 
-    def _n_running(self) -> int:
-        """How many of the newest rows, of one environment, are of an episode that has not ended."""
+    def _n_running(self, env: int) -> int:
+        """How many of the newest transitions of an environment are of an episode that has not ended."""
         newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
         for begin in range(0, len(newest), _CHUNK):
-            ended = np.flatnonzero(self._ended(newest[begin : begin + _CHUNK], 0))
+            rows = newest[begin : begin + _CHUNK]
+            ended = np.flatnonzero(self._ended(rows, env) | ~self._are_sampled(rows)[:, env])
             if len(ended):
                 return begin + int(ended[0])
         return len(newest)
@@ -385,6 +392,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             return lambda: sampled
         is_own = self._draws_from_all and type(self)._get_samples is CompressedReplayBuffer._get_samples
         if is_own and (direct := self._direct_reader()):
+            if self._gone:
+                return direct.chosen(*self._draw_left(batch_size, self._gone))
             return self._read_directly(direct, self._rows(batch_size))
         return self._deferred(partial(self._draw, batch_size)).result
 
@@ -410,12 +419,19 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
-        return {**super().state(), "dropped": self._dropped}
+        return {
+            **super().state(),
+            "dropped": self._dropped,
+            "gone": self._gone.cells if self._gone else np.empty(0, np.int64),
+        }
 
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
         super().restore(state)
-        self._dropped = number_of({"dropped": 0, **state}, "dropped", 0, self._n_rows)
+        self._dropped = number_of(state, "dropped", 0, self._n_rows)
+        gone = array_of(state, "gone", np.int64, (None,))
+        check_range("gone", gone, 0, self._n_rows * self.n_envs - 1)
+        self._gone = TakenOut.of(gone, self.n_envs)
         self._has_seams = not self.handle_timeout_termination and bool(np.any(self.timeouts[: self._n_rows]))
 
     @property
@@ -457,6 +473,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        if self._gone:
+            rows, envs = self._draw_left(batch_size, self._gone)
+            names = *self._arrays.names, *(self._plain_names or self._find_plain_names())
+            return at_envs(self, envs, names)._get_samples(rows, env=env)
         if self._draws_from_all or self._dropped:
             return self._get_samples(self._rows(batch_size), env=env)
         return super().sample(batch_size, env=env)
@@ -466,10 +486,19 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         n = self.size()
         if not n:
             raise obscodec.SlotError("the buffer is empty: add a transition before you sample")
-        # As SB3 does when it optimizes its memory usage.
-        skipped = int(self._leaves_oldest_out and self.full and not self._dropped)
+        skipped = self._leaves_oldest_out and self._n_skipped
         rows = np.random.randint(skipped, n, size=batch_size)
         return (rows + self.pos - n) % self.buffer_size if skipped or self._dropped else rows
+
+    @property
+    def _n_skipped(self) -> int:
+        """How many of the oldest rows are not sampled, as SB3 does when it optimizes its memory usage."""
+        return int(self._leaves_oldest_out and self.full and not self._dropped)
+
+    def _draw_left(self, batch_size: int, gone: TakenOut) -> tuple[Ints, Ints]:
+        """Random rows and environments, ``i64[batch_size]`` each, of all transitions that were not taken out."""
+        rows = range(self.pos - self.size() + self._n_skipped, self.pos)
+        return gone.draw_others(batch_size, rows, self.buffer_size)
 
 
 def _is_counted(name: str, value: object) -> bool:

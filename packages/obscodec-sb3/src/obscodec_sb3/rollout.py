@@ -12,7 +12,7 @@ from gymnasium import spaces
 from obscodec.arguments import check_kind
 from obscodec.arrays import OPEN_READ, DeferredRead
 from obscodec.segments import Ints
-from obscodec.state import State
+from obscodec.state import State, array_of, check_range
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from obscodec_sb3.base import CompressedBuffer, each
@@ -121,9 +121,16 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         except StopIteration:
             return None
 
+    def state(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return {**super().state(), "beginning": np.array(sorted(self._beginning), np.int64)}
+
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
         super().restore(state)
+        beginning = array_of(state, "beginning", np.int64, (None,))
+        check_range("beginning", beginning, 0, self.n_envs - 1)
+        self._beginning = frozenset(beginning.tolist())
         if self.generator_ready:  # SB3 flattens its arrays when a rollout is read first
             self.observations = each(lambda _, array: self.swap_and_flatten(array), self.observations)
 
