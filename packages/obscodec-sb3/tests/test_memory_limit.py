@@ -174,10 +174,12 @@ def check_same(ours, theirs) -> None:
             assert (a is None and b is None) or (a.numpy() == b.numpy()).all()
 
 
-def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_once(tmp_path):
+@pytest.mark.parametrize("spills", [False, True])
+def test_a_limit_that_uncompressed_observations_exceed_is_refused_at_once(spills, tmp_path):
     def new(size, max_bytes):
         vectors = spaces.Box(-1, 1, (100,))  # 400 bytes, which are not compressed
-        return CompressedReplayBuffer(size, vectors, spaces.Discrete(4), "cpu", max_bytes=max_bytes, spill=tmp_path)
+        options = {"max_bytes": max_bytes, "spill": tmp_path if spills else None}
+        return CompressedReplayBuffer(size, vectors, spaces.Discrete(4), "cpu", **options)
 
     with pytest.raises(
         ShapeError, match=r"^max_bytes must be \d+ or more, got 1000000: so much do 10000 steps"
@@ -185,7 +187,6 @@ def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_once(tmp_path):
         new(10_000, 1_000_000)
     least, n_fit = re.search(r"must be (\d+) or .*room for (\d+) steps", str(told.value)).groups()
     assert (new(10_000, int(least)).max_bytes, new(int(n_fit), 1_000_000).buffer_size) == (int(least), int(n_fit))
-    CompressedReplayBuffer(10_000, spaces.Box(-1, 1, (100,)), spaces.Discrete(4), "cpu", max_bytes=1_000_000)
 
 
 def test_a_buffer_is_loaded_with_another_limit(tmp_path):

@@ -232,7 +232,7 @@ def test_a_buffer_chooses_its_codec_before_it_exceeds_its_limit(codec):
 
 def test_bad_limits_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    least = limited(10**6)._set.memory_bytes(16)
+    least = limited(10**6)._set.memory_bytes(limited(10**6).capacity)
     assert limited(least).arguments()["max_bytes"] == least
     for error, text, options in (
         (SpecError, "spill says where blocks go that exceed max_bytes: pass max_bytes, too", {"spill": tmp_path}),
@@ -244,8 +244,9 @@ def test_bad_limits_are_refused(tmp_path):
         (ShapeError, "max_bytes must be 1 or more, or None, got 0", {"max_bytes": 0}),
         (
             ShapeError,
-            f"max_bytes must be {least} or more, got {least - 1}: so much do the 16 newest steps take, which always "
-            "stay, and compressed fields take some MB more each",
+            f"max_bytes must be {least} or more, got {least - 1}: so much do {limited(10**6).capacity} steps take in "
+            "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
+            f"a codec for large fields, or make room for {limited(10**6).capacity - 1} steps or fewer",
             {"max_bytes": least - 1},
         ),
         (
@@ -382,18 +383,19 @@ PLAIN = {
 }
 
 
+@pytest.mark.parametrize("spills", [False, True])
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_once(name, tmp_path):
+def test_a_limit_that_plain_fields_and_ids_exceed_is_refused_at_once(name, spills, tmp_path):
     def made(capacity: int, max_bytes: int) -> RingBuffer:
-        return RingBuffer(capacity, PLAIN[name], max_bytes=max_bytes, spill=tmp_path / "spill")
+        return RingBuffer(capacity, PLAIN[name], max_bytes=max_bytes, spill=tmp_path / "spill" if spills else None)
 
     limit = 100_000 if name == "ids" else 8 << 20
     with pytest.raises(ShapeError) as caught:
         made(100_000, limit)
     least, n_fit = re.fullmatch(
         rf"max_bytes must be (\d+) or more, got {limit}: so much do 100000 steps take in uncompressed fields and ids, "
-        r"which can't move to files\. Allow more bytes, name a codec for large fields, make room for (\d+) steps or "
-        r"fewer, or leave spill out: old ones go",
+        r"which neither move to files nor go with their steps\. Allow more bytes, name a codec for large fields, or "
+        r"make room for (\d+) steps or fewer",
         str(caught.value),
     ).groups()
     made(100_000, int(least))
@@ -402,7 +404,6 @@ def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_once(name, tmp_pa
         made(100_000, int(least) - 1)
     with pytest.raises(ShapeError):
         made(int(n_fit) + 100, limit)
-    RingBuffer(100_000, PLAIN[name], max_bytes=8 << 20)
 
 
 @pytest.mark.filterwarnings("ignore:.*max_bytes")

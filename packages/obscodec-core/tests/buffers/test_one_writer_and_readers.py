@@ -131,7 +131,7 @@ def test_sequences_n_steps_and_everything_are_whole_while_another_thread_appends
 
 
 def test_a_buffer_that_drops_steps_for_want_of_bytes_gives_whole_ones():
-    steps = Steps(new_buffer(100_000, max_bytes=400_000))
+    steps = Steps(new_buffer(10_000, max_bytes=400_000))
     with warnings.catch_warnings(action="ignore"):
         while not steps.buffer.indices.start:
             steps.append()

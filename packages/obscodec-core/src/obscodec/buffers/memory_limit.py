@@ -65,7 +65,7 @@ class MemoryLimit:
     def check(self, capacity: int, memory_bytes: Callable[[int], int]) -> None:
         """Refuse a limit that a new buffer will exceed whatever its compressed observations take.
 
-        With a folder, no step ever goes, and only compressed observations move to files; else the newest steps stay.
+        Only these move to files, or go with their steps: a row keeps its memory when its step goes.
 
         Args:
             capacity: how many steps it has room for.
@@ -74,19 +74,14 @@ class MemoryLimit:
         Raises:
             LimitTooLow: the limit is too low.
         """
-        n = min(LEAST_STEPS, capacity) if self.folder is None else capacity
-        if (least := memory_bytes(n)) <= self.max_bytes:
+        if (least := memory_bytes(capacity)) <= self.max_bytes:
             return
-        found = f"max_bytes must be {least} or more, got {self.max_bytes}: so much"
-        if self.folder is None:
-            raise LimitTooLow(
-                f"{found} do the {n} newest steps take, which always stay, and compressed fields take some MB more each"
-            )
         empty = memory_bytes(0)
-        n_fit = max(self.max_bytes - empty, 0) * n // max(least - empty, 1)
+        n_fit = max(self.max_bytes - empty, 0) * capacity // max(least - empty, 1)
         raise LimitTooLow(
-            f"{found} do {n} steps take in uncompressed fields and ids, which can't move to files. Allow more bytes, "
-            f"name a codec for large fields, make room for {n_fit} steps or fewer, or leave spill out: old ones go"
+            f"max_bytes must be {least} or more, got {self.max_bytes}: so much do {capacity} steps take in uncompressed "
+            "fields and ids, which neither move to files nor go with their steps. Allow more bytes, name a codec for "
+            f"large fields, or make room for {n_fit} steps or fewer"
         )
 
     def decide(self, memory_bytes: int, stores: Iterable[Store]) -> None:
