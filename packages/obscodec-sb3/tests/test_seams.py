@@ -1,5 +1,7 @@
 """Episodes that a caller ends or takes out, and those that were running when a buffer was saved."""
 
+import re
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -364,6 +366,19 @@ def test_settings_stay_as_they_are(cls, name):
     ):
         setattr(buffer, name, before)
     assert getattr(buffer, name) == before
+
+
+@pytest.mark.parametrize("cls", [CompressedReplayBuffer, CompressedRolloutBuffer])
+def test_options_can_be_read_and_stay(cls, tmp_path):
+    options = {"codec": "zstd:1", "threads": 1, "prefetch": True, "max_bytes": 9 << 20, "spill": str(tmp_path)}
+    defaults = {"frame_stack": None, "budget": None, "min_nbytes": None, "decide_after": None, "block_frames": None}
+    buffer = cls(10, IMAGE, ONE, "cpu", **options)
+    for name, value in {**options, **defaults, "buffer_device": "cpu", "heap": "device"}.items():
+        assert getattr(buffer, name) == value
+        text = rf"^{name} of a {cls.__name__} stays {re.escape(repr(value))}: make another buffer$"
+        with pytest.raises(AttributeError, match=text):
+            setattr(buffer, name, value)
+        assert getattr(buffer, name) == value
 
 
 def test_the_oldest_transition_is_drawn_where_dropped_ones_are_left_out():

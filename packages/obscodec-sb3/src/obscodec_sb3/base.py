@@ -73,6 +73,20 @@ class _Setting:
         vars(buffer)[self._name] = self._check(self._name, value)
 
 
+class _Option:
+    """An option of the constructor, which can be read, and stays as it was given."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, buffer: CompressedBuffer | None, kind: type | None = None) -> Any:
+        return self if buffer is None else buffer._given[self._name]
+
+    def __set__(self, buffer: CompressedBuffer, value: object) -> None:
+        what = f"{self._name} of a {type(buffer).__name__} stays {self.__get__(buffer)!r}"
+        raise AttributeError(f"{what}: make another buffer")
+
+
 class CompressedBuffer(buffers.BaseBuffer):
     """The common base of compressed buffers; it comes before a buffer of SB3 among the bases of a class.
 
@@ -86,6 +100,9 @@ class CompressedBuffer(buffers.BaseBuffer):
     observation_space: Any = _Setting()
     action_space: Any = _Setting()
     action_dim: int = _Setting()  # type: ignore[assignment]
+    codec, min_nbytes, frame_stack, budget = _Option(), _Option(), _Option(), _Option()
+    decide_after, block_frames, buffer_device, heap = _Option(), _Option(), _Option(), _Option()
+    threads, max_bytes, spill, prefetch = _Option(), _Option(), _Option(), _Option()
     written_by = f"obscodec-sb3 {version('obscodec-sb3')}"  # see ``obscodec.snapshots.Saved``
     _allocates_placeholders = False
     _waiting = 3  # steps that may wait in a write buffer, however large they are
@@ -123,7 +140,10 @@ class CompressedBuffer(buffers.BaseBuffer):
             raise ValueError(
                 f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
             )
-        self._threads = threads
+        options = {name: getattr(self._options, name) for name in OPTIONS}
+        folder = self._limit and self._limit.folder
+        limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": folder}
+        self._given = {**options, **limits, "threads": threads, "prefetch": as_flag("prefetch", prefetch)}
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._add_copies = all(
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
@@ -131,7 +151,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         of: Any = [type(self), super()]
         others = [x for x in _READERS for c in of if not getattr(c, x, c.to_torch).__module__.startswith(_HAND_ON)]
         self._hands_on = not others
-        self._prefetch, gives = as_flag("prefetch", prefetch), self._gives_batches
+        self._prefetch, gives = self._given["prefetch"], self._gives_batches
         others = [gives for c in of if not getattr(c, gives).__module__.startswith(_DRAW)] + others
         self._draws_ahead = not others
         if self._prefetch and others:
@@ -175,16 +195,6 @@ class CompressedBuffer(buffers.BaseBuffer):
     def observation_store(self) -> Any:
         """The store of the observations, None if they are not compressed; a dictionary of stores for a dictionary."""
         return each(lambda key, _: self._arrays.stores[key], self._obs_shape)
-
-    @property
-    def spill(self) -> str | None:
-        """The folder for the oldest blocks, None if they stay in memory."""
-        return self._limit.folder if self._limit else None
-
-    @property
-    def max_bytes(self) -> int | None:
-        """The most bytes of memory, None for no limit."""
-        return self._limit.max_bytes if self._limit else None
 
     def reset(self) -> None:
         """Forget all steps."""
@@ -411,10 +421,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         spaces = {name: space_state(getattr(self, name)) for name in SPACES}
         is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
-        options = {name: getattr(self._options, name) for name in OPTIONS}
-        limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": self.spill is not None}
-        reading = {"threads": self._threads, "prefetch": self._prefetch}
-        return {**own, **spaces, **options, **limits, **reading, "buffer_size": size}
+        return {**own, **spaces, **self._given, "spill": self.spill is not None, "buffer_size": size}
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
@@ -529,7 +536,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
         self._options.check(partial(th.empty, 1, device=self.device))
         arrays = self._arrays = ArraySet(
-            self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self._threads
+            self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self.threads
         )
         large = {key for key, layout in layouts.items() if layout.nbytes >= _MIN_NO_COPY_NBYTES}
         self._not_copied = {key for key in large if self._add_copies and arrays.stores[key] is not None}

@@ -79,9 +79,9 @@ class MemoryLimit:
         empty = memory_bytes(0)
         n_fit = max(self.max_bytes - empty, 0) * capacity // max(least - empty, 1)
         raise LimitTooLow(
-            f"max_bytes must be {least} or more, got {self.max_bytes}: so much do {capacity} steps take in uncompressed "
-            "fields and ids, which neither move to files nor go with their steps. Allow more bytes, name a codec for "
-            f"large fields, or make room for {n_fit} steps or fewer"
+            f"max_bytes must be {least} or more, got {self.max_bytes}: so much do {capacity} steps take in "
+            "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
+            f"a codec for large fields, or make room for {n_fit} steps or fewer"
         )
 
     def decide(self, memory_bytes: int, stores: Iterable[Store]) -> None:
