@@ -141,7 +141,7 @@ def test_what_a_process_chooses_is_replaced(tmp_path):
     resumed = resume(
         DQN, tmp_path, env_of(2), device="cpu", buffer_size=1001, replay_buffer_kwargs={"prefetch": True, "threads": 1}
     )
-    assert (resumed.buffer._prefetch, resumed.buffer._threads) == (True, 1)
+    assert (resumed.buffer._prefetch, resumed.buffer.threads) == (True, 1)
     assert resumed.buffer.buffer_size == model.replay_buffer.buffer_size == 500
 
 
@@ -167,7 +167,7 @@ def test_load_refuses_what_was_saved_otherwise(tmp_path, name, value, saved, rem
         buffer.add(*np.zeros((2, 2, 4, 42, 42), np.uint8), np.zeros((2, 1)), np.zeros(2), np.zeros(2), [{}] * 2)
     buffer.save(path)
     same = {"n_envs": np.int64(2), "buffer_size": 101, "codec": "zstd:1", "observation_space": IMAGE, "threads": 1}
-    assert cls.load(path, device="cpu", **same)._threads == 1
+    assert cls.load(path, device="cpu", **same).threads == 1
     for file in tmp_path.glob("*.segment"):
         file.unlink()
     with pytest.raises(SpecError) as refused:

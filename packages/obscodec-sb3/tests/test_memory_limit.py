@@ -174,6 +174,21 @@ def check_same(ours, theirs) -> None:
             assert (a is None and b is None) or (a.numpy() == b.numpy()).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*max_bytes")
+@pytest.mark.parametrize(("n_envs", "least"), [(1, 150), (8, 16)])
+def test_noise_fits_into_a_small_limit(n_envs, least):
+    """A step of 8 environments has 56 KB, and 2 MiB are 37 of them."""
+    rng, pixels = np.random.default_rng(0), spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    buffer = CompressedReplayBuffer(
+        10_000, pixels, spaces.Discrete(4), "cpu", n_envs, codec="zstd:1", max_bytes=2 << 20
+    )
+    after = rng.integers(256, size=(n_envs, 84, 84, 1), dtype=np.uint8)
+    for step in range(500):
+        obs, after = after, rng.integers(256, size=after.shape, dtype=np.uint8)
+        buffer.add(obs, after, np.zeros((n_envs, 1)), np.zeros(n_envs), np.zeros(n_envs, bool), [{}] * n_envs)
+        assert buffer.size() >= min(step + 1, least)
+
+
 @pytest.mark.parametrize("spills", [False, True])
 def test_a_limit_that_uncompressed_observations_exceed_is_refused_at_once(spills, tmp_path):
     def new(size, max_bytes):
@@ -279,7 +294,7 @@ def test_a_rollout_needs_all_its_steps(tmp_path):
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         CompressedRolloutBuffer(100, IMAGE, spaces.Discrete(4), max_bytes=LIMIT)
     ours = CompressedRolloutBuffer(
-        400, IMAGE, spaces.Discrete(4), "cpu", **EARLY, n_envs=2, max_bytes=LIMIT, spill=tmp_path
+        400, IMAGE, spaces.Discrete(4), "cpu", **EARLY, n_envs=2, max_bytes=LIMIT // 2, spill=tmp_path
     )
     theirs = RolloutBuffer(400, IMAGE, spaces.Discrete(4), "cpu", n_envs=2)
     for _ in range(2):

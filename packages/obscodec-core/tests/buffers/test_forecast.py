@@ -88,7 +88,7 @@ def test_there_is_no_projection_before_a_codec_is_chosen_or_a_step_is_there():
 
 
 def test_the_projection_stays_within_the_limit():
-    buffer = RingBuffer(100_000_000, fields("raw"), max_bytes=30_000_000)
+    buffer = RingBuffer(1_000_000, fields("raw"), max_bytes=30_000_000)
     fill(buffer, 1000)
     assert buffer.stats().projected_bytes == 30_000_000
 
@@ -122,12 +122,12 @@ def test_a_step_that_warns_can_be_appended_again_if_warnings_are_errors():
 
 
 @pytest.mark.parametrize(
-    ("capacity", "options"),
-    [(1000, {}), (too_many(None), {"max_bytes": free_memory() // 2})],
+    ("capacity", "codec", "options"),
+    [(1000, None, {}), (too_many("raw"), "raw", {"max_bytes": free_memory() // 2})],
     ids=["small", "limited"],
 )
-def test_it_does_not_warn_if_the_memory_suffices(capacity, options):
-    buffer = RingBuffer(capacity, fields(None), **options)
+def test_it_does_not_warn_if_the_memory_suffices(capacity, codec, options):
+    buffer = RingBuffer(capacity, fields(codec), **options)
     fill(buffer, 300)  # a warning is an error
 
 

@@ -228,6 +228,11 @@ class ChunkLog:
         return self.disk_bytes - self.disk_live_bytes > self.disk_live_bytes + _MAX_CHUNK_NBYTES
 
     @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory that chunks take: those of the system's memory as far as they are written."""
+        return self.reserved_bytes - (self.room_bytes if self.allocate is new_chunk else 0)
+
+    @property
     def room_bytes(self) -> int:
         """Bytes of the newest chunk that are not written yet."""
         chunk = self.chunks.get(self.newest)

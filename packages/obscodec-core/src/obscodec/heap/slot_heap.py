@@ -111,7 +111,7 @@ class SlotHeap:
     @property
     def memory_bytes(self) -> int:
         """Bytes of memory, chunks and table, without a lock."""
-        return self._log.reserved_bytes + self._table.nbytes
+        return self._log.memory_bytes + self._table.nbytes
 
     def put(self, slots: npt.ArrayLike, streams: Segments) -> None:
         """Store one stream in each slot, in place of the stream that it holds; all streams, or none if this raises.
