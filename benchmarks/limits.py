@@ -10,7 +10,6 @@ lap a little different.
   after, and when 100 batches were sampled.
 - ``time``: two equal buffers, one of which has nine tenths of its blocks in files, are sampled in turns.
 - ``limit``: a buffer with half of the memory that it needs gets three times as many steps as it has room for.
-- ``torchrl``: so does a storage of TorchRL, with a third of black frames at first, so that later steps are larger.
 """
 
 import json
@@ -24,23 +23,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import typer
 from gymnasium import spaces
-from obscodec.buffers import BufferStats
 from obscodec_sb3 import CompressedReplayBuffer
-from obscodec_torchrl import CompressedStorage
 from result_tables import Row, circumstances
 from rich.console import Console
 from scale import recorded, steps
-from tensordict import TensorDict
-from torchrl.data import TensorDictReplayBuffer
 
 _RESULTS = Path(__file__).with_name("results") / "limits"
 _PART = 0.9
 _BATCH, _ROUNDS = 256, 100
 _QUANTILES = (("median", 0.5), ("p99", 0.99))
-_TABLES = ("memory", "time", "limit", "torchrl")
+_TABLES = ("memory", "time", "limit")
 console = Console(stderr=True)
 
 
@@ -72,29 +66,24 @@ def spill(buffer: CompressedReplayBuffer, folder: str) -> None:
     buffer.observation_store.spill(folder, round(_PART * buffer.observation_store.stats().reserved_bytes))
 
 
-def row(what: str, steps: int, stats: BufferStats, before: dict[str, int]) -> Row:
+def row(what: str, buffer: CompressedReplayBuffer, before: dict[str, int]) -> Row:
     """What a process has more than before, in MB, and what the buffer says."""
-    now = resident()
+    now, stats = resident(), buffer.stats()
     more: Row = {f"{kind} MB": round((now[kind] - before[kind]) / 1e6, 1) for kind in now}
     said: Row = {"said MB": round(stats.total_bytes / 1e6, 1), "disk MB": round(stats.disk_bytes / 1e6, 1)}
-    return {"what": what, "steps": steps, **more, **said}
-
-
-def of_sb3(what: str, buffer: CompressedReplayBuffer, before: dict[str, int]) -> Row:
-    """A row for a buffer of Stable-Baselines3."""
-    return row(what, buffer.size() * buffer.n_envs, buffer.stats(), before)
+    return {"what": what, "steps": buffer.size() * buffer.n_envs, **more, **said}
 
 
 def measured_memory(source: Iterator[Any], size: int, n_envs: int, folder: str) -> Iterator[Row]:
     """Resident memory before and after a spill, and after some batches."""
     before, buffer = resident(), new_buffer(size, n_envs)
     fill([buffer], source, size // n_envs)
-    yield of_sb3("in memory", buffer, before)
+    yield row("in memory", buffer, before)
     spill(buffer, folder)
-    yield of_sb3("nine tenths spilled", buffer, before)
+    yield row("nine tenths spilled", buffer, before)
     for _ in range(_ROUNDS):
         buffer.sample(_BATCH)
-    yield of_sb3(f"after {_ROUNDS} batches", buffer, before)
+    yield row(f"after {_ROUNDS} batches", buffer, before)
 
 
 def measured_time(source: Iterator[Any], size: int, n_envs: int, folder: str) -> Iterator[Row]:
@@ -126,34 +115,8 @@ def measured_limit(source: Iterator[Any], size: int, n_envs: int, folder: str) -
         fill([buffer], source, 3 * size // n_envs // 10)
         add_us = 1e6 * (time.perf_counter() - began) / (3 * size // 10)
         yield {
-            **of_sb3(f"{part * 30} % added, limit {limit / 1e6:.1f} MB", buffer, before),
+            **row(f"{part * 30} % added, limit {limit / 1e6:.1f} MB", buffer, before),
             "add of a transition, µs": round(add_us, 2),
-        }
-
-
-def measured_torchrl(source: Iterator[Any], size: int, n_envs: int, folder: str) -> Iterator[Row]:
-    """Resident memory, steps and time of a storage of TorchRL that has reached its limit."""
-    del folder
-    whole = new_buffer(size, n_envs)
-    fill([whole], source, size // n_envs)
-    limit = whole.stats().total_bytes // 2
-    storage = CompressedStorage(size, max_bytes=limit, decide_after=64)
-    before, buffer, obs = resident(), TensorDictReplayBuffer(storage=storage, batch_size=_BATCH), next(source)
-    for part in range(1, 11):
-        seconds = list[float]()
-        for k in range(3 * size // n_envs // 10):
-            next_obs = next(source)
-            both = [torch.from_numpy(x * (part > 3 or k % 3 == 0)) for x in (obs, next_obs)]
-            data = {"pixels": both[0], "action": torch.zeros(n_envs), "next": {"pixels": both[1]}}
-            given = TensorDict(data, batch_size=n_envs)
-            began = time.perf_counter()
-            buffer.extend(given)
-            seconds.append(time.perf_counter() - began)
-            obs = next_obs
-        yield {
-            **row(f"{part * 30} % added, limit {limit / 1e6:.1f} MB", len(storage), storage.stats(), before),
-            "extend of a transition, µs": round(1e6 * sum(seconds) / len(seconds) / n_envs, 2),
-            "longest extend, ms": round(1e3 * max(seconds), 1),
         }
 
 
@@ -175,7 +138,7 @@ def main(
         spill(warm_up, folder)
         for _ in range(3):
             warm_up.sample(_BATCH)
-        measures = [measured_memory, measured_time, measured_limit, measured_torchrl]
+        measures = [measured_memory, measured_time, measured_limit]
         measure = dict(zip(_TABLES, measures, strict=True))[table]
         print(json.dumps([*measure(source, transitions, envs, folder)]))
         return

@@ -93,6 +93,8 @@ REFUSED = {
         "shared_init": True,
         "compilable": True,
     },
+    "max_bytes needs spill, a folder for blocks that exceed it: pass spill, or leave max_bytes out and make max_size "
+    "smaller; obscodec.estimate(env, max_size) says how many bytes the full storage will take": {"max_bytes": 1 << 20},
 }
 
 

@@ -23,7 +23,7 @@ DTYPES = (
 )
 OPTIONS: list[dict[str, Any]] = [
     {},
-    {"codec": "delta-rle", "max_bytes": 1 << 26},
+    {"codec": "delta-rle"},
     {"codec": {"pixels": "delta-rle|zstd:3", ("next", "pixels"): "delta-rle|zstd:3"}, "frame_stack": 2},
     {"codec": None},
     {"decide_after": 20, "block_frames": 4, "min_nbytes": 256},
@@ -362,6 +362,8 @@ def test_a_state_is_checked_by_the_storage_itself() -> None:
     saved.set(range(50), steps(0, 50))
     with pytest.raises(CorruptStream):
         CompressedStorage(40).restore(saved.state())
+    with pytest.raises(CorruptStream, match=r"^a full storage has 100 items, got 50$"):
+        CompressedStorage(100).restore(saved.state() | {"is_full": True})
 
 
 @pytest.mark.parametrize("spills", [(True, True), (True, False), (False, True)])

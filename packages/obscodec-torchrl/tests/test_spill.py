@@ -93,8 +93,8 @@ def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_the_first_write(n
     vectors.batch_size = [4, 2]
     items = vectors if ndim == 2 else vectors.reshape(-1)
 
-    def written(size, limit, **options):
-        storage = CompressedStorage(size, ndim=ndim, max_bytes=limit, **options, codec="delta-rle")
+    def written(size, limit):
+        storage = CompressedStorage(size, ndim=ndim, max_bytes=limit, spill=tmp_path, codec="delta-rle")
         buffer = TensorDictReplayBuffer(storage=storage, batch_size=4)
         with_nothing = pickle.dumps(storage._storage)
         try:
@@ -106,9 +106,8 @@ def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_the_first_write(n
 
     text = "^max_bytes must be (\\d+) or more, got 3000000: so much do 10000 steps .* room for (\\d+) steps or"
     with pytest.raises(obscodec.ShapeError, match=text) as caught:
-        written(10_000, 3_000_000, spill=tmp_path)
+        written(10_000, 3_000_000)
     least, n_fit = map(int, re.search(text, str(caught.value)).groups())
     assert least == 10_000 * (400 + 4 + 8)  # a vector, an id, and the index that the buffer adds
-    written(10_000, least + 100_000, spill=tmp_path)
-    written(n_fit // 2 * 2, 3_000_000, spill=tmp_path)
-    written(10_000, 3_000_000)
+    written(10_000, least + 100_000)
+    written(n_fit // 2 * 2, 3_000_000)

@@ -39,6 +39,6 @@ def test_a_storage_that_the_machine_has_no_memory_for_warns_once(at_once):
     assert len(caught) == 1
 
 
-def test_a_storage_with_a_limit_does_not_warn():
-    storage = CompressedStorage(6 * free_memory() // N_PIXELS, max_bytes=free_memory() // 2)
+def test_a_storage_with_a_limit_does_not_warn(tmp_path):
+    storage = CompressedStorage(6 * free_memory() // N_PIXELS, max_bytes=free_memory() // 2, spill=tmp_path)
     extend(storage, 300, 10)  # a warning is an error

@@ -262,17 +262,6 @@ def test_an_index_out_of_range_is_refused() -> None:
     assert storage.compressed()[("pixels",)].array.store.stats().n_tensors == n_tensors
 
 
-def test_what_does_not_fit_into_max_bytes_is_refused_and_nothing_is_written() -> None:
-    noise = torch.randint(0, 256, (400, 20_000), dtype=torch.uint8)
-    storage = CompressedStorage(400, codec="zstd:1", max_bytes=1 << 20)
-    storage.set(range(250), TensorDict({"i": noise[:250]}, [250]))  # one write may exceed the limit
-    text = r"^max_bytes is 1048576, and the storage takes \d{7}\. Older items go only if one buffer"
-    with pytest.raises(obscodec.HeapFull, match=text):
-        storage.set(range(50, 400), TensorDict({"i": noise[50:]}, [350]))
-    assert len(storage) == 250
-    assert (storage[torch.arange(250)]["i"] == noise[:250]).all()
-
-
 def test_a_codec_for_a_key_that_is_not_there_is_refused() -> None:
     with pytest.raises(
         obscodec.FieldError, match=r"codec is given for \('pixel',\), which is none of the fields \('pixels',\)"

@@ -110,10 +110,10 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             super().loads(storage, folder)  # which refuses it
         for name, leaf in about["metadata"].items():
             check_whole(folder / f"{name.replace('.', '/')}.memmap", leaf)
-        fresh = storage.empty_copy(to_load=True)
+        fresh = storage.empty_copy()
         fresh._init(tree_map(lambda leaf: leaf[0], storage._storage))
         super().loads(fresh, folder)
-        replace(storage, fresh, about["len"], None, is_full=False)
+        replace(storage, fresh, about["len"], None)
 
 
 class StorageCheckpoint(NamedTuple):

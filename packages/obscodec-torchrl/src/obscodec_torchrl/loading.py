@@ -52,19 +52,19 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
     if tree is not None and leaves(tree).keys() != paths:
         raise FieldError(f"the storage has the keys {[*leaves(tree)]}, the saved items have {[*paths]}")
     own = arguments_of(storage)
-    fits = axes[0] <= -(-storage.capacity // math.prod(axes[1:]))
+    fits = axes[0] <= -(-storage.max_size // math.prod(axes[1:]))
     alike = fits and all(own[name] == arguments.get(name) for name in own if name not in _OF_ANY)
     with named(path):
         elsewhere = {**arguments, **ELSEWHERE, "max_size": math.prod(axes)}
-        made = storage.empty_copy(to_load=True) if alike else storage.from_arguments(elsewhere)
+        made = storage.empty_copy() if alike else storage.from_arguments(elsewhere)
         fill(made, state, tree)
     if not alike:
-        made = _encoded_anew(made, storage.empty_copy(to_load=True))
+        made = _encoded_anew(made, storage.empty_copy())
     with storage.lock:
         if storage.initialized and made.initialized:
             first = {key: leaf[:1] for key, leaf in leaves(made._storage).items()}
             storage._check(slice(1), first, leaves(storage._storage))
-        replace(storage, made, len(made), state["last_row"], is_full=is_full)
+        replace(storage, made, len(made), state["last_row"])
 
 
 def _encoded_anew(saved: LazyTensorStorage, fresh: LazyTensorStorage) -> LazyTensorStorage:

@@ -93,7 +93,7 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
     if storage.device is None:  # the tensordicts in the storage have no device
         rest.clear_device_()
     like = own if is_tree else own.exclude(*leaves(own)) if new_tensor and storage.initialized else rest
-    fresh = storage.empty_copy(to_load=True)
+    fresh = storage.empty_copy()
     for rows, arrays in unpack_together(packed) if about["paths"] else [(slice(0, n_rows), [])][:n_rows]:
         items = {tuple(path): as_tensor(array) for path, array in zip(about["paths"], arrays, strict=True)}
         items |= {} if is_tree else leaves(rest[rows])
@@ -101,27 +101,24 @@ def restore(storage: LazyTensorStorage, contents: Contents, *, new_tensor: bool)
     with storage.lock:
         if storage.initialized and fresh.initialized:
             storage._check(slice(1), leaves(fresh[:1]), leaves(storage._storage))
-        replace(storage, fresh, about["length"], about.get("last_row"), is_full=about["is_full"])
+        replace(storage, fresh, about["length"], about.get("last_row"))
 
 
 def check_size(storage: LazyTensorStorage, per_row: int, length: int, *, is_full: bool) -> None:
     """Refuse saved items that do not fit, ``per_row`` in each row.
 
-    The writer of a full storage goes around its end. So their number is that of the storage, unless ``max_bytes`` makes
-    it a smaller ring.
+    The writer of a full storage goes around its end, so their number is that of the storage.
 
     Raises:
         ShapeError: there are too many, or too few of a full storage.
     """
-    n_rows, room = -(-length // per_row), -(-storage.capacity // per_row)
-    if n_rows > room or (is_full and n_rows < room and not storage.may_drop):
-        found = f"there are {length}" + " of a full storage, which need one of its size, or max_bytes" * is_full
+    n_rows, room = -(-length // per_row), -(-storage.max_size // per_row)
+    if n_rows > room or (is_full and n_rows < room):
+        found = f"there are {length}" + " of a full storage, which need one of its size" * is_full
         raise obscodec.ShapeError(f"the storage has room for {room * per_row} items, {found}")
 
 
-def replace(
-    storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, last_row: int | None, *, is_full: bool
-) -> None:
+def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, last_row: int | None) -> None:
     """Move the items of ``fresh`` into ``storage``, for other threads at once. ``fresh`` is of no use afterwards.
 
     Args:
@@ -129,14 +126,14 @@ def replace(
         fresh: a storage of the same size, whose items have the keys and shapes of those in ``storage``.
         length: how many items there are.
         last_row: the row that was written last; None if it is not known.
-        is_full: whether the writer goes around the end of these items.
     """
     with storage.lock:
         for leaf in fresh.compressed().values():
             leaf.array.store.changing = storage.lock
-        storage._storage, storage.initialized, storage.capacity = fresh._storage, fresh.initialized, fresh.capacity
+        if not storage.initialized:
+            storage.max_size = fresh.max_size  # in whole rows
+        storage._storage, storage.initialized = fresh._storage, fresh.initialized
         storage._len, storage.device = length, fresh.device
-        storage.reset_ring(fresh._len_along_dim0 if is_full and length < fresh.capacity else None)
         storage._set_last_cursor(last_row)
         storage.note_loaded()
         storage._bump_mutation_revision()

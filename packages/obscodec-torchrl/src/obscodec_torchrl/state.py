@@ -28,11 +28,11 @@ def arguments_of(storage: LazyTensorStorage) -> State:
     """The arguments of a storage, as :func:`as_arguments` takes them."""
     options = {name: _written(option) for name, option in vars(storage.options).items()}
     device = "auto" if storage.device is None else str(storage.device)
-    of_torchrl = {"max_size": storage.capacity, "ndim": storage.ndim, "compilable": storage._compilable}
+    of_torchrl = {"max_size": storage.max_size, "ndim": storage.ndim, "compilable": storage._compilable}
     limit = storage._limit
     if limit is not None:
         options["max_bytes"] = limit.max_bytes
-    return {**of_torchrl, "device": device, **options, "spill": limit is not None and limit.folder is not None}
+    return {**of_torchrl, "device": device, **options, "spill": limit is not None}
 
 
 def as_arguments(saved: State) -> dict[str, Any]:
@@ -50,14 +50,13 @@ def state_of(storage: LazyTensorStorage) -> State:
     with storage.lock:
         if not storage.initialized:
             raise RuntimeError("Cannot get elements out of a non-initialized storage.")
-        length = len(storage)  # first: it finishes what was interrupted
         own, is_tree = leaves(storage._storage), not is_tensor_collection(storage._storage)
         stores = list(dict.fromkeys(x.array.store for x in own.values() if isinstance(x, CompressedTensor)))
         of_stores = [store.state() for store in stores]
         n_rows = _n_rows(storage, own)
         return {
             "axes": [n_rows, *storage._total_shape[1:]],
-            "length": length,
+            "length": len(storage),
             "is_full": storage._is_full,
             "last_row": storage._last_cursor_index,
             "is_tree": is_tree,
@@ -96,8 +95,8 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
     if rest is not None:
         storage._storage[: axes[0]] = rest
     storage._len = number_of(state, "length", 0, math.prod(axes))
-    if part_of(state, "is_full", bool) and axes[0] < room:
-        storage.reset_ring(axes[0])
+    if part_of(state, "is_full", bool) and not storage._is_full:
+        raise CorruptStream(f"a full storage has {storage.max_size} items, got {len(storage)}")
     storage._set_last_cursor(None if state.get("last_row") is None else number_of(state, "last_row", 0, room - 1))
     storage.note_loaded()
 

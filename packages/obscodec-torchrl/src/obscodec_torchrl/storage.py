@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
 from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import replace
@@ -28,6 +27,7 @@ from obscodec.buffers import (
     MemoryLimit,
     making_room,
 )
+from obscodec.fixed import Fixed
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
 from obscodec.stores import Store
@@ -51,11 +51,11 @@ from obscodec_torchrl.compressed_tensor import (
 )
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, selected, stacked, with_leaves
 from obscodec_torchrl.remote_object import RemoteObject
-from obscodec_torchrl.row_ring import RowRing, check_room, keep_limit
 from obscodec_torchrl.saving import Contents, contents_of, restore
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
 
 _ID_NBYTES = 4  # of a compressed item, or a part of one that has a batch of its own
+_MAKE_ANOTHER = "make another storage, and extend its buffer with the items of this one"
 
 
 @RemoteObject.forward(
@@ -74,7 +74,7 @@ class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
     __getstate__ = object.__getstate__  # TorchRL's looks for contents
 
 
-class CompressedStorage(RowRing):
+class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     """A storage that keeps images compressed, without loss, and gives the items that ``LazyTensorStorage`` gives.
 
     Leaves of 1 KiB or more per item are compressed, smaller ones are plain tensors. Leaves whose keys differ in
@@ -91,7 +91,7 @@ class CompressedStorage(RowRing):
         consolidated: False: compressed leaves lie in no common block of memory.
         cleanup_memmap: without effect, since nothing is memory-mapped. It is True if ``shared_init`` is.
         spill: a folder for the oldest blocks when all memory of the storage exceeds ``max_bytes``: they go to files
-            there, without names, and are read as before. The files end with the process.
+            there, without names, and are read as before; no item goes. The files end with the process.
         continue_episodes: whether the episodes that were running when a checkpoint was written go on after it was
             loaded, such as those of a simulator that was saved with it. Otherwise the first write ends them: see
             :meth:`end_episodes`.
@@ -103,15 +103,15 @@ class CompressedStorage(RowRing):
             - ``min_nbytes``: compress leaves from this size on, instead of 1 KiB.
             - ``decide_after``: from how many tensors, next observations included, a store decides how to keep them.
             - ``block_frames``: how many frames are encoded together.
-            - ``max_bytes``: the most bytes of memory for the whole storage, which one write may exceed. When they run
-              out before ``max_size`` does, the oldest items go, and a warning says so once: ``max_size`` is then as
-              many items as there are, until more fit. This needs one buffer with a ``RoundRobinWriter``.
+            - ``max_bytes``: the most bytes of memory for the whole storage, which one write may exceed. It needs
+              ``spill``.
             - ``buffer_device``: where compressed items are kept and decoded. The default is ``device`` if it is a GPU,
               which needs obscodec-cupy, else ``"cpu"``. From ``"cpu"``, decoded batches are copied to ``device``.
             - ``heap``: ``"pinned"`` keeps compressed items in host memory that the GPU reads.
 
     Raises:
-        SpecError: there is no such device or heap, or this storage can't do what an option asks for.
+        SpecError: there is no such device or heap, or this storage can't do what an option asks for; or ``max_bytes``
+            or ``spill`` is given without the other one.
         DTypeError: an option is of the wrong type, or ``buffer_device`` is another GPU than ``device``.
         ShapeError: ``max_size``, ``ndim``, ``decide_after`` or ``block_frames`` is less than 1, or ``min_nbytes`` less
             than 0.
@@ -132,6 +132,7 @@ class CompressedStorage(RowRing):
 
     _default_checkpointer = CompressedStorageCheckpointer
     written_by = WRITTEN_BY
+    ndim: Fixed[int] = Fixed(_MAKE_ANOTHER)
 
     def __init__(
         self,
@@ -173,6 +174,11 @@ class CompressedStorage(RowRing):
         }
         given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self._limit = MemoryLimit.of(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
+        if self._limit is not None and self._limit.folder is None:
+            raise obscodec.SpecError(
+                "max_bytes needs spill, a folder for blocks that exceed it: pass spill, or leave max_bytes out and "
+                "make max_size smaller; obscodec.estimate(env, max_size) says how many bytes the full storage will take"
+            )
         self._forecast = Forecast(max_size, self._limit)
         self.options = BufferOptions[Key](**given)
         self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
@@ -181,20 +187,20 @@ class CompressedStorage(RowRing):
         self.lock = PicklableLock(LockOrder.CHANGING)
 
     @property
-    def may_drop(self) -> bool:
-        """Whether the oldest items go when bytes run out."""
-        return self._limit is not None and self._limit.folder is None
+    def max_size(self) -> int:
+        """How many items the storage has room for: since the first write, whole rows if ``ndim`` is more than 1."""
+        return self._max_size
 
-    def empty_copy(self, *, to_load: bool = False) -> CompressedStorage:
-        """An empty storage with the same options.
+    @max_size.setter
+    def max_size(self, n: int) -> None:
+        if vars(self).get("initialized"):
+            raise AttributeError(f"max_size of a {type(self).__name__} stays {self.max_size}: {_MAKE_ANOTHER}")
+        self._max_size = n
 
-        Args:
-            to_load: items will be loaded into it, to take the place of those here; as many as there are, since only
-                writers let them go.
-        """
+    def empty_copy(self) -> CompressedStorage:
+        """An empty storage with the same options."""
         spill = self._limit.folder if self._limit else None
-        without = {"max_bytes": None} if to_load and self.may_drop else {}
-        made = CompressedStorage.from_arguments({**self.arguments(), "spill": spill, **without})
+        made = CompressedStorage.from_arguments({**self.arguments(), "spill": spill})
         made.device = self.device  # None if the first tensordict had no device
         return made
 
@@ -276,12 +282,12 @@ class CompressedStorage(RowRing):
         Raises:
             FieldError: a key of the first write is missing, or a key that ``codec`` names; or a new leaf has 1 KiB or
                 more.
-            ShapeError: a leaf has another shape than before; or, at the first write, what is not compressed exceeds
-                ``max_bytes`` when the storage is full, with ``spill``, or with its newest 16 items.
+            ShapeError: a leaf has another shape than before; or, at the first write, what is not compressed will
+                exceed ``max_bytes`` when the storage is full.
             DTypeError: a compressed leaf has another dtype than before, or is on another device.
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
-            HeapFull: the storage has reached ``max_bytes``, and can't let older items go.
+            HeapFull: the storage exceeds ``max_bytes``, and no block is left that could go to a file.
             OSError: blocks can't be written to the folder ``spill``.
         """
         try:
@@ -289,12 +295,12 @@ class CompressedStorage(RowRing):
             data, given = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
             with self.lock:
                 if not self.initialized:
-                    with making_room(lambda: self.capacity):
+                    with making_room(lambda: self.max_size):
                         self._init(data if isinstance(cursor, Integral) else selected(data, 0))
                 own = leaves(self._storage)
                 self._check(cursor, given, own)
                 if self._limit is not None and set_cursor:
-                    self._make_room(self._limit)
+                    self._limit.keep(self.max_size, self.memory_bytes, self.stores(), self.__len__, _drop_none)
                 if len(self) >= self._forecast.next_look:
                     self._forecast.look(len(self), self.stats)
                 plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
@@ -314,9 +320,6 @@ class CompressedStorage(RowRing):
             if isinstance(data, list) and isinstance(error, Exception):
                 raise RuntimeError(f"Stacking the elements of the list resulted in an error: {error}") from error
             raise
-        if self._limit is not None and self.may_drop and set_cursor:
-            with self.lock, suppress(MemoryError):  # the items are written: what fails now goes on before the next ones
-                keep_limit(self, self._limit, cursor)
 
     @says_memory_error
     def _apply_conditional_patch(self, index: torch.Tensor, patch: Mapping[Any, torch.Tensor]) -> None:
@@ -430,10 +433,7 @@ class CompressedStorage(RowRing):
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         stats = stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
         stats = self._forecast.add_to(stats, len(self), self.stores())
-        if self._limit is None:
-            return stats
-        fitting = self._limit.steps_that_fit(len(self), self.memory_bytes())
-        return replace(stats, n_steps=len(self), steps_that_fit=fitting)
+        return stats if self._limit is None else replace(stats, n_steps=len(self))
 
     def memory_bytes(self) -> int:
         """About the memory of all items, known at once."""
@@ -447,13 +447,6 @@ class CompressedStorage(RowRing):
     def stores(self) -> frozenset[Store]:
         """The stores of compressed leaves, each once."""
         return frozenset(leaf.array.store for leaf in self.compressed().values())
-
-    def _make_room(self, limit: MemoryLimit) -> None:
-        """Before items are written: move the oldest blocks to files if the memory exceeds the limit, or refuse them."""
-        if limit.folder is None:
-            check_room(self, limit)
-        else:
-            limit.keep(self.capacity, self.memory_bytes, self.stores(), self.__len__, _drop_none)
 
     def state_dict(self) -> dict[str, Any]:
         """The contents, of tensors, numbers and strings only; compressed leaves are a message in a tensor of bytes."""
@@ -475,7 +468,6 @@ class CompressedStorage(RowRing):
             restore(self, Contents.of_tensordict(saved, state_dict["_len"], self.ndim), new_tensor=True)
         else:
             super().load_state_dict(state_dict)
-            self.reset_ring()
             self.note_loaded()
 
     def compressed(self) -> dict[Key, CompressedTensor]:
