@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import mmap
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from forked import exit_status, forked
-from obscodec.runtime import doubled, give_back_free_memory, give_back_pages, new_chunk, new_huge_chunk, new_table
+from obscodec.runtime import doubled, give_back_free_memory, new_chunk, new_huge_chunk, new_table
 
 LARGE = 1 << 28
 
@@ -100,15 +99,3 @@ def test_what_malloc_has_free_goes_back() -> None:
     give_back_free_memory()
     assert resident - pages()[1] > 20 << 20
     assert blocks[-1] == bytes(100_000)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes pages at once")
-def test_pages_inside_of_an_array_go_back_and_its_other_bytes_stay() -> None:
-    memory = np.ones(LARGE // 4 + 1000, np.uint8)
-    resident = pages()[1]
-    give_back_pages(memory[500 : LARGE // 4 + 500])
-    assert resident - pages()[1] > LARGE // 8
-    assert memory[:500].all()
-    assert memory[LARGE // 4 + 500 :].all()
-    give_back_pages(memory[:10])
-    assert memory[:10].all()

@@ -6,7 +6,7 @@ from obscodec.runtime.file_memory import MappedFile, in_file, is_in_file
 from obscodec.runtime.folders import temporary_folder
 from obscodec.runtime.lock import LockOrder, PicklableLock, free_in_forks
 from obscodec.runtime.out_of_memory import is_memory_error, raise_memory_error, says_memory_error
-from obscodec.runtime.pages import doubled, give_back_free_memory, give_back_pages, new_chunk, new_huge_chunk, new_table
+from obscodec.runtime.pages import doubled, give_back_free_memory, new_chunk, new_huge_chunk, new_table
 from obscodec.runtime.threads import as_threads, n_processors, over_ranges
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "free_in_forks",
     "free_memory",
     "give_back_free_memory",
-    "give_back_pages",
     "in_file",
     "is_in_file",
     "is_memory_error",

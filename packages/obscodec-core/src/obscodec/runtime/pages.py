@@ -15,9 +15,7 @@ from obscodec.segments import Bytes
 T = TypeVar("T", bound=np.generic)
 _HUGE_PAGE_NBYTES = 1 << 21
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-_malloc_trim, _madvise = getattr(_libc, "malloc_trim", None), getattr(_libc, "madvise", None)
-if _madvise is not None:
-    _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_malloc_trim = getattr(_libc, "malloc_trim", None)
 
 
 def new_chunk(nbytes: int) -> Bytes:
@@ -54,21 +52,6 @@ def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:
     grown = new_table((2 * len(table), *table.shape[1:]), table.dtype.type)
     grown[: len(table)] = table
     return grown
-
-
-def give_back_pages(memory: Bytes) -> None:
-    """Give pages inside of an array, whose bytes nobody needs any more, back to the operating system.
-
-    The bytes may be zeros then, or what they were. Only Linux takes them at once.
-
-    Args:
-        memory: ``u8[nbytes]``, contiguous.
-    """
-    if _madvise is not None:
-        begin = -(-memory.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
-        nbytes = (memory.ctypes.data + len(memory) - begin) // mmap.PAGESIZE * mmap.PAGESIZE
-        if nbytes > 0:
-            _madvise(begin, nbytes, mmap.MADV_DONTNEED)
 
 
 def _mapping(nbytes: int) -> mmap.mmap:
