@@ -1,11 +1,10 @@
-"""Arrays that SB3 allocates without memory, and observations that it need not copy."""
+"""Arrays that SB3 allocates without memory."""
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 from obscodec import Layout, TensorArray
 from obscodec_sb3 import CompressedDictReplayBuffer, compressed
-from obscodec_sb3.no_copy_array import NoCopyArray
 from obscodec_sb3.placeholders import placeholder_layouts
 from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -42,15 +41,3 @@ def test_a_placeholder_of_another_shape_is_refused():
     text = r"^mean is float32 \(1, 0, 40, 40\), expected \[buffer_size, n_envs, \*obs_shape\]$"
     with pytest.raises(TypeError, match=text):
         compressed(WithMean)(20, IMAGE, spaces.Discrete(2), "cpu", n_envs=2)
-
-
-def test_observations_that_are_large_and_compressed_are_not_copied_twice():
-    small = spaces.Box(0, 255, (3,), np.uint8)
-    space = spaces.Dict(image=IMAGE, plain=IMAGE, small=small)
-    codecs = {"image": "zstd:1", "plain": None, "small": "zstd:1"}
-    buffer = CompressedDictReplayBuffer(20, space, spaces.Discrete(2), "cpu", n_envs=2, codec=codecs)
-    obs = {name: np.ones((2, *of.shape), np.uint8) for name, of in space.items()}
-    (step,) = buffer._steps(obs)
-    for name, row in step.items():
-        assert isinstance(row, NoCopyArray) == (name == "image")
-        assert (np.array(row) is obs[name]) == (name == "image")

@@ -31,14 +31,12 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from obscodec_sb3.comparison import SPACES, check_arguments, plain
 from obscodec_sb3.migration import refuse_former
-from obscodec_sb3.no_copy_array import NoCopyArray
 from obscodec_sb3.placeholders import placeholder_layouts
 from obscodec_sb3.signatures import constructor_of, refuse_others, shown
 from obscodec_sb3.spaces import space_of, space_state
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # the compressed class of each class of buffers
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whose ``add`` copies what it then assigns
-_MIN_NO_COPY_NBYTES = 1024  # a copy of less costs less than a NoCopyArray
 OPTIONS = ("codec", "min_nbytes", "frame_stack", "budget", "decide_after", "block_frames", "buffer_device", "heap")
 _READERS = ("_get_samples", "_normalize_obs", "to_torch", "_sample_goals")
 # Modules whose readers pass observations to ``to_torch`` without a look inside.
@@ -480,8 +478,6 @@ class CompressedBuffer(buffers.BaseBuffer):
         else:
             rows = {"": [*map(partial(self._arrays.step, ""), observations)]}
         self._arrays.reserve(self.pos)
-        for key in self._not_copied:
-            rows[key] = [*map(NoCopyArray, rows[key])]
         if not isinstance(self._obs_shape, dict):
             return rows[""]
         return [dict(zip(rows, step, strict=True)) for step in zip(*rows.values(), strict=True)]
@@ -535,11 +531,9 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
         self._options.check(partial(th.empty, 1, device=self.device))
-        arrays = self._arrays = ArraySet(
+        self._arrays = ArraySet(
             self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self.threads
         )
-        large = {key for key, layout in layouts.items() if layout.nbytes >= _MIN_NO_COPY_NBYTES}
-        self._not_copied = {key for key in large if self._add_copies and arrays.stores[key] is not None}
 
     def _in_place_of(self, name: str, key: str, placeholder: Any) -> Any:
         """The compressed array for a placeholder ``[n_steps, n_envs, 0, *obs_shape]``."""
