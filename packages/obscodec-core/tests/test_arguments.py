@@ -26,7 +26,6 @@ from obscodec import (
     SpecError,
     StackStore,
     TensorArray,
-    TensorStore,
     estimate,
     load,
 )
@@ -86,9 +85,6 @@ COUNTS = {
     "FrameStore(first_id)": ("first_id", 1, False, lambda n: FrameStore(LAYOUT, first_id=n) and n),
     "FrameStore(max_bytes)": ("max_bytes", 1, True, lambda n: FrameStore(LAYOUT, max_bytes=n) and n),
     "FrameStore(threads)": ("threads", 1, True, lambda n: FrameStore(LAYOUT, threads=n) and n),
-    "TensorStore(n_slots)": ("n_slots", 0, False, lambda n: TensorStore(CODEC, n).n_slots),
-    "TensorStore(max_bytes)": ("max_bytes", 1, True, lambda n: TensorStore(CODEC, 5, max_bytes=n) and n),
-    "TensorStore(threads)": ("threads", 1, True, lambda n: TensorStore(CODEC, 5, threads=n) and n),
     "NarrowStore(threads)": ("threads", 1, True, lambda n: narrow_store(threads=n).threads),
     "SlotHeap(n_slots)": ("n_slots", 0, False, lambda n: SlotHeap(n).n_slots),
     "SlotHeap(max_bytes)": ("max_bytes", 1, True, lambda n: SlotHeap(5, max_bytes=n).max_bytes),
@@ -177,8 +173,6 @@ KINDS = {
     "AutoStore(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", AutoStore),
     "FrameStore(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", FrameStore),
     "codec(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", lambda x: obscodec.codec("raw", x)),
-    "TensorStore(codec)": ("codec must be a Codec, such as obscodec.codec('zstd:1', layout)",
-                           lambda x: TensorStore(x, 5)),
     "StackStore(frames)": ("frames must be a FrameStore", lambda x: StackStore(x, LAYOUT, FrameStack(4))),
     "StackStore(layout)": ("layout must be a Layout, such as Layout((4, 84, 84), 'uint8')",
                            lambda x: StackStore(FrameStore(LAYOUT), x, FrameStack(4))),
@@ -346,13 +340,9 @@ def test_what_else_users_get_wrong(where):
         refused(error, text.format(value=reprlib.repr(value), kind=kind), use, value)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: FrameStore(LAYOUT), lambda: AutoStore(LAYOUT), lambda: TensorStore(CODEC, 50)],
-    ids=["FrameStore", "AutoStore", "TensorStore"],
-)
+@pytest.mark.parametrize("make", [FrameStore, AutoStore])
 def test_ids_and_streams_are_integers(make):
-    store = make()
+    store = make(LAYOUT)
     ids = store.append(FRAMES)
     for call in (store.read, store.release, *([store.retain] if isinstance(store, FrameStore) else [])):
         for given, dtype in ((None, "object"), ("1", "<U1"), (1.0, "float64"), ([True], "bool"), (10**20, "object")):
@@ -417,8 +407,6 @@ ENTRANCES = {
     "FrameStore.append": ("", FrameStore(LAYOUT).append),
     "FrameStore.replace": ("", lambda x: FrameStore(LAYOUT).replace(np.zeros(3, np.int64), x)),
     "AutoStore.append": ("", AutoStore(LAYOUT).append),
-    "TensorStore.append": ("", TensorStore(CODEC, 50).append),
-    "TensorStore.write": ("", lambda x: TensorStore(CODEC, 50).write([1, 2, 3], x)),
     "StackStore.append": ("", lambda x: stack_store().append(x)),
     "NarrowStore.append": ("", lambda x: narrow_store().append(x.astype(np.float32))),
     "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
@@ -466,7 +454,7 @@ def test_arrays_that_are_nothing_but_their_elements_are_taken(kind, tmp_path):
     buffer.append(frame=given, done=False)
     np.testing.assert_array_equal(buffer[-1]["frame"][0], frame)
     np.testing.assert_array_equal(obscodec.decode(obscodec.encode(given, "rle")), frame)
-    for store in (FrameStore(layout), AutoStore(layout), TensorStore(obscodec.codec("raw", layout), 50)):
+    for store in (FrameStore(layout), AutoStore(layout)):
         np.testing.assert_array_equal(store.read(store.append(given)), frame)
     array = TensorArray.zeros((5,), FrameStore(LAYOUT))
     array[0] = given

@@ -15,8 +15,6 @@ from obscodec import (
     RingBuffer,
     StackStore,
     TensorArray,
-    TensorStore,
-    codec,
 )
 from obscodec.arrays import WriteBuffer
 from obscodec.fixed import Fixed
@@ -50,7 +48,6 @@ MADE = {
         lambda: StackStore(FrameStore(FrameStack(4).frame_layout(STACK), stack=4), STACK, FrameStack(4)),
         "layout frames frame_stack",
     ),
-    "TensorStore": (lambda: TensorStore(codec("raw", FRAME), 9), "layout device codec n_slots"),
     "AutoStore": (lambda: AutoStore(FRAME), "layout device options"),
     "NarrowStore": (narrow_store, "layout device narrow codes wide"),
     "TensorArray": (lambda: TensorArray.zeros((3,), FrameStore(FRAME)), "store shape dtype layout"),

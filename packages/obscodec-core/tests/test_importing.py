@@ -32,7 +32,7 @@ def test_importing_obscodec_imports_nothing_optional() -> None:
 def test_what_needs_numba_is_loaded_when_it_is_asked_for() -> None:
     code = """
         import sys, obscodec
-        obscodec.Layout, obscodec.codec, obscodec.TensorStore
+        obscodec.Layout, obscodec.codec, obscodec.FrameStore
         assert "numba" in sys.modules
         print(sorted(set(obscodec.__all__) - set(dir(obscodec))), obscodec.RingBuffer.__name__)
     """

@@ -64,7 +64,7 @@ INDEX_PARTS = [
 def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) -> None:
     """All indices of up to three parts, and a tenth of those of four."""
     data = torch.arange(3 * 4 * 3 * 5, dtype=torch.int16).reshape(3, 4, 3, 5)
-    store = obscodec.TensorStore(obscodec.codec("raw", obscodec.Layout(tuple(data.shape[n_axes:]), "int16")), 500)
+    store = obscodec.FrameStore(obscodec.Layout(tuple(data.shape[n_axes:]), "int16"), codec="raw", block_frames=1)
     leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), store))
     n_written, n_valid = 0, 0
     for at, index in enumerate(itertools.product(INDEX_PARTS, repeat=length)):

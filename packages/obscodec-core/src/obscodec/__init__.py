@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
     from obscodec.buffers import Field, Prioritized, RingBuffer, estimate
     from obscodec.snapshots import Snapshot, load, save
-    from obscodec.stores import AutoStore, FrameStore, StackStore, TensorStore
+    from obscodec.stores import AutoStore, FrameStore, StackStore
 
 # Loaded at first use: these rooms need numba, which takes half a second to import.
 _LAZY = {
@@ -43,7 +43,6 @@ _LAZY = {
     "Snapshot": "obscodec.snapshots",
     "StackStore": "obscodec.stores",
     "TensorArray": "obscodec.arrays",
-    "TensorStore": "obscodec.stores",
     "estimate": "obscodec.buffers",
     "load": "obscodec.snapshots",
     "save": "obscodec.snapshots",
@@ -77,7 +76,6 @@ __all__ = [
     "SpecError",
     "StackStore",
     "TensorArray",
-    "TensorStore",
     "available",
     "codec",
     "decode",

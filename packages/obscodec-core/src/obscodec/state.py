@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from obscodec.errors import CorruptStream, SnapshotError
 
-# Values are None, numbers, texts, numpy arrays, Segments, Layouts, FrameStacks and Codecs, lists of them, and states.
+# Values are None, numbers, texts, numpy arrays, Segments, Layouts, FrameStacks and Narrows, lists of them, and states.
 State = dict[str, Any]
 
 T = TypeVar("T", bound=np.generic)

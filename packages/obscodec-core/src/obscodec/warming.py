@@ -26,7 +26,7 @@ from obscodec.layout import FrameStack, Layout
 from obscodec.palette import PaletteArray, PaletteColumns
 from obscodec.runtime import n_processors, temporary_folder
 from obscodec.snapshots import load, save
-from obscodec.stores import FrameStore, StackStore, TensorStore
+from obscodec.stores import AutoStore, FrameStore, StackStore
 
 ENTRY_POINT_GROUP = "obscodec.warm"
 _SIDE = 32  # of frames, which have the 1 KiB from which fields are compressed
@@ -116,7 +116,7 @@ def read_and_decode() -> None:
     store.read(np.zeros(2, np.int64))
     with store.guard():
         store.release(np.zeros(2, np.int64))  # which waits
-    plain = TensorStore(codec("raw", layout), 1)
+    plain = AutoStore(layout)
     array = TensorArray.zeros((1, 1), plain, WriteBuffer(plain, 1))
     for _ in range(2):  # the second one is compared with the first, which waits
         array[0] = np.ones((1, *layout.shape), layout.dtype)

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import DTypeError, FrameStore, HeapFull, Layout, ShapeError, TensorArray, TensorStore, codec
+from obscodec import DTypeError, FrameStore, HeapFull, Layout, ShapeError, TensorArray
 
 LEADING, ITEM = (4, 3), (2, 5)
 SHAPE = LEADING + ITEM
 
 
 def zeros(leading=LEADING, item=ITEM, dtype="i2", spec="zstd:1", **options) -> TensorArray:
-    n_slots = 2 * int(np.prod(leading))  # a tensor is stored before the one that it replaces is dropped
-    return TensorArray.zeros(leading, TensorStore(codec(spec, Layout(item, dtype)), n_slots, **options))
+    return TensorArray.zeros(leading, FrameStore(Layout(item, dtype), codec=spec, block_frames=1, **options))
 
 
 def filled(**options) -> tuple[TensorArray, np.ndarray]:
@@ -26,7 +25,7 @@ def filled(**options) -> tuple[TensorArray, np.ndarray]:
 
 
 def assert_no_leak(array: TensorArray) -> None:
-    assert array.store.stats().n_tensors == np.count_nonzero(array.ids)
+    assert array.store.stats().n_tensors == len(np.unique(array.ids[array.ids != 0]))
 
 
 def one_axis(n: int, basic: bool) -> st.SearchStrategy:
@@ -201,7 +200,7 @@ def test_numpy_decodes_all_of_a_small_array(view):
 
 
 def test_a_large_array_is_not_decoded_as_a_whole_by_accident():
-    store = TensorStore(codec("zstd:1", Layout((1 << 20,), "u1")), 10)
+    store = FrameStore(Layout((1 << 20,), "u1"))
     largest, too_large = TensorArray.zeros((64,), store), TensorArray.zeros((65,), store)
     assert np.asarray(largest).nbytes == 1 << 26
     text = (
@@ -283,16 +282,17 @@ def test_a_value_that_fits_is_stored_as_numpy_does(dtype, value):
 
 def test_a_full_store_changes_nothing():
     array = zeros(leading=(100,), item=(64, 64), dtype="u1", spec="raw", max_bytes=300_000)
-    array[:50] = 7
+    noise = np.random.default_rng(0).integers(256, size=(110, 64, 64), dtype=np.uint8)
+    array[:50] = noise[60:]
     before = array[:], array.ids.copy()
     with pytest.raises(HeapFull):
-        array[40:] = np.ones((60, 64, 64), np.uint8)
+        array[40:] = noise[:60]
     np.testing.assert_array_equal(array[:], before[0])
     np.testing.assert_array_equal(array.ids, before[1])
     assert_no_leak(array)
 
 
-class Far(TensorStore):
+class Far(FrameStore):
     """A store whose ids do not fit into 32 bits."""
 
     def take_in(self, tensors, which, streams, ids):
@@ -305,7 +305,7 @@ class Far(TensorStore):
 
 
 def test_an_id_that_does_not_fit_is_not_cut_off():
-    store = Far(codec("raw", Layout((4,), np.uint8)), 10)
+    store = Far(Layout((4,), np.uint8), codec="raw", block_frames=1)
     narrow, wide = TensorArray.zeros((3,), store), TensorArray(np.zeros(3, np.int64), store)
     text = f"the store has given out an id over {2**31 - 1}: use an array of ids of a wider dtype"
     with pytest.raises(HeapFull, match=f"^{text}$"):
@@ -337,7 +337,7 @@ def test_items_of_no_axes():
 def test_a_new_array_of_a_million_items_takes_no_memory():
     array = zeros(leading=(1_000_000,), item=(84, 84), dtype="u1")
     assert array.nbytes == 7_056_000_000
-    assert array.store.stats().total_bytes == 0
+    assert array.store.stats().total_bytes < 100
 
 
 @pytest.mark.parametrize("index", [3, slice(2, 5), [1, 4, 1], np.array([True] * 3 + [False] * 4), ..., (2, 1)])

@@ -17,8 +17,6 @@ from obscodec import (
     ShapeError,
     StackStore,
     TensorArray,
-    TensorStore,
-    codec,
 )
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.runtime import PicklableLock
@@ -30,7 +28,7 @@ STORES = {
     "auto": lambda: AutoStore(LAYOUT),
     "frames": lambda: FrameStore(LAYOUT, block_frames=4),
     "stacks": lambda: StackStore(FrameStore(STACK.frame_layout(LAYOUT), stack=3), LAYOUT, STACK),
-    "tensors": lambda: TensorStore(codec("zstd:1", LAYOUT), n_slots=500),
+    "undecided": lambda: AutoStore(LAYOUT, decide_after=1000),
 }
 FEW_ROWS = 4 * 2 * LAYOUT.nbytes  # bytes that may wait, for four rows of two environments
 
@@ -78,7 +76,7 @@ def test_arrays_whose_rows_wait_equal_plain_ones(monkeypatch, kind, few_rows):
 def test_a_row_that_repeats_is_stored_once(monkeypatch):
     monkeypatch.setattr(write_buffer, "_MAX_NBYTES", FEW_ROWS)
     rng = np.random.default_rng(0)
-    store, (array, other) = waiting(make=STORES["tensors"])
+    store, (array, other) = waiting(make=STORES["undecided"])
     rows = [random_rows(rng) for _ in range(4)]
     for i in range(3):  # four rows are three steps
         array[i], other[i] = rows[i], rows[i + 1]
@@ -103,7 +101,7 @@ def test_the_same_again_at_the_same_place_goes_on_waiting():
 @pytest.mark.parametrize("n_rows", [3, 70])
 def test_as_many_rows_wait_as_are_asked_for(monkeypatch, n_rows):
     monkeypatch.setattr(write_buffer, "_MAX_NBYTES", 0)
-    store = STORES["tensors"]()
+    store = STORES["undecided"]()
     array = TensorArray.zeros((200, 1), store, WriteBuffer(store, 1, min_rows=n_rows))
     rows = np.random.default_rng(0).integers(256, size=(n_rows + 1, 3, 8, 8), dtype=np.uint8)
     for i in range(n_rows):
@@ -115,7 +113,7 @@ def test_as_many_rows_wait_as_are_asked_for(monkeypatch, n_rows):
 
 
 def test_rows_take_no_memory_before_one_waits():
-    store = STORES["tensors"]()
+    store = STORES["undecided"]()
     waiting = WriteBuffer(store, 2, min_rows=4)
     array = TensorArray.zeros((10, 2), store, waiting)
     assert waiting.memory_bytes == 0
@@ -125,7 +123,7 @@ def test_rows_take_no_memory_before_one_waits():
 
 def test_threads_that_read_at_once_store_what_waits_once():
     rng = np.random.default_rng(0)
-    store, (array, _) = waiting(n_steps=200, make=STORES["tensors"])
+    store, (array, _) = waiting(n_steps=200, make=STORES["undecided"])
     for begin in range(0, 200, 8):
         for i in range(begin, begin + 8):
             array[i] = rng.integers(0, 255, (2, 3, 8, 8)).astype(np.uint8)
@@ -150,7 +148,7 @@ class Announced(PicklableLock):
 
 
 def test_what_another_thread_stored_meanwhile_is_not_stored_again():
-    store, (array, _) = waiting(make=STORES["tensors"])
+    store, (array, _) = waiting(make=STORES["undecided"])
     store.changing = lock = Announced()
     array[3] = np.arange(1, 3, dtype=np.uint8)[:, None, None, None].repeat(3, 1).repeat(8, 2).repeat(8, 3)
     with ThreadPoolExecutor(1) as pool:

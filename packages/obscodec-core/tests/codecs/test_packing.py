@@ -21,8 +21,6 @@ from obscodec import (
     Layout,
     ShapeError,
     TensorArray,
-    TensorStore,
-    codec,
     encode,
     pack,
     unpack,
@@ -82,7 +80,7 @@ def test_an_array_is_one_batch_and_not_its_rows(array: ArrayLike) -> None:
 
 
 def test_an_array_that_can_not_be_a_batch_is_refused() -> None:
-    store = TensorStore(codec("raw", Layout((4,), "u1")), n_slots=9)
+    store = FrameStore(Layout((4,), "u1"))
     with pytest.raises(DTypeError, match=r"^expected a numpy array, .*, got TensorArray: convert it first"):
         pack(TensorArray.zeros((3,), store))  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"^a batch is an array \[n, \*shape\], got a single number$"):

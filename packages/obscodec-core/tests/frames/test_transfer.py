@@ -24,8 +24,6 @@ from obscodec import (
     ShapeError,
     SlotError,
     StackStore,
-    TensorStore,
-    codec,
 )
 from obscodec.codecs import encode_varint
 from obscodec.frames import FrameLog
@@ -64,7 +62,6 @@ MAKERS: list[tuple[str, Callable[[], Store]]] = [
     ("stacks", stack_store),
     ("auto", lambda: AutoStore(STACK, threads=1)),
     ("auto of floats", lambda: AutoStore(Layout((4, 84, 84), np.float32), codec="delta-rle", threads=1)),
-    ("tensors", lambda: TensorStore(codec("zstd:1", FRAME), 3000, threads=1)),
 ]
 
 

@@ -13,9 +13,7 @@ from obscodec import (
     RingBuffer,
     StackStore,
     TensorArray,
-    TensorStore,
 )
-from obscodec import codec as new_codec
 
 GOLDEN = Path(__file__).parent / "golden"
 FRAME = Layout((12, 16), np.uint8)
@@ -45,7 +43,6 @@ def stores():
     made = {spec: FrameStore(FRAME, codec=spec, block_frames=4) for spec in ("delta-rle", "raw", "zstd:3", "lz4")}
     made |= {f"delta-rle|{tail}": FrameStore(FRAME, codec=f"delta-rle|{tail}") for tail in ("lz4:6", "zstd:1")}
     made["stacks"] = StackStore(FrameStore(FrameStack(4).frame_layout(STACK), stack=4), STACK, FrameStack(4))
-    made["tensors"] = TensorStore(new_codec("zstd:1", FRAME), 1000)
     made["limited"] = FrameStore(FRAME, max_bytes=1 << 20)
     made["rle"] = FrameStore(FRAME, codec="rle", block_frames=1)
     made["auto stacks"] = AutoStore(STACK)

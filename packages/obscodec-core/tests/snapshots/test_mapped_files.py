@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import obscodec
 import pytest
-from obscodec import Field, FrameStore, Layout, RingBuffer, SnapshotError, TensorStore
+from obscodec import Field, FrameStore, Layout, RingBuffer, SnapshotError
 from obscodec.runtime import MappedFile
 from saved import array, frames
 
@@ -46,12 +46,6 @@ def store():
     return made
 
 
-def tensors():
-    made = TensorStore(obscodec.codec("raw", FRAME), 5000)
-    made.append(noise(4000))
-    return made
-
-
 # What is called after the file was shortened, in a process that a bus error may end.
 CALLS = {
     "sample": (ring, "loaded.sample(32, 0)"),
@@ -59,8 +53,6 @@ CALLS = {
     "save": (ring, "obscodec.save(loaded, folder + '-again')"),
     "read": (store, "loaded.read(ids)"),
     "pickle": (store, "pickle.dumps(loaded)"),
-    "read tensors": (tensors, "loaded.read(ids)"),
-    "compact": (tensors, "loaded.release(ids[k::2]); loaded._heap.compact()"),
 }
 
 

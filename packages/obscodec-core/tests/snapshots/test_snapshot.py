@@ -320,16 +320,6 @@ def test_a_buffer_without_a_limit_takes_no_folder_to_spill(tmp_path):
         obscodec.load(tmp_path, spill=tmp_path)
 
 
-def test_a_codec_without_a_layout_is_refused(tmp_path):
-    obscodec.save(stores()["tensors"], tmp_path)
-    (file,) = files(tmp_path, ".json")
-    values = json.loads(file.read_text())["values"]
-    values["arguments"]["codec"]["config"]["layout"] = 0
-    rewrite(tmp_path, values=values)
-    with pytest.raises(SnapshotError, match="no obscodec writes: a codec config has a layout, got 0"):
-        obscodec.load(tmp_path)
-
-
 def test_no_link_is_followed(tmp_path):
     obscodec.save(array(40), tmp_path / "there")
     (file,) = files(tmp_path / "there", ".segment")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore, TensorStore, codec
+from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore
 from obscodec.stores import NarrowStore, Store
 from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow
@@ -16,16 +16,6 @@ FLOATS = Layout((6, 5), "float32")
 STACK = FrameStack(3)
 PIXELS = Narrow(np.dtype(np.float32), 8, Formula((("/", 255),), np.dtype(np.float32)))
 CENTERED = Narrow(np.dtype(np.float32), 8, Formula((("/", 127.5), ("-", 1)), np.dtype(np.float32)))  # no code is 0
-
-
-class TestTensorStore(StoreContract):
-    def make(self) -> Store:
-        return TensorStore(codec("rle", SMALL), n_slots=1000)
-
-
-class TestTensorStoreOfBools(StoreContract):
-    def make(self) -> Store:
-        return TensorStore(codec("bitpack|zstd:1", Layout((6, 5), "bool")), n_slots=1000)
 
 
 class FramesContract(StoreContract):
@@ -78,7 +68,7 @@ class NarrowContract(StoreContract):
     kinds: str = "both"
 
     def make(self) -> Store:
-        codes = TensorStore(codec("rle", SMALL), n_slots=1000)
+        codes = FrameStore(SMALL, codec="rle", block_frames=1)
         return NarrowStore(self.narrow, codes, FrameStore(FLOATS, codec="lz4", block_frames=1))
 
     def tensors(self, n: int) -> np.ndarray:

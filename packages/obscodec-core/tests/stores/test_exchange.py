@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from obscodec import FrameStore, Layout, SlotError, TensorArray, TensorStore, codec
+from obscodec import AutoStore, FrameStore, Layout, SlotError, TensorArray
 from obscodec.arrays import WriteBuffer
 from obscodec.stores import Place
 
@@ -37,7 +37,7 @@ def test_rows_that_wait_are_in_a_pickle_of_a_store() -> None:
 
 
 def test_a_failed_allocation_is_said_of_rows_that_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = TensorStore(codec("zstd:1", LAYOUT), 10)
+    store = AutoStore(LAYOUT)
     array = TensorArray.zeros((3, 1), store, WriteBuffer(store, 1))
     array[1] = noise(1)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from obscodec import Field, FrameStore, Layout, RingBuffer, TensorStore, codec
+from obscodec import Field, FrameStore, Layout, RingBuffer
 from obscodec.heap.chunk_log import _MAX_CHUNK_NBYTES
 from obscodec.stats import BufferStats, StoreStats
 
@@ -48,18 +48,6 @@ def test_noise_in_a_frame_store(spec, block_frames):
         stores.append(store)
     check(*(store.stats() for store in stores))
     assert (store.read(ids) == frames).all()
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_noise_in_a_tensor_store(spec):
-    """Whose rows are short: each could be a patch of the one before it."""
-    tensors, stores = noise(FRAME, 800), []
-    for n in (80, 800):
-        store = TensorStore(codec(spec, FRAME), 800)
-        ids = store.append(tensors[:n])
-        stores.append(store)
-    check(*(store.stats() for store in stores))
-    assert (store.read(ids) == tensors).all()
 
 
 @pytest.mark.parametrize("spec", [*SPECS, "auto"])

@@ -18,8 +18,6 @@ from obscodec import (
     RingBuffer,
     StackStore,
     TensorArray,
-    TensorStore,
-    codec,
 )
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.stores import Store
@@ -47,7 +45,6 @@ STORES: dict[str, Callable[[], Store]] = {
     "undecided": lambda: AutoStore(STACK),
     "early": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
     "pinned": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
-    "tensors": lambda: TensorStore(codec("zstd:1", STACK), 100),
 }
 
 
@@ -135,7 +132,7 @@ def test_a_pickle_after_an_interrupt_has_the_tensors_of_its_array_alone(kind):
         check_count(copied.store, [copied], where)
 
 
-@pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early", "tensors"])
+@pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early"])
 def test_rows_that_wait_are_stored_all_in_the_end(kind):
     store = STORES[kind]()
     player = Player(1)
@@ -212,7 +209,7 @@ def test_a_step_that_is_interrupted_is_appended_or_not(fields, monkeypatch):
     assert n_interrupts > 200 // STEP
 
 
-@pytest.mark.parametrize("kind", ["frames", "compressed frames", "stacks", "undecided", "early", "tensors"])
+@pytest.mark.parametrize("kind", ["frames", "compressed frames", "stacks", "undecided", "early"])
 def test_what_is_released_is_gone_or_not(kind):
     store, player = STORES[kind](), Player(3)
     kept = store.append(np.concatenate([player.step() for _ in range(6)]))
@@ -270,7 +267,7 @@ def test_ids_are_with_the_caller_or_in_the_array_where_a_row_is_named_twice():
     assert not ids[0].any()
 
 
-@pytest.mark.parametrize("kind", ["frames", "compressed frames", "patches, compressed", "stacks", "early", "tensors"])
+@pytest.mark.parametrize("kind", ["frames", "compressed frames", "patches, compressed", "stacks", "early"])
 def test_what_is_appended_is_there_or_not(kind):
     store, player = STORES[kind](), Player(4)
     kept = store.append(np.concatenate([player.step() for _ in range(12)]))
@@ -309,42 +306,6 @@ def test_what_a_full_store_had_taken_in_is_given_back_once():
         np.testing.assert_array_equal(store.read(kept), played[:4], err_msg=where)
     store.release(kept)
     assert store.stats().n_tensors == 0
-
-
-def test_a_slot_that_is_given_back_with_interrupts_is_given_out_once():
-    store, tensors = TensorStore(codec("zstd:1", STACK), 10), np.ones((2, *STACK.shape), np.uint8)
-    tensors[1] = 2
-    ids = [np.zeros(1, np.int64)]
-
-    def prepare():
-        ids[0] = store.append(tensors[:1])
-        return lambda: store.give_back(ids[0])
-
-    for where in at_every_line(prepare):
-        store.give_back(ids[0])
-        again = np.concatenate([store.append(tensors[:1]), store.append(tensors[1:])])
-        np.testing.assert_array_equal(store.read(again), tensors, err_msg=where)
-        store.release(again)
-        assert store.stats().n_tensors == 0, where
-
-
-def test_slots_are_written_all_or_none():
-    store, rng = TensorStore(codec("zstd:1", STACK), 20), np.random.default_rng(0)
-    model = rng.integers(3, size=(20, *STACK.shape), dtype=np.uint8)
-    store.write(np.arange(1, 21), model)
-    slots, given = np.zeros(7, int), [model]
-
-    def prepare():
-        slots[:] = rng.choice(20, 7, replace=False)
-        given[0] = rng.integers(3, size=(7, *STACK.shape), dtype=np.uint8)
-        return lambda: store.write(slots + 1, given[0])
-
-    for where in at_every_line(prepare, STEP):
-        found = store.read(np.arange(1, 21))
-        if (found[slots] == given[0]).all():
-            model[slots] = given[0]
-        np.testing.assert_array_equal(found, model, err_msg=where)
-        assert store.stats().n_tensors == 20, where
 
 
 def test_frames_of_another_store_are_taken_over_all_or_none():

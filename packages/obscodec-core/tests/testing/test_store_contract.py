@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import pytest
 from broken_laws import broken_laws, laws
-from obscodec import FrameStore, Layout, SlotError, TensorStore, codec
+from obscodec import FrameStore, Layout, SlotError
 from obscodec.stores import Store, StoreStats
 from obscodec.testing import StoreContract
 
 SMALL = Layout((6, 5), "uint8")
 
 
-class Sound(TensorStore):
-    def __init__(self) -> None:
-        super().__init__(codec("raw", SMALL), 1000)
-
-    def arguments(self) -> dict[str, Any]:
-        return {}
-
-
-class SoundFrames(FrameStore):
+class Sound(FrameStore):
     def __init__(self) -> None:
         super().__init__(SMALL, codec="raw", block_frames=4)
 
@@ -40,13 +33,13 @@ class LosesABit(Sound):
 
 
 class ReadsInTheOrderOfIds(Sound):
-    """Gives what was asked for in another order."""
+    """If many are read at once."""
 
     def read(self, ids: Any, out: Any = None) -> Any:
-        return super().read(ids if np.any(np.asarray(ids) % 1) else np.sort(ids, axis=-1), out)
+        return super().read(np.sort(ids) if np.size(ids) > 30 else ids, out)
 
 
-class LosesAReference(SoundFrames):
+class LosesAReference(Sound):
     """A frame that comes twice in a call is counted once."""
 
     def append(self, tensors: Any, streams: Any = 0) -> Any:
@@ -57,8 +50,10 @@ class LosesAReference(SoundFrames):
 
 
 class ReleasesTheZeroTensor(Sound):
+    """If it is released several times at once."""
+
     def release(self, ids: Any) -> None:
-        self.released = (np.asarray(ids) == 0).any() or vars(self).get("released", False)
+        self.released = np.array_equal(ids, [0, 0, 0]) or vars(self).get("released", False)
         super().release(ids)
 
     def read(self, ids: Any, out: Any = None) -> Any:
@@ -72,7 +67,7 @@ class ReleasesWhatItKnows(Sound):
 
     def release(self, ids: Any) -> None:
         for id_ in np.asarray(ids).tolist():
-            if id_ < self.n_slots and self._heap.holds([id_])[0]:
+            with suppress(SlotError):
                 super().release([id_])
 
 
@@ -89,7 +84,7 @@ class InventsTensors(Sound):
 
     def read(self, ids: Any, out: Any = None) -> Any:
         given = np.asarray(ids)
-        held = (given > 0) & (given <= self.n_slots)
+        held = (given > 0) & (given < 1000)
         return super().read(np.where(held, given, 0).astype(np.int64), out)
 
 
@@ -108,7 +103,7 @@ class CastsInSilence(Sound):
 class StoresWhatItRefuses(Sound):
     def append(self, tensors: Any, streams: Any = 0) -> Any:
         if tensors.dtype != np.uint8:
-            super().append(np.zeros((1, *SMALL.shape), np.uint8))
+            super().append(np.ones((1, *SMALL.shape), np.uint8))
         return super().append(tensors, streams)
 
 
@@ -205,22 +200,21 @@ def test_each_law_is_broken_by_some_store() -> None:
     assert set(BROKEN.values()) == set(laws(StoreContract))
 
 
-@pytest.mark.parametrize("kind", [Sound, SoundFrames])
-def test_a_sound_store_keeps_all_laws(kind: type[Store]) -> None:
-    assert broken_laws(StoreContract, contract_of(kind)) == []
+def test_a_sound_store_keeps_all_laws() -> None:
+    assert broken_laws(StoreContract, contract_of(Sound)) == []
 
 
 def test_a_broken_law_is_explained() -> None:
     with pytest.raises(AssertionError) as caught:
         contract_of(CountsWhatIsGone).test_released_tensors_are_counted_down()
-    assert str(caught.value).startswith("TensorStore('raw', uint8[6, 5], StoreStats(")
+    assert str(caught.value).startswith("FrameStore('raw', uint8[6, 5], block_frames=4, StoreStats(")
     assert str(caught.value).endswith("): it holds 5 tensors, stats() counts 9")
     with pytest.raises(AssertionError) as caught:
         contract_of(InventsTensors).test_unknown_ids_are_refused()
     assert str(caught.value).endswith(": reading the ids [1000000] is accepted, it should raise SlotError")
     with pytest.raises(AssertionError) as caught:
         contract_of(TakesFromItsKindOnly).test_transferred_tensors_are_the_same()
-    assert str(caught.value).endswith(": taking over from a TensorStore raises SlotError('it is of another store')")
+    assert str(caught.value).endswith(": taking over from a FrameStore raises SlotError('it is of another store')")
 
 
 def test_a_contract_that_makes_no_store_says_so() -> None:

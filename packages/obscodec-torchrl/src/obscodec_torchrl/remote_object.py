@@ -31,10 +31,10 @@ class RemoteObject:
 
     Example:
         >>> import numpy as np
-        >>> from obscodec import Layout, TensorStore, codec
-        >>> store = TensorStore(codec("raw", Layout((2,), "uint8")), 10)
+        >>> from obscodec import FrameStore, Layout
+        >>> store = FrameStore(Layout((2,), "uint8"), block_frames=1)
         >>> remote = RemoteObject(store)
-        >>> remote.call("append", np.zeros((3, 2), np.uint8))  # in a worker
+        >>> remote.call("append", np.arange(6, dtype=np.uint8).reshape(3, 2))  # in a worker
         array([1, 2, 3])
     """
 

@@ -45,7 +45,7 @@ class TensorArray:
 
     Example:
         >>> import numpy as np, obscodec
-        >>> store = obscodec.TensorStore(obscodec.codec("zstd:1", obscodec.Layout((84, 84), np.uint8)), 1000)
+        >>> store = obscodec.FrameStore(obscodec.Layout((84, 84), np.uint8))
         >>> frames = TensorArray.zeros((100, 2), store)
         >>> frames.shape
         (100, 2, 84, 84)

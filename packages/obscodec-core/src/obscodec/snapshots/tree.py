@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import Codec, codec_from_config
 from obscodec.errors import CorruptStream
 from obscodec.layout import FrameStack, Layout, dtype_name, is_common, written_dtype
 from obscodec.segments import Ints, Segments
@@ -19,7 +18,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 _KIND: Final = "$"  # the key of an object that stands for something else than a dictionary
 _CONFIGURED: Final[dict[str, tuple[type, Callable[[Any], object]]]] = {
-    "codec": (Codec, codec_from_config),
     "frame-stack": (FrameStack, lambda config: FrameStack(**config)),
     "layout": (Layout, Layout.from_config),
     "narrow": (Narrow, Narrow.from_config),

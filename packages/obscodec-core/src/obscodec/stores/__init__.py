@@ -12,7 +12,6 @@ from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.references import Guard
 from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store, store_of
-from obscodec.stores.tensor_store import TensorStore
 
 __all__ = [
     "BATCH_MEMORY",
@@ -29,7 +28,6 @@ __all__ = [
     "Store",
     "StoreOptions",
     "StoreStats",
-    "TensorStore",
     "Trial",
     "find_narrow",
     "find_plan",

@@ -9,17 +9,15 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import new_codec
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.segments import Ints
-from obscodec.stores import Store, TensorStore
+from obscodec.stores import FrameStore, Store
 from obscodec.testing.law import accepted, check, check_refused, equal
 
 Tensors = npt.NDArray[np.generic]
 
 _N_TENSORS = 24
 _N_STEPS = 60
-_N_SLOTS = 1000
 _N_THREADS = 2
 _UNKNOWN = 10**6
 
@@ -214,8 +212,8 @@ class StoreContract:
         """Tensors that a store takes over from another, of its kind or not, are the same, and stay there, too."""
         for kind, from_store, to_store in (
             ("a store of this kind", self.make(), self.make()),
-            ("a TensorStore", self._tensor_store(), self.make()),
-            ("this store to a TensorStore", self.make(), self._tensor_store()),
+            ("a FrameStore", self._frame_store(), self.make()),
+            ("this store to a FrameStore", self.make(), self._frame_store()),
         ):
             there = from_store.append(self.tensors(_N_TENSORS))
             ids = np.array([0, 0, *there[:5], there[5], there[5], *there[5:]]).reshape(2, -1)
@@ -233,8 +231,8 @@ class StoreContract:
                 check(equal(found, expected), to_store, f"tensors from {kind} go when they are released there")
                 to_store.release(here.reshape(-1))
 
-    def _tensor_store(self) -> Store:
-        return TensorStore(new_codec("raw", self.make().layout), _N_SLOTS)
+    def _frame_store(self) -> Store:
+        return FrameStore(self.make().layout, codec="raw", block_frames=1)
 
 
 class _Model:

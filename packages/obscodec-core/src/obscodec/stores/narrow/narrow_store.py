@@ -35,11 +35,11 @@ class NarrowStore(Store):
         DTypeError: a store has another dtype than ``narrow``.
 
     Example:
-        >>> from obscodec import Layout, TensorStore, codec
+        >>> from obscodec import FrameStore, Layout
         >>> from obscodec.stores.narrow.formulas import Formula
         >>> halves = Narrow(np.dtype(np.float32), 8, Formula((("/", 2),)))
-        >>> codes = TensorStore(codec("zstd:1", Layout((3,), np.uint8)), n_slots=100)
-        >>> wide = TensorStore(codec("zstd:1", Layout((3,), np.float32)), n_slots=100)
+        >>> codes = FrameStore(Layout((3,), np.uint8), block_frames=1)
+        >>> wide = FrameStore(Layout((3,), np.float32), block_frames=1)
         >>> store = NarrowStore(halves, codes, wide)
         >>> store.read(store.append(np.array([[0, 0.5, 1], [0, 0.1, 0.2]], np.float32)))
         array([[0. , 0.5, 1. ],
