@@ -263,6 +263,17 @@ def test_an_environment_may_have_nothing_left():
     assert set(codes(buffer).tolist()) == {2, 1002}
 
 
+@pytest.mark.parametrize("cls", REPLAY)
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_buffer_with_nothing_left_is_empty(cls, prefetch):
+    buffer = new_buffer(cls, prefetch=prefetch)
+    for _ in range(2):
+        with pytest.raises(SlotError, match=r"^the buffer is empty: add a transition before you sample$"):
+            buffer.sample(3)
+        add(buffer, 0)
+        buffer.drop_episode()
+
+
 def test_a_refused_transition_does_not_bring_back_what_was_taken_out():
     buffer = new_buffer(CompressedReplayBuffer, 4, n_envs=2)
     for step in range(4):

@@ -140,8 +140,7 @@ def test_loading_ends_the_episodes_unless_they_go_on(tmp_path, flags, continued)
     check(played)
     loaded = obscodec.load(tmp_path, continue_episodes=continued)
     if not continued:
-        played.buffer = loaded
-        played.end()
+        played.end()  # in the buffer that was saved
     check(played, loaded)
     played.buffer = loaded
     played.play(20)

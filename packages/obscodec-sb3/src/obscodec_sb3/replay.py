@@ -30,6 +30,7 @@ from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _ARRAYS = np.ndarray, PaletteArray
+_EMPTY = "the buffer is empty: add a transition before you sample"
 _CHUNK = 1 << 12  # rows at a time, for the begin of an episode
 
 
@@ -479,13 +480,15 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             return at_envs(self, envs, names)._get_samples(rows, env=env)
         if self._draws_from_all or self._dropped:
             return self._get_samples(self._rows(batch_size), env=env)
+        if not self.size():
+            raise obscodec.SlotError(_EMPTY)
         return super().sample(batch_size, env=env)
 
     def _rows(self, batch_size: int) -> Ints:
         """Random rows, ``i64[batch_size]``, as SB3's ``sample`` draws them; never those that are gone."""
         n = self.size()
         if not n:
-            raise obscodec.SlotError("the buffer is empty: add a transition before you sample")
+            raise obscodec.SlotError(_EMPTY)
         skipped = self._leaves_oldest_out and self._n_skipped
         rows = np.random.randint(skipped, n, size=batch_size)
         return (rows + self.pos - n) % self.buffer_size if skipped or self._dropped else rows
