@@ -353,10 +353,7 @@ def test_ids_and_streams_are_integers(make):
     text = "tensors are a numpy array, for a store on the CPU, got "
     for given, kind in ((None, "NoneType"), ([FRAMES], "list"), (4, "int"), ({}, "dict")):
         refused(DTypeError, text + kind, store.append, given)
-        refused(DTypeError, text + kind, store.replace, ids, given)
     refused(ShapeError, "items have shape (n, 4, 3), got ()", store.append, np.array(4, np.uint8))
-    refused(ShapeError, "items have shape (n, 4, 3), got ()", store.replace, ids[:1], np.array(4, np.uint8))
-    refused(SlotError, "ids are integers, got <U1", store.replace, "1", FRAMES)
     np.testing.assert_array_equal(store.read(ids), FRAMES)
     np.testing.assert_array_equal(store.read(np.uint8(ids[0])), FRAMES[:1])
     store.release(ids.tolist())
@@ -405,7 +402,6 @@ ENTRANCES = {
     "TensorArray, a part": ("", lambda x: TensorArray.zeros((5,), FrameStore(LAYOUT)).__setitem__((0, 0), x[0, 0])),
     "TensorArray, waiting": ("", lambda x: waiting().__setitem__(0, x[:1])),
     "FrameStore.append": ("", FrameStore(LAYOUT).append),
-    "FrameStore.replace": ("", lambda x: FrameStore(LAYOUT).replace(np.zeros(3, np.int64), x)),
     "AutoStore.append": ("", AutoStore(LAYOUT).append),
     "StackStore.append": ("", lambda x: stack_store().append(x)),
     "NarrowStore.append": ("", lambda x: narrow_store().append(x.astype(np.float32))),

@@ -39,9 +39,12 @@ class Pair:
     def replace(
         self, old: np.ndarray, tensors: np.ndarray, streams: object = 0, *, uploaded: bool = True
     ) -> np.ndarray:
-        ids = self.stores[0].replace(old, tensors, streams)
+        """Append tensors to both, then release ``old``."""
+        ids = self.stores[0].append(tensors, streams)
         given = self.there.upload(tensors) if uploaded else tensors
-        np.testing.assert_array_equal(self.stores[1].replace(old, given, streams), ids)
+        np.testing.assert_array_equal(self.stores[1].append(given, streams), ids)
+        for store in self.stores:
+            store.release(old)
         return ids
 
     def check(self, ids: np.ndarray) -> None:

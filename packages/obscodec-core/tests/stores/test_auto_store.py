@@ -88,13 +88,6 @@ class AutoStoreEqualsDict(RuleBasedStateMachine):
         self.appended += n
         self.know(self.store.append(self.tensors[which], np.arange(n) % n_streams), which)
 
-    @rule(n=st.integers(0, 40), seed=st.integers(0, 1000))
-    def replace(self, n, seed):
-        which = (self.appended + np.arange(n)) % len(self.tensors)
-        self.appended += n
-        old = self.take(n, seed)
-        self.know(self.store.replace(np.array([0, *old], np.int64), self.tensors[which], 1), which)
-
     def know(self, ids, which):
         assert len(ids) == len(which)
         contents = (tensor.tobytes() for tensor in self.tensors[which])
@@ -230,7 +223,7 @@ def test_no_tensor_is_released_twice(n):
         store.release(ids[[4, 6, 4]])
     np.testing.assert_array_equal(store.read(ids), tensors)
     store.release(ids[[4, 6]])
-    for call in (store.release, store.read, lambda old: store.replace(old, tensors[:0])):
+    for call in (store.release, store.read):
         with pytest.raises(SlotError, match=f"^id {ids[4]} is of no tensor in this store$"):
             call(ids[[0, 4]])
     kept = np.delete(np.arange(n), [4, 6])

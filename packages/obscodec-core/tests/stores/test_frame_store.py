@@ -109,22 +109,12 @@ class FrameStoreEqualsDict(RuleBasedStateMachine):
         self.store.release(ids)
         self.forget(ids.tolist())
 
-    @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5]), first=st.integers(0, 184), n=st.integers(0, 20))
-    def replace(self, seed, part, first, n):
-        old = self.some_references(seed, part)
-        which = (first + np.arange(n)) % len(self.pool)
-        ids = self.store.replace(old, self.pool[which], 1)
-        self.forget(old.tolist())
-        self.know(ids, which)
-
     @rule(seed=st.integers(0, 1000))
     def release_too_often(self, seed):
         ids = self.some_references(seed, 1)
         surplus = int(ids[0]) if ids[0] else max(self.model, default=0) + 10_000
         with pytest.raises(SlotError, match=f"^id {surplus} is of no frame in this store, or is released more often"):
             self.store.release(np.append(ids, surplus))
-        with pytest.raises(SlotError, match=f"^id {surplus} is of no frame in this store, or is released more often"):
-            self.store.replace(np.append(ids, surplus), noise(20, 1 + seed))
 
     @rule(how=st.sampled_from([copy.deepcopy, copy.copy, lambda store: pickle.loads(pickle.dumps(store))]))
     def rebuild(self, how):

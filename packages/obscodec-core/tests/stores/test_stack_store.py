@@ -172,7 +172,8 @@ def test_any_stacks_of_few_frames(seed, depth, alphabet, axis, block_frames):
         part = slice(first, first + 6)
         gone = rng.permutation(first)[:3] if first else np.zeros(0, np.int64)
         gone = gone[ids[gone] != 0]
-        ids[part] = store.replace(ids[gone], stacks[part], streams[part])
+        ids[part] = store.append(stacks[part], streams[part])
+        store.release(ids[gone])
         ids[gone] = 0
         alive = np.flatnonzero(ids)
         np.testing.assert_array_equal(store.read(ids[alive]), stacks[alive])
@@ -365,7 +366,8 @@ def test_two_threads_read_while_one_appends_and_releases():
     rng = np.random.default_rng(2)
     others = np.zeros(0, np.int64)
     for _ in range(60):
-        others = store.replace(others, stacks[rng.integers(320, size=20)], 1)
+        store.release(others)
+        others = store.append(stacks[rng.integers(320, size=20)], 1)
     stop.set()
     for reader in readers:
         reader.join()

@@ -195,16 +195,6 @@ class Store(IdExchange, ABC):
         del other, ids, out
         return False
 
-    def replace(self, old: Ints, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
-        """:meth:`append` tensors, then :meth:`release` the ids ``old``. A refused call changes nothing."""
-        ids = self.append(tensors, sequences)
-        try:
-            self.release(old)
-        except BaseException:
-            self.release(ids)
-            raise
-        return ids
-
     @abstractmethod
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """Decode tensors.

@@ -60,13 +60,10 @@ class StoreContract:
             if rng.integers(2):  # consecutive ones, as a loop appends them
                 which = (which[:1] + np.arange(n)) % len(tensors)
             some = rng.permutation(len(model))[:n]
-            action = rng.integers(4)
-            if action < 2:
+            if rng.integers(3):
                 model.append(tensors[which], rng.integers(3, size=n))
-            elif action == 2:
-                model.release(some)
             else:
-                model.replace(some, tensors[which[: len(some)]])
+                model.release(some)
             model.check(rng.integers(max(1, len(model)), size=2 * len(model)))
         model.release(np.arange(len(model)))
 
@@ -255,12 +252,6 @@ class _Model:
         with accepted(self._store, "releasing references"):
             self._store.release(self._ids[which])
         self._remove(which)
-
-    def replace(self, which: Ints, tensors: Tensors) -> None:
-        with accepted(self._store, "replacing tensors"):
-            ids = self._store.replace(self._ids[which], tensors)
-        self._remove(which)
-        self._add(ids, tensors)
 
     def check(self, which: Ints) -> None:
         """Read some references, and compare the tensors."""
