@@ -62,20 +62,6 @@ def test_streams_that_are_freed_are_gone_all_or_none():
         check(heap, model, place)
 
 
-def test_compaction_that_is_interrupted_moves_nothing_away():
-    rng = np.random.default_rng(1)
-    heap, model = SlotHeap(N_SLOTS), {}
-
-    def prepare():
-        for _ in range(3):
-            model.update({int(slot): rng.bytes(20_000) for slot in rng.choice(N_SLOTS, 20, replace=False)})
-            heap.put(list(model), Segments.of(list(model.values())))
-        return heap.compact
-
-    for place in at_every_line(prepare):
-        check(heap, model, place)
-
-
 def test_a_spill_that_is_interrupted_moves_a_chunk_or_leaves_it(tmp_path):
     rng = np.random.default_rng(2)
     heap, model = SlotHeap(N_SLOTS), {}

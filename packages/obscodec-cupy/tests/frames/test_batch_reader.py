@@ -11,6 +11,7 @@ import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
+from moved_chunks import move_chunks
 from obscodec import (
     AutoStore,
     DTypeError,
@@ -255,7 +256,7 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
         before = [expected.copy() for expected in model]
         for k in range(2):
             arrays[k][:] = model[k] = rng.integers(256, size=model[k].shape, dtype=np.uint8)
-            arrays[0].store.frames.log.heap.compact()
+            move_chunks(arrays[0].store.frames.log.heap)
             gc.collect()
             device.synchronize()
         places = rng.integers(80, size=30)
@@ -387,7 +388,7 @@ def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
     for k in range(2):
         arrays[k][:3] = model[k][:3] = rng.integers(256, size=(3, 1, *layout.shape), dtype=np.uint8)
     reader.sync()
-    arrays[0].store.frames.log.heap.compact()  # what was held for the kernels goes
+    move_chunks(arrays[0].store.frames.log.heap)  # what was held for the kernels goes
     ((of, how),) = recorded
     launch(*of, **how)
     for out, expected in zip(outs, model, strict=True):

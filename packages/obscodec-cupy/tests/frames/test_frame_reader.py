@@ -14,6 +14,7 @@ from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from moved_chunks import move_chunks
 from obscodec import FrameStack, FrameStore, HeapFull, Layout, SpecError, StackStore
 from obscodec.frames import frame_log
 from obscodec_cupy.device import opened
@@ -122,9 +123,9 @@ class StoreOnDevice(RuleBasedStateMachine):
             np.testing.assert_array_equal(self.store.read(ids), self.on_cpu.read(ids))
 
     @rule(which=st.integers(0, 2))
-    def compact(self, which):
+    def move_chunks(self, which):
         with self.on(self.streams[which]):
-            self.frames.log.heap.compact()
+            move_chunks(self.frames.log.heap)
 
     @rule(nbytes=st.sampled_from([1, 1 << 30]))
     def spill(self, nbytes):

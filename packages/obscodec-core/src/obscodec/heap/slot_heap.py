@@ -269,20 +269,6 @@ class SlotHeap:
                 self._is_counted = True
         return freed
 
-    def compact(self) -> None:
-        """Empty and release each chunk in memory with dead bytes.
-
-        Raises:
-            HeapFull: the memory has no room to move streams.
-        """
-        with self.lock:
-            self._count()
-            self._is_counted = False
-            chunks = [(n, chunk) for n, chunk in self._log.chunks.items() if not chunk.is_spilled]
-            for number in [n for n, chunk in chunks if chunk.live_bytes < max(chunk.end, 1)]:
-                self._empty(number)
-            self._is_counted = True
-
     def stats(self) -> HeapStats:
         """What the heap holds now."""
         with self.lock:
