@@ -344,7 +344,7 @@ def test_what_else_users_get_wrong(where):
 def test_ids_and_streams_are_integers(make):
     store = make(LAYOUT)
     ids = store.append(FRAMES)
-    for call in (store.read, store.release, *([store.retain] if isinstance(store, FrameStore) else [])):
+    for call in (store.read, store.release):
         for given, dtype in ((None, "object"), ("1", "<U1"), (1.0, "float64"), ([True], "bool"), (10**20, "object")):
             refused(SlotError, f"ids are integers, got {dtype}", call, given)
         refused(ShapeError, "ids have shape (n,), got (1, 3)", call, ids[None])

@@ -97,12 +97,6 @@ class FrameStoreEqualsDict(RuleBasedStateMachine):
         expected = [self.model.get(frame_id, bytes(FRAME.nbytes)) for frame_id in ids.tolist()]
         assert self.store.read(ids).tobytes() == b"".join(expected)
 
-    @rule(seed=st.integers(0, 1000), n=st.integers(0, 60))
-    def retain(self, seed, n):
-        ids = self.some_ids(seed, n)
-        self.store.retain(ids)
-        self.counts.update(ids[ids != 0].tolist())
-
     @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5, 0.9, 1]))
     def release(self, seed, part):
         ids = self.some_references(seed, part)
@@ -242,7 +236,6 @@ REFUSED_CALLS = [
     ("read", ([0], np.empty((2, 84, 84), np.uint8)), ShapeError, "out has shape (1, 84, 84), got (2, 84, 84)"),
     ("read", ([0], np.empty((1, 84, 84), np.int8)), DTypeError, "out has dtype uint8, got int8"),
     ("read", ([0.5],), SlotError, "ids are integers, got float64"),
-    ("retain", ([0, 1000],), SlotError, "id 1000 is of no frame in this store"),
     ("append", (np.ones((1, 84, 83), np.uint8),), ShapeError, "items have shape (n, 84, 84), got (1, 84, 83)"),
     (
         "append",
@@ -279,9 +272,8 @@ def test_an_id_without_references_is_unknown_even_if_its_frame_is_a_recent_one()
     store = FrameStore(FRAME)
     (frame,) = store.append(noise(1, 0))
     store.release([frame])
-    for call in (store.read, store.retain):
-        with pytest.raises(SlotError, match=f"^id {frame} is of no frame in this store$"):
-            call([frame])
+    with pytest.raises(SlotError, match=f"^id {frame} is of no frame in this store$"):
+        store.read([frame])
     with pytest.raises(SlotError, match=f"^id {frame} {REFUSED}$"):
         store.release([frame])
     assert store.append(noise(1, 0)) == [frame]

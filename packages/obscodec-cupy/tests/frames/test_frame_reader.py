@@ -178,13 +178,6 @@ class FramesOnDevice(StoreOnDevice):
     def make(self, seed, codec, heap):
         self.begin(seed, codec, heap, stack=1)
 
-    @rule(seed=st.integers(0, 1000), n=st.integers(0, 60))
-    def retain(self, seed, n):
-        ids = np.random.default_rng(seed).choice([0, *self.counts], size=n)
-        for store in (self.store, self.on_cpu):
-            store.retain(ids)
-        self.counts.update(ids[ids != 0].tolist())
-
 
 class StacksOnDevice(StoreOnDevice):
     @initialize(

@@ -15,7 +15,7 @@ from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
 from obscodec.state import State
 from obscodec.stats import StoreStats
-from obscodec.stores.ids import as_ids, last_frame_id
+from obscodec.stores.ids import last_frame_id
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
 DEFAULT_BLOCK_FRAMES = 16
@@ -29,8 +29,8 @@ class FrameStore(Store):
     joins the open block of its sequence; a full block is encoded as one stream in a heap. With the codec ``delta-rle``,
     a frame becomes a patch of the frame before it as soon as it is appended.
 
-    References to frames are counted. A frame goes when all references that :meth:`append` and :meth:`retain` gave are
-    released, a block with its last frame. Safe to use from several threads.
+    References to frames are counted. A frame goes when all references that :meth:`append` gave are released, a block
+    with its last frame. Safe to use from several threads.
 
     Args:
         layout: shape and dtype of one frame.
@@ -164,15 +164,6 @@ class FrameStore(Store):
     def device_reader(self) -> FrameReader:
         """See ``Store.device_reader``."""
         return self.reader or super().device_reader()
-
-    def retain(self, ids: npt.ArrayLike) -> None:
-        """Add one reference to each of ``ids``.
-
-        Raises:
-            SlotError: an id is of no frame.
-        """
-        retained = as_ids(ids)
-        self.log.retain(retained, np.empty_like(retained))
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
