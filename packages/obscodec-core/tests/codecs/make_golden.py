@@ -76,14 +76,8 @@ SPECS = {
     "shuffle|raw": ("nan-payloads-and-negative-zero", "complex"),
     "bitpack|raw": ("bools",),
     "delta|raw": ("image", "ramp-of-uint16"),
-    "rle|zstd:3": ("image",),
+    "rle|zstd:3": ("image", "ramp-of-uint16"),
     "delta|shuffle|lz4": ("ramp-of-uint16",),
-}
-
-# Of formats that are not the first of their codec: files of the first one stay, and are decoded for ever.
-NEWER = {
-    "rle@2": ("rle", ("image", "scalar", "complex", "bools", "ramp-of-uint16")),
-    "rle@2|zstd:3": ("rle|zstd:3", ("ramp-of-uint16",)),
 }
 
 FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"), ("pred", "moving-colors"), ("palette", "moving-sprites"))
@@ -115,9 +109,9 @@ def main() -> None:
     """Write what is missing."""
     GOLDEN.mkdir(exist_ok=True)
     contents = tensors()
-    for format_, (spec, names) in ({spec: (spec, names) for spec, names in SPECS.items()} | NEWER).items():
+    for spec, names in SPECS.items():
         for name in names:
-            path = GOLDEN / f"{file_name(format_)}_{name}.obsc"
+            path = GOLDEN / f"{file_name(spec)}_{name}.obsc"
             if not path.exists():
                 path.write_bytes(encode(contents[name], spec).to_bytes())
     for spec, name in FITTED:

@@ -31,7 +31,7 @@ class Codec(Stage):
         """The most bytes that the stream of one item can have."""
 
     def read_bound(self) -> int:
-        """The most bytes that a readable stream can have; older formats may have longer ones."""
+        """The most bytes that a readable stream can have: more than :meth:`bound` if the decoder reads longer ones."""
         return self.bound()
 
     @abstractmethod

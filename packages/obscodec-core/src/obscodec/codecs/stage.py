@@ -39,7 +39,7 @@ class Stage:
 
     Attributes:
         name: the name in a spec.
-        format: the name and version of its byte format: ``rle@2``.
+        format: the name and version of its byte format: ``rle@1``.
         levels: the levels it offers, None if its spec takes no argument.
         layout: the layout of its input.
         level: the level from the spec, None for the mode without one.

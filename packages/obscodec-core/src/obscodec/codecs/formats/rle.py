@@ -23,7 +23,7 @@ class Rle(Codec):
     """Run-length coding of whole elements, of 1, 2, 4 or 8 bytes. See ``docs/formats/rle.md``."""
 
     name: ClassVar[str] = "rle"
-    format: ClassVar[str] = "rle@2"
+    format: ClassVar[str] = "rle@1"
 
     @property
     def width(self) -> int:
@@ -39,10 +39,6 @@ class Rle(Codec):
     def bound(self) -> int:
         """A count of no runs, and the item."""
         return len(_NO_RUNS) + self.layout.nbytes
-
-    def read_bound(self) -> int:
-        """The most that ``rle@1`` wrote, which made each element a run where no two were equal."""
-        return len(encode_varint(self.size)) + self.size * (1 + self.width)
 
     def encode_rows(self, rows: Rows, out: Bytes) -> list[int]:
         """Encode some rows at a time."""
