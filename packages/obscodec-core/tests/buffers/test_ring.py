@@ -11,6 +11,7 @@ from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import (
+    CorruptStream,
     DTypeError,
     Field,
     FieldError,
@@ -556,3 +557,19 @@ def test_a_cleared_buffer_prints_the_memory_that_it_keeps(codec, n):
     assert stats.summary == f"0 bytes in {stats.total_bytes}"
     assert repr(buffer).startswith(f"RingBuffer(0 of 500 steps, n_envs=1, {stats.summary}\n")
     assert str(stats).startswith(stats.summary)
+
+
+@pytest.mark.parametrize("name", ["n_appended", "first", "n_rows", "earliest", "arrays", "seams"])
+def test_a_state_has_all_its_values(name):
+    made = RingBuffer(3, FIELDS)
+    state = made.state()
+    del state[name]
+    with pytest.raises(CorruptStream, match=f"^'{name}' of a state is a "):
+        made.restore(state)
+
+
+def test_the_arguments_of_a_buffer_with_stacks_say_what_is_before_an_episode():
+    arguments = RingBuffer(3, FIELDS, stack=STACK, pad="zeros", episode_end="done").arguments()
+    del arguments["pad"]
+    with pytest.raises(SpecError, match="pad"):
+        RingBuffer.from_arguments(arguments)

@@ -292,10 +292,3 @@ def test_a_pickled_one_goes_on_learning() -> None:
     assert not last.is_due
     feed(last, samples_of(1, 1))
     assert last.is_due  # it knows how many there were
-    early = {name: value for name, value in again.state().items() if name not in ("encoded", "learned")}
-    last = TrainedCodecs(ZSTD, train)
-    last.restore(early)
-    feed(last, samples_of(1, 255), 0.9)
-    assert (last.newest, last.is_due) == (3, False)
-    feed(last, samples_of(1, 3 * 256))
-    assert last.is_due  # after four times as many as samples

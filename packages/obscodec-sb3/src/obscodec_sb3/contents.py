@@ -38,9 +38,9 @@ def _observations(arguments: State, state: State, rows: Ints) -> Items:
     """The first array of each observation, and the others, such as next observations, if these share no frames."""
     space, options = space_of(arguments["observation_space"]), {name: arguments[name] for name in OPTIONS}
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
-    dtypes = part_of({"dtypes": {}, **state}, "dtypes", dict)  # SB3 2.7 keeps floats in rollouts
+    dtypes = part_of(state, "dtypes", dict)  # SB3 2.7 keeps floats in rollouts
     layouts = {
-        key: Layout(get_obs_shape(part), dtypes.get(key, str(part.dtype)))  # type: ignore[arg-type]
+        key: Layout(get_obs_shape(part), dtypes[key])  # type: ignore[arg-type]
         for key, part in parts.items()
     }
     fields = BufferOptions[str](**{**options, **_ON_CPU}).fields_of(layouts)

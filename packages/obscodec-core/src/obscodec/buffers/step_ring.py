@@ -390,8 +390,7 @@ class StepRing:
         """An empty buffer."""
         fields = part_of(arguments, "fields", dict)
         made = {name: Field.from_config(field) for name, field in fields.items()}
-        pad = "zeros" if arguments.get("stack") else None  # of the first versions, which knew no other
-        return cls(**{"pad": pad, **arguments, "fields": made, "spill": arguments.get("spill") or None})
+        return cls(**{**arguments, "fields": made, "spill": arguments.get("spill") or None})
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return versioned(super().__reduce_ex__(protocol))
@@ -413,11 +412,10 @@ class StepRing:
             CorruptStream: no buffer has such a state.
         """
         n_appended = number_of(state, "n_appended", 0, _MOST_INDICES // self.n_envs)
-        first = number_of({"first": 0, **state}, "first", 0, n_appended)
-        # The first versions kept no step before the oldest, and told neither of these two numbers.
-        n_rows = number_of({"n_rows": self.capacity + 1, **state}, "n_rows", self.capacity + 1, self._n_rows)
+        first = number_of(state, "first", 0, n_appended)
+        n_rows = number_of(state, "n_rows", self.capacity + 1, self._n_rows)
         oldest = max(first, n_appended - self.capacity)
-        earliest = number_of({"earliest": first, **state}, "earliest", 0, oldest)
+        earliest = number_of(state, "earliest", 0, oldest)
         rows = np.arange(min(n_appended, n_rows))  # where the state has steps, and where they go
         steps_back = (n_appended - 1 - rows) % n_rows
         seams = Seams.from_state(part_of(state, "seams", dict), n_appended * self.n_envs)

@@ -194,8 +194,7 @@ class OpenBlocks:
         self.n_recent = n_recent
         self.tables = self._new_tables(np.zeros((0, rows.shape[1]), np.int64), len(references))
         self.references[: len(references)] = references
-        if "uses" in state:  # not in snapshots of old
-            self.uses[: len(references)] = array_of(state, "uses", np.int64, (len(references),))
+        self.uses[: len(references)] = array_of(state, "uses", np.int64, (len(references),))
         self.add_sequences(len(rows))
         addresses = [column.RUNS, column.LITERALS, column.RECENT]
         rows[:, addresses] = self.rows[:, addresses]

@@ -151,8 +151,8 @@ class TrainedCodecs(Generic[C]):
         versions = array_of(state, "versions", np.int64, (len(dictionaries),))
         ratios, first_ratio = array_of(state, "ratios", np.float64, (None,)), state.get("first_ratio")
         newest = number_of(state, "newest", 1)
-        n_learned = number_of({"learned": _N_SAMPLES, **state}, "learned")  # early snapshots have no such numbers
-        n_encoded = number_of({"encoded": n_learned, **state}, "encoded", n_learned)
+        n_learned = number_of(state, "learned")
+        n_encoded = number_of(state, "encoded", n_learned)
         check_range("versions", versions, 1, _MOST_VERSIONS)
         if newest not in versions or not isinstance(first_ratio, (float, NoneType)):
             raise CorruptStream("codecs that learn have other dictionaries, samples or ratios")

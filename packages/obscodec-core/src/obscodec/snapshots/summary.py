@@ -58,7 +58,7 @@ def summary_of(tree: Tree) -> Summary:
     n_envs = number_of(arguments, "n_envs", 1) if "n_envs" in arguments else None
     if "n_appended" in state:
         fields = [*_of_ring(arguments, state)]
-        n_steps = min(number_of(state, "n_appended") - state.get("first", 0), number_of(arguments, "capacity"))
+        n_steps = min(number_of(state, "n_appended") - number_of(state, "first"), number_of(arguments, "capacity"))
     elif "observations" in state:
         fields = [*_of_sb3(arguments, state)]
         n_steps = number_of(state, "n_steps") - state.get("dropped", 0)
@@ -79,12 +79,12 @@ def _of_ring(arguments: State, state: State) -> Iterator[SavedField]:
 
 
 def _of_sb3(arguments: State, state: State) -> Iterator[SavedField]:
-    space, dtypes = part_of(arguments, "observation_space", dict), state.get("dtypes", {})
+    space, dtypes = part_of(arguments, "observation_space", dict), part_of(state, "dtypes", dict)
     spaces = space.get("spaces", {"": space})
     for name, key, codec, nbytes in _of_arrays(part_of(state, "observations", dict), {}):
         of = spaces[key]
         known = "shape" in of and "dtype" in of
-        item = str(Layout(tuple(of["shape"]), dtypes.get(key, of["dtype"]))) if known else ""
+        item = str(Layout(tuple(of["shape"]), dtypes[key])) if known else ""
         yield SavedField(name, item, codec, nbytes)
     steps = number_of(state, "n_steps"), number_of(arguments, "n_envs", 1)
     for name, of in part_of(state, "arrays", dict).items():
