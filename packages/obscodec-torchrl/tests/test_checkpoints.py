@@ -25,7 +25,6 @@ from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
 
 N = 40
-GOLDEN = Path(__file__).parent / "golden" / "earlier-checkpoint"
 
 
 def steps(seed: int) -> TensorDict:
@@ -53,11 +52,11 @@ def assert_equal(given: TensorDict, expected: TensorDict) -> None:
 
 @pytest.mark.needs("fork")
 def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> None:
-    """At lines of a writer over a checkpoint of ours, TorchRL's or earlier versions', and at random times."""
+    """At lines of a writer over a checkpoint of ours or of TorchRL's, and at random times."""
     script = Path(__file__).parent / "killed_dumps.py"
     done = subprocess.run([sys.executable, script, "12"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert len(re.findall(r"over .*: {.*'old': \d+", done.stdout)) == 4
+    assert len(re.findall(r"over .*: {.*'old': \d+", done.stdout)) == 2
     assert "at random times: " in done.stdout
 
 
@@ -116,55 +115,18 @@ def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
     assert_equal(loaded(tmp_path), steps(1))
 
 
-@pytest.mark.parametrize("golden", ["earlier-checkpoint", "zip-checkpoint"])
-def test_what_an_earlier_version_wrote_is_loaded(tmp_path: Path, golden: str) -> None:
-    """The files were written by versions that wrote folders and zip files, and never change."""
-    shutil.copytree(GOLDEN.with_name(golden), tmp_path / "storage")
-    pixels = torch.arange(13)[:, None, None].add(torch.arange(1600).view(40, 40)).remainder(251).to(torch.uint8)
-    given = loaded(tmp_path / "storage")
-    assert torch.equal(given["pixels"], pixels[:-1])
-    assert torch.equal(given["next", "pixels"], pixels[1:])
-    assert given["next", "reward"].tolist() == [[i] for i in range(12)]
-    assert list(given["name"]) == list(map(str, range(12)))
-    filled(1).dumps(tmp_path / "storage")
-    assert_equal(loaded(tmp_path / "storage"), steps(1))
-    assert [path.name for path in (tmp_path / "storage").iterdir()] == ["snapshot"]
-
-
-def write_as_before(folder: Path) -> None:
-    for name in ("storage_metadata.json", "meta.json"):
-        (folder / name).unlink(missing_ok=True)
-    shutil.copytree(GOLDEN, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
-
-
-def write_zip(folder: Path) -> None:
-    shutil.copytree(GOLDEN.with_name("zip-checkpoint"), folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
-
-
-def write_as_stock(folder: Path) -> None:
-    filled(7, LazyTensorStorage).dumps(folder)
-
-
-def write_as_stock_pytree(folder: Path) -> None:
-    storage = LazyTensorStorage(2 * N)
-    storage.set(range(N), {"number": torch.arange(N)})
-    storage.dumps(folder)
-
-
-@pytest.mark.parametrize("write_other", [write_as_before, write_zip, write_as_stock])
-def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path, write_other) -> None:
-    write_other(tmp_path / "other")
-    other = loaded(tmp_path / "other")
-    shutil.copytree(tmp_path / "other", tmp_path / "both")
+def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path) -> None:
+    of_torchrl = filled(7, LazyTensorStorage)
+    of_torchrl.dumps(tmp_path / "both")
     filled(1).dumps(tmp_path / "both")
     assert_equal(loaded(tmp_path / "both"), steps(1))
     snapshot = tmp_path / "both" / "snapshot"
     assert len(first_items(snapshot, N)["number"]) == N
-    write_other(tmp_path / "both")
-    assert_equal(loaded(tmp_path / "both"), other)
+    of_torchrl.dumps(tmp_path / "both")
+    assert_equal(loaded(tmp_path / "both"), steps(7))
     text = (
-        rf"{re.escape(str(snapshot))} is older than the checkpoint of (checkpoint.zip|storage_metadata.json|meta.json) "
-        "in the same folder: load that into a CompressedStorage, whose dumps writes a new snapshot"
+        f"{re.escape(str(snapshot))} is older than the checkpoint of TorchRL in the same folder: load that into a "
+        "CompressedStorage, whose dumps writes a new snapshot"
     )
     with pytest.raises(SnapshotError, match=f"^{text}$"):  # as old items would look like those of the checkpoint
         first_items(snapshot, N)
@@ -175,7 +137,9 @@ def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path, w
 
 def test_a_pytree_of_torchrl_is_loaded_in_place_of_an_older_checkpoint(tmp_path: Path) -> None:
     filled(1).dumps(tmp_path)
-    write_as_stock_pytree(tmp_path)
+    of_torchrl = LazyTensorStorage(2 * N)
+    of_torchrl.set(range(N), {"number": torch.arange(N)})
+    of_torchrl.dumps(tmp_path)
     storage = CompressedStorage(2 * N)
     storage.set(range(3), {"number": torch.zeros(3, dtype=torch.int64)})
     storage.loads(tmp_path)
@@ -209,17 +173,6 @@ def test_a_damaged_snapshot_is_refused_with_its_place_and_the_storage_keeps_what
     assert_equal(storage[torch.arange(N)], steps(1))
 
 
-def test_a_damaged_checkpoint_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    write_zip(tmp_path)
-    file, storage = tmp_path / "checkpoint.zip", filled(2)
-    data = file.read_bytes()
-    for at in range(0, len(data), 50):
-        file.write_bytes(data[:at])
-        with pytest.raises(CorruptStream, match=re.escape(f"{file} is damaged: ")):
-            storage.loads(tmp_path)
-    assert_equal(storage[torch.arange(N)], steps(2))
-
-
 DAMAGES = {
     "storage_metadata.json": "the checkpoint in {} was not finished: there is no storage_metadata.json, which TorchRL",
     "meta.json": "the checkpoint in {} is damaged: ",
@@ -247,6 +200,13 @@ def test_what_torchrl_did_not_finish_is_refused(tmp_path: Path, name: str) -> No
     assert_equal(storage[torch.arange(N)], steps(2))
     storage.loads(tmp_path / "whole")
     assert_equal(storage[torch.arange(N)], steps(1))
+
+
+def test_what_torchrl_did_not_finish_beside_a_snapshot_changes_nothing(tmp_path: Path) -> None:
+    filled(1).dumps(tmp_path)
+    filled(2, LazyTensorStorage).dumps(tmp_path)
+    (tmp_path / "storage_metadata.json").unlink()
+    assert_equal(loaded(tmp_path), steps(1))
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
@@ -279,8 +239,7 @@ def test_a_pytree_that_torchrl_did_not_finish_is_refused(tmp_path: Path, damage:
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path, *, there: bool) -> None:
     storage = filled(2)
     if there:
-        (tmp_path / "storage" / ".unfinished-left").mkdir(parents=True)
-        (tmp_path / "storage" / ".unfinished-left" / "checkpoint.zip").write_bytes(b"left")
+        (tmp_path / "storage").mkdir()
     with pytest.raises(FileNotFoundError) as error:
         storage.loads(tmp_path / "storage")
     assert (

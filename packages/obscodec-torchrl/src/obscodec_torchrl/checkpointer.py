@@ -1,39 +1,30 @@
-"""Checkpoints of a CompressedStorage; reading also those of TorchRL's storages, and of earlier versions."""
+"""Checkpoints of a CompressedStorage; reading also those of TorchRL's storages."""
 
-import json
-import shutil
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 from obscodec import CorruptStream, Snapshot
-from obscodec.runtime import temporary_folder
 from obscodec.snapshots import read_snapshot
 from obscodec.state import State, part_of
-from tensordict import TensorDict
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 
 from obscodec_torchrl.loading import load
-from obscodec_torchrl.memmaps import META, UNFINISHED, check_whole, load_memmap, parsed
+from obscodec_torchrl.memmaps import META, check_whole, load_memmap, parsed
 from obscodec_torchrl.saving import Contents, replace, restore
 from obscodec_torchrl.state import WRITTEN_BY
 
 SNAPSHOT = "snapshot"  # a folder
-_ZIP = "checkpoint.zip"  # of earlier versions: "packed", "about" and, in "rest/", the files of a tensordict
-_PACKED = "packed.memmap"  # of versions before
-_STOCK = "storage_metadata.json"  # of TorchRL
-_OTHERS = (_ZIP, _STOCK, META)  # each is written last
+_STOCK = "storage_metadata.json"  # of TorchRL, which writes it last
 
 
 class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[misc]
     """Writes a storage as a snapshot: its items as they are stored, compressed and with checksums.
 
     Another checkpoint in the same folder writes only what is new. The folder has a whole checkpoint at all times: the
-    old one, or the new one. This class also reads checkpoints of earlier versions, and those that TorchRL's
-    ``TensorStorageCheckpointer`` wrote for a ``LazyTensorStorage`` or a ``LazyMemmapStorage``. With save or load hooks
-    it works as TorchRL's.
+    old one, or the new one. This class also reads checkpoints that TorchRL's ``TensorStorageCheckpointer`` wrote for a
+    ``LazyTensorStorage`` or a ``LazyMemmapStorage``. With save or load hooks it works as TorchRL's.
     """
 
     def __init__(self) -> None:
@@ -59,10 +50,10 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         folder.mkdir(parents=True, exist_ok=True)
         last, self._last = self._last, None
         snapshot = last[1] if last and last[0] == folder else Snapshot(folder / SNAPSHOT, keep=1)
-        snapshot.write(StorageCheckpoint(storage, _stamps(folder)))
+        snapshot.write(StorageCheckpoint(storage, _stamp(folder)))
         snapshot.wait()
         self._last = folder, snapshot
-        _remove_others(folder)
+        _remove_stock(folder)
 
     def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
         """Fill ``storage`` with the checkpoint in a folder; the storage keeps its items if an error is raised.
@@ -72,7 +63,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
             ShapeError, FieldError or DTypeError: the storage can't hold these items; see :func:`load`.
             SnapshotError: the checkpoint is damaged.
-            CorruptStream: a checkpoint of TorchRL, or of an earlier version, is damaged or was not finished.
+            CorruptStream: a checkpoint of TorchRL is damaged or was not finished.
         """
         folder = Path(path)
         if self._load_hooks:
@@ -80,22 +71,15 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             return
         if _has_snapshot(folder):
             _, arguments, state = read_snapshot(folder / SNAPSHOT)
-            if not newer_checkpoints(folder, part_of(state, "older", dict)):
+            if not has_newer(folder, part_of(state, "older", dict)):
                 load(storage, arguments, state, folder / SNAPSHOT)
-                return
-        if (folder / _ZIP).exists():
-            contents, older = _read_zip(folder / _ZIP)
-            if not newer_checkpoints(folder, {_ZIP: _stamps(folder)[_ZIP], **older}):
-                restore(storage, contents, new_tensor=False)
                 return
         if (folder / _STOCK).exists():
             self._load_stock(storage, folder)
         elif (folder / META).exists():
-            if not (folder / _PACKED).exists():
-                raise CorruptStream(
-                    f"the checkpoint in {folder} was not finished: there is no {_STOCK}, which TorchRL writes last"
-                )
-            restore(storage, Contents.of_tensordict(load_memmap(folder), None, storage.ndim), new_tensor=False)
+            raise CorruptStream(
+                f"the checkpoint in {folder} was not finished: there is no {_STOCK}, which TorchRL writes last"
+            )
         else:
             raise FileNotFoundError(f"there is no checkpoint in {folder}: neither {SNAPSHOT} nor {_STOCK}")
 
@@ -117,7 +101,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
 
 
 class StorageCheckpoint(NamedTuple):
-    """A storage and the stamps of older checkpoints in the folder, to be saved together."""
+    """A storage and the stamp of an older checkpoint of TorchRL in the folder, to be saved together."""
 
     storage: LazyTensorStorage
     older: dict[str, list[int]]
@@ -140,35 +124,21 @@ def _has_snapshot(folder: Path) -> bool:
     return any((folder / SNAPSHOT).glob("generation-*.json"))  # else its first writer was killed
 
 
-def _stamps(folder: Path) -> dict[str, list[int]]:
-    """Time and size of checkpoints in a folder that have another form: those of TorchRL and of earlier versions."""
-    there = {name: (folder / name).stat() for name in _OTHERS if (folder / name).exists()}
-    return {name: [status.st_mtime_ns, status.st_size] for name, status in there.items()}
+def _stamp(folder: Path) -> dict[str, list[int]]:
+    """Time and size of the file that completes a checkpoint of TorchRL; empty if the folder has none."""
+    try:
+        status = (folder / _STOCK).stat()
+    except FileNotFoundError:
+        return {}
+    return {_STOCK: [status.st_mtime_ns, status.st_size]}
 
 
-def newer_checkpoints(folder: Path, older: dict[str, list[int]]) -> list[str]:
-    """The files of other checkpoints that were written after one that was written when there were these older ones."""
-    return [name for name, stamp in _stamps(folder).items() if older.get(name) != stamp]
+def has_newer(folder: Path, older: dict[str, list[int]]) -> bool:
+    """Whether TorchRL wrote a checkpoint into a folder after a snapshot that was written over an ``older`` one."""
+    return _stamp(folder) not in ({}, older)
 
 
-def _read_zip(file: Path) -> tuple[Contents, dict[str, list[int]]]:
-    """The contents, and the stamps of older checkpoints, in a file of earlier versions."""
-    with file.open("rb") as stream, temporary_folder() as folder:
-        try:
-            with zipfile.ZipFile(stream) as archive:  # which has checksums of its members, but not of their names
-                packed, about = archive.read("packed"), json.loads(archive.read("about"))
-                archive.extractall(folder, about["rest"])
-            return Contents(packed, TensorDict.load_memmap(folder / "rest")), about["older"]
-        except Exception as error:
-            raise CorruptStream(f"{file} is damaged: {error}") from error
-
-
-def _remove_others(folder: Path) -> None:
-    """Remove checkpoints of another form, but leave TorchRL's tensors, which a LazyMemmapStorage may be using."""
-    if not (folder / _STOCK).exists() and (folder / _PACKED).exists():
-        (folder / _PACKED).unlink()
-        shutil.rmtree(folder / "rest", ignore_errors=True)
-    for name in _OTHERS:
+def _remove_stock(folder: Path) -> None:
+    """Remove a checkpoint of TorchRL, but leave its tensors, which a LazyMemmapStorage may be using."""
+    for name in (_STOCK, META):
         (folder / name).unlink(missing_ok=True)
-    for work in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(work, ignore_errors=True)

@@ -12,7 +12,7 @@ from obscodec import SnapshotError
 from obscodec.snapshots import named, read_snapshot, takes_memory
 from obscodec.state import number_of, part_of
 
-from obscodec_torchrl.checkpointer import SNAPSHOT, newer_checkpoints
+from obscodec_torchrl.checkpointer import SNAPSHOT, has_newer
 from obscodec_torchrl.compressed_tensor import stored_array
 from obscodec_torchrl.leaves import Key, leaves
 from obscodec_torchrl.loading import ELSEWHERE
@@ -24,10 +24,9 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
     """The oldest ``n`` items, the first ones along further axes: see ``obscodec.snapshots.first_items``."""
     kind, arguments, state = read_snapshot(path)
     with named(path):
-        newer = newer_checkpoints(path.parent, part_of(state, "older", dict)) if "older" in state else []
-        if newer and path.name == SNAPSHOT:
+        if path.name == SNAPSHOT and "older" in state and has_newer(path.parent, part_of(state, "older", dict)):
             raise SnapshotError(
-                f"{path} is older than the checkpoint of {newer[0]} in the same folder: load that into a "
+                f"{path} is older than the checkpoint of TorchRL in the same folder: load that into a "
                 "CompressedStorage, whose dumps writes a new snapshot"
             )
         state = part_of({"storage": state, **state}, "storage", dict)  # a SnapshotHook saves more than the storage

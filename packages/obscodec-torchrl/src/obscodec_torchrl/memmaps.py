@@ -16,7 +16,6 @@ from obscodec.state import State, part_of
 from tensordict import TensorDict
 
 META = "meta.json"  # of each tensordict
-UNFINISHED = ".unfinished-"  # begins the names of folders that killed writers of earlier versions left
 
 
 def files_of(write: Callable[[Path], object]) -> State:
@@ -53,11 +52,10 @@ def load_memmap(folder: Path) -> TensorDict:
             file.)
     """
     for meta in folder.rglob(META):
-        if not meta.relative_to(folder).parts[0].startswith(UNFINISHED):
-            files = {unquote(path.stem): path for path in meta.parent.glob("*.memmap")}
-            for key, leaf in parsed(meta).items():
-                if isinstance(leaf, dict) and leaf.get("is_nested") is False:
-                    check_whole(files.get(key, meta.parent / f"{key}.memmap"), leaf)
+        files = {unquote(path.stem): path for path in meta.parent.glob("*.memmap")}
+        for key, leaf in parsed(meta).items():
+            if isinstance(leaf, dict) and leaf.get("is_nested") is False:
+                check_whole(files.get(key, meta.parent / f"{key}.memmap"), leaf)
     try:
         return TensorDict.load_memmap(folder)
     except (OSError, ValueError, KeyError, RuntimeError) as error:

@@ -32,7 +32,7 @@ class Contents(NamedTuple):
         return TensorDict(rest=self.rest, packed=torch.frombuffer(bytearray(self.packed), dtype=torch.uint8))
 
     @staticmethod
-    def of_tensordict(saved: TensorDict, length: int | None, ndim: int) -> Contents:
+    def of_tensordict(saved: TensorDict, length: int, ndim: int) -> Contents:
         """The contents of a tensordict from :meth:`as_tensordict`, or of one that a storage of TorchRL saved.
 
         Args:
