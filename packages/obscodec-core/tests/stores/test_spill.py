@@ -54,7 +54,8 @@ def test_a_store_reads_the_same_from_files(case, tmp_path):
     assert freed == before.reserved_bytes - stats.reserved_bytes
     assert freed // 2 < stats.disk_bytes <= freed
     assert stats.total_bytes == before.total_bytes - freed
-    assert store.memory_bytes == pytest.approx(stats.total_bytes, rel=0.05)
+    room_bytes = 1 << 18  # at most, of the newest chunk, which takes memory as it is written
+    assert 0.95 * stats.total_bytes - room_bytes <= store.memory_bytes <= 1.05 * stats.total_bytes
     check_equal(store, ids, expected)
 
     check_equal(pickle.loads(pickle.dumps(store)), ids, expected)
