@@ -14,12 +14,14 @@ from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels import stacks as wrong_
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
+    MOST_COUNT,
     N_DEAD,
     N_FREE,
     N_USED,
     count_known,
     give_back_frames,
     reclaim,
+    retain_frames,
 )
 from obscodec.frames.kernels.find import (
     ADDRESSES,
@@ -327,6 +329,20 @@ class FrameLog:
         if n_known < len(ids):
             raise SlotError(f"id {ids[n_known]} is of no stack in this store")
         return frames
+
+    def retain(self, ids: Ints, retained: Ints) -> None:
+        """Add one reference to each of ``ids``, and copy them to ``retained``, in one step.
+
+        Raises:
+            SlotError: an id is of no frame.
+            HeapFull: a frame has half a billion references.
+        """
+        with self.lock:
+            self._settle()
+            self.check(ids)
+            if (self.tables.counts[ids] >= MOST_COUNT).any():
+                raise HeapFull(f"a frame has at most {MOST_COUNT // 2} references: store it once more")
+            retain_frames(ids, self.tables.counts, retained)
 
     def read(self, ids: Ints, rows: Rows, threads: int, stacks: StackTable | None = None) -> None:
         """Decode the frames of stacks into ``u8[n * depth, nbytes]``; each block is decoded once.

@@ -61,6 +61,14 @@ def count_known(ids: Ints, counts: Table) -> int:
 
 
 @compiled
+def retain_frames(ids: Ints, counts: Table, retained: Ints) -> None:
+    """Add one reference to each of ``ids``, all of them known, and copy them to ``retained``."""
+    for i in range(len(ids)):
+        counts[ids[i]] += 2 * (ids[i] != 0)
+        retained[i] = ids[i]
+
+
+@compiled
 def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
     """Take one reference from each of ``ids``; a block that loses its last frame is dead.
 
