@@ -193,6 +193,11 @@ class SlotHeap:
         with self.lock:
             self._table.watch()
 
+    def note(self, slots: Ints) -> None:
+        """Count slots as changed, if somebody watches."""
+        with self.lock:
+            self._table.note(slots)
+
     def changes(self) -> HeapChanges:
         """What changed since the last call, or since :meth:`watch`."""
         with self.lock:

@@ -53,7 +53,8 @@ class NewTensors:
         arrays: of one store.
         given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time,
             along which environments may take turns; see :func:`interleaved_envs`. Each place of the other axes, such as
-            an environment or one of its agents, is a sequence of its own. Compressed arrays are decoded.
+            an environment or one of its agents, is a sequence of its own. Compressed arrays of one other store are
+            copied as they are encoded, if both stores encode alike.
 
     Raises:
         ShapeError: an array has another shape.
@@ -76,7 +77,8 @@ class NewTensors:
         self._ids = np.zeros((len(given), *batch), np.int64)
         self._guard, self._owner = self._store.guard(), self._store.own(self._ids.reshape(-1))
         try:
-            self._encode([array[...] for array in given])
+            if not self._take_over(given):
+                self._encode([array[...] for array in given])
         except BaseException:  # its traceback may keep this object
             self._guard.close()
             self._owner.close()
@@ -93,6 +95,15 @@ class NewTensors:
             IndexError: the index is out of range.
         """
         assign_together(self._arrays, index, self._ids)
+
+    def _take_over(self, given: Sequence[Array | TensorArray | PartArray]) -> bool:
+        """Copy compressed arrays of one other store as they are encoded, and return True, if that is possible."""
+        compressed = [array for array in given if isinstance(array, TensorArray)]
+        if len({(array.store, array.shape) for array in compressed}) != 1 or len(compressed) < len(given):
+            return False
+        with compressed[0].store.guard():
+            ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
+            return self._store.transfer_alike(compressed[0].store, ids, self._ids.reshape(-1))
 
     def _encode(self, given: Sequence[Array]) -> None:
         batch, n = self._ids.shape[1:], math.prod(self._ids.shape[1:])
