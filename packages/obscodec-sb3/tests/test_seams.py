@@ -246,8 +246,12 @@ def test_an_environment_may_have_nothing_left():
         add_to_each(buffer, step)
     buffer.drop_episode(0)
     assert set(codes(buffer).tolist()) == set(range(1000, 1020))
-    other = buffer.with_envs(1) if buffer.end_episodes() is None else None
-    assert set(codes(other).tolist()) == set(range(1000, 1020))
+    buffer.end_episodes(0)  # none is running
+    assert not buffer.dones[:, 0].any()
+    with pytest.raises(SlotError, match="the newest step of environment 1 ends no episode"):
+        buffer.with_envs(1)
+    buffer.end_episodes()
+    assert set(codes(buffer.with_envs(1)).tolist()) == set(range(1000, 1020))
     buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
     add_to_each(buffer, 0)
     buffer.drop_episode(0)
@@ -261,6 +265,37 @@ def test_an_environment_may_have_nothing_left():
     buffer.reset()
     add_to_each(buffer, 2)
     assert set(codes(buffer).tolist()) == {2, 1002}
+
+
+class ReadsRows(CompressedReplayBuffer):
+    def _get_samples(self, batch_inds, env=None):
+        return super()._get_samples(batch_inds, env)
+
+
+def test_a_class_that_reads_rows_itself_keeps_the_transitions_of_single_environments():
+    buffer = new_buffer(ReadsRows, n_envs=2)
+    add_to_each(buffer, 0)
+    text = r"^drop_episode leaves transitions out, which needs SB3's own sample: call end_episodes instead$"
+    with pytest.raises(ValueError, match=text):
+        buffer.drop_episode(1)
+    assert set(codes(buffer).tolist()) == {0, 1000}
+    buffer = new_buffer(ReadsRows)
+    add_to_each(buffer, 0, done=True)
+    add_to_each(buffer, 1)
+    buffer.drop_episode()
+    assert set(codes(buffer).tolist()) == {0}
+
+
+class HasAHeap(CompressedReplayBuffer):
+    def __init__(self, *args, **kwargs):
+        self.heap = []
+        super().__init__(*args, **kwargs)
+
+
+def test_an_attribute_is_not_named_as_an_option():
+    text = r"^heap is an option of a HasAHeap: give your own attribute another name$"
+    with pytest.raises(AttributeError, match=text):
+        new_buffer(HasAHeap)
 
 
 @pytest.mark.parametrize("cls", REPLAY)

@@ -81,8 +81,10 @@ class _Option:
         return self if buffer is None else buffer._given[self._name]
 
     def __set__(self, buffer: CompressedBuffer, value: object) -> None:
-        what = f"{self._name} of a {type(buffer).__name__} stays {self.__get__(buffer)!r}"
-        raise AttributeError(f"{what}: make another buffer")
+        name = type(buffer).__name__
+        if "_given" not in vars(buffer):
+            raise AttributeError(f"{self._name} is an option of a {name}: give your own attribute another name")
+        raise AttributeError(f"{self._name} of a {name} stays {self.__get__(buffer)!r}: make another buffer")
 
 
 class CompressedBuffer(buffers.BaseBuffer):
@@ -419,7 +421,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         spaces = {name: space_state(getattr(self, name)) for name in SPACES}
         is_replay = isinstance(self, buffers.ReplayBuffer)  # whose size is of all environments, as an argument
         size = self.buffer_size * self.n_envs if is_replay else self.buffer_size
-        return {**own, **spaces, **self._given, "spill": self.spill is not None, "buffer_size": size}
+        return {**own, **spaces, **self._given, "spill": self._given["spill"] is not None, "buffer_size": size}
 
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
@@ -532,7 +534,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
         self._options.check(partial(th.empty, 1, device=self.device))
         self._arrays = ArraySet(
-            self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self.threads
+            self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self._given["threads"]
         )
 
     def _in_place_of(self, name: str, key: str, placeholder: Any) -> Any:

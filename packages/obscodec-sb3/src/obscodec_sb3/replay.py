@@ -229,8 +229,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _take_out(self, env: int) -> None:
         n = self._n_running(env)
-        if (self.full or self.n_envs > 1) and n and not self._can_drop:
-            raise ValueError(f"drop_episode leaves rows out, {self._why_not_drop}: call end_episodes instead")
+        reads_alone = self.n_envs == 1 or type(self)._get_samples is CompressedReplayBuffer._get_samples
+        if (self.full or self.n_envs > 1) and n and not (self._can_drop and reads_alone):
+            raise ValueError(f"drop_episode leaves transitions out, {self._why_not_drop}: call end_episodes instead")
         first = (self.pos - n) % self.buffer_size
         if self.n_envs > 1:
             rows = np.arange(first, first + n) % self.buffer_size
@@ -290,8 +291,14 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return made
 
     def _check_ended(self) -> None:
-        envs = np.arange(self.n_envs if self.size() else 0)
-        refuse_running(envs[~self._ended((self.pos - 1) % self.buffer_size, envs)])
+        if self.size():
+            refuse_running(np.flatnonzero(self._are_running()))
+
+    def _are_running(self) -> npt.NDArray[np.bool_]:
+        """``bool[n_envs]``: whether the newest transitions, of which there are some, are of episodes that go on."""
+        last = np.array([self.pos - 1]) % self.buffer_size
+        running: npt.NDArray[np.bool_] = ~(self._ended(last, slice(None)) | self._are_taken_out(last))[0]
+        return running
 
     def _scan(self, steps: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Whether an episode ends with steps, ``bool[n, n_envs]``, and whether they are sampled; 0 is the oldest."""
@@ -301,7 +308,11 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _are_sampled(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``bool[n, n_envs]``: whether transitions in some rows are ever sampled."""
-        return ~self._gone.are_in(rows) if self._gone else np.ones((len(rows), self.n_envs), np.bool_)
+        return ~self._are_taken_out(rows)
+
+    def _are_taken_out(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """``bool[n, n_envs]``: whether transitions in some rows were taken out."""
+        return self._gone.are_in(rows) if self._gone else np.zeros((len(rows), self.n_envs), np.bool_)
 
     def _in_columns(self, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
         """The arrays that are no observations, for other environments."""
@@ -340,7 +351,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
         for begin in range(0, len(newest), _CHUNK):
             rows = newest[begin : begin + _CHUNK]
-            ended = np.flatnonzero(self._ended(rows, env) | ~self._are_sampled(rows)[:, env])
+            ended = np.flatnonzero(self._ended(rows, env) | self._are_taken_out(rows)[:, env])
             if len(ended):
                 return begin + int(ended[0])
         return len(newest)
@@ -349,7 +360,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         last = (self.pos - 1) % self.buffer_size
         # By ``dones``, if they are written: an interrupted call may have written ``timeouts`` alone.
         ended = self.dones[last, envs] != 0 if self.handle_timeout_termination else self._ended(last, envs)
-        running = envs[~ended] if self.size() else envs[:0]
+        running = envs[~(ended | self._are_taken_out(np.array([last]))[0, envs])] if self.size() else envs[:0]
         if len(running):
             self._truncate(last, running)
 

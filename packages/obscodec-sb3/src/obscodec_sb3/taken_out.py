@@ -30,7 +30,10 @@ class TakenOut(NamedTuple):
 
     def without_row(self, row: int) -> TakenOut | None:
         """Those of other rows."""
-        return TakenOut.of(self.cells[self.cells // self.n_envs != row], self.n_envs)
+        begin, end = np.searchsorted(self.cells, (row * self.n_envs, (row + 1) * self.n_envs))
+        if begin == end:
+            return self
+        return TakenOut.of(np.delete(self.cells, slice(begin, end)), self.n_envs)
 
     def are_in(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``bool[n, n_envs]``: which transitions of ``n`` rows are taken out."""
@@ -48,7 +51,8 @@ class TakenOut(NamedTuple):
             SlotError: there are no others.
         """
         of_rows, of_envs = np.divmod(self.cells, self.n_envs)
-        gone = np.sort((of_rows - rows.start) % buffer_size * self.n_envs + of_envs)  # counted from the oldest
+        begin = np.searchsorted(of_rows, rows.start % buffer_size)
+        gone = np.roll((of_rows - rows.start) % buffer_size * self.n_envs + of_envs, -begin)  # counted from the oldest
         gone = gone[gone < len(rows) * self.n_envs]
         n_left = len(rows) * self.n_envs - len(gone)
         if not n_left:
