@@ -57,7 +57,7 @@ KINDS = {
     "images ahead": (CompressedReplayBuffer, {"prefetch": True}),
     "dictionaries": (CompressedDictReplayBuffer, {}),
     "n steps": (CompressedNStepReplayBuffer, {"n_steps": 3, "gamma": 0.5}),
-    "few bytes": (CompressedReplayBuffer, {"max_bytes": 5 << 20, "buffer_size": 1_000_000}),
+    "few bytes": (CompressedReplayBuffer, {"max_bytes": 5 << 20, "buffer_size": 100_000}),
 }
 
 
