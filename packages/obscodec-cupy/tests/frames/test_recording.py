@@ -5,10 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import pytest
@@ -110,39 +107,18 @@ def test_a_forked_process_frees_nothing_of_the_process_before_it(device):
     device.keep(None)
     n_free, copies = device.free, [ids.copy for ids in reader._ids]
     events = weakref.WeakSet([array.store.reader.order.done()])
-    with in_another_thread(device._keeping):  # which the forked process does not have
-        child = os.fork()
-        if child == 0:
-            is_held = False
-            signal.alarm(20)
-            try:
-                reader._known.clear()  # views of arrays of the caller
-                del array, reader, copies
-                gc.collect()
-                is_held = device.free == n_free and len(events) == 1
-            finally:
-                os._exit(0 if is_held else 1)
+    child = os.fork()
+    if child == 0:
+        is_held = False
+        signal.alarm(20)
+        try:
+            reader._known.clear()  # views of arrays of the caller
+            del array, reader, copies
+            gc.collect()
+            is_held = device.free == n_free and len(events) == 1
+        finally:
+            os._exit(0 if is_held else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@contextmanager
-def in_another_thread(lock: AbstractContextManager[object]) -> Iterator[None]:
-    """A context in which another thread holds a lock."""
-    held, over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            held.set()
-            over.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_a_device_is_not_opened_in_a_forked_process(monkeypatch):
