@@ -201,7 +201,8 @@ class SlotHeap:
     def changes(self) -> HeapChanges:
         """What changed since the last call, or since :meth:`watch`."""
         with self.lock:
-            self._log.check_files(self._log.mapped)
+            if self._log.mapped:
+                self._log.check_files(self._log.mapped)
             return HeapChanges(self._table.changed(), self._table.entries, self._log.chunks)
 
     def free(self, slots: npt.ArrayLike) -> None:
