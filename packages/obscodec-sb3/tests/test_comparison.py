@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from gymnasium import spaces
-from obscodec import Snapshot, SpecError
+from obscodec import DTypeError, Snapshot, SpecError
 from obscodec.snapshots import read_arguments
 from obscodec_sb3 import (
     CompressedHerReplayBuffer,
@@ -105,11 +105,19 @@ def test_resume_refuses_other_spaces(folder):
          "has a CompressedReplayBuffer with buffer_size=1000, got 500: leave it out, or make another buffer"),
         ({"replay_buffer_kwargs": {"codec": "raw"}},
          "has a CompressedReplayBuffer with codec='zstd:1', got 'raw': leave it out, or make another buffer"),
+        ({"replay_buffer_kwargs": {"codec": "raw", "n_envs": 3}},
+         "codec='zstd:1', got 'raw': leave it out, or make another buffer; with n_envs=2, got 3: leave"),
     ],
 )  # fmt: skip
 def test_resume_refuses_another_buffer(folder, arguments, text):
     with pytest.raises(SpecError, match=re.escape(text)):
         resume(Unbuilt, folder, env_of(2), device="cpu", **arguments)
+
+
+@pytest.mark.parametrize(("env", "named"), [(None, "None"), (2, "int")])
+def test_resume_wants_an_environment(folder, env, named):
+    with pytest.raises(DTypeError, match=f"^env must be an environment or its id, got {named}$"):
+        resume(Unbuilt, folder, env)
 
 
 def test_the_class_in_a_model_is_known_before_it_is_loaded(tmp_path):

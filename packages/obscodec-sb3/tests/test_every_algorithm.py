@@ -163,3 +163,9 @@ def test_on_policy_training_gives_the_same_weights(algorithm, policy, env, optio
     compressed.learn(96)
     assert_compressed(compressed.rollout_buffer)
     assert_same_weights(stock, compressed)
+
+
+def test_a_buffer_like_a_compressed_one_may_have_other_options():
+    model = A2C("CnnPolicy", atari(), **ROLLOUT, rollout_buffer_class=obscodec_sb3.CompressedRolloutBuffer)
+    buffer = obscodec_sb3.CompressedRolloutBuffer.like(model.rollout_buffer, codec="zstd:1")
+    assert (buffer.codec, buffer.buffer_size) == ("zstd:1", model.rollout_buffer.buffer_size)

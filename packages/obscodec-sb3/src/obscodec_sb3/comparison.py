@@ -27,9 +27,9 @@ def check_arguments(cls: type, saved: State, given: Mapping[str, object], path: 
         path: of the snapshot.
 
     Raises:
-        SpecError: one differs.
+        SpecError: some differ; the text names all of them.
     """
-    is_replay = issubclass(cls, ReplayBuffer)
+    is_replay, differing = issubclass(cls, ReplayBuffer), []
     for name in [name for name in given if name in saved and name not in _REPLACED]:
         value, there, remedy = plain(given[name]), saved[name], "make another buffer"
         if name in SPACES:
@@ -41,8 +41,9 @@ def check_arguments(cls: type, saved: State, given: Mapping[str, object], path: 
             if max(value // n_envs, 1) * n_envs == there:  # which SB3 makes of it
                 continue
         if _differ(value, there):
-            what = f"{path} has a {cls.__name__} with {name}={there!r}, got {value!r}"
-            raise SpecError(f"{what}: leave it out, or {remedy}")
+            differing.append(f"{name}={there!r}, got {value!r}: leave it out, or {remedy}")
+    if differing:
+        raise SpecError(f"{path} has a {cls.__name__} with " + "; with ".join(differing))
 
 
 def check_environment(kind: str, saved: State, env: Any, path: str, remedy: str) -> None:

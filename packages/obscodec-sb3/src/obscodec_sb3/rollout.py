@@ -70,7 +70,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         """
         check_kind("buffer", buffer, RolloutBuffer, "a RolloutBuffer, such as model.rollout_buffer")
         names = list(inspect.signature(type(buffer).__init__).parameters)[1:]
-        return cls(**{name: getattr(buffer, name) for name in names}, **options)
+        return cls(**{**{name: getattr(buffer, name) for name in names}, **options})
 
     def add(self, obs: Any, *args: Any, **kwargs: Any) -> None:
         """Store one step of each environment; see SB3's ``add``. A refused observation changes nothing.

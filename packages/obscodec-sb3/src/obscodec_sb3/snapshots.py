@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import gymnasium
-from obscodec import Snapshot, SnapshotError, SpecError
-from obscodec.arguments import as_count, check_kind
+from obscodec import DTypeError, Snapshot, SnapshotError, SpecError
+from obscodec.arguments import as_count, check_kind, kind_of
 from obscodec.snapshots import check_beside, named, read_arguments
 from obscodec.state import State, number_of
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -156,8 +156,10 @@ def resume(
     """
     check_kind("algorithm", algorithm, type, "the class of an algorithm, such as DQN")
     check_kind("path", path, (str, os.PathLike), _A_FOLDER)
-    folder, of_buffer = Path(path), _buffer_folder(path, name_prefix)
     env = gymnasium.make(env) if isinstance(env, str) else env
+    if not hasattr(env, "step"):  # of this class, or of the older gym
+        raise DTypeError(f"env must be an environment or its id, got {kind_of(env)}")
+    folder, of_buffer = Path(path), _buffer_folder(path, name_prefix)
     models, statistics = _steps(folder, f"{name_prefix}_", "zip"), _steps(folder, f"{name_prefix}_vecnormalize_", "pkl")
     generations = Snapshot(of_buffer).generations
     complete = [step for step in generations if step in models and (step in statistics or not statistics)]

@@ -54,7 +54,7 @@ class BlockQueue:
     def blocks(self) -> Segments:
         """The blocks, in place; they stay until :meth:`clear`."""
         offsets, lengths = self.table[1 : 1 + len(self), column.OFFSET : column.LENGTH + 1].T.copy()
-        return Segments((self._memory,), np.zeros(len(self), np.int64), offsets, lengths)
+        return Segments((self._memory,), np.zeros(len(offsets), np.int64), offsets, lengths)
 
     def postpone(self) -> None:
         """Have :attr:`is_due` be False until there are more blocks."""

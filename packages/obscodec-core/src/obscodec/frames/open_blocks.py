@@ -78,8 +78,8 @@ class OpenBlocks:
     def count_uses(self, blocks: Segments) -> None:
         """Count which reference frames blocks of version 0 begin with; they are stored now."""
         if self.patches:
-            first = [int(block[1]) for block in blocks]  # behind the version
-            self.uses += np.bincount([at for at in first if at < MAX_REFERENCES], minlength=MAX_REFERENCES)
+            first = np.array([block[1] for block in blocks])  # behind the version
+            self.uses += np.bincount(first[first < MAX_REFERENCES], minlength=MAX_REFERENCES)
 
     @property
     def memory_bytes(self) -> int:
