@@ -17,7 +17,7 @@ with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.p
 with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports site platforms sdists alone example oldest oldest-torchrl oldest-core newest-core test (upstream "-k" "delta-rle")
+check: lint types imports rooms site platforms sdists alone example oldest oldest-torchrl oldest-core newest-core test (upstream "-k" "delta-rle")
 
 # What a developer waits for: style, and the tests that should notice all mutants; some minutes.
 quick: lint
@@ -39,6 +39,10 @@ types:
 # Who may import whom: the contracts in pyproject.toml.
 imports:
     uv run lint-imports
+
+# How large each room of the source is, beside the last tag.
+rooms:
+    uv run .ci/rooms.py
 
 # The site in `build/site`; a broken link or docstring is an error.
 site:
