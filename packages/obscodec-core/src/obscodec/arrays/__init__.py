@@ -1,4 +1,8 @@
-"""Ids that behave like the ndarray of the tensors."""
+"""Ids that behave like the ndarray of the tensors.
+
+Indices and assignments become ids here, and rows wait on their way. An array never knows how its store keeps tensors,
+nor which step of which episode a row is.
+"""
 
 from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Prefetcher, Selection
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts

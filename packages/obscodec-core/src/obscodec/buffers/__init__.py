@@ -1,4 +1,7 @@
-"""Buffers for training loops, and the arrays that adapters build theirs from."""
+"""Buffers for training loops, and the arrays that adapters build theirs from.
+
+Steps, episodes, capacity and memory limits are decided here. A buffer never knows streams, blocks or ids of frames.
+"""
 
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.columns import Columns, refuse_running, taken, warn_left_out

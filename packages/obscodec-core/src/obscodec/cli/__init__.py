@@ -1,4 +1,7 @@
-"""The command ``obscodec``."""
+"""The command ``obscodec``.
+
+It prints what other rooms know. No other room imports it, and it never changes what is stored.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Items to streams and back."""
+"""Items to streams and back.
+
+A codec gets items of one layout, and checks each stream that it reads. It never knows ids, stores or episodes.
+"""
 
 from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
 from obscodec.codecs.chain import TailedCodec

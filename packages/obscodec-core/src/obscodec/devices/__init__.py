@@ -1,4 +1,7 @@
-"""What another device must offer, and how it is found."""
+"""What another device must offer, and how it is found.
+
+It is the only way from the core to a GPU, and never imports a library of one.
+"""
 
 from obscodec.devices.backends import Backend, backend, check_place, codec, decoding_device
 from obscodec.devices.frame_reader import FrameReader

@@ -1,4 +1,8 @@
-"""Frames by id, each stored once, in blocks."""
+"""Frames by id, each stored once, in blocks.
+
+It compares frames, fills blocks and counts references. It never knows what an observation is made of, nor who has an id
+but for the rows of ids that a step writes.
+"""
 
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.coder_for import new_coder

@@ -1,4 +1,7 @@
-"""The building blocks of compiled kernels: the compiler, and memory by its address."""
+"""The building blocks of compiled kernels: the compiler, and memory by its address.
+
+Other rooms write their kernels with these names, not with those of numba. It never knows what the bytes mean.
+"""
 
 from obscodec.kernels.compiler import (
     COMPILING,

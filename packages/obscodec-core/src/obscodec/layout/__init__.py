@@ -1,4 +1,7 @@
-"""The shape, dtype and bytes of an item, in an array of any library."""
+"""The shape, dtype and bytes of an item, in an array of any library.
+
+What comes in becomes a numpy array here, without a changed number. It never knows what becomes of the bytes.
+"""
 
 from obscodec.layout.arrays import ArrayLike, are_within, as_array, as_dtype, as_numbers, as_writable
 from obscodec.layout.dlpack import SupportsDLPack

@@ -1,4 +1,7 @@
-"""Pages of memory, threads and locks, from the operating system and from Python."""
+"""Pages of memory, threads and locks, from the operating system and from Python.
+
+It settles what a fork, an interrupt or a failed allocation does. It never knows what is stored.
+"""
 
 from obscodec.runtime.available_memory import free_memory
 from obscodec.runtime.background import Background, Job

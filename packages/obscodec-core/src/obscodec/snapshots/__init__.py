@@ -1,4 +1,7 @@
-"""Snapshots: buffers, arrays and stores in folders, from which they are made again, also by later versions."""
+"""Snapshots: buffers, arrays and stores in folders, from which they are made again, also by later versions.
+
+A state becomes files and comes back checked. It never knows what a state means: the class that wrote it does.
+"""
 
 from obscodec.snapshots.beside import check_beside
 from obscodec.snapshots.contents import NoSnapshot, find_snapshot, first_items, takes_memory

@@ -1,4 +1,7 @@
-"""Stores keep tensors under integer ids."""
+"""Stores keep tensors under integer ids.
+
+A store gives an id for a tensor, and the tensor for the id. It never knows arrays of steps, only places of ids in them.
+"""
 
 from obscodec.stats import Choice, StoreStats, Trial
 from obscodec.stores.auto.auto_store import AutoStore

@@ -1,1 +1,4 @@
-"""The device itself: arrays, streams, events, uploads, compiled kernels."""
+"""The device itself: arrays, streams, events, uploads, compiled kernels.
+
+Only this room calls CuPy. It never knows streams or frames.
+"""

@@ -1,4 +1,7 @@
-"""Compressed arrays as torch needs them: strided views, torch's indices, batches that are drawn, written or packed."""
+"""Compressed arrays as torch needs them: strided views, torch's indices, batches that are drawn, written or packed.
+
+They turn indices of torch into ids. They never know samplers, writers or checkpoints.
+"""
 
 from obscodec_torchrl.arrays.drawn_array import DrawnArray
 from obscodec_torchrl.arrays.geometry import strided_view, strides_of

@@ -1,4 +1,7 @@
-"""What a ring buffer draws: steps, sequences and returns, by numbers of steps; and how their batches are made."""
+"""What a ring buffer draws: steps, sequences and returns, by numbers of steps; and how their batches are made.
+
+It decides which steps belong together. It never knows where a step lies in the ring, nor how its fields are kept.
+"""
 
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts

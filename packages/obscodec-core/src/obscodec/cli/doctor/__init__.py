@@ -1,4 +1,7 @@
-"""``obscodec doctor``: how data of an environment, a file or a snapshot compress, before a training relies on it."""
+"""``obscodec doctor``: how data of an environment, a file or a snapshot compress, before a training relies on it.
+
+It fills real buffers with samples, and measures them. It never knows how a buffer of an adapter is built inside.
+"""
 
 from obscodec.cli.doctor.command import doctor
 

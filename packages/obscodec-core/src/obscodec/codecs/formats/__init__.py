@@ -1,1 +1,4 @@
-"""One byte format a file."""
+"""One byte format a file.
+
+A format is what its page in ``docs/formats`` says, and never knows another format, but for those that share its tiles.
+"""

@@ -1,4 +1,7 @@
-"""Residuals in groups of 32, and the code words for them: the dense form of ``pred``."""
+"""Residuals in groups of 32, and the code words for them: the dense form of ``pred``.
+
+Groups become bits and back. They never know which pixels they are of, nor how these were predicted.
+"""
 
 from obscodec.codecs.formats.pred.groups.books import (
     DICTIONARY_NBYTES,

@@ -1,4 +1,7 @@
-"""Tiles of 8x8 pixels, and how they are predicted."""
+"""Tiles of 8x8 pixels, and how they are predicted.
+
+Pixels become residuals and back. A tile never knows how its residuals are written.
+"""
 
 from obscodec.codecs.formats.pred.tiles.colour_transform import N_TRANSFORMS, transform_bits, undo_transform
 from obscodec.codecs.formats.pred.tiles.narrow import fold_tile, is_narrow, unfold_tile
