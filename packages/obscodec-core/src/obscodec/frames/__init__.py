@@ -1,7 +1,7 @@
 """Frames by id, each stored once, in blocks.
 
-It compares frames, fills blocks and counts references. It never knows what an observation is made of, nor who has an id
-but for the rows of ids that a step writes.
+It compares frames, fills blocks and counts references. It never knows what an observation is made of, nor who has an
+id, but for the rows of ids that a step writes.
 """
 
 from obscodec.frames.block_coder import BlockCoder
