@@ -39,7 +39,7 @@ def test_environments_that_take_turns_store_each_frame_once() -> None:
     arrays = [TensorArray.zeros((600,), store) for _ in range(2)]
     observations, following = steps(12, 50, episode=10**9)
     for part in (slice(begin, begin + 120) for begin in range(0, 600, 120)):
-        NewTensors(arrays, [observations[part], following[part]]).put(part)
+        NewTensors(arrays, [observations[part], following[part]], part).put()
     assert store.stats().n_tensors == 12 * 51
 
 
@@ -49,5 +49,5 @@ def test_each_environment_and_each_of_its_agents_is_a_stream(batch: tuple[int, .
     arrays = [TensorArray.zeros(batch, store) for _ in range(2)]
     observations, following = (frames.reshape(*batch, *FRAME) for frames in steps(12, 50, episode=10**9))
     for part in (slice(begin, begin + batch[0] // 5) for begin in range(0, batch[0], batch[0] // 5)):
-        NewTensors(arrays, [observations[part], following[part]]).put(part)
+        NewTensors(arrays, [observations[part], following[part]], part).put()
     assert store.stats().n_tensors == 12 * 51

@@ -349,22 +349,22 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         in_time = sorted(changed.items(), key=lambda leaf: as_key(leaf[0]).count("next"))  # before their "next" ones
         arrays = {key: x.array for key, x in in_time if isinstance(x, CompressedTensor)}
-        new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays)
-        at = as_index(index)
-        compressed = {key: DrawnArray(array, at) for key, array in arrays.items()}
+        new = append_together(
+            {key: stored_array(given[key]) for key in arrays if key in given}, arrays, as_index(index)
+        )
         plain = {key: x[index].clone() for key, x in changed.items() if key not in arrays}
         length, last = len(self), self._last_cursor_index
         try:
             write_plain()
             for tensors in new:
-                tensors.put(at)
+                tensors.put()
         except BaseException:
-            for tensors in append_together(compressed, arrays):
-                tensors.put(at)
             for key, rows in plain.items():
                 changed[key][index] = rows
             self._len = length
             self._set_last_cursor(last)
+            for tensors in new:
+                tensors.undo()
             raise
 
     @not_compiled

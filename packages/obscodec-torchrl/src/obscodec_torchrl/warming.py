@@ -11,4 +11,4 @@ def append_to_two_arrays() -> None:
     layout, names = Layout((4,), np.uint8), ("pixels", "next")
     store = FrameStore(layout, codec="raw", block_frames=1)
     arrays = {name: TensorArray.zeros((2,), store) for name in names}
-    append_together({name: np.ones((2, 4), np.uint8) for name in names}, arrays)
+    append_together({name: np.ones((2, 4), np.uint8) for name in names}, arrays, ...)

@@ -6,7 +6,7 @@ nor which step of which episode a row is.
 
 from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Prefetcher, Selection
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
-from obscodec.arrays.tensor_array import TensorArray, assign_together
+from obscodec.arrays.tensor_array import TensorArray, places_together
 from obscodec.arrays.write_buffer import WriteBuffer
 
 __all__ = [
@@ -18,8 +18,8 @@ __all__ = [
     "Selection",
     "TensorArray",
     "WriteBuffer",
-    "assign_together",
     "index_parts",
     "n_axes",
+    "places_together",
     "split_parts",
 ]

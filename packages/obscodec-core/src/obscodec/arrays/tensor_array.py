@@ -238,7 +238,15 @@ class TensorArray:
             ids: contiguous ``i64[...]``, as many as the index selects. This array takes their references over: the
                 call sets all of them to 0.
         """
-        assign_together([self], index, ids)
+        flat = ids.reshape(-1)
+        with self.store.changing:
+            places, stay = places_together([self], index)
+            if stay is not None:
+                flat[:] = flat[np.argsort(~stay, kind="stable")]  # first the ids that stay; the caller owns all of them
+                kept = np.count_nonzero(stay)
+                self.store.let_go(flat[kept:])
+                flat = flat[:kept]
+            self.store.put_ids(places, flat)
 
     def watch(self) -> DirtyRows:
         """The rows of :attr:`ids` that change from now on, collected as long as somebody holds the result.
@@ -388,30 +396,23 @@ class TensorArray:
         return leading
 
 
-def assign_together(arrays: Sequence[TensorArray], index: Index, ids: Ints) -> None:
-    """:meth:`TensorArray.assign_ids` for several arrays of one store and one shape.
-
-    Whatever ends this call, each array has all of its new ids, or all of its old ones.
+def places_together(arrays: Sequence[TensorArray], index: Index) -> tuple[list[Place], npt.NDArray[np.bool_] | None]:
+    """The places, about to change, that an index selects in arrays of one store and one shape.
 
     Args:
-        arrays: the arrays.
+        arrays: the arrays; the caller holds ``changing`` of their store until the places have changed.
         index: of the axes before the items of each array.
-        ids: contiguous ``i64[n_arrays, ...]``, for each array as many as the index selects; all are set to 0.
+
+    Returns:
+        A place for each array, and ``bool[n]``: which of the items that the index selects are the last ones of their
+        places; None if the index names no item twice. Only these have a place.
+
+    Raises:
+        IndexError: the index is out of range.
     """
     first = arrays[0]
     leading, _ = split_index(index, first._ids.ndim, first.ndim)
-    ids = ids.reshape(len(arrays), ids.size // len(arrays))
-    with first.store.changing:
-        place, stay = first._place(leading, first.ids[leading].shape)
-        places = [place]
-        for array in arrays[1:]:
-            array._note(leading)
-            places.append(Place(array.ids, place.index))
-        if stay is None:
-            first.store.put_ids(places, ids.reshape(-1))
-            return
-        flat, stays = ids.reshape(-1), np.tile(stay, len(arrays))
-        flat[:] = flat[np.argsort(~stays, kind="stable")]  # first the ids that stay; the caller still owns all of them
-        n_kept = np.count_nonzero(stays)
-        first.store.let_go(flat[n_kept:])
-        first.store.put_ids(places, flat[:n_kept])
+    place, stay = first._place(leading, first.ids[leading].shape)
+    for array in arrays[1:]:
+        array._note(leading)
+    return [Place(array.ids, place.index) for array in arrays], stay

@@ -32,11 +32,13 @@ class _Exchange:
     Args:
         places: different elements of arrays.
         new: ``i64[n]``, the ids for all places, in order.
+        replaced: see ``IdExchange.put_ids``.
     """
 
-    def __init__(self, places: Sequence[Place], new: Ints) -> None:
+    def __init__(self, places: Sequence[Place], new: Ints, replaced: Ints | None) -> None:
         self._places = places
         self._new = new
+        self.replaced = replaced
         self._old = [np.array(ids[index], np.int64).reshape(-1) for ids, index in places]
         self._ends = list(accumulate(map(len, self._old)))
         self._left: Ints | None = None  # ids without an owner, once they are known
@@ -154,17 +156,20 @@ class IdExchange:
                 self._settle_exchange()
 
     @says_memory_error
-    def put_ids(self, places: Sequence[Place], ids: Ints) -> None:
+    def put_ids(self, places: Sequence[Place], ids: Ints, replaced: Ints | None = None) -> None:
         """Put ids into places, and give the old ids of the places back; see :meth:`exchange`.
 
         Args:
             places: different elements of arrays.
             ids: ``i64[n]``, with a reference to each, which goes over to the places; set to 0.
+            replaced: ``i64[n]`` of zeros, where the old ids wait for the guards of this moment. A caller with a guard
+                can put them back meanwhile, after :meth:`settle`. A place that this call has not reached has its new
+                ids there.
         """
         new = np.zeros_like(ids)
         with self.changing:
             try:
-                exchange = self._begin_exchange(places, new)
+                exchange = self._begin_exchange(places, new, replaced)
                 hand_over(ids, new)
                 exchange.put()
             finally:
@@ -196,24 +201,24 @@ class IdExchange:
                     raise
                 self._references.done()
 
-    def _let_go(self, ids: Ints) -> None:
+    def _let_go(self, ids: Ints, waiting: Ints | None = None) -> None:
         self.catch_up()
         if self._references.must_wait:
-            self._references.release(ids)
+            self._references.release(ids, np.zeros_like(ids) if waiting is None else waiting)
         else:
             self.give_back(ids)
 
-    def _begin_exchange(self, places: Sequence[Place], new: Ints) -> _Exchange:
+    def _begin_exchange(self, places: Sequence[Place], new: Ints, replaced: Ints | None = None) -> _Exchange:
         self._settle_exchange()
         self.catch_up()
-        self._exchange = exchange = _Exchange(places, new)
+        self._exchange = exchange = _Exchange(places, new, replaced)
         return exchange
 
     def _settle_exchange(self) -> None:
         """Finish an exchange: let go of the ids that it took out of places, or did not put into them."""
         if self._exchange is not None:
             try:
-                self._let_go(self._exchange.left())
+                self._let_go(self._exchange.left(), self._exchange.replaced)
             except SlotError:  # an old id is of no tensor: give back the ids of the other places
                 for part in self._exchange.left_of_places():
                     with suppress(SlotError):

@@ -97,11 +97,11 @@ class References:
         """Whether ids that are released now wait."""
         return bool(self._readers or self._released)
 
-    def release(self, ids: Ints) -> None:
-        """Take a reference to each of ``ids`` over, and set them to 0."""
-        waiting = np.zeros_like(ids)
-        self._released.append((next(self._numbers), waiting))
-        hand_over(ids, waiting)
+    def release(self, ids: Ints, waiting: Ints) -> None:
+        """Move ``ids`` with a reference to each to ``waiting``, as long as these; who puts them back takes them out."""
+        if ids.any():  # else they were moved before an interrupt
+            self._released.append((next(self._numbers), waiting))
+            hand_over(ids, waiting)
 
     def first_free(self) -> Ints | None:
         """The oldest released ids, if they wait for no guard any more; None if there are none. See :meth:`done`."""

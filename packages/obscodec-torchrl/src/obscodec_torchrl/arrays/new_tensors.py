@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 from obscodec import TensorArray
-from obscodec.arrays import Index, assign_together
+from obscodec.arrays import Index, places_together
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
@@ -23,21 +23,22 @@ _TOGETHER_NBYTES = 1 << 21  # of a call of the store: 32 transitions of Atari, w
 
 
 def append_together(
-    given: Mapping[K, Array | TensorArray | PartArray], arrays: Mapping[K, TensorArray]
+    given: Mapping[K, Array | TensorArray | PartArray], arrays: Mapping[K, TensorArray], index: Index
 ) -> list[NewTensors]:
     """Store tensors for some arrays: a :class:`NewTensors` for each store.
 
     Args:
         given: the tensors for each array, under any names; see :class:`NewTensors`.
         arrays: under the same names.
+        index: see :class:`NewTensors`.
 
     Raises:
-        ShapeError, DTypeError or HeapFull: see :class:`NewTensors`; nothing is stored.
+        ShapeError, DTypeError, HeapFull or IndexError: see :class:`NewTensors`; nothing is stored.
     """
     names: dict[object, list[K]] = {}
     for name in given:
         names.setdefault(arrays[name].store, []).append(name)
-    return [NewTensors([arrays[name] for name in of], [given[name] for name in of]) for of in names.values()]
+    return [NewTensors([arrays[name] for name in of], [given[name] for name in of], index) for of in names.values()]
 
 
 class NewTensors:
@@ -51,50 +52,61 @@ class NewTensors:
 
     Args:
         arrays: of one store.
-        given: ``[*batch, *shape]``, one for each of the arrays, all of one shape. The first axis of ``batch`` is time,
-            along which environments may take turns; see :func:`interleaved_envs`. Each place of the other axes, such as
-            an environment or one of its agents, is a sequence of its own. Compressed arrays of one other store are
-            copied as they are encoded, if both stores encode alike.
+        given: ``[*batch, *shape]``, one for each of the arrays, all of one shape; nobody changes them meanwhile. The
+            first axis of ``batch`` is time, along which environments may take turns; see :func:`interleaved_envs`. Each
+            place of the other axes, such as an environment or one of its agents, is a sequence of its own. Compressed
+            arrays of one other store are copied as they are encoded, if both stores encode alike, else decoded in
+            parts.
+        index: which places of each array they will take, of the axes before the items; as many as there are tensors.
+            If it names a place several times, the last tensor stays. Nobody else may change the arrays until then.
 
     Raises:
         ShapeError: an array has another shape.
         DTypeError: an array has another dtype.
         HeapFull: there is not enough room.
+        IndexError: the index is out of range.
 
     Example:
         >>> from obscodec import FrameStore, Layout
         >>> store, frames = FrameStore(Layout((84, 84), np.uint8)), np.ones((3, 84, 84), np.uint8)
         >>> obs, next_obs = TensorArray.zeros((100,), store), TensorArray.zeros((100,), store)
-        >>> NewTensors([obs, next_obs], [frames[:2], frames[1:]]).put(slice(3, 5))
+        >>> NewTensors([obs, next_obs], [frames[:2], frames[1:]], slice(3, 5)).put()
         >>> obs[2:6].mean(axis=(1, 2))
         array([0., 1., 1., 0.])
     """
 
-    def __init__(self, arrays: Sequence[TensorArray], given: Sequence[Array | TensorArray | PartArray]) -> None:
-        self._arrays = arrays
+    def __init__(
+        self, arrays: Sequence[TensorArray], given: Sequence[Array | TensorArray | PartArray], index: Index
+    ) -> None:
         self._store = arrays[0].store
         batch = given[0].shape[: len(given[0].shape) - len(self._store.layout.shape)]
+        self._places, stay = places_together(arrays, index)
+        self._old = [np.array(ids[at]).reshape(-1) for ids, at in self._places]
+        self._replaced = np.zeros((len(arrays), len(self._old[0])), np.int64)
         self._ids = np.zeros((len(given), *batch), np.int64)
         self._guard, self._owner = self._store.guard(), self._store.own(self._ids.reshape(-1))
         try:
             if not self._take_over(given):
-                self._encode([array[...] for array in given])
+                self._encode(given)
+            if stay is not None:
+                flat = self._ids.reshape(-1)
+                flat[:] = flat[np.argsort(~np.tile(stay, len(arrays)), kind="stable")]  # first the ids that stay
         except BaseException:  # its traceback may keep this object
             self._guard.close()
             self._owner.close()
             raise
 
-    def put(self, index: Index) -> None:
-        """Put the tensors into each of the arrays, in the places of those that ``index`` selects.
+    def put(self) -> None:
+        """Put the tensors into their places."""
+        self._store.put_ids(self._places, self._ids.reshape(-1)[: self._replaced.size], self._replaced.reshape(-1))
 
-        Args:
-            index: of the axes before the items; selects as many as there are new ones. If it names an item several
-                times, the last one stays.
-
-        Raises:
-            IndexError: the index is out of range.
-        """
-        assign_together(self._arrays, index, self._ids)
+    def undo(self) -> None:
+        """After :meth:`put`, or while it was interrupted: put the tensors back that were replaced."""
+        with self._store.changing:
+            self._store.settle()
+            for place, old, replaced in zip(self._places, self._old, self._replaced, strict=True):
+                if not np.array_equal(np.reshape(place.ids[place.index], -1), old):
+                    self._store.put_ids([place], replaced)
 
     def _take_over(self, given: Sequence[Array | TensorArray | PartArray]) -> bool:
         """Copy compressed arrays of one other store as they are encoded, and return True, if that is possible."""
@@ -105,26 +117,33 @@ class NewTensors:
             ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
             return self._store.transfer_alike(compressed[0].store, ids, self._ids.reshape(-1))
 
-    def _encode(self, given: Sequence[Array]) -> None:
+    def _encode(self, given: Sequence[Array | TensorArray | PartArray]) -> None:
         batch, n = self._ids.shape[1:], math.prod(self._ids.shape[1:])
-        rows = [array.reshape(n, *array.shape[len(batch) :]) for array in given]
+        arrays = [array[...] if isinstance(array, PartArray) else array for array in given]
+        rows = [array.reshape(n, *array.shape[len(batch) :]) for array in arrays]
         n_each = max(1, math.prod(batch[1:]))  # tensors of each step
-        n_envs = interleaved_envs(rows[0][::n_each], rows[-1][::n_each]) if len(rows) > 1 else 1
+        n_envs = interleaved_envs(rows[0], rows[-1], n_each) if len(rows) > 1 else 1
         sequences, ids = np.resize(np.arange(n_envs * n_each), n), self._ids.reshape(len(rows), n)
-        if len(rows) == 1:
-            self._store.take_in(rows[0], np.arange(n), sequences, ids[0])
-            return
         n_together = max(1, _TOGETHER_NBYTES // (len(rows) * self._store.layout.nbytes))
         for begin, end in pairwise([*range(0, n, n_together), n]):
-            tensors = np.stack([array[begin:end] for array in rows], axis=1)
-            taken = np.zeros(tensors.shape[0] * len(rows), np.int64)
+            taken = np.zeros((end - begin) * len(rows), np.int64)
+            tensors = rows[0][begin:end] if len(rows) == 1 else _side_by_side(rows, slice(begin, end))
             try:
                 each, of_each = np.arange(len(taken)), sequences[begin:end].repeat(len(rows))
-                self._store.take_in(tensors.reshape(-1, *tensors.shape[2:]), each, of_each, taken)
+                self._store.take_in(tensors, each, of_each, taken)
                 _deal(taken, ids, begin)
             except BaseException:
                 self._store.give_back(taken)
                 raise
+
+
+def _side_by_side(arrays: Sequence[Array | TensorArray], rows: slice) -> Array:
+    """``[n * n_arrays, *shape]``: some rows of all arrays in turn, decoded in one call if the arrays share a store."""
+    together = [x for x in arrays if isinstance(x, TensorArray) and x.store is getattr(arrays[0], "store", None)]
+    if len(together) < len(arrays):
+        return np.stack([array[rows] for array in arrays], axis=1).reshape(-1, *arrays[0].shape[1:])
+    with together[0].store.guard():
+        return together[0].store.read(np.stack([array.ids[rows] for array in together], axis=1).reshape(-1))
 
 
 @compiled
