@@ -31,7 +31,7 @@ def test_each_kind_has_a_mutant() -> None:
             "dtypes",
             "limits",
         ),
-        *("guards", "transfer", "narrow", "moving", "dictionaries", "checkpoints", "exchange", "threads"),
+        *("guards", "narrow", "moving", "dictionaries", "checkpoints", "exchange", "threads"),
         *("gpu", "sb3", "torchrl", "forks", "seams"),
     ]
     assert all(KINDS.values())

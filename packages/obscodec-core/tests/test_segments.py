@@ -45,17 +45,6 @@ def test_take_and_pack_copy_the_streams_that_are_asked_for(one, other, data):
     assert as_bytes(segments.take(slice(1, 3))) == streams[1:3]
 
 
-@given(STREAMS, st.data())
-def test_replaced_streams_are_the_others(streams, data):
-    at = data.draw(st.lists(st.integers(0, len(streams) - 1), unique=True) if streams else st.just([]))
-    others = data.draw(st.lists(st.binary(max_size=20), min_size=len(at), max_size=len(at)))
-    segments = Segments.of(streams)
-    replaced = segments.replaced(np.array(at, np.int64), Segments.of(others))
-    expected = dict(enumerate(streams)) | dict(zip(at, others, strict=True))
-    assert as_bytes(replaced) == list(expected.values())
-    assert as_bytes(segments) == streams
-
-
 def test_addresses_are_where_the_streams_begin():
     segments = Segments.joined([Segments.of([b"ab", b"c"]), Segments.of([b"def"])])
     expected = [stream.ctypes.data for stream in segments]

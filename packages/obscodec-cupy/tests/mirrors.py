@@ -47,8 +47,8 @@ class DeviceTables:
         if streams is None:
             live = np.flatnonzero(blocks.tables.live[: blocks.n] > 0)
             streams = [b""] * blocks.n
-            for number, stream in zip(live.tolist(), blocks._snapshot(live), strict=True):
-                streams[number] = bytes(stream)
+            for number, stream in zip(live.tolist(), blocks.heap.locate(live), strict=True):
+                streams[number] = bytes(stream) or bytes(blocks.open.contents(np.array([number]))[0])
         self.streams = streams
         self._memory, table = addressed(device, streams)
         self._blocks = device.upload(table)

@@ -90,13 +90,6 @@ class Segments:
         addresses = None if self._addresses is None else self._addresses + starts
         return self.located(self.buffers, self.which, self.offsets + starts, self.lengths - starts, addresses)
 
-    def replaced(self, at: npt.NDArray[np.int64], streams: Segments) -> Segments:
-        """These streams with others at the positions ``at``, without a copy of their bytes."""
-        joined = Segments.joined([self, streams])
-        which = np.arange(len(self))
-        which[at] = np.arange(len(self), len(joined))
-        return joined.take(which)
-
     def contiguous(self) -> Segments:
         """These streams, copied if a buffer has strides."""
         if all(buffer.flags.c_contiguous for buffer in self.buffers):

@@ -90,19 +90,7 @@ def stacks_of(nbytes: int, spec: str) -> Round:
     return read
 
 
-def adopted(nbytes: int, spec: str) -> Round:
-    """A FrameStore that takes its blocks from another one, with other reference frames."""
-    frames, other = moving(nbytes), frame_store(nbytes, spec)
-    ids = other.append(frames)
-
-    def transfer(rng: np.random.Generator) -> bool:
-        store = frame_store(nbytes, spec)
-        return np.array_equal(store.read(store.transfer(other, ids[None])[0]), frames)
-
-    return transfer
-
-
-MAKERS = {"item": item, "batch": batch, "frames": frames_of, "stacks": stacks_of, "adopted": adopted}
+MAKERS = {"item": item, "batch": batch, "frames": frames_of, "stacks": stacks_of}
 
 
 @contextmanager

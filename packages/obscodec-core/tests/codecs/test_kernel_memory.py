@@ -26,7 +26,6 @@ CASES = {
         "frames,delta-rle|zstd:1,65536,4,5",
         "frames,delta-rle|lz4,65536,4,5",
         "stacks,delta-rle,1048576,2,2",
-        "adopted,delta-rle,65536,8,5",
         "item,shuffle|rle|lz4,1048576,1,2",
         "frames,zstd:1,65536,4,5",
     ),
@@ -37,28 +36,24 @@ CASES = {
         "frames,delta-rle,1024,40,50",
         "frames,delta-rle|lz4,7056,8,20",
         "stacks,delta-rle,7056,8,50",
-        "adopted,delta-rle,7056,8,10",
         "stacks,rle,7056,8,20",
     ),
     "freed memory is overwritten": (
         {"MALLOC_ARENA_MAX": "1", "MALLOC_PERTURB_": "165"},
         "item,delta-rle,7056,40,10",
         "frames,delta-rle,7056,8,50",
-        "adopted,delta-rle|zstd:1,7056,8,10",
-        "adopted,zstd:1,7056,8,10",
     ),
     "large frames": (
         {},
         "item,delta-rle,33554432,1,1",
         "frames,delta-rle,33554432,1,1",
-        "adopted,delta-rle,33554432,1,1",
     ),
 }
 
 
 MORE = [
     f"{what},{spec},{nbytes},{threads},1"
-    for what in ("item", "batch", "frames", "stacks", "adopted")
+    for what in ("item", "batch", "frames", "stacks")
     for spec in ("delta-rle", "delta-rle|zstd:1")
     for nbytes, threads in ((1 << 10, 40), (7056, 40), (1 << 16, 16), (1 << 20, 8), (1 << 25, 2))
 ]

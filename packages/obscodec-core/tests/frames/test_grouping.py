@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 from obscodec.frames.kernels.counts import count_known
-from obscodec.frames.kernels.grouping import group_by_block
+from obscodec.frames.kernels.grouping import group
 
 
 @settings(deadline=None)
@@ -16,7 +16,9 @@ from obscodec.frames.kernels.grouping import group_by_block
 def test_frames_are_sorted_by_block_and_place(block_frames, n_frames, n, seed):
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, n_frames, n)
-    order, places, blocks, starts = group_by_block(ids, block_frames)
+    order, places, blocks, starts = np.empty((4, n + 1), np.int64)
+    n_blocks = group(ids, block_frames, order[:n], places, blocks, starts)
+    order, places, blocks, starts = order[:n], places[:n], blocks[:n_blocks], starts[: n_blocks + 1]
     assert sorted(order.tolist()) == list(range(n))
     assert ids[order].tolist() == sorted(ids.tolist())
     assert (blocks.repeat(np.diff(starts)) * block_frames + places).tolist() == sorted(ids.tolist())

@@ -14,6 +14,7 @@ from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout
 from obscodec import codec as new_codec
 from obscodec.codecs import Codec, Lz4Room, decode_varint
 from obscodec.codecs.formats import delta_rle
+from obscodec.codecs.formats.delta_rle.blocks import NO_PATCHES
 from obscodec.codecs.formats.lz4 import Lz4
 from obscodec.errors import SpecError
 from obscodec.frames import patch_coder
@@ -130,30 +131,27 @@ class Decoding:
 
 @dataclass
 class _Blocks:
-    """A store, a store like it, and what is read of them."""
+    """A store, and what is read of it."""
 
     store: FrameStore
-    other: FrameStore
     ids: np.ndarray  # of the frames of the first full block
     frames: np.ndarray
     streams: list[bytes]
 
 
 def _blocks(spec: str, layout: Layout) -> _Blocks:
-    def made() -> FrameStore:
-        return FrameStore(layout, codec=spec, block_frames=4, threads=1)
-
-    store, frames = made(), items(layout, 40)
+    store, frames = FrameStore(layout, codec=spec, block_frames=4, threads=1), items(layout, 40)
     frames = frames[np.append(True, np.any(np.diff(frames.view(np.uint8).reshape(40, -1), axis=0), axis=1))]
     ids = store.append(frames)
     store.stats()
     versions = store.log.coder.versions
     if versions is not None:  # another version, with a dictionary
         samples = Layout((400,), "|u1") if store.log.coder.patches else versions.by_version[1].layout
-        versions.number_of(versions._fit(versions.by_version[1], list(samples.rows(items(samples, 600)))))
+        fitted = versions._fit(versions.by_version[1], list(samples.rows(items(samples, 600))))
+        _, versions.by_version = versions._with(fitted)
     streams = [stream.tobytes() for stream in store.log.heap.state()["streams"]]
     if store.log.coder.patches:  # a block without patches, which no store writes
-        streams.insert(1, bytes([0, delta_rle.NO_PATCHES]) + frames[:4].tobytes())
+        streams.insert(1, bytes([0, NO_PATCHES]) + frames[:4].tobytes())
     if versions is not None:
         for version, codec in list(versions.by_version.items()):
             for stream in streams[:2]:
@@ -165,14 +163,14 @@ def _blocks(spec: str, layout: Layout) -> _Blocks:
                     except (ValueError, TypeError):
                         continue
                     streams.append(bytes([version]) + bytes(packed))
-    return _Blocks(store, made(), ids[:4], frames[:4], streams)
+    return _Blocks(store, ids[:4], frames[:4], streams)
 
 
 class Blocks:
     """A stored block of a FrameStore.
 
-    The first byte of an input says of which store, the second one which frames are read, and how: by the coder, by the
-    store, or by another store that takes the block over. The others are the block.
+    The first byte of an input says of which store, the second one which frames are read, and how: by the coder or by
+    the store. The others are the block.
     """
 
     def __init__(self, specs: tuple[str, ...]) -> None:
@@ -190,7 +188,7 @@ class Blocks:
             bytes([at, how]) + stream
             for at, made in enumerate(self._made)
             for stream in made.streams[:6]
-            for how in (0x0F, 0x08, 0x4F, 0x8F)
+            for how in (0x0F, 0x08, 0x8F)
         ]
 
     def run(self, content: bytes) -> str:
@@ -204,8 +202,9 @@ class Blocks:
         block = self._source.holding(content[2:])
         rows = self._target.rows(len(places), made.store.layout.nbytes)
         try:
-            if how & 0xC0:
-                self._read_stored(made, content[2:], places, transfer=bool(how & 0x40))
+            if how & 0x80:
+                made.store.log.heap.put(made.ids[:1] // made.store.block_frames, Segments.of([content[2:]]))
+                made.store.read(made.ids[places])
             else:
                 log = made.store.log
                 wanted = Wanted(np.array([0, len(places)]), places, np.arange(len(places)), rows)
@@ -213,25 +212,9 @@ class Blocks:
                 log.coder.read(blocks, wanted, log.open.references[: log.open.n_references], 1)
         except CorruptStream as error:
             self._target.check(rows)
-            return f"{which} {how >> 6} {outcome_of(error)} {int(np.count_nonzero(rows != 0xA5)).bit_length()}"
+            return f"{which} {how >> 7} {outcome_of(error)} {int(np.count_nonzero(rows != 0xA5)).bit_length()}"
         self._target.check(rows)
         return READ
-
-    def _read_stored(self, made: _Blocks, block: bytes, places: np.ndarray, *, transfer: bool) -> None:
-        store, ids = made.store, made.ids[places]
-        store.log.heap.put(made.ids[:1] // store.block_frames, Segments.of([block]))
-        if not transfer:
-            store.read(ids)
-            return
-        expected = store.read(ids)
-        before = made.other.stats().n_tensors
-        taken = made.other.transfer(store, ids[None])[0]
-        found = made.other.read(taken)
-        made.other.release(taken)
-        if found.tobytes() != expected.tobytes():
-            raise AssertionError("another store reads other frames of the same block")
-        if made.other.stats().n_tensors != before:
-            raise AssertionError("another store keeps frames that it has given back")
 
 
 def stream_targets() -> dict[str, Make]:

@@ -184,16 +184,6 @@ def test_a_slot_that_holds_nothing():
     assert (chunk.memory.ctypes.data + at, nbytes) == (found[0].ctypes.data, 2)
 
 
-def test_slots_that_are_noted_count_as_changed():
-    heap = SlotHeap(9)
-    heap.note(np.array([1]))  # nobody watches
-    heap.watch()
-    heap.put([2], Segments.of([b"abc"]))
-    heap.note(np.array([7, 2, 5]))
-    assert heap.changes().slots.tolist() == [2, 5, 7]
-    assert heap.changes().slots.tolist() == []
-
-
 def test_the_last_stream_of_a_slot_stays():
     heap = SlotHeap(3)
     heap.put([1, 2, 1], Segments.of([b"first", b"other", b"last"]))

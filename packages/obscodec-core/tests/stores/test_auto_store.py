@@ -511,3 +511,12 @@ def test_a_store_follows_a_plan_whatever_its_first_tensors_show():
     np.testing.assert_array_equal(store.read(ids), frames)
     store.follow(StoragePlan(None, None, "raw", 1, None))  # it has decided
     assert "zstd:3" in repr(store)
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_a_pickle_has_no_raw_frames(n):
+    """Neither the first tensors, nor the recent ones, nor references."""
+    stacks = frames("Pong", 320, 0)[np.arange(200)[:, None] + np.arange(4)]
+    store = AutoStore(Layout((4, 84, 84), np.uint8), codec="delta-rle")
+    store.append(np.concatenate([stacks, stacks])[:n])
+    assert len(pickle.dumps(store)) < 2 * store.layout.nbytes

@@ -13,7 +13,17 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SlotError, StackStore
+from obscodec import (
+    CorruptStream,
+    DTypeError,
+    FrameStack,
+    FrameStore,
+    HeapFull,
+    Layout,
+    ShapeError,
+    SlotError,
+    StackStore,
+)
 from obscodec.frames.kernels.stacks import expand_stacks
 from obscodec.stores.auto.find_stack import find_frame_stack
 
@@ -398,3 +408,12 @@ def test_a_row_that_the_table_does_not_have_is_of_no_stack():
     listed, frames = np.zeros((4, 2), np.int32), np.zeros((1, 2), np.int64)
     assert expand_stacks(np.array([-5]), np.zeros(16, np.int32), listed, 9, frames) == 0
     assert expand_stacks(np.array([-4]), np.zeros(16, np.int32), listed, 9, frames) == 1
+
+
+def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
+    stacks = stacks_of(frames("Pong", 320, 0)[:50, None], {0}, 4, padding="zeros")
+    store = store_for(stacks, 4)
+    store.append(stacks)
+    store.frames.log.tables.previous[40] = 1 << 30
+    with pytest.raises(CorruptStream, match=r"'previous' of a state is in 0\.\.\d+, got 0\.\.1073741824"):
+        pickle.loads(pickle.dumps(store))

@@ -306,21 +306,3 @@ def test_what_a_full_store_had_taken_in_is_given_back_once():
         np.testing.assert_array_equal(store.read(kept), played[:4], err_msg=where)
     store.release(kept)
     assert store.stats().n_tensors == 0
-
-
-def test_frames_of_another_store_are_taken_over_all_or_none():
-    source, target, player = STORES["stacks"](), STORES["stacks"](), Player(5)
-    stacks = np.concatenate([player.step() for _ in range(30)])
-    ids = source.append(stacks)
-    adopted: list[np.ndarray] = []
-
-    def prepare():
-        return lambda: adopted.append(target.transfer(source, ids[None])[0])
-
-    for where in at_every_line(prepare, STEP):
-        for mine in adopted:
-            np.testing.assert_array_equal(target.read(mine), stacks, err_msg=where)
-            target.release(mine)
-        adopted.clear()
-        target.release(target.append(stacks[:2]))
-        assert target.stats().n_tensors == 0, where

@@ -236,26 +236,6 @@ def test_a_reading_of_fields_decodes_on_their_device(cuda):
     np.testing.assert_array_equal(device.download(deferred.result()), played[[3, 200]])
 
 
-def test_blocks_go_from_the_cpu_to_the_device_and_back(cuda):
-    played = frames("MsPacman", 320, 0)[:64]
-    on_cpu, store = FrameStore(FRAME), FrameStore(FRAME, device=cuda)
-    ids = on_cpu.append(played)
-    adopted = store.transfer(on_cpu, ids[None])[0]
-    np.testing.assert_array_equal(read(store, adopted), played)
-    np.testing.assert_array_equal(on_cpu.read(on_cpu.transfer(store, adopted[None])[0]), played)
-
-
-def test_stacks_that_are_adopted_know_what_came_before(cuda):
-    stack, layout = FrameStack(4), Layout((4, 84, 84), np.uint8)
-    tensors = frames("Pong", 320, 0)[np.arange(60)[:, None] + np.arange(4)]
-    source, target = (
-        StackStore(FrameStore(Layout((1, 84, 84), np.uint8), stack=4, device=at), layout, stack) for at in ("cpu", cuda)
-    )
-    target.append(tensors[:1])
-    read(target, [0])
-    np.testing.assert_array_equal(read(target, target.transfer(source, source.append(tensors)[None])[0]), tensors)
-
-
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 def test_a_full_heap_refuses_and_loses_nothing(cuda, heap):
     store = FrameStore(FRAME, block_frames=4, max_bytes=1 << 17, device=cuda, heap=heap)

@@ -143,16 +143,6 @@ class StoreOnDevice(RuleBasedStateMachine):
     def rebuild(self, how):
         self.store = how(self.store)
 
-    @rule(seed=st.integers(0, 1000), to_device=st.booleans())
-    def transfer(self, seed, to_device):
-        """A copy of the stores adopts what is in the other one, so that blocks go as they are."""
-        ids = np.unique(self.some_references(seed, 0.5))
-        source, target = (self.on_cpu, self.store) if to_device else (self.store, copy.deepcopy(self.on_cpu))
-        adopted = target.transfer(source, ids[None])[0]
-        if to_device:
-            self.know(adopted, self.on_cpu.transfer(copy.deepcopy(self.on_cpu), ids[None])[0])
-        np.testing.assert_array_equal(target.read(adopted), source.read(ids))
-
     @rule()
     def look(self):
         for out, expected, mark in self.reads:

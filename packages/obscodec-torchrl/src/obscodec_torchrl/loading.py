@@ -68,7 +68,7 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
 
 
 def _encoded_anew(saved: LazyTensorStorage, fresh: LazyTensorStorage) -> LazyTensorStorage:
-    """``fresh`` with the items of ``saved``; streams are copied where both encode alike."""
+    """``fresh`` with the items of ``saved``."""
     n_rows = saved._len_along_dim0
     for begin in range(0, n_rows, _N_TOGETHER):
         end = min(begin + _N_TOGETHER, n_rows)

@@ -210,11 +210,16 @@ class ArraySet:
         self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
     def restore_columns(self, state: State, numbers: Ints) -> None:
-        """Fill the arrays, which are new, with the steps of other environments; nothing is decoded.
+        """Fill the arrays, which are new, with the steps of other environments.
+
+        Only a step that has a second place is decoded, and stored once more; the ids of the others move.
 
         Args:
             state: of arrays with another number of environments.
             numbers: see ``Columns.numbers``, of the rows of the state.
+
+        Raises:
+            HeapFull: there is not enough room.
         """
         arrays, repeated = part_of(state, "arrays", list), again(numbers)
         once = np.where(repeated, -1, numbers)  # a place owns its reference
@@ -224,7 +229,8 @@ class ArraySet:
         for of, array in zip(arrays, self._arrays.values(), strict=True):
             if isinstance(array, TensorArray):
                 ids, store = of["items"].reshape(-1), array.store
-                array.assign_ids(np.nonzero(repeated), store.transfer(store, ids[numbers[repeated]]))
+                places = np.nonzero(repeated)
+                array.assign_ids(places, store.append(store.read(ids[numbers[repeated]]), places[1]))
                 store.release(np.delete(ids, once[once >= 0]))
 
     def forget_damaged(self) -> Ints:

@@ -248,11 +248,12 @@ class StepRing:
     def with_envs(self, n_envs: int) -> Self:
         """A new buffer with the same steps, for another number of environments; this one stays as it is.
 
-        Nothing is decoded. The steps of an environment stay in their order, and whole episodes in one environment as
-        far as there is room: an episode is cut where its new environment has as many steps as the others. Nothing that
-        is drawn crosses a cut, but stacks are as before. ``capacity`` changes so that the buffer keeps as many steps;
-        if it has no room for all, a warning says how many of the oldest are left out. Steps that are never drawn stay
-        behind. Indices begin anew at 0, so use a new ``Prioritized``.
+        The steps of an environment stay in their order, and whole episodes in one environment as far as there is room:
+        an episode is cut where its new environment has as many steps as the others. Nothing that is drawn crosses a
+        cut, but stacks are as before: the few steps that they need before a cut are decoded, and stored a second time.
+        All other steps stay encoded. ``capacity`` changes so that the buffer keeps as many steps; if it has no room for
+        all, a warning says how many of the oldest are left out. Steps that are never drawn stay behind. Indices begin
+        anew at 0, so use a new ``Prioritized``.
 
         Args:
             n_envs: how many environments step together from now on.

@@ -12,7 +12,6 @@ from obscodec.frames.kernels.stacks import interleave
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.step_writer import StepWriter
-from obscodec.frames.transfer import transfer_frames
 
 __all__ = [
     "NEEDED",
@@ -28,5 +27,4 @@ __all__ = [
     "interleave",
     "new_coder",
     "stage_blocks",
-    "transfer_frames",
 ]

@@ -13,11 +13,9 @@ from contextlib import suppress
 from typing import Final, Generic, NamedTuple, Never, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from obscodec.codecs import Codec, encode_varint
 from obscodec.errors import CorruptStream, DictionaryMissing
-from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import over_ranges
@@ -42,31 +40,6 @@ class Wanted(NamedTuple):
     places: Ints
     targets: Ints
     rows: Rows
-
-
-class BlockExport(NamedTuple):
-    """Blocks of one store, for another store with an equal coder.
-
-    Attributes:
-        blocks: the blocks, none of them empty.
-        opened: ``bool[n]``, whether frames are still added to a block.
-        n_wanted: ``i64[n]``, how many frames are wanted of each block.
-        last: ``i64[n]``, the last place that is wanted of each block.
-        references: ``u8[n_references, nbytes]``, the reference frames of the one store.
-        codecs: those of the one store by their versions.
-    """
-
-    blocks: Segments
-    opened: npt.NDArray[np.bool_]
-    n_wanted: Ints
-    last: Ints
-    references: Rows
-    codecs: Mapping[int, Codec]
-
-    def take(self, which: npt.NDArray[np.bool_]) -> BlockExport:
-        """Some of the blocks."""
-        opened, n_wanted, last = self.opened[which], self.n_wanted[which], self.last[which]
-        return self._replace(blocks=self.blocks.take(which), opened=opened, n_wanted=n_wanted, last=last)
 
 
 C = TypeVar("C", bound=Codec)
@@ -106,37 +79,9 @@ class BlockCoder(ABC, Generic[C]):
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Read some blocks. An empty stream is the block of the frame of zeros."""
 
-    def export_blocks(self, blocks: Segments) -> Segments:
-        """Blocks in the form that the coder of another store takes.
-
-        Raises:
-            CorruptStream: a block is damaged.
-        """
-        return blocks
-
     def lone_nbytes(self, references: Rows, lone: Ints) -> int:
         """What frames as far from all ``references`` as the ``lone`` ones are from the others take in blocks."""
         return 0
-
-    @abstractmethod
-    def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
-        """``bool[n]``: which blocks of another store to take as they are.
-
-        A block of which few frames are wanted takes more memory than these frames, appended.
-
-        Raises:
-            CorruptStream: a block is damaged.
-        """
-
-    @abstractmethod
-    def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """The blocks of another store, all of them accepted, as this store keeps them.
-
-        Reference frames that the blocks need join those in ``open_blocks``.
-
-        Raises:
-            CorruptStream: a block is damaged.
-        """
 
     def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
         """Full blocks of version 0, compressed where that makes them smaller.

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from obscodec.codecs import Codec, decode_varint, encode_varint
+from obscodec.codecs import Codec, decode_varint
 from obscodec.codecs.formats.delta_rle import check, copy_frames, read_versions
 from obscodec.errors import CorruptStream, ShapeError
-from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
-from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import new_table
-from obscodec.segments import Bytes, Segments, joined
+from obscodec.segments import Bytes, Segments
 
 _SCRATCH_NBYTES = 1 << 22
 
@@ -53,35 +51,6 @@ class CodecCoder(BlockCoder[Codec]):
         for first in range(0, len(blocks), step):
             piece = blocks.take(slice(first, first + step))
             self._read_piece(piece, wanted._replace(starts=wanted.starts[first : first + len(piece) + 1]))
-
-    def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
-        """Accept full blocks that are compressed as the next block here will be, or not at all.
-
-        Half of the frames or more must be wanted. Dictionaries are not transferred: they take more than they save.
-        """
-        versions = [decode_varint(block)[0] for block in export.blocks]
-        alike = {version: self._encodes_like(export, version) for version in set(versions)}
-        enough = ~export.opened & (2 * export.n_wanted >= self.layout.shape[0])
-        enough &= [alike[version] for version in versions]
-        return enough
-
-    def _encodes_like(self, export: BlockExport, version: int) -> bool:
-        mine, other = self.versions, export.codecs.get(version)
-        if other is None:
-            return version == 0
-        return not mine.learning and mine.by_version.get(mine.newest) == other  # these learn meanwhile
-
-    def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """See ``BlockCoder.take``; the streams are the same, the versions are those of equal codecs here."""
-        return Segments.of([self._renumbered(block, export) for block in export.blocks])
-
-    def _renumbered(self, block: Bytes, export: BlockExport) -> Bytes:
-        version, start = decode_varint(block)
-        if version == 0:
-            self._checked(block[start:])
-            return block
-        number = self.versions.number_of(export.codecs[version])  # ``accepts`` has looked
-        return joined(encode_varint(number), block[start:].data)
 
     def _read_piece(self, blocks: Segments, wanted: Wanted) -> None:
         versions, starts = np.empty((2, len(blocks)), np.int64)

@@ -7,23 +7,19 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, Codec, decode_varint
+from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
-from obscodec.frames.block_coder import BlockCoder, BlockExport, Wanted
+from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels import stacks as wrong_
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
-    MOST_COUNT,
     N_DEAD,
     N_FREE,
     N_USED,
     count_known,
     give_back_frames,
     reclaim,
-    reserve_numbers,
-    retain_frames,
-    take_frames,
 )
 from obscodec.frames.kernels.find import (
     ADDRESSES,
@@ -40,7 +36,6 @@ from obscodec.frames.kernels.find import (
     STARTS,
     find_frames,
 )
-from obscodec.frames.kernels.grouping import group_by_block
 from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, expand_stacks, name_stacks, release_stacks
 from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
@@ -297,15 +292,6 @@ class FrameLog:
                 self._sealer.soon(self.tables.versions)
         return first != NO_ROOM
 
-    def name(self, frames: Ints, ids: Ints, stacks: StackTable) -> None:
-        """Fill ``ids``, ``i64[n]``, with ids of stacks of ``frames``, ``i64[n * depth]``, oldest first.
-
-        All references go over from ``frames`` to ``ids`` in one step; after it, ``frames`` are zeros.
-        """
-        with self.lock:
-            self.n_changes += 1
-            self._name(frames, np.arange(len(ids)), ids, stacks)
-
     def give_back(self, ids: Ints, stacks: StackTable | None = None) -> None:
         """Take one reference from each of ``ids``, and set ``ids`` to 0, in one step.
 
@@ -342,20 +328,6 @@ class FrameLog:
             raise SlotError(f"id {ids[n_known]} is of no stack in this store")
         return frames
 
-    def retain(self, ids: Ints, retained: Ints) -> None:
-        """Add one reference to each of ``ids``, and copy them to ``retained``, in one step.
-
-        Raises:
-            SlotError: an id is of no frame.
-            HeapFull: a frame has half a billion references.
-        """
-        with self.lock:
-            self._settle()
-            self.check(ids)
-            if (self.tables.counts[ids] >= MOST_COUNT).any():
-                raise HeapFull(f"a frame has at most {MOST_COUNT // 2} references: store it once more")
-            retain_frames(ids, self.tables.counts, retained)
-
     def read(self, ids: Ints, rows: Rows, threads: int, stacks: StackTable | None = None) -> None:
         """Decode the frames of stacks into ``u8[n * depth, nbytes]``; each block is decoded once.
 
@@ -374,17 +346,11 @@ class FrameLog:
         with self.lock:
             found, streams = self._find(ids, stacks)
             references = self.open.references[: self.open.n_references]
-            reading = self._begin_reading()
+            self._reading = ref(reading := self._reading() or _Reading())
         n, n_blocks = len(rows), len(streams)
         wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
         self.coder.read(streams, wanted, references, threads)
         del reading  # not before
-
-    def _begin_reading(self) -> _Reading:
-        """What to hold while streams are decoded without the lock."""
-        reading = self._reading() or _Reading()
-        self._reading = ref(reading)
-        return reading
 
     def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
@@ -417,67 +383,6 @@ class FrameLog:
         n_known = count_known(ids, self.tables.counts)
         if n_known < len(ids):
             raise SlotError(f"id {ids[n_known]} is of no frame in this store")
-
-    def export_blocks(self, frames: Ints) -> tuple[BlockExport, npt.NDArray[np.int32]]:
-        """The blocks of frames, given by rising ids, for another store; and for each frame the one before it.
-
-        Raises:
-            SlotError: an id is of no frame.
-            CorruptStream: a block is damaged.
-        """
-        with self.lock:
-            self.check(frames)
-            _, places, blocks, starts = group_by_block(frames, self.block_frames)
-            export = BlockExport(
-                self._snapshot(blocks),
-                np.isin(blocks, self.open.blocks),
-                np.diff(starts),
-                places[starts[1:] - 1],
-                self.open.references[: self.open.n_references],
-                self.coder.codecs,
-            )
-            before = self.tables.previous[frames]
-            reading = self._begin_reading()
-        export = export._replace(blocks=self.coder.export_blocks(export.blocks))
-        del reading  # not before
-        return export, before
-
-    def take_blocks(self, export: BlockExport, places: Ints, n_each: Ints, ids: Ints) -> None:
-        """Store blocks of another store.
-
-        Args:
-            export: the blocks.
-            places: ``i64[n]``, the place of each wanted frame in its block; the frames of a block are consecutive.
-            n_each: ``i64[n]``, how many references each of these frames gets.
-            ids: ``i64[n_each.sum()]`` of zeros, filled: the id of each frame, as often as it has references.
-
-        Raises:
-            CorruptStream: a block is damaged.
-            HeapFull: there is not enough room; nothing was stored.
-        """
-        numbers = np.zeros(len(export.n_wanted), np.int64)
-        starts = np.append(0, np.cumsum(export.n_wanted))
-        with self.lock:
-            self.n_changes += 1
-            self._settle()
-            self.seal()  # the codecs learn in the background; here, they learn next
-            try:
-                self._make_room(len(numbers))
-                tables = self.tables
-                reserve_numbers(numbers, tables.arrays)
-                blocks = self.coder.take(export, self.open)
-                tables.versions[numbers] = [decode_varint(block)[0] for block in blocks]
-                self.heap.put(numbers, blocks)
-                take_frames(numbers, starts, places, n_each, self.block_frames, tables.arrays, ids)
-            finally:
-                self._settle()
-
-    def set_previous(self, ids: Ints, before: Ints) -> None:
-        """Note that the frames ``before`` came before ``ids``."""
-        with self.lock:
-            self.n_changes += 1
-            self.heap.note(ids // self.block_frames)
-            self.tables.previous[ids] = before
 
     def seal(self) -> None:
         """Compress and store the blocks of the queue, all or none; called with the lock held.
@@ -542,16 +447,6 @@ class FrameLog:
         versions = self.coder.versions
         if versions is not None and versions.are_several and not self._sealer.is_busy and self._reading() is None:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))
-
-    def _snapshot(self, blocks: Ints) -> Segments:
-        """The streams of blocks as they are now; an empty stream for the block of the frame of zeros."""
-        streams = self.heap.locate(blocks)
-        if streams.lengths.all():
-            return streams
-        opened = np.flatnonzero((streams.lengths == 0) & (blocks != 0))
-        if len(opened) == 0:
-            return streams
-        return streams.replaced(opened, self.open.contents(blocks[opened]))
 
     def state(self) -> State:
         """All frames as they are at one moment, whatever other threads do later: see ``obscodec.state``."""

@@ -4,14 +4,10 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from obscodec.codecs import BytesCodec, decode_varint, encode_varint
 from obscodec.codecs.formats.delta_rle import (
-    LARGE,
-    MAX_VARINT_NBYTES,
     NO_VERSIONS,
-    OK,
     check,
     encode_block,
     frame_room,
@@ -19,10 +15,8 @@ from obscodec.codecs.formats.delta_rle import (
     runs_bound,
 )
 from obscodec.errors import CorruptStream
-from obscodec.frames.block_coder import PLAIN, BlockCoder, BlockExport, Wanted
+from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.kernels.compress import compress_blocks
-from obscodec.frames.kernels.transfer import count_frames, rebase_blocks
-from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk
@@ -103,41 +97,6 @@ class PatchCoder(BlockCoder[BytesCodec]):
         if self.versions:
             compressed = min(compressed, len(self.compress(self.versions.by_version[self.versions.newest], patch)))
         return len(lone) * compressed
-
-    def export_blocks(self, blocks: Segments) -> Segments:
-        """Blocks of version 0."""
-        if self.versions is None:
-            return blocks
-        return Segments.of([joined(PLAIN, self.decompressed(block).data) for block in blocks])
-
-    def accepts(self, export: BlockExport) -> npt.NDArray[np.bool_]:
-        """Accept blocks of which half of the frames are wanted, or more."""
-        blocks, n_frames = export.blocks, np.empty(len(export.blocks), np.int64)
-        self._check_lengths(blocks)
-        addresses = blocks.addresses()
-        check(count_frames(addresses, blocks.lengths, export.last, export.references, self._block_frames, n_frames))
-        return 2 * export.n_wanted >= n_frames
-
-    def take(self, export: BlockExport, open_blocks: OpenBlocks) -> Segments:
-        """See ``BlockCoder.take``; the first patch becomes a patch of a reference frame of this store."""
-        blocks, lengths, nbytes = export.blocks, np.empty_like(export.blocks.lengths), open_blocks.nbytes
-        rooms = np.empty(runs_bound(nbytes), np.uint8), np.empty(nbytes, np.uint8)
-        out = np.empty(blocks.nbytes + len(blocks) * (sum(map(len, rooms)) + 2 * MAX_VARINT_NBYTES), np.uint8)
-        _, references, n_references, *_ = open_blocks.tables
-        where = blocks.addresses(), blocks.lengths, export.references
-        check(rebase_blocks(*where, references, n_references, frame_room(nbytes), *rooms, out, lengths))
-        taken = Segments.packed(out, lengths)
-        self._check_lengths(taken)  # a run of no bytes makes a block longer, and means nothing
-        open_blocks.count_uses(taken)
-        if self.versions is None:
-            return taken
-        versions, sealed = self.seal(taken)
-        self.learn(taken, versions, sealed)
-        return sealed
-
-    def _check_lengths(self, blocks: Segments) -> None:
-        """Refuse blocks of version 0 that are larger than any that a store writes."""
-        check(LARGE if blocks.lengths.max(initial=0) > len(PLAIN) + self._bound else OK)
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:
         if len(block) == 0:

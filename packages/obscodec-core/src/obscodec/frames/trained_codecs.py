@@ -105,15 +105,6 @@ class TrainedCodecs(Generic[C]):
         if self.learning and self._samples:
             self._learn()
 
-    def number_of(self, codec: C) -> int:
-        """The version of an equal codec; it becomes one if there is none."""
-        for version, one in self.by_version.items():
-            if one == codec:
-                return version
-        version = max(self.by_version) + 1
-        self.by_version = {**self.by_version, version: codec}
-        return version
-
     def keep(self, needed: Collection[int]) -> None:
         """Forget all versions but the newest one and those that are ``needed``."""
         kept = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}

@@ -193,11 +193,6 @@ class SlotHeap:
         with self.lock:
             self._table.watch()
 
-    def note(self, slots: Ints) -> None:
-        """Count slots as changed, if somebody watches."""
-        with self.lock:
-            self._table.note(slots)
-
     def changes(self) -> HeapChanges:
         """What changed since the last call, or since :meth:`watch`."""
         with self.lock:

@@ -9,7 +9,7 @@ from obscodec.arguments import as_count, as_option, check_kind, says_arguments
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
-from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder, transfer_frames
+from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder
 from obscodec.layout import Layout
 from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
@@ -138,20 +138,6 @@ class FrameStore(Store):
         """See ``Store.step_writer``."""
         return StepWriter(self.log, self.layout, None, n, channels_last=False)
 
-    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """See ``Store.transfer``: takes frames of a store with the same codec over."""
-        if other is self:
-            self.log.retain(ids, out)
-            return True
-        if not isinstance(other, FrameStore) or other._form != self._form:
-            return False
-
-        def append(frames: Ints, which: Ints, taken: Ints) -> None:
-            self.take_in(other.read(frames), which, np.zeros(len(frames), np.int64), taken)
-
-        transfer_frames(self.log, other.log, ids, append, out)
-        return True
-
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``. Decodes each block once, each frame straight into its places."""
         if isinstance(out, np.ndarray):
@@ -206,10 +192,6 @@ class FrameStore(Store):
     def _restore(self, state: State) -> None:
         """See ``Store.restore``."""
         self.log.restore(state)
-
-    @property
-    def _form(self) -> tuple[Layout, str, int]:
-        return self.layout, self.codec, self.block_frames
 
     def __repr__(self) -> str:
         return f"FrameStore({self.codec!r}, {self.layout}, block_frames={self.block_frames}, {self.stats()})"

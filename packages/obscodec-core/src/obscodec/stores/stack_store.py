@@ -77,22 +77,6 @@ class StackStore(Store):
         log = self.frames.log
         return StepWriter(log, self.layout, log.stacks, n, channels_last=self.frame_stack.axis != 0)
 
-    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """See ``Store.transfer``: takes frames over from a store of stacks that are made alike."""
-        if not isinstance(other, StackStore) or (other.layout, other.frame_stack) != (self.layout, self.frame_stack):
-            return False
-        frames = np.zeros(len(ids) * self.frame_stack.depth, np.int64)
-        try:
-            if not self.frames.transfer_alike(
-                other.frames, other.frames.log.expand(ids, other.listed).reshape(-1), frames
-            ):
-                return False
-            self.frames.log.name(frames, out, self.listed)
-        finally:
-            if frames.any():
-                self.frames.give_back(frames)
-        return True
-
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``. Decodes a frame once, however many stacks share it."""
         if not (isinstance(out, np.ndarray) or self._reader):

@@ -142,39 +142,6 @@ class Store(IdExchange, ABC):
             raise DTypeError(f"tensors are a numpy array, for a store on the CPU, got {type(x).__name__}")
         return backend(self.device).download(self.device, x)
 
-    @says_memory_error
-    def transfer(self, other: Store, ids: npt.NDArray[np.integer], sequences: npt.ArrayLike = 0) -> Ints:
-        """Store tensors of another store. If both encode alike, the streams are copied, not decoded.
-
-        This may store a tensor a second time that this store has already; ids that are equal in the other store become
-        equal ids here.
-
-        Args:
-            other: has the tensors; it may be damaged.
-            ids: ``i64[...]``, their ids in the other store, in the order of time for each sequence.
-            sequences: see :meth:`append`.
-
-        Returns:
-            ``i64[...]``, the ids in this store, with one reference to each for the caller.
-
-        Raises:
-            SlotError: an id is of no tensor in the other store.
-            ShapeError: tensors of the other store have another shape.
-            DTypeError: tensors of the other store have another dtype.
-            CorruptStream: a stream of the other store is damaged; nothing was stored. With a codec that compresses
-                bytes, reading may find the damage later.
-            HeapFull: there is not enough room; nothing was stored.
-        """
-        wanted, out = ids.reshape(-1).astype(np.int64), np.zeros(ids.size, np.int64)
-        try:
-            if not self.transfer_alike(other, wanted, out):
-                tensors, of_sequences = other.read(wanted), each_sequence(sequences, len(wanted))
-                self.take_in(tensors, np.arange(len(wanted)), of_sequences, out)
-            return out.reshape(ids.shape)
-        except BaseException:
-            self.give_back(out)
-            raise
-
     def step_writer(self, n: int) -> StepWriter | None:
         """What stores steps of ``n`` tensors, one of each sequence ``0..n-1``, with a compiled call for each step.
 
@@ -183,17 +150,6 @@ class Store(IdExchange, ABC):
         """
         del n
         return None
-
-    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """Copy the streams of tensors from a store that encodes alike; False if it does not.
-
-        Args:
-            other: has the tensors.
-            ids: ``i64[n]``, their ids in the other store.
-            out: ``i64[n]`` of zeros, filled with the ids in this store, as :meth:`take_in` fills ids.
-        """
-        del other, ids, out
-        return False
 
     @abstractmethod
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.segments import Ints
-from obscodec.stores import FrameStore, Store
+from obscodec.stores import Store
 from obscodec.testing.law import accepted, check, check_refused, equal
 
 Tensors = npt.NDArray[np.generic]
@@ -204,32 +204,6 @@ class StoreContract:
             for ids, tensors in zip(kept, expected, strict=True):
                 check(equal(store.read(ids), tensors), store, "threads lose a reference of another one")
                 store.release(ids)
-
-    def test_transferred_tensors_are_the_same(self) -> None:
-        """Tensors that a store takes over from another, of its kind or not, are the same, and stay there, too."""
-        for kind, from_store, to_store in (
-            ("a store of this kind", self.make(), self.make()),
-            ("a FrameStore", self._frame_store(), self.make()),
-            ("this store to a FrameStore", self.make(), self._frame_store()),
-        ):
-            there = from_store.append(self.tensors(_N_TENSORS))
-            ids = np.array([0, 0, *there[:5], there[5], there[5], *there[5:]]).reshape(2, -1)
-            before, expected = from_store.stats(), from_store.read(ids.reshape(-1))
-            with accepted(to_store, f"taking over from {kind}"):
-                here = to_store.transfer(from_store, ids)
-                check(
-                    here.shape == ids.shape, to_store, f"ids from {kind} have the shape {here.shape}, not {ids.shape}"
-                )
-                found = to_store.read(here.reshape(-1))
-                check(equal(found, expected), to_store, f"tensors from {kind} are others here")
-                check(from_store.stats() == before, to_store, f"taking over from {kind} changes that")
-                from_store.release(there)
-                found = to_store.read(here.reshape(-1))
-                check(equal(found, expected), to_store, f"tensors from {kind} go when they are released there")
-                to_store.release(here.reshape(-1))
-
-    def _frame_store(self) -> Store:
-        return FrameStore(self.make().layout, codec="raw", block_frames=1)
 
 
 class _Model:

@@ -55,8 +55,7 @@ class NewTensors:
         given: ``[*batch, *shape]``, one for each of the arrays, all of one shape; nobody changes them meanwhile. The
             first axis of ``batch`` is time, along which environments may take turns; see :func:`interleaved_envs`. Each
             place of the other axes, such as an environment or one of its agents, is a sequence of its own. Compressed
-            arrays of one other store are copied as they are encoded, if both stores encode alike, else decoded in
-            parts.
+            arrays are decoded in parts.
         index: which places of each array they will take, of the axes before the items; as many as there are tensors.
             If it names a place several times, the last tensor stays. Nobody else may change the arrays until then.
 
@@ -86,8 +85,7 @@ class NewTensors:
         self._ids = np.zeros((len(given), *batch), np.int64)
         self._guard, self._owner = self._store.guard(), self._store.own(self._ids.reshape(-1))
         try:
-            if not self._take_over(given):
-                self._encode(given)
+            self._encode(given)
             if stay is not None:
                 flat = self._ids.reshape(-1)
                 flat[:] = flat[np.argsort(~np.tile(stay, len(arrays)), kind="stable")]  # first the ids that stay
@@ -107,15 +105,6 @@ class NewTensors:
             for place, old, replaced in zip(self._places, self._old, self._replaced, strict=True):
                 if not np.array_equal(np.reshape(place.ids[place.index], -1), old):
                     self._store.put_ids([place], replaced)
-
-    def _take_over(self, given: Sequence[Array | TensorArray | PartArray]) -> bool:
-        """Copy compressed arrays of one other store as they are encoded, and return True, if that is possible."""
-        compressed = [array for array in given if isinstance(array, TensorArray)]
-        if len({(array.store, array.shape) for array in compressed}) != 1 or len(compressed) < len(given):
-            return False
-        with compressed[0].store.guard():
-            ids = np.concatenate([array.ids for array in compressed], axis=None, dtype=np.int64)
-            return self._store.transfer_alike(compressed[0].store, ids, self._ids.reshape(-1))
 
     def _encode(self, given: Sequence[Array | TensorArray | PartArray]) -> None:
         batch, n = self._ids.shape[1:], math.prod(self._ids.shape[1:])

@@ -61,14 +61,6 @@ def count_known(ids: Ints, counts: Table) -> int:
 
 
 @compiled
-def retain_frames(ids: Ints, counts: Table, retained: Ints) -> None:
-    """Add one reference to each of ``ids``, all of them known, and copy them to ``retained``."""
-    for i in range(len(ids)):
-        counts[ids[i]] += 2 * (ids[i] != 0)
-        retained[i] = ids[i]
-
-
-@compiled
 def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
     """Take one reference from each of ``ids``; a block that loses its last frame is dead.
 
@@ -124,16 +116,6 @@ def take_number(tables: Tables) -> int:
 
 
 @compiled
-def reserve_numbers(numbers: Ints, tables: Tables) -> None:
-    """Fill ``numbers`` with numbers of new blocks; :func:`reclaim` takes back each block that gets no frame."""
-    tallies = tables[TALLIES]
-    for i in range(len(numbers)):
-        numbers[i] = take_number(tables)
-        tables[DEAD][tallies[N_DEAD]] = numbers[i]
-        tallies[N_DEAD] += 1
-
-
-@compiled
 def reclaim(tables: Tables, queue: Queue, other_queue: Queue) -> None:
     """Let the numbers of dead blocks be used again; queues drop these blocks."""
     _, blocks, dead, tallies = tables
@@ -147,29 +129,3 @@ def reclaim(tables: Tables, queue: Queue, other_queue: Queue) -> None:
             blocks[FREE, tallies[N_FREE]] = block
             tallies[N_FREE] += 1
     tallies[N_DEAD] = 0
-
-
-@compiled
-def take_frames(
-    numbers: Ints, starts: Ints, places: Ints, n_each: Ints, block_frames: int, tables: Tables, ids: Ints
-) -> None:
-    """Refer to frames of blocks that were stored whole.
-
-    Args:
-        numbers: ``i64[n_blocks]``, the numbers of the blocks.
-        starts: ``i64[n_blocks + 1]``: frames ``starts[b]`` to ``starts[b + 1]`` are of block ``b``.
-        places: ``i64[n]``, the place of each frame in its block; no frame comes twice.
-        n_each: ``i64[n]``, how many references each frame gets.
-        block_frames: how many frames a block has.
-        tables: changed.
-        ids: ``i64[n_each.sum()]``, filled: the id of each frame, as often as it gets references.
-    """
-    at = 0
-    for b in range(len(numbers)):
-        tables[BLOCKS][LIVE, numbers[b]] = starts[b + 1] - starts[b]
-        for k in range(starts[b], starts[b + 1]):
-            frame_id = numbers[b] * block_frames + places[k]
-            tables[FRAMES][COUNTS, frame_id] = 2 * n_each[k]
-            for _ in range(n_each[k]):
-                ids[at] = frame_id
-                at += 1

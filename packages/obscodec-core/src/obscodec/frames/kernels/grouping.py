@@ -10,23 +10,22 @@ from obscodec.segments import Ints
 _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
 
 
-def group_by_block(ids: Ints, block_frames: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Sort frames, none of them with a negative id, by their blocks, and in each block by their places.
-
-    Returns:
-        ``i64[n]``, the order: which of ``ids`` comes first, second and so on.
-        ``i64[n]``, the place of each frame in its block, in this order.
-        ``i64[n_blocks]``, the blocks, rising.
-        ``i64[n_blocks + 1]``, where the frames of each block begin in this order, and ``n``.
-    """
-    order, places, blocks, starts = np.empty((4, len(ids) + 1), np.int64)
-    n_blocks = group(ids, block_frames, order[:-1], places, blocks, starts)
-    return order[:-1], places[:-1], blocks[:n_blocks], starts[: n_blocks + 1]
-
-
 @compiled
 def group(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints, starts: Ints) -> int:
-    """:func:`group_by_block` into arrays that have room; how many blocks there are."""
+    """Sort frames, none of them with a negative id, by their blocks, and in each block by their places.
+
+    Args:
+        ids: ``i64[n]``.
+        block_frames: how many frames a block has.
+        order: ``i64[n]``, filled: which of ``ids`` comes first, second and so on.
+        places: filled with the place of each frame in its block, in this order; this and the next two have room for
+            ``n + 1`` numbers.
+        blocks: filled with the blocks, rising.
+        starts: filled: where the frames of each block begin in this order, and ``n``.
+
+    Returns:
+        How many blocks there are.
+    """
     greatest = signed(0)  # for a constant 0, numba would compile _sort once more
     for i in range(len(ids)):
         greatest = max(greatest, ids[i])

@@ -150,18 +150,6 @@ class AutoStore(Store):
         """See ``Store.step_writer``; None before the store has decided."""
         return None if self._store is None else self._store.step_writer(n)
 
-    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """See ``Store.transfer``. An undecided store with the options of the other one decides as the other did."""
-        if not isinstance(other, AutoStore) or other._store is None or other._plan is None:
-            return False
-        if other.layout != self.layout:
-            return False
-        inner = other._inner(ids)
-        with self._lock:
-            if self._store is None and self._asked == other._asked:
-                self._move(other._plan)
-        return self._store is not None and self._store.transfer_alike(other._store, inner, out)
-
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
         if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
@@ -243,11 +231,6 @@ class AutoStore(Store):
     def memory_bytes(self) -> int:
         """See ``Store.memory_bytes``."""
         return self._n_taken * self.layout.nbytes if self._store is None else self._store.memory_bytes
-
-    @property
-    def _asked(self) -> tuple[object, ...]:
-        """The options that the choice of a store depends on."""
-        return self.options.codec, self.options.frame_stack, self.options.budget, self.options.block_frames
 
     def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> int:
         """Keep tensors as they are while there is room; decide when the room is full. How many ``ids`` it filled."""

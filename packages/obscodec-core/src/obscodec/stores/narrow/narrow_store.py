@@ -95,28 +95,6 @@ class NarrowStore(Store):
                 self.codes.give_back(of_codes)
                 self.wide.give_back(of_wide)
 
-    def transfer_alike(self, other: Store, ids: Ints, out: Ints) -> bool:
-        """See ``Store.transfer``: takes tensors of a store with the same codes over."""
-        if not isinstance(other, NarrowStore) or other.narrow != self.narrow:
-            return False
-        narrow, inner = self._are_narrow(ids), ids >> 1
-        codes, wide = np.zeros(int(narrow.sum()), np.int64), np.zeros(int((~narrow).sum()), np.int64)
-        taken = np.zeros(len(ids), np.int64)
-        try:
-            with _among_codes():
-                if not self.codes.transfer_alike(other.codes, inner[narrow], codes):
-                    return False
-            with _among_wide():
-                if not self.wide.transfer_alike(other.wide, inner[~narrow], wide):
-                    return False
-            taken[narrow], taken[~narrow] = self._narrow_ids(codes), wide_ids(wide)
-            out[:] = taken
-        finally:
-            if not np.array_equal(out, taken) or not taken.any():
-                self.codes.give_back(codes)
-                self.wide.give_back(wide)
-        return True
-
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
         if not isinstance(out, np.ndarray):

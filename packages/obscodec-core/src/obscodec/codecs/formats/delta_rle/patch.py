@@ -168,19 +168,3 @@ def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int
         position += length
         literals += length
     return runs, literals
-
-
-@compiled
-def check_patch(nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
-    """:func:`apply_patch` without a frame: it returns the same, and writes nothing."""
-    count, runs = read_varint(runs, runs_end)
-    if runs < 0:
-        return runs, literals
-    position = 0
-    for _ in range(count):
-        skip, length, runs = _next_run(runs, runs_end, nbytes - position, literals_end - literals)
-        if runs < 0:
-            return runs, literals
-        position += skip + length
-        literals += length
-    return runs, literals
