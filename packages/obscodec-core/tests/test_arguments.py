@@ -35,7 +35,6 @@ from obscodec.codecs import codec_from_config
 from obscodec.heap import SlotHeap
 from obscodec.segments import Segments
 from obscodec.stores import Narrow, NarrowStore, find_narrow
-from obscodec.stores.narrow.formulas import Formula
 
 LAYOUT = Layout((4, 3), np.uint8)
 FRAMES = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)
@@ -117,7 +116,7 @@ def of_options(**options):
 
 
 def narrow_store(**options):
-    narrow = Narrow(np.dtype(np.float32), 8, Formula((("/", 2),)))
+    narrow = Narrow(np.dtype(np.float32), 8, (("/", 2),))
     codes, wide = FrameStore(LAYOUT), FrameStore(Layout((4, 3), np.float32))
     return NarrowStore(**{"narrow": narrow, "codes": codes, "wide": wide} | options)
 
@@ -328,7 +327,7 @@ OTHERS = {
     "append(too large)": (DTypeError, FIELD + CHANGED, [np.full((4, 3), 10**20)],
                           lambda x: ring().append(frame=x, done=False)),
     "Narrow(bits)": (DTypeError, "bits must be a whole number, 1 or more, got {value}", [[8], "8", None, True],
-                     lambda x: Narrow(np.dtype("f4"), x, Formula((("/", 2),)))),
+                     lambda x: Narrow(np.dtype("f4"), x, (("/", 2),))),
 }  # fmt: skip
 
 

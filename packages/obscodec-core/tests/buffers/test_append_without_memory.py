@@ -29,7 +29,6 @@ MAKES_STORES = """
 import numpy as np
 from obscodec import AutoStore, FrameStore, Layout
 from obscodec.kernels import kernels_here
-from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 
@@ -42,7 +41,7 @@ show(AutoStore(bytes_))
 show(store := FrameStore(bytes_))
 show(store.step_writer(2))
 show(store.guard())
-show(NarrowStore(Narrow(np.dtype(np.float32), 8, Formula((("/", 2),))), FrameStore(bytes_), FrameStore(floats)))
+show(NarrowStore(Narrow(np.dtype(np.float32), 8, (("/", 2),)), FrameStore(bytes_), FrameStore(floats)))
 """
 
 

@@ -7,15 +7,14 @@ from typing import ClassVar
 import numpy as np
 from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore
 from obscodec.stores import NarrowStore, Store
-from obscodec.stores.narrow.formulas import Formula
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.testing import StoreContract
 
 SMALL = Layout((6, 5), "uint8")
 FLOATS = Layout((6, 5), "float32")
 STACK = FrameStack(3)
-PIXELS = Narrow(np.dtype(np.float32), 8, Formula((("/", 255),), np.dtype(np.float32)))
-CENTERED = Narrow(np.dtype(np.float32), 8, Formula((("/", 127.5), ("-", 1)), np.dtype(np.float32)))  # no code is 0
+PIXELS = Narrow(np.dtype(np.float32), 8, (("/", 255),), np.dtype(np.float32))
+CENTERED = Narrow(np.dtype(np.float32), 8, (("/", 127.5), ("-", 1)), np.dtype(np.float32))  # no code is 0
 
 
 class FramesContract(StoreContract):

@@ -23,14 +23,14 @@ from obscodec import (
     StackStore,
 )
 from obscodec.stores import Store
-from obscodec.stores.narrow.formulas import Formula
-from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.narrow.find_narrow import find_narrow
+from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BF16 = np.dtype(ml_dtypes.bfloat16)
-PIXELS = Narrow(F4, 8, Formula((("/", 255),), F4))
-CENTERED = Narrow(F4, 8, Formula((("/", 127.5), ("-", 1)), F4))  # code 0 is -1, no code is 0
+PIXELS = Narrow(F4, 8, (("/", 255),), F4)
+CENTERED = Narrow(F4, 8, (("/", 127.5), ("-", 1)), F4)  # code 0 is -1, no code is 0
 STACK = Layout((4, 84, 84), F4)
 
 
@@ -66,12 +66,6 @@ SCALINGS = {
     "k/255-0.5": lambda x: x.astype(f4) / 255 - f4(0.5),
     "(k/255-0.5)/0.5": lambda x: (x.astype(f4) / 255 - f4(0.5)) / f4(0.5),
     "(k-128)/128": lambda x: (x.astype(f4) - 128) / 128,
-    "(k/255-mean)/std": lambda x: (x.astype(f4) / 255 - f4(0.485)) / f4(0.229),
-    "(k-mean)/std": lambda x: (x.astype(f4) - f4(33.3184)) / f4(78.5655),
-    "(k-mean)/std in float64, cast": lambda x: ((x - 33.3184) / 78.5655).astype(f4),
-    "(k-mean)/std, as measured": lambda x: (x.astype(f4) - x.mean(dtype=f4)) / x.std(dtype=f4),
-    "k*scale+offset": lambda x: x.astype(f4) * f4(0.0137) + f4(-0.3),
-    "k*scale+offset, no black": lambda x: np.maximum(x, 9).astype(f4) * f4(0.0137) + f4(-0.3),
     "int64": lambda x: x.astype(np.int64),
     "uint16": lambda x: x.astype(np.uint16),
     "int32 around 0": lambda x: x.astype(np.int32) - 128,
@@ -82,7 +76,6 @@ DEEP_SCALINGS = {
     "k/65535 in float64": lambda x: x / 65535,
     "millimetres": lambda x: x.astype(f4) / 1000,
     "millimetres by the reciprocal": lambda x: x.astype(f4) * f4(0.001),
-    "k*scale+offset": lambda x: x.astype(f4) * f4(0.0125) + f4(3.5),
     "int64": lambda x: x.astype(np.int64),
     "int32 around 0": lambda x: x.astype(np.int32) - 32768,
 }
@@ -110,10 +103,9 @@ def test_scaled_frames_are_narrowed_and_come_back_bit_for_bit(bits, name, scale)
 
 def test_what_is_found_on_the_first_frames_holds_for_the_others():
     for name, scale in SCALINGS.items():
-        if "as measured" not in name:
-            narrow = find_narrow(scale(stacks(n=200)[:40]))
-            _, fits = narrow.apply(scale(stacks(n=200)))
-            assert fits.all(), name
+        narrow = find_narrow(scale(stacks(n=200)[:40]))
+        _, fits = narrow.apply(scale(stacks(n=200)))
+        assert fits.all(), name
 
 
 @pytest.mark.parametrize(
@@ -134,6 +126,7 @@ def test_what_is_found_on_the_first_frames_holds_for_the_others():
         np.arange(65_537, dtype=f4),
         np.array([-1, 65_535], np.int64),
         np.array([-1, 2**63 - 1], np.int64),
+        (np.arange(256, dtype=f4) / 255 - f4(0.485)) / f4(0.229),
         np.arange(256, dtype=np.uint8),
         np.arange(9, dtype=np.int8),
         np.array([True, False]),
@@ -144,7 +137,7 @@ def test_what_is_found_on_the_first_frames_holds_for_the_others():
     ],
     ids=str,
 )
-def test_what_fits_no_formula_or_tells_nothing_is_left_alone(samples):
+def test_what_is_scaled_in_no_known_way_or_tells_nothing_is_left_alone(samples):
     assert find_narrow(samples) is None
 
 
@@ -156,29 +149,29 @@ def test_8_bits_are_preferred():
 NARROWS = [
     PIXELS,
     CENTERED,
-    Narrow(F8, 16, Formula((("/", 65535),))),
-    Narrow(np.dtype(f2), 8, Formula((("/", 255),), F4)),
-    Narrow(BF16, 8, Formula((("/", 255),), F4)),
-    Narrow(np.dtype(np.int64), 8, Formula()),
-    Narrow(np.dtype(np.uint32), 16, Formula()),
-    Narrow(np.dtype(np.int16), 8, Formula((("-", 128),))),
-    Narrow(F4, 8, Formula((("/", -255),), F4)),  # falling
+    Narrow(F8, 16, (("/", 65535),)),
+    Narrow(np.dtype(f2), 8, (("/", 255),), F4),
+    Narrow(BF16, 8, (("/", 255),), F4),
+    Narrow(np.dtype(np.int64), 8),
+    Narrow(np.dtype(np.uint32), 16),
+    Narrow(np.dtype(np.int16), 8, (("-", 128),)),
+    Narrow(F4, 8, (("/", -255),), F4),  # falling
 ]
-NARROW_IDS = [f"{narrow.dtype.name} {narrow.bits} {narrow.formula}" for narrow in NARROWS]
+NARROW_IDS = [f"{narrow.dtype.name} {narrow.bits} {narrow}" for narrow in NARROWS]
 
 
 @pytest.mark.parametrize("narrow", NARROWS, ids=NARROW_IDS)
 def test_every_code_has_a_number_that_leads_back(narrow):
-    _, fits = narrow.apply(narrow.numbers[None])
+    _, fits = narrow.apply(narrow.tables.numbers[None])
     assert fits.all()
-    assert len(narrow.numbers) == 1 << narrow.bits
-    assert not narrow.numbers.flags.writeable
+    assert len(narrow.tables.numbers) == 1 << narrow.bits
+    assert not narrow.tables.numbers.flags.writeable
 
 
 @pytest.mark.parametrize("narrow", NARROWS, ids=NARROW_IDS)
 def test_a_row_fits_if_and_only_if_its_bits_come_back(narrow):
     unsigned = np.dtype(f"u{narrow.dtype.itemsize}")
-    known = set(narrow.numbers.view(unsigned).tolist())
+    known = set(narrow.tables.numbers.view(unsigned).tolist())
     all_bits = st.integers(0, 2 ** (8 * unsigned.itemsize) - 1)
     near = st.builds(
         lambda k, off: (k + off) % 2 ** (8 * unsigned.itemsize), st.sampled_from(sorted(known)), st.integers(-1, 1)
@@ -272,7 +265,9 @@ class NarrowStoreEqualsDict(RuleBasedStateMachine):
     def make(self, make, narrow, last):
         axis = {"stack": FrameStack(2, axis=-1)} if last and make is narrow_stack_store else {}
         self.store = make(narrow, (3, 2), **axis) if axis else make(narrow, (2, 3))
-        self.numbers = np.concatenate([narrow.numbers[[0, 0, 0, 7, 255]], np.array([0, 0, -0.0, np.nan, 0.3], f4)])
+        self.numbers = np.concatenate(
+            [narrow.tables.numbers[[0, 0, 0, 7, 255]], np.array([0, 0, -0.0, np.nan, 0.3], f4)]
+        )
         self.model = []
 
     @rule(data=st.data(), n=st.integers(0, 6), odd=st.booleans())
@@ -343,15 +338,15 @@ def test_a_narrow_is_a_value(narrow):
         assert rebuilt == narrow
         assert hash(rebuilt) == hash(narrow)
         assert repr(rebuilt) == repr(narrow)
-        assert_same_bits(rebuilt.numbers, narrow.numbers)
+        assert_same_bits(rebuilt.tables.numbers, narrow.tables.numbers)
     assert all(one != other for one, other in pairwise(NARROWS))
     assert len(pickle.dumps(narrow)) < 1000
 
 
-def test_a_formula_prints_as_it_is_computed():
-    assert str(Formula()) == "k in float64"
-    assert str(Formula((("-", 128), ("/", 64)), F4)) == "(k - 128) / 64 in float32"
-    assert str(Formula((("/", 255), ("+", -0.5), ("*", 2)))) == "(k / 255 - 0.5) * 2 in float64"
+def test_a_narrow_prints_as_numbers_are_computed():
+    assert str(Narrow(F8, 8)) == "k in float64"
+    assert str(Narrow(F8, 8, (("-", 128), ("/", 64)), F4)) == "(k - 128) / 64 in float32"
+    assert str(Narrow(F8, 8, (("/", 255), ("+", -0.5), ("*", 2)))) == "(k / 255 - 0.5) * 2 in float64"
 
 
 def test_strides_byte_order_and_threads_change_nothing():
@@ -381,54 +376,54 @@ def test_codes_go_to_the_places_that_are_named():
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: Narrow(F4, 9, Formula()), SpecError, "codes have 8 or 16 bits, got 9"),
-        (lambda: Narrow(F4, 32, Formula()), SpecError, "codes have 8 or 16 bits, got 32"),
+        (lambda: Narrow(F4, 9), SpecError, "codes have 8 or 16 bits, got 9"),
+        (lambda: Narrow(F4, 32), SpecError, "codes have 8 or 16 bits, got 32"),
         (
-            lambda: Narrow(np.dtype(np.uint8), 8, Formula()),
+            lambda: Narrow(np.dtype(np.uint8), 8),
             DTypeError,
             "uint8 can't be narrowed to 8 bits, use a wider float or integer",
         ),
         (
-            lambda: Narrow(np.dtype(f2), 16, Formula()),
+            lambda: Narrow(np.dtype(f2), 16),
             DTypeError,
             "float16 can't be narrowed to 16 bits, use a wider float or integer",
         ),
         (
-            lambda: Narrow(np.dtype(np.complex64), 8, Formula()),
+            lambda: Narrow(np.dtype(np.complex64), 8),
             DTypeError,
             "complex64 can't be narrowed to 8 bits, use a wider float or integer",
         ),
         (
-            lambda: Narrow(np.dtype(np.int32), 8, Formula((("/", 2),))),
+            lambda: Narrow(np.dtype(np.int32), 8, (("/", 2),)),
             SpecError,
             "k / 2 in float64 does not give 256 evenly rising numbers of int32",
         ),
         (
-            lambda: Narrow(np.dtype(np.uint32), 8, Formula((("-", 1),))),
+            lambda: Narrow(np.dtype(np.uint32), 8, (("-", 1),)),
             SpecError,
             "k - 1 in float64 does not give 256 evenly rising numbers of uint32",
         ),
         (
-            lambda: Narrow(F4, 8, Formula((("+", 1e9),))),
+            lambda: Narrow(F4, 8, (("+", 1e9),)),
             SpecError,
             "k + 1e+09 in float64 does not give 256 evenly rising numbers of float32",
         ),
         (
-            lambda: Narrow(F4, 16, Formula((), np.dtype(f2))),
+            lambda: Narrow(F4, 16, (), np.dtype(f2)),
             SpecError,
             "k in float16 does not give 65536 evenly rising numbers of float32",
         ),
-        (lambda: Formula((("^", 2),)), SpecError, "a step is one of + - * / and a finite number, got '^' and 2"),
-        (lambda: Formula((("/", 0),)), SpecError, "a step is one of + - * / and a finite number, got '/' and 0"),
+        (lambda: Narrow(F4, 8, (("^", 2),)), SpecError, "a step is one of + - * / and a finite number, got '^' and 2"),
+        (lambda: Narrow(F4, 8, (("/", 0),)), SpecError, "a step is one of + - * / and a finite number, got '/' and 0"),
         (
-            lambda: Formula((("+", np.inf),)),
+            lambda: Narrow(F4, 8, (("+", np.inf),)),
             SpecError,
             "a step is one of + - * / and a finite number, got '+' and inf",
         ),
         (
-            lambda: Formula((), np.dtype(np.int32)),
+            lambda: Narrow(F4, 8, (), np.dtype(np.int32)),
             DTypeError,
-            "a formula is computed in a float dtype, got int32",
+            "numbers are computed in a float dtype, got int32",
         ),
         (
             lambda: PIXELS.apply(np.zeros((2, 3))),
@@ -548,7 +543,7 @@ def test_a_full_store_keeps_what_it_has():
         store.append(
             np.concatenate(
                 [
-                    PIXELS.numbers[np.frombuffer(np.random.default_rng(0).bytes(28224 * 9), np.uint8)].reshape(
+                    PIXELS.tables.numbers[np.frombuffer(np.random.default_rng(0).bytes(28224 * 9), np.uint8)].reshape(
                         9, 4, 84, 84
                     ),
                     tensors[:1] - 1,

@@ -10,7 +10,8 @@ from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.narrow.find_narrow import find_narrow
+from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.references import Guard
 from obscodec.stores.stack_store import StackStore

@@ -19,7 +19,8 @@ from obscodec.stores.auto.choice import choose, expect
 from obscodec.stores.auto.find_stack import find_frame_stack
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
-from obscodec.stores.narrow.narrow import Narrow, find_narrow
+from obscodec.stores.narrow.find_narrow import find_narrow
+from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store

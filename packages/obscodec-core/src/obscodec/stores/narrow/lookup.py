@@ -1,4 +1,4 @@
-"""Compiled loops from codes to numbers and back: see ``CodeTable``.
+"""Compiled loops from codes to numbers and back: see ``Narrow``.
 
 A pattern is the bits of a number, as an unsigned integer of its size. ``codes`` are ``u8`` or ``u16[n, size]``;
 ``values`` and ``patterns`` are the same memory, ``[n, size]``, and contiguous; ``table`` has the pattern of each code.

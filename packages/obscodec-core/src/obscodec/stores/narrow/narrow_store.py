@@ -36,8 +36,7 @@ class NarrowStore(Store):
 
     Example:
         >>> from obscodec import FrameStore, Layout
-        >>> from obscodec.stores.narrow.formulas import Formula
-        >>> halves = Narrow(np.dtype(np.float32), 8, Formula((("/", 2),)))
+        >>> halves = Narrow(np.dtype(np.float32), 8, (("/", 2),))
         >>> codes = FrameStore(Layout((3,), np.uint8), block_frames=1)
         >>> wide = FrameStore(Layout((3,), np.float32), block_frames=1)
         >>> store = NarrowStore(halves, codes, wide)
@@ -71,7 +70,7 @@ class NarrowStore(Store):
         self.threads = as_option("threads", threads)
         self._parting = PicklableLock(LockOrder.CODES)
         self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that a call is giving back
-        self._code_0_is_zero = not narrow.numbers[:1].view(np.uint8).any()
+        self._code_0_is_zero = not narrow.tables.numbers[:1].view(np.uint8).any()
         self.give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
