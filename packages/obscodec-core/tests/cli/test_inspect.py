@@ -7,9 +7,9 @@ import obscodec
 import pytest
 from obscodec import Snapshot
 from obscodec.installing import install_command
-from obscodec.snapshots import inspect_snapshot, progress, write_snapshot
+from obscodec.snapshots import inspect_snapshot, write_snapshot
 from obscodec.snapshots.folder import Folder
-from obscodec.snapshots.reader import read_generation
+from obscodec.snapshots.reader import OpenGeneration
 from saved import append, array, priorities, ring, stores
 
 
@@ -69,7 +69,7 @@ def test_what_else_can_be_saved(saved, said, fields, tmp_path):
 
 def test_the_bytes_are_those_of_all_that_was_saved(folder):
     *_, report = inspect_snapshot(folder)
-    saved = read_generation(Folder(folder), 2).tree.nbytes
+    saved = OpenGeneration(Folder(folder), 2).read().tree.nbytes
     assert sum(field.nbytes for field in report.summary.fields) + report.summary.other_nbytes == saved
 
 
@@ -147,17 +147,6 @@ def test_missing_packages_are_named(missing, arguments, start, monkeypatch):
         f"{missing} is not installed, which all of the command obscodec but a plain `obscodec warm` needs: "
         f"{install_command('obscodec[cli]')}"
     )
-
-
-@pytest.mark.parametrize("is_seen", [False, True])
-def test_a_bar_appears_where_somebody_looks(is_seen, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_seen)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    obscodec.save(ring(200), tmp_path)
-    assert ("save" in capsys.readouterr().err) == is_seen
-    obscodec.load(tmp_path)
-    assert ("load" in capsys.readouterr().err) == is_seen
 
 
 def test_one_damaged_place_is_one_place(folder):

@@ -12,7 +12,7 @@ from rich.table import Table
 from obscodec.cli.doctor import doctor
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
-from obscodec.snapshots import GenerationReport, Progress, Summary, find_snapshot, folder_nbytes, inspect_snapshot
+from obscodec.snapshots import GenerationReport, Summary, find_snapshot, folder_nbytes, inspect_snapshot
 
 app = typer.Typer(help="Look into snapshots, and see how data compress.", add_completion=False, no_args_is_help=True)
 app.command()(doctor)
@@ -34,8 +34,7 @@ def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) ->
     out, errors = Console(), Console(stderr=True)
     try:
         folder = find_snapshot(path)
-        with Progress("read", folder_nbytes(folder)) as progress:
-            reports = list(inspect_snapshot(folder, progress.advance))
+        reports = list(inspect_snapshot(folder))
     except (SnapshotError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None

@@ -7,7 +7,6 @@ from obscodec.snapshots.beside import check_beside
 from obscodec.snapshots.contents import NoSnapshot, find_snapshot, first_items, takes_memory
 from obscodec.snapshots.folder import folder_nbytes
 from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
-from obscodec.snapshots.progress import Progress
 from obscodec.snapshots.snapshot import (
     Salvaged,
     Saved,
@@ -26,7 +25,6 @@ from obscodec.snapshots.summary import SavedField, Summary
 __all__ = [
     "GenerationReport",
     "NoSnapshot",
-    "Progress",
     "Salvaged",
     "Saved",
     "SavedField",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from obscodec.errors import SnapshotError
 from obscodec.snapshots.folder import Folder, Manifest
-from obscodec.snapshots.reader import read_generation
+from obscodec.snapshots.reader import OpenGeneration
 from obscodec.snapshots.snapshot import named
 from obscodec.snapshots.summary import Summary, summary_of
 from obscodec.snapshots.tree import Tree
@@ -37,14 +37,11 @@ class GenerationReport(NamedTuple):
     damage: list[str]
 
 
-def inspect_snapshot(
-    path: str | os.PathLike[str], on_read: Callable[[int], None] | None = None
-) -> Iterator[GenerationReport]:
+def inspect_snapshot(path: str | os.PathLike[str]) -> Iterator[GenerationReport]:
     """Read and check every file of a snapshot; a report on each generation, the first one first.
 
     Args:
         path: the folder.
-        on_read: called with numbers of bytes, as they are read.
 
     Raises:
         SnapshotError: the folder has no snapshot.
@@ -56,7 +53,7 @@ def inspect_snapshot(
     for number, name in generations.items():
         try:
             manifest = folder.read_manifest(name)
-            read = read_generation(folder, number, salvages=True, on_read=on_read)
+            read = OpenGeneration(folder, number).read(salvages=True)
             yield _report(folder, number, manifest, read.tree, read.damage)
         except SnapshotError as error:
             yield _report(folder, number, {}, Tree(None, {}, {}, {}), [str(error)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -27,7 +27,6 @@ _MIN_MAPPED_NBYTES: Final = 1 << 22  # a smaller file is read and checked at onc
 _LENGTH: Final = 2  # a row, behind FILE and OFFSET
 _OFFSETS: Final = 1 << 40  # more than the bytes of any file
 
-OnRead = Callable[[int], None]
 _NO_SALVAGE: Final = "nothing of this generation can be salvaged without it"
 
 
@@ -49,13 +48,6 @@ class Generation(NamedTuple):
     tree: Tree
     known: Known
     damage: list[str]
-
-
-def read_generation(
-    folder: Folder, number: int | None, *, maps: bool = False, salvages: bool = False, on_read: OnRead | None = None
-) -> Generation:
-    """A generation, the last one for None; see :class:`OpenGeneration`."""
-    return OpenGeneration(folder, number).read(maps=maps, salvages=salvages, on_read=on_read)
 
 
 class OpenGeneration:
@@ -85,22 +77,21 @@ class OpenGeneration:
             SnapshotError: it is damaged.
         """
         with self._checked():
-            return _Reader(self._folder, self.manifest, _refuse, None).part(name)
+            return _Reader(self._folder, self.manifest, _refuse).part(name)
 
-    def read(self, *, maps: bool = False, salvages: bool = False, on_read: OnRead | None = None) -> Generation:
+    def read(self, *, maps: bool = False, salvages: bool = False) -> Generation:
         """The whole generation.
 
         Args:
             maps: leave the blocks in their files, if these are large, and check no checksum of them.
             salvages: leave out damaged records of blocks.
-            on_read: called with numbers of bytes, as they are read.
 
         Raises:
             SnapshotError: it is damaged.
         """
         damage = list[str]()
         with self._checked():
-            reader = _Reader(self._folder, self.manifest, damage.append if salvages else _refuse, on_read)
+            reader = _Reader(self._folder, self.manifest, damage.append if salvages else _refuse)
             tree, known = reader.read(self._name, maps)
         return Generation(self.manifest, tree, known, damage)
 
@@ -123,8 +114,8 @@ def _refuse(damage: str) -> None:
 class _Reader:
     """Reads the files that a manifest names."""
 
-    def __init__(self, folder: Folder, manifest: Manifest, on_damage: OnDamage, on_read: OnRead | None) -> None:
-        self._folder, self._manifest, self._on_damage, self._on_read = folder, manifest, on_damage, on_read
+    def __init__(self, folder: Folder, manifest: Manifest, on_damage: OnDamage) -> None:
+        self._folder, self._manifest, self._on_damage = folder, manifest, on_damage
         self._with_damage = set[int]()  # numbers of files
         segments = manifest["segments"]
         self._files = [None if of is None else SegmentFile(of["file"], of["nbytes"], of["number"]) for of in segments]
@@ -225,9 +216,7 @@ class _Reader:
         of = self._files[k]
         assert of is not None
         with self._folder.opened(of.file, "segment") as file:
-            return read_pieces(
-                file, self._file(k), int(of.number, 16), of.nbytes, partial(self._damaged, k), self._on_read
-            )
+            return read_pieces(file, self._file(k), int(of.number, 16), of.nbytes, partial(self._damaged, k))
 
     def _is_large(self, k: int) -> bool:
         of = self._files[k]

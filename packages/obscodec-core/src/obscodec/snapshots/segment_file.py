@@ -45,16 +45,13 @@ def new_number() -> int:
     return int.from_bytes(os.urandom(_NUMBER.size))
 
 
-def write_streams(
-    file: BinaryIO, number: int, streams: Segments, on_written: Callable[[int], None] | None = None
-) -> Ints:
+def write_streams(file: BinaryIO, number: int, streams: Segments) -> Ints:
     """Write a segment file.
 
     Args:
         file: the file, which is empty.
         number: its number, see :func:`new_number`.
         streams: the streams, in the order in which they will lie in the file.
-        on_written: called with the bytes of each record.
 
     Returns:
         ``i64[n]``, where each stream begins in the file.
@@ -70,8 +67,6 @@ def write_streams(
         some.pack(content)
         file.write(_RECORD.pack(content.nbytes, checksum(content.data, number, at)))
         file.write(content.data)
-        if on_written is not None:
-            on_written(content.nbytes)
         at += _RECORD.size
         offsets[first:last] = at + ends[first:last] - streams.lengths[first:last] - begin
         first, at = last, at + content.nbytes
@@ -94,14 +89,7 @@ def mapped(file: BinaryIO, name: str, number: int, nbytes: int) -> Bytes:
     return MappedFile.of(file, name, nbytes)
 
 
-def read_pieces(
-    file: BinaryIO,
-    name: str,
-    number: int,
-    nbytes: int,
-    on_damage: OnDamage,
-    on_read: Callable[[int], None] | None = None,
-) -> list[Piece]:
+def read_pieces(file: BinaryIO, name: str, number: int, nbytes: int, on_damage: OnDamage) -> list[Piece]:
     """Read and check the records in the first ``nbytes`` of a segment file.
 
     Args:
@@ -110,7 +98,6 @@ def read_pieces(
         number: of the file.
         nbytes: how many bytes it has.
         on_damage: called for each damaged record, which is left out.
-        on_read: called with the bytes of each piece.
 
     Raises:
         SnapshotError: the file is another one.
@@ -131,8 +118,6 @@ def read_pieces(
         for k, place in checked.damaged:
             on_damage(f"{name}, record {n_read + k} at {at + place}: its checksum is wrong, so it is damaged")
         pieces += [Piece(at + first, content[first:last]) for first, last in checked.runs]
-        if on_read is not None:
-            on_read(checked.end)
         at, n_read, n_damaged = at + checked.end, n_read + checked.n, n_damaged + len(checked.damaged)
         if checked.is_lost:
             on_damage(f"{name}, record {n_read} at {at}: nobody knows where the next one begins")

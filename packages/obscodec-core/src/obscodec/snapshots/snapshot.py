@@ -29,9 +29,8 @@ from obscodec.errors import (
 from obscodec.runtime import Background, Job, says_memory_error
 from obscodec.segments import Ints
 from obscodec.snapshots.beside import Files, hashes_of_files
-from obscodec.snapshots.folder import Folder, folder_nbytes
+from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.known import Known
-from obscodec.snapshots.progress import Progress
 from obscodec.snapshots.reader import DamagedStreams, OpenGeneration
 from obscodec.snapshots.tree import Tree, flatten, unflatten
 from obscodec.snapshots.writer import before_generation, write_generation
@@ -243,8 +242,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
 def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
     """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
     tree, head = _parts(saved)
-    with Progress("save", tree.nbytes) as progress:
-        write_generation(Folder(path), tree, head, Known(), None, 1, progress.advance)
+    write_generation(Folder(path), tree, head, Known(), None, 1)
 
 
 @says_arguments
@@ -451,8 +449,7 @@ def _arguments(opened: OpenGeneration, path: str | os.PathLike[str]) -> tuple[st
 def _state(
     opened: OpenGeneration, path: str | os.PathLike[str], mmap: bool, damage: list[str] | None
 ) -> tuple[State, Known]:
-    with Progress("load", folder_nbytes(path)) as progress:
-        read = opened.read(maps=mmap, salvages=damage is not None, on_read=progress.advance)
+    read = opened.read(maps=mmap, salvages=damage is not None)
     with named(path):
         state = part_of(unflatten(read.tree), "state", dict)
     if damage is not None:

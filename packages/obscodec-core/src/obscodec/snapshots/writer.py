@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ _SPARE_NBYTES: Final = 1 << 12  # in a file besides streams, at least
 _PAGE_NBYTES: Final = 1 << 16
 _MIN_PAGED_NBYTES: Final = 1 << 17  # smaller arrays are written whole each time
 
-OnWritten = Callable[[int], None]
 Groups = dict[str, tuple[Segments, Places]]  # streams by name, and where they are
 
 
@@ -34,7 +33,6 @@ def write_generation(
     known: Known,
     number: int | None,
     keep: int,
-    on_written: OnWritten | None = None,
 ) -> Known:
     """Write another generation, then remove the oldest ones. Whatever ends this call, the last generation stays.
 
@@ -45,7 +43,6 @@ def write_generation(
         known: what the folder has of this state.
         number: of the generation, None for the next one; see :func:`before_generation`.
         keep: how many generations to keep.
-        on_written: called with numbers of bytes, as they are written.
 
     Returns:
         What is known now.
@@ -64,7 +61,7 @@ def write_generation(
         folder.remove_all_but(before.values())
         number = 1 + folder.highest_number() if number is None else number
         folder.remove(number)
-        writer = _Writer(folder, number, known, on_written)
+        writer = _Writer(folder, number, known)
         streams = {name: (of, known.places_of(name, of)) for name, of in tree.streams.items()}
         writer.place("blocks", streams)
         arrays = tree.arrays | _index(streams)
@@ -137,8 +134,8 @@ class _Writer:
         files: the segment files that the generation needs; None for a number that is free.
     """
 
-    def __init__(self, folder: Folder, number: int, known: Known, on_written: OnWritten | None) -> None:
-        self._folder, self._number, self._on_written = folder, number, on_written
+    def __init__(self, folder: Folder, number: int, known: Known) -> None:
+        self._folder, self._number = folder, number
         self.files = [*known.files]
 
     def place(self, kind: str, groups: Groups) -> None:
@@ -168,7 +165,7 @@ class _Writer:
     def _write(self, name: str, streams: Segments) -> tuple[int, Places]:
         number = new_number()
         with self._folder.new_file(name) as file:
-            offsets = write_streams(file, number, streams, self._on_written)
+            offsets = write_streams(file, number, streams)
             written = SegmentFile(name, file.tell(), f"{number:016x}")
         k = self.files.index(None) if None in self.files else len(self.files)
         self.files[k : k + 1] = [written]
