@@ -72,7 +72,7 @@ def sb3(folder: str) -> None:
         spill=folder,
     )
     assert_type(images.sample(32), DictReplayBufferSamples)
-    CompressedNStepReplayBuffer(1000, IMAGE, MOVES, n_steps=5, gamma=0.9, budget="1 ms/batch", max_bytes=10**9)
+    CompressedNStepReplayBuffer(1000, IMAGE, MOVES, n_steps=5, gamma=0.9, budget="fast", max_bytes=10**9)
     rollout = CompressedRolloutBuffer(1000, IMAGE, MOVES, gae_lambda=0.9, codec=None, min_nbytes=0)
     CompressedRecurrentRolloutBuffer(1000, IMAGE, MOVES, (1, 2, 3, 4), codec="raw")
     CompressedMaskableRolloutBuffer(1000, IMAGE, MOVES, threads=1)

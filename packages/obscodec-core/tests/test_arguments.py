@@ -233,7 +233,7 @@ def test_pack_takes_arrays():
 A_SHAPE = "a shape is a tuple of whole numbers, got {value}"
 A_DTYPE = "a dtype is one of numpy, or its name, such as 'uint8', got {value}"
 A_SPEC = "a spec is text such as 'zstd:3', got {kind}"
-A_BUDGET = "a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got {value}"
+A_BUDGET = "a budget is 'fast' or None, got {value}"
 A_DEVICE = "a device is a text such as 'cpu' or 'cuda:1', got {kind}"
 A_HEAP = "heap is 'device' or 'pinned', got {value}"
 A_STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
@@ -252,7 +252,7 @@ NO_DTYPE = (
 ARRAYS = "items are a numpy array, got {kind}: convert it, as in numpy.asarray(x)"
 TEXTS = [4, 1.5, True, ["raw"], np.array(["auto", "auto"])]
 DEVICES = [None, 0, np.zeros(2)]
-BUDGETS = [1.5, 0, True, [4], "quick", np.array(["fast"]), np.array(["a", "b"])]
+BUDGETS = [1.5, 0, True, [4], "quick", "1 ms/batch", np.array(["fast"]), np.array(["a", "b"])]
 HEAPS = [None, 0, ["device"]]
 DEPTHS = ["10", True, (4, -1), [4]]
 # Where something else is asked for: what is raised for which values.
@@ -502,7 +502,7 @@ class Mine(RingBuffer):
         ),
         (lambda: estimate(None, n_samples=300), "estimate got an unexpected keyword argument 'n_samples'", "n_sample"),
         (
-            lambda: AutoStore(Layout((4,), np.uint8), bugdet="1 ms/batch"),
+            lambda: AutoStore(Layout((4,), np.uint8), bugdet="fast"),
             "AutoStore got an unexpected keyword argument 'bugdet'",
             "budget",
         ),

@@ -236,7 +236,7 @@ def test_a_buffer_that_no_memory_has_room_for_is_refused(buffer_class):
 
 SPEC = "a spec is text such as 'zstd:3', got {kind}"
 STACK = "frame_stack must be a FrameStack, such as FrameStack(4, axis=-1), or a whole number, got {kind}"
-BUDGET = "a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got {value}"
+BUDGET = "a budget is 'fast' or None, got {value}"
 OTHERS = {
     "codec": (obscodec.SpecError, SPEC, [4, 1.5, True, ["raw"], np.zeros(2)], lambda x: replay(codec=x)),
     "codec{}": (obscodec.SpecError, SPEC, [4, ["raw"]],

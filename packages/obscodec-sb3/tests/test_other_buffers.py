@@ -573,7 +573,6 @@ def test_stores_decide_and_encode_when_they_are_told_to(kind):
     [
         ({}, "raw"),
         ({"budget": {"": None}}, "shuffle|zstd:1"),
-        ({"budget": "9 s/batch"}, "shuffle|zstd:1"),
         ({"codec": "zstd:3"}, "zstd:3"),  # takes float32, which older versions of SB3 keep rollouts in
     ],
 )

@@ -15,7 +15,6 @@ class Trial:
         block_frames: frames in a block.
         frame_bytes: bytes per frame, without dictionaries, which are trained later.
         cost: time to read a batch, relative to a gather from an uncompressed array; measured in advance.
-        batch_s: measured seconds to read a batch of 256 frames; None without a time budget.
         fits: whether it is fast enough.
     """
 
@@ -23,7 +22,6 @@ class Trial:
     block_frames: int
     frame_bytes: float
     cost: float
-    batch_s: float | None
     fits: bool
 
 

@@ -140,12 +140,12 @@ def test_fields_take_options_for_all_or_for_some():
     options = BufferOptions(
         codec={"vector": "raw"},
         frame_stack={"image": FrameStack(4)},
-        budget="1 ms/batch",
+        budget="fast",
         decide_after=8,
         block_frames=4,
     )
     fields = options.fields_of(layouts)
-    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "1 ms/batch", None, 8, 4)
+    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "fast", None, 8, 4)
     assert fields["vector"] == Field((3,), np.float32, "raw", decide_after=8, block_frames=4)
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):

@@ -292,7 +292,7 @@ def broken(kind, path):
         ("CartPole-v1 --wrapper wrappers_of_a_user:fail", "can't be read: ZeroDivisionError: division by zero"),
         (
             "CartPole-v1 --budget quick",
-            "a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got 'quick'",
+            "a budget is 'fast' or None, got 'quick'",
         ),
     ],
 )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from atari_frames import frames
-from obscodec import Field, Layout, SpecError, codec
+from obscodec import Field, Layout, codec
 from obscodec.stats import Trial
-from obscodec.stores import StoreOptions
-from obscodec.stores.auto.choice import _by_cost, choose, parse_budget
+from obscodec.stores.auto.choice import _by_cost, choose
 
 STREAMS = np.zeros(300, np.int64)
 
@@ -44,7 +41,6 @@ def test_the_smallest_of_the_fast_ones_is_chosen():
     assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in fast)
     why = "the smallest that the table of costs counts as fast as uncompressed"
     assert choice.reason == f"{why}, on the first 300 frames"
-    assert all(trial.batch_s is None for trial in choice.trials)
     layout = Layout((84, 84), np.uint8)
     assert [codec(trial.spec, layout).spec for trial in choice.trials] == [trial.spec for trial in choice.trials]
 
@@ -125,7 +121,6 @@ def test_a_fast_budget_takes_no_slow_codec(seen, specs):
         "the smallest that the table of costs counts as fast as uncompressed, since budget='fast' leaves out the others"
     )
     assert choice.reason == f"{why}, on the first 256 frames"
-    assert all(trial.batch_s is None for trial in choice.trials)
 
 
 def test_blocks_are_larger_where_frames_resemble_the_one_before():
@@ -133,20 +128,20 @@ def test_blocks_are_larger_where_frames_resemble_the_one_before():
     still[:, :2, :2] = np.arange(256)[:, None, None, None]  # no two are equal
     alone = choose(hills(256, moving=False), STREAMS[:256], None)
     assert alone.chosen.block_frames == 1
-    assert choose(still, STREAMS[:256], "10 s/batch").chosen.block_frames == 16
+    assert choose(still, STREAMS[:256], None).chosen.block_frames == 16
 
 
-@pytest.mark.parametrize(("budget", "thorough"), [(None, False), (None, True), ("9 s/batch", False)])
+@pytest.mark.parametrize("thorough", [False, True])
 @pytest.mark.parametrize(
     ("n_colours", "suits"), [(100, ["palette", "pred", "pred:fast"]), (1 << 24, ["pred", "pred:fast"])]
 )
-def test_one_codec_for_images_is_tried_unless_time_counts(n_colours, suits, budget, thorough):
+def test_one_codec_for_images_is_tried_unless_all_are_asked_for(n_colours, suits, thorough):
     seen = hills(64, moving=False)
     if n_colours == 100:
         seen = np.repeat(np.minimum(seen[..., :1] // 2 * 2, 240), 3, axis=-1) + np.arange(3, dtype=np.uint8)
-    trials = choose(seen, STREAMS[:64], budget, thorough=thorough).trials
+    trials = choose(seen, STREAMS[:64], None, thorough=thorough).trials
     found = list(dict.fromkeys(trial.spec for trial in trials if trial.spec.startswith(("palette", "pred"))))
-    assert found == (suits if budget or thorough else suits[:1])
+    assert found == (suits if thorough else suits[:1])
 
 
 def test_slow_codecs_are_tried_only_if_no_fast_one_is_good_enough():
@@ -195,34 +190,6 @@ def test_a_field_takes_each_codec_that_is_tried(shape):
         assert Field(shape, "uint8", trial.spec).new_store() is not None
 
 
-def test_with_a_large_budget_the_smallest_of_all_is_chosen():
-    choice = choose(frames("Breakout", 320, 0)[:300], STREAMS, "10 s/batch")
-    assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in choice.trials)
-    assert choice.reason == "the smallest within 10 s/batch, on the first 300 frames"
-    assert all(trial.fits and trial.batch_s > 0 for trial in choice.trials)
-
-
-def test_with_an_impossible_budget_the_fastest_is_chosen():
-    choice = choose(frames("Breakout", 320, 0)[:300], STREAMS, "0.0001 us/batch")
-    assert choice.chosen.batch_s == min(trial.batch_s for trial in choice.trials)
-    assert choice.reason == "the fastest, since none is within 0.0001 us/batch, on the first 300 frames"
-    assert not any(trial.fits for trial in choice.trials)
-
-
-@pytest.mark.parametrize(
-    ("budget", "seconds"),
-    [("1 ms/batch", 1e-3), ("1ms/batch", 1e-3), ("0.5 s/batch", 0.5), ("250 us/batch", 250e-6), ("0 s/batch", 0)],
-)
-def test_budgets(budget, seconds):
-    assert parse_budget(budget) == pytest.approx(seconds)
-
-
-def test_a_fast_budget_is_no_time():
-    assert parse_budget("fast") is None
-    timed = {budget: StoreOptions(budget=budget).is_timed for budget in (None, "fast", "1 ms/batch")}
-    assert timed == {None: False, "fast": False, "1 ms/batch": True}
-
-
 @pytest.mark.parametrize(
     ("patches", "lz4", "slow", "chosen"),
     [
@@ -237,34 +204,12 @@ def test_a_fast_budget_is_no_time():
 )
 def test_what_saves_much_is_taken(patches, lz4, slow, chosen):
     quick = [
-        Trial("raw", 1, 8192, 0.7, None, True),
-        Trial("delta-rle", 16, patches, 1.0, None, True),
-        Trial("delta-rle|lz4:6", 16, lz4, 2.0, None, False),
+        Trial("raw", 1, 8192, 0.7, True),
+        Trial("delta-rle", 16, patches, 1.0, True),
+        Trial("delta-rle|lz4:6", 16, lz4, 2.0, False),
     ]
-    others = [] if slow is None else [Trial("pred", 1, slow, 5.0, None, False)]
+    others = [] if slow is None else [Trial("pred", 1, slow, 5.0, False)]
     assert _by_cost(quick, others, 512)[0].spec == chosen
-
-
-@pytest.mark.parametrize(
-    "budget", ["", "1", "ms/batch", "-1 ms/batch", "1 h/batch", "1 ms / batch", "nan s/batch", "1 ms/batch\n"]
-)
-def test_a_malformed_budget(budget):
-    refused(budget, "")
-
-
-@pytest.mark.parametrize("budget", ["5ms", "1 s"])
-def test_a_budget_for_nothing_named(budget):
-    refused(budget, f": write '{budget}/batch'")
-
-
-def test_a_budget_in_other_words():
-    refused("5 ms per batch", ": write '5 ms/batch'")
-
-
-def refused(budget: str, hint: str) -> None:
-    text = f"a budget is 'fast' or a time for each batch of 256 such as '1 ms/batch', got {budget!r}{hint}"
-    with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
-        choose(np.zeros((300, 2, 2), np.uint8), STREAMS, budget)
 
 
 def test_frames_of_a_stack_share_the_cost_of_their_blocks():

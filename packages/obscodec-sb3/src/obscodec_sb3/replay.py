@@ -54,8 +54,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             if they have ``min_nbytes`` or more; None to keep them uncompressed.
         min_nbytes: smaller observations stay uncompressed; None for 1 KiB with ``"auto"``, for 0 with a codec.
         frame_stack: how observations are made of frames, None to find out.
-        budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``; ``"fast"`` for
-            codecs alone that are as fast as uncompressed arrays, by a table.
+        budget: for ``"auto"``, ``"fast"`` for codecs alone that are as fast as uncompressed arrays, by a table.
         decide_after: how many observations, next ones included, stay uncompressed until the store decides how to keep
             them; None for 256, fewer if they are large.
         block_frames: how many frames are encoded together, None for the best number for the codec.

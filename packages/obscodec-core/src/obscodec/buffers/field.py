@@ -32,8 +32,7 @@ class Field:
         codec: the spec of its codec, such as ``"delta-rle"``; ``"auto"`` to find the best codec, if the field has
             ``min_nbytes`` or more; None for a plain numpy array.
         frame_stack: how an observation is made of frames, None to find out; a number for so many along axis 0.
-        budget: for ``"auto"``, how long reading a batch of 256 may take, such as ``"1 ms/batch"``; ``"fast"`` for
-            codecs alone that are as fast as uncompressed arrays, by a table.
+        budget: for ``"auto"``, ``"fast"`` for codecs alone that are as fast as uncompressed arrays, by a table.
         min_nbytes: for ``"auto"``, the least bytes of a step to compress, None for 1 KiB.
         decide_after: how many tensors its store looks at before it decides; see ``AutoStore``.
         block_frames: how many frames are encoded together, None for the best number for the codec.

@@ -28,7 +28,7 @@ _WRAPPER = (
     "module:function, which takes an environment and returns it wrapped. Several are applied in their order. "
     "python -m obscodec doctor finds a module in this folder."
 )
-_BUDGET = "How long a batch of 256 may take, such as '1 ms/batch', or 'fast' for codecs that a table counts as fast."
+_BUDGET = "'fast' for codecs alone that a table counts as fast."
 
 
 def doctor(
@@ -87,7 +87,7 @@ def _report(source: str, content: Content, budget: str | None, progress: Progres
     if not fields:
         raise SourceError(f"{source} has no field to try, {'; '.join(map(': '.join, left_out.items()))}")
     said = [f"Left out: {name}, {reason}." for name, reason in left_out.items()]
-    if not StoreOptions(budget=budget).is_timed and any(field.measured for field in fields):
+    if any(field.measured for field in fields):
         said.append(TABLE_OF_COSTS)
     return Report(source, tuple(fields), (*content.presumed, *said))
 

@@ -16,8 +16,7 @@ from obscodec.cli.doctor.trials import MILLION, FieldReport, Measured
 COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "exact"
 TABLE_OF_COSTS = (
     "A fixed table, measured on games and textured images, says which codecs count as fast, so that the same data "
-    "always lead to the same codec. The times above are those of this machine; they decide with --budget, such as "
-    "'1 ms/batch'."
+    "always lead to the same codec. The times above are those of this machine."
 )
 _HARDLY = 1.2  # times smaller
 

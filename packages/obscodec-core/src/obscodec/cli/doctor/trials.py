@@ -36,7 +36,7 @@ class Measured:
         ratio: raw bytes for each of them.
         encode_us: microseconds to store an item.
         decode_us: microseconds to read one, in random batches of 256.
-        fits: whether ``auto`` takes it for fast enough: by a fixed table, or measured if the budget is a time.
+        fits: whether ``auto`` takes it for fast enough, by a fixed table.
         decoded_sha256: of all items, read back.
     """
 
@@ -72,7 +72,7 @@ class FieldReport:
         measured: every codec that was tried.
         sizes: memory after so many items, as recommended, from the first ones on that it compresses; fixed costs are
             left out.
-        budget: how long reading a batch may take; None or ``"fast"`` if the table of costs decided.
+        budget: see ``Field``.
         next_name: the name of its next observations, None if the source has none.
     """
 
@@ -128,7 +128,7 @@ def examine(
     Args:
         name: of the field.
         items: ``[n, *shape]``, in the order of time.
-        budget: how long reading a batch may take, see ``Field``; None to go by the table of costs.
+        budget: see ``Field``.
         show: called whenever a codec has done all items, with the number of codecs that have, and that of all.
         following: the next observation of each item, None for the item after it.
     """

@@ -37,9 +37,7 @@ class AutoStore(Store):
         layout: shape and dtype of one tensor.
         codec: a spec, or ``"auto"`` for the smallest codec that is fast enough.
         frame_stack: how tensors are made of frames, None to find out; a number for so many along axis 0.
-        budget: how long reading a batch of 256 frames may take, such as ``"1 ms/batch"``; the store then times the
-            candidates. ``"fast"`` leaves out those that a table counts as slower than uncompressed arrays. Without a
-            time, the same tensors always lead to the same choice.
+        budget: ``"fast"`` leaves out codecs that a table counts as slower to read than uncompressed arrays.
         decide_after: how many tensors to look at, None for the number above. The store decides earlier if ``max_bytes``
             has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
         block_frames: how many frames are encoded together, None for 16 with ``delta-rle``, 1 with other codecs, and the

@@ -1,7 +1,5 @@
 """The codec ``auto``: which codec stores some frames best."""
 
-import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -20,9 +18,6 @@ from obscodec.stores.auto.ahead import change, compile_ahead
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 
 FAST = "fast"  # the budget for which no slow codec is tried
-_BATCH = 256
-_BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>us|ms|s)/batch")
-_UNITS_IN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +64,8 @@ CANDIDATES = (
     Candidate("pred:fast", 1, 3.3),
 )
 _OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images mostly makes them smaller than those behind it
-# Without a budget. A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a
-# gather takes less time, and all costs are higher, some twice as high.
+# A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a gather takes less time,
+# and all costs are higher, some twice as high.
 _MAX_COST = 1.2
 _AS_FAST = "that the table of costs counts as fast as uncompressed"
 _MUCH_CHANGE = 0.2  # pixels that differ from the frame before; slow codecs will be tried where more of them do
@@ -79,23 +74,6 @@ _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so smal
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
 _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of another must be 8 % smaller
-
-
-def parse_budget(budget: str) -> float | None:
-    """The seconds for a batch in a text such as ``"1 ms/batch"``; None for ``"fast"``.
-
-    Raises:
-        SpecError: the text has another form.
-    """
-    if isinstance(budget, str) and budget == FAST:
-        return None
-    match = _BUDGET.fullmatch(budget) if isinstance(budget, str) else None
-    if match is None:
-        meant = f"{budget}".removesuffix(" per batch") + "/batch"  # of '5ms', too
-        hint = f": write {meant!r}" if _BUDGET.fullmatch(meant) else ""
-        time_of_batch = f"a time for each batch of {_BATCH} such as '1 ms/batch'"
-        raise SpecError(f"a budget is {FAST!r} or {time_of_batch}, got {budget!r}{hint}")
-    return float(match["number"]) * _UNITS_IN_S[match["unit"]]
 
 
 def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
@@ -137,34 +115,27 @@ def choose(
     Args:
         frames: ``[n, *shape]``, the first frames, in the order of time for each sequence; of equal ones, one counts.
         sequences: ``i64[n]``, the sequence of each frame.
-        budget: how long the CPU may take to read a batch of 256 frames, such as ``"1 ms/batch"``; each codec is then
-            timed. With None, the table of costs decides; with ``"fast"`` among those that are fast by the table.
+        budget: ``"fast"`` for codecs alone that are fast by the table of costs; None for all.
         block_frames: how many frames each codec encodes together, None for the numbers in the table.
         device: where frames are decoded; only codecs that this device decodes are tried.
         n_seen: of how many tensors the frames are, None for as many as there are frames.
         depth: how many consecutive frames a tensor has.
         thorough: whether to try slow codecs even if a fast one is good enough.
-
-    Raises:
-        SpecError: the budget is malformed.
     """
-    limit_s = None if budget is None else parse_budget(budget)
     layout, n = Layout(frames.shape[1:], frames.dtype), len(frames)
     enough = layout.nbytes / _ENOUGH * (n_seen or n) / max(1, n)
     frames = _distinct(frames[np.argsort(sequences, kind="stable")])  # few frames of many would fill no block
     candidates = _candidates(layout, block_frames, device, depth + 1)  # a batch has the next observations, too
-    trials, others = _try_quick(candidates, frames, limit_s)
+    trials, others = _try_quick(candidates, frames)
     n_quick = len(trials)
-    if budget != FAST and (thorough or limit_s is not None or min(trials, key=_size).frame_bytes > enough):
-        trials += _try_slow(others, frames, limit_s, thorough=thorough)
+    if budget != FAST and (thorough or min(trials, key=_size).frame_bytes > enough):
+        trials += _try_slow(others, frames, thorough=thorough)
     quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
-    if budget is None:
-        chosen, why = _by_cost(quick, slow, enough)
-    elif limit_s is None:
+    if budget == FAST:
         chosen, why = _fastest(quick)
         why += f", since budget={FAST!r} leaves out the others"
     else:
-        chosen, why = _within([*quick, *slow], budget)
+        chosen, why = _by_cost(quick, slow, enough)
     first = f"the first {n} frames" if n > 1 else "the first frame"
     return Choice(chosen, tuple(trials), f"{why}, on {first}")
 
@@ -200,30 +171,26 @@ def _takes(candidate: Candidate, layout: Layout) -> bool:
     return True
 
 
-def _try_quick(
-    candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None
-) -> tuple[list[Trial], list[Candidate]]:
+def _try_quick(candidates: list[Candidate], frames: npt.NDArray[np.generic]) -> tuple[list[Trial], list[Candidate]]:
     """Try codecs that are as fast as uncompressed arrays where patches are small; also returns the others."""
     trials, others, size = [], [], 0.0
     for candidate in candidates:
         if candidate.cost > _MAX_COST:
             others.append(candidate.with_patches(size))
             continue
-        trial = _try(candidate.with_patches(size), frames, limit_s)
+        trial = _try(candidate.with_patches(size), frames)
         if candidate.spec == _PATCHES:  # stands before those that make patches smaller
             size = trial.frame_bytes / max(1, frames[:1].nbytes)
             cost = candidate.with_patches(size).cost
-            trial = replace(trial, cost=cost, fits=trial.fits if limit_s is not None else cost <= _MAX_COST)
+            trial = replace(trial, cost=cost, fits=cost <= _MAX_COST)
         trials.append(trial)
     return trials, others
 
 
-def _try_slow(
-    candidates: list[Candidate], frames: npt.NDArray[np.generic], limit_s: float | None, *, thorough: bool
-) -> list[Trial]:
+def _try_slow(candidates: list[Candidate], frames: npt.NDArray[np.generic], *, thorough: bool) -> list[Trial]:
     """Try those that suit the frames; larger blocks only as long as they save something.
 
-    One codec of images is enough, unless time counts or all are asked for: each has kernels to compile.
+    One codec of images is enough, unless all are asked for: each has kernels to compile.
     """
     trials, blocks = [], frames[:, None]  # as a store encodes them: three planes alone might be three images
     has_one = False
@@ -232,22 +199,14 @@ def _try_slow(
             continue
         if not new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks):
             continue
-        has_one |= spec in _OF_IMAGES and limit_s is None and not thorough
+        has_one |= spec in _OF_IMAGES and not thorough
         of_spec: list[Trial] = []
         for candidate in alike:
             if not thorough and len(of_spec) > 1 and of_spec[-1].frame_bytes > _MIN_GAIN * of_spec[-2].frame_bytes:
                 break
-            of_spec.append(_try(candidate, frames, limit_s))
+            of_spec.append(_try(candidate, frames))
         trials += of_spec
     return trials
-
-
-def _within(trials: list[Trial], budget: str) -> tuple[Trial, str]:
-    """The best trial by measured times, and the reason."""
-    fitting = [trial for trial in trials if trial.fits]
-    if not fitting:
-        return min(trials, key=_time), f"the fastest, since none is within {budget}"
-    return min(fitting, key=_size), f"the smallest within {budget}"
 
 
 def _fastest(trials: list[Trial]) -> tuple[Trial, str]:
@@ -277,32 +236,14 @@ def _size(trial: Trial) -> tuple[float, float]:
     return trial.frame_bytes, trial.cost
 
 
-def _time(trial: Trial) -> float:
-    return trial.cost if trial.batch_s is None else trial.batch_s
-
-
-def _try(candidate: Candidate, frames: npt.NDArray[np.generic], limit_s: float | None) -> Trial:
+def _try(candidate: Candidate, frames: npt.NDArray[np.generic]) -> Trial:
     """Encode the frames, in the order of time; the second half counts, with what the codec learned from the first."""
     store = FrameStore(
         Layout(frames.shape[1:], frames.dtype), codec=candidate.spec, block_frames=candidate.block_frames
     )
     half, one_sequence = len(frames) // 2, np.zeros(len(frames), np.int64)
-    ids = store.append(frames[:half], one_sequence[:half])
+    store.append(frames[:half], one_sequence[:half])
     before = store.train()
-    ids = np.append(ids, store.append(frames[half:], one_sequence[half:]))
-    batch_s = None if limit_s is None else _batch_s(store, ids)
-    fits = candidate.cost <= _MAX_COST if limit_s is None or batch_s is None else batch_s <= limit_s
-    return Trial(candidate.spec, candidate.block_frames, store.mean_frame_bytes(before), candidate.cost, batch_s, fits)
-
-
-def _batch_s(store: FrameStore, ids: Ints) -> float:
-    """Median seconds to read a batch of random frames."""
-    out = np.empty((_BATCH, *store.layout.shape), store.layout.dtype)
-    rng = np.random.default_rng(0)
-    times = []
-    for _ in range(6):
-        wanted = rng.choice(ids, _BATCH)
-        begin = time.perf_counter()
-        store.read(wanted, out)
-        times.append(time.perf_counter() - begin)
-    return float(np.median(times[1:]))  # the first one compiles
+    store.append(frames[half:], one_sequence[half:])
+    frame_bytes, cost = store.mean_frame_bytes(before), candidate.cost
+    return Trial(candidate.spec, candidate.block_frames, frame_bytes, cost, fits=cost <= _MAX_COST)

@@ -7,7 +7,7 @@ from obscodec.codecs import check_encodable
 from obscodec.devices import check_place
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack
-from obscodec.stores.auto.choice import parse_budget
+from obscodec.stores.auto.choice import FAST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +42,9 @@ class StoreOptions:
         for name in ("decide_after", "block_frames", "threads"):
             checked[name] = as_option(name, getattr(self, name))
         if self.budget is not None:
-            parse_budget(self.budget)
+            if not isinstance(self.budget, str) or self.budget != FAST:
+                raise SpecError(f"a budget is {FAST!r} or None, got {self.budget!r}")
             if self.codec != "auto":
                 raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
         check_place(self.device, self.heap)
         vars(self).update(checked)
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether the budget is a time, so that codecs are measured on this machine."""
-        return self.budget is not None and parse_budget(self.budget) is not None

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Self
 
@@ -73,9 +73,11 @@ class StoragePlan:
             raise CorruptStream(f"a plan has numbers and a frame stack, got {narrow!r} and {stack!r}")
         if choice is not None:
             of_choice = part_of(config, "choice", dict)
-            trials = tuple(Trial(**trial) for trial in part_of(of_choice, "trials", list))
-            chosen = Trial(**part_of(of_choice, "chosen", dict))
-            choice = Choice(chosen, trials, part_of(of_choice, "reason", str))
+            chosen, *trials = (
+                Trial(*(of[field.name] for field in fields(Trial)))
+                for of in [part_of(of_choice, "chosen", dict), *part_of(of_choice, "trials", list)]
+            )
+            choice = Choice(chosen, tuple(trials), part_of(of_choice, "reason", str))
         return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice)
 
     def new_store(self, layout: Layout, options: StoreOptions, *, first_id: int) -> Store:
