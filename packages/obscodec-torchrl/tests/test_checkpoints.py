@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 import torch
 from obscodec import CorruptStream, SnapshotError
-from obscodec.snapshots import first_items
 from obscodec_torchrl import CompressedStorage
+from obscodec_torchrl.contents import first_items
 from tensordict import NonTensorStack, TensorDict
 from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
 

@@ -154,6 +154,30 @@ class BufferStats:
         """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
         return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
+    def manifest(self, layouts: Mapping[str, object], n_steps: int | None, n_envs: int | None) -> dict[str, object]:
+        """What a snapshot says of the buffer to a reader, as values of JSON.
+
+        Args:
+            layouts: of one item of each field.
+            n_steps: how many steps there are, of each environment; None if they are no steps.
+            n_envs: how many environments there are, None if it does not know.
+        """
+        fields, first = list[dict[str, object]](), dict[int, str]()  # of each store, the field that it counts for
+        for name, of in self.fields.items():
+            if isinstance(of, int):
+                codec, nbytes = "", of
+            elif (owner := first.setdefault(id(of), name)) != name:
+                codec, nbytes = f"shares {owner}", 0
+            else:
+                codec, nbytes = of.codec or "", of.live_bytes
+            fields.append({"name": name, "item": str(layouts[name]), "codec": codec, "nbytes": nbytes})
+        return {
+            "n_steps": n_steps,
+            "n_envs": n_envs,
+            "fields": fields,
+            "other_nbytes": self.id_bytes + self.other_bytes,
+        }
+
     def sample_ms_since(self, before: BufferStats) -> float | None:
         """The mean duration of the samples since ``before``, None if there were none."""
         n = self.n_samples - before.n_samples

@@ -46,7 +46,9 @@ def tiles():
     rng = np.random.default_rng(0)
     kinds, order = rng.integers(256, size=(9, 8, 8, 3), dtype=np.uint8), rng.integers(9, size=(N, 6, 6))
     frames = kinds[order].transpose(0, 1, 3, 2, 4, 5).reshape(N, 48, 48, 3)
-    return tried("tiles", frames)
+    field = tried("tiles", frames)
+    smallest = min(field.measured, key=lambda of: of.item_bytes)
+    return replace(field, recommended=smallest.spec, block_frames=smallest.block_frames)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +110,13 @@ def test_the_field_to_paste_takes_what_the_table_says(which, request):
         store, expected = field.new_store(), found.chosen.block_frames
         store.append(np.zeros((N, *field.shape), field.dtype))
         assert f"block_frames={expected}" in repr(store)
+
+
+def test_a_buffer_for_episodes_knows_where_they_end(moving, vectors):
+    report = Report("run", (moving, vectors), has_episodes=True)
+    buffer = executed(report.pastes["RingBuffer"], {})
+    assert buffer.episode_end == ("episode_end",)
+    assert "episode_end" not in Report("run", (moving, vectors)).pastes["RingBuffer"]
 
 
 def test_blocks_that_are_not_the_usual_ones_are_pasted(tiles):

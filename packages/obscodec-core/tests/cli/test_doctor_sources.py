@@ -188,6 +188,7 @@ def test_a_folder_with_a_file_for_each_episode(write, suffix, tmp_path, episodes
     few = content(tmp_path / "run", 100)
     np.testing.assert_array_equal(few.items["image"], expected[:100])
     assert few.presumed[0].startswith(f"4 of 12 files *{suffix}, {first} to 2023-3-aa{suffix}, are taken for")
+    assert found.has_episodes
 
 
 def test_arrays_that_are_not_in_each_file_are_left_out(tmp_path, episodes):
@@ -200,8 +201,19 @@ def test_arrays_that_are_not_in_each_file_are_left_out(tmp_path, episodes):
     assert found.left_out["reward"] == f"its items are float64 (2,) and float64 () in {both}, give all the same"
     assert found.left_out["only"].startswith("it is not in both 2023-0-aa.npz and 2023-")
     (tmp_path / "run/2023-3-aa.npz").write_text("no archive")
-    with pytest.raises(SourceError, match=r"run/2023-3-aa\.npz can't be read: "):
+    with pytest.raises(SourceError, match=r"run/2023-3-aa\.npz is damaged, or was never an archive of arrays"):
         content(tmp_path / "run")
+
+
+def test_a_damaged_array_of_an_archive_is_named_with_its_file(tmp_path):
+    file = tmp_path / "run.npz"
+    write_npz(file, {"obs": np.arange(1000), "reward": np.zeros(1000)})
+    damaged = bytearray(file.read_bytes())
+    damaged[damaged.index(np.arange(500, 510).tobytes())] ^= 1
+    file.write_bytes(damaged)
+    found = content(file)
+    assert [*found.items] == ["reward"]
+    assert found.left_out == {"obs": f"its bytes in {file} are damaged: restore that file"}
 
 
 def test_a_folder_that_has_nothing_to_read_says_what_was_looked_for_and_is_there(tmp_path):

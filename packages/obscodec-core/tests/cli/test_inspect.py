@@ -1,15 +1,14 @@
 """The command ``obscodec inspect``, as a shell runs it."""
 
+import re
 import subprocess
 import sys
 
 import obscodec
 import pytest
-from obscodec import Snapshot
+from obscodec import Field, RingBuffer, Snapshot, SnapshotError
 from obscodec.installing import install_command
-from obscodec.snapshots import inspect_snapshot, write_snapshot
-from obscodec.snapshots.folder import Folder
-from obscodec.snapshots.reader import OpenGeneration
+from obscodec.snapshots import find_snapshot, inspect_snapshot, write_snapshot
 from saved import append, array, priorities, ring, stores
 
 
@@ -39,7 +38,7 @@ def test_an_intact_snapshot(folder):
     options = "capacity=100, n_envs=2, episode_end='$', spill=False, pad='zeros'"
     assert f"Generation 2: RingBuffer, 100 steps of each of 2 environments, made with {options}." in lines
     assert [line.split()[:-1] for line in lines[-7:]] == [
-        ["obs", "uint8[4,", "12,", "16]", "delta-rle|lz4:6,", "stacks", "of", "4"],
+        ["obs", "uint8[4,", "12,", "16]", "delta-rle|lz4:6"],
         ["next", "uint8[4,", "12,", "16]", "shares", "obs"],
         ["depth", "float16[12,", "16]", "shuffle|zstd:1"],
         ["vector", "float64[3]", "none"],
@@ -54,7 +53,7 @@ def test_an_intact_snapshot(folder):
     ("saved", "said", "fields"),
     [
         (lambda: array(40), "TensorArray, 50 steps", [("array", "uint8[12, 16]", "delta-rle")]),
-        (lambda: stores()["auto stacks"], "AutoStore, made with", [("tensors", "uint8[4, 12, 16]", "not chosen yet")]),
+        (lambda: stores()["auto stacks"], "AutoStore, made with", [("tensors", "uint8[4, 12, 16]", "auto")]),
         (lambda: stores()["rle"], "FrameStore, made with", [("tensors", "uint8[12, 16]", "rle")]),
         (lambda: priorities(20), "Prioritized, made with", []),
     ],
@@ -63,40 +62,47 @@ def test_an_intact_snapshot(folder):
 def test_what_else_can_be_saved(saved, said, fields, tmp_path):
     obscodec.save(saved(), tmp_path)
     (report,) = inspect_snapshot(tmp_path)
-    assert [field[:3] for field in report.summary.fields] == fields
+    assert [field[:3] for field in report.fields] == fields
     assert f"Generation 1: {said}" in run("inspect", tmp_path).stdout
 
 
-def test_the_bytes_are_those_of_all_that_was_saved(folder):
-    *_, report = inspect_snapshot(folder)
-    saved = OpenGeneration(Folder(folder), 2).read().tree.nbytes
-    assert sum(field.nbytes for field in report.summary.fields) + report.summary.other_nbytes == saved
+def test_the_bytes_of_a_field_are_those_of_its_store_and_arrays(tmp_path):
+    buffer = ring(50)
+    obscodec.save(buffer, tmp_path)
+    (report,) = inspect_snapshot(tmp_path)
+    found, stats = {field.name: field.nbytes for field in report.fields}, buffer.stats()
+    assert found["obs"] == stats.fields["obs"].live_bytes > 0 == found["next"]
+    assert found["vector"] == stats.fields["vector"] == 50 * 2 * 24
+    assert report.other_nbytes == stats.id_bytes
 
 
 @pytest.mark.parametrize(
-    "state",
-    [
-        {"n_appended": "many", "arrays": {"stores": {}, "arrays": []}},
-        {"n_appended": 3, "arrays": 5},
-        {"leaves": [{"path": [7]}], "stores": [], "axes": [], "length": 0},
-        {"observations": {"arrays": [{"name": "x", "field": "y"}], "stores": {}}, "n_steps": 1},
-    ],
+    "said",
+    [None, 5, {}, {"fields": [{}]}, {"fields": 5}, {"n_steps": "many", "n_envs": 1, "fields": [], "other_nbytes": 0}],
 )
-def test_a_form_that_nobody_knows_has_no_summary(state, tmp_path):
-    class Odd:
+def test_a_writer_may_say_anything_of_what_it_wrote(said, tmp_path):
+    class Odd(RingBuffer):
         written_by = "odd 1"
 
-        def arguments(self):
-            return {"n_envs": 1, "capacity": 5, "fields": {}, "observation_space": {}}
+        def manifest(self):
+            return said
 
-        def state(self):
-            return state
-
-    write_snapshot(Odd(), tmp_path)
+    write_snapshot(Odd(5, {"reward": Field((), "float32")}), tmp_path)
     (report,) = inspect_snapshot(tmp_path)
-    assert (report.kind, report.summary, report.damage) == ("Odd", None, [])
+    assert (report.kind, report.n_steps, report.fields, report.damage) == ("RingBuffer", None, (), [])
     ran = run("inspect", tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_snapshot_is_found_in_a_folder_around_it(tmp_path):
+    inside = tmp_path / "step" / "storage" / "snapshot"
+    obscodec.save(array(2), inside)
+    assert find_snapshot(tmp_path) == find_snapshot(inside) == inside
+    obscodec.save(array(2), tmp_path / "other" / "storage" / "snapshot")
+    both = f"{tmp_path / 'other' / 'storage' / 'snapshot'}, {inside}"
+    with pytest.raises(SnapshotError, match=f"^{re.escape(f'{tmp_path} has several snapshots, name one: {both}')}$"):
+        find_snapshot(tmp_path)
+    assert find_snapshot(tmp_path / "nowhere") is None
 
 
 def test_a_snapshot_in_a_folder_around_it(folder, tmp_path_factory):

@@ -466,6 +466,11 @@ class CompressedBuffer(buffers.BaseBuffer):
         if not 0 <= self.pos <= self.buffer_size:
             raise obscodec.CorruptStream(f"pos is in 0..{self.buffer_size}, got {self.pos}")
 
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        layouts = {key: field.layout for key, field in self._arrays.fields.items()}
+        return self.stats().manifest(layouts, self.size(), self.n_envs)
+
     def __repr__(self) -> str:
         steps, stats = f"{self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}", self.stats()
         return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._arrays.described(stats)})"

@@ -119,6 +119,10 @@ class StorageCheckpoint(NamedTuple):
         """See ``obscodec.snapshots.Saved``."""
         self.storage.restore(state)
 
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return dict(self.storage.manifest())
+
 
 def _has_snapshot(folder: Path) -> bool:
     return any((folder / SNAPSHOT).glob("generation-*.json"))  # else its first writer was killed

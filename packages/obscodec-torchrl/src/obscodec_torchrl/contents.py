@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from obscodec import SnapshotError
-from obscodec.snapshots import named, read_snapshot, takes_memory
+from obscodec.snapshots import named, read_snapshot
 from obscodec.state import number_of, part_of
 
 from obscodec_torchrl.checkpointer import SNAPSHOT, has_newer
@@ -21,7 +21,7 @@ from obscodec_torchrl.storage import CompressedStorage
 
 
 def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
-    """The oldest ``n`` items, the first ones along further axes: see ``obscodec.snapshots.first_items``."""
+    """The oldest ``n`` items, the first ones along further axes: see ``obscodec.cli.doctor.saved``."""
     kind, arguments, state = read_snapshot(path)
     with named(path):
         if path.name == SNAPSHOT and "older" in state and has_newer(path.parent, part_of(state, "older", dict)):
@@ -39,17 +39,8 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
         last = state.get("last_row") if part_of(state, "is_full", bool) else None
         rows = (np.arange(min(n, n_rows)) + (0 if last is None else last + 1)) % n_rows
         index = rows, *[0] * (len(axes) - 1)
-        items = {}
-        for key, leaf in leaves(storage._storage).items():
-            nbytes = leaf.shape[len(axes) :].numel() * leaf.dtype.itemsize
-            if takes_memory(nbytes, is_next="next" in key and _before(key) in saved):
-                items[".".join(key) or "item"] = np.asarray(stored_array(leaf)[index])
-        return items
-
-
-def _before(key: Key) -> Key:
-    """The key of the leaf that the leaf of a key is one step later."""
-    return tuple(name for name in key if name != "next")
+        every = leaves(storage._storage).items()
+        return {".".join(key) or "item": np.asarray(stored_array(leaf)[index]) for key, leaf in every}
 
 
 def _tree_of(paths: Iterable[Key]) -> Any:

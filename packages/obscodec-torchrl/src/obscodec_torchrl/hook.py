@@ -147,6 +147,10 @@ class SavedBuffer:
             parts = {name: files_of(part.dumps) for name, part in self._parts.items()}
             return {"storage": self._storage.state(), "parts": parts}
 
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        return self._storage.manifest()
+
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
         self._storage.restore(part_of(state, "storage", dict))

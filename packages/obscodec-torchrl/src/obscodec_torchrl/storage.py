@@ -435,6 +435,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         stats = self._forecast.add_to(stats, len(self), self.stores())
         return stats if self._limit is None else replace(stats, n_steps=len(self))
 
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        layouts = {
+            ".".join(path): f"{str(leaf.dtype).removeprefix('torch.')}{[*leaf.shape[self.ndim :]]}"
+            for path, leaf in leaves(self._storage).items()
+        }
+        return self.stats().manifest(layouts, len(self), None)
+
     def memory_bytes(self) -> int:
         """About the memory of all items, known at once."""
         n_rows = self._len_along_dim0 or 0

@@ -455,6 +455,11 @@ class StepRing:
             n_fit = self._limit.steps_that_fit(len(self), self._memory())
             return replace(stats, n_steps=len(self), steps_that_fit=n_fit)
 
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        layouts = {name: field.layout for name, field in self._set.fields.items()}
+        return self.stats().manifest(layouts, len(self), self.n_envs)
+
     @property
     def stores(self) -> set[Store]:
         """The stores of its compressed fields, each once."""

@@ -1,5 +1,6 @@
 """What ``obscodec`` can do."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from rich.table import Table
 from obscodec.cli.doctor import doctor
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
-from obscodec.snapshots import GenerationReport, Summary, find_snapshot, folder_nbytes, inspect_snapshot
+from obscodec.snapshots import GenerationReport, find_snapshot, folder_nbytes, inspect_snapshot
 
 app = typer.Typer(help="Look into snapshots, and see how data compress.", add_completion=False, no_args_is_help=True)
 app.command()(doctor)
@@ -33,7 +34,7 @@ def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) ->
     """
     out, errors = Console(), Console(stderr=True)
     try:
-        folder = find_snapshot(path)
+        folder = find_snapshot(path) or Path(path)
         reports = list(inspect_snapshot(folder))
     except (SnapshotError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
@@ -41,9 +42,10 @@ def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) ->
     out.print(escape(f"{folder}: {decimal(folder_nbytes(folder))}"), soft_wrap=True, highlight=False)
     out.print(_generations(reports))
     last = reports[-1]
-    if last.summary:
-        out.print(f"\n{escape(_contents(last, last.summary))}", soft_wrap=True, highlight=False)
-        out.print(_fields(last.summary))
+    if last.kind:
+        out.print(f"\n{escape(_contents(last))}", soft_wrap=True, highlight=False)
+    if last.fields:
+        out.print(_fields(last))
     for report in reports:
         for damage in report.damage[:_MOST_DAMAGE]:
             errors.print(f"generation {report.generation}: {damage}", markup=False, highlight=False, soft_wrap=True)
@@ -84,18 +86,18 @@ def _generations(reports: list[GenerationReport]) -> Table:
     return table
 
 
-def _contents(report: GenerationReport, summary: Summary) -> str:
+def _contents(report: GenerationReport) -> str:
     """What a generation has, and what the buffer was made with."""
-    counts = "" if summary.n_steps is None else f", {summary.n_steps:,} steps"
-    envs = f" of each of {summary.n_envs:,} environments" if counts and (summary.n_envs or 1) > 1 else ""
+    counts = "" if report.n_steps is None else f", {report.n_steps:,} steps"
+    envs = f" of each of {report.n_envs:,} environments" if counts and (report.n_envs or 1) > 1 else ""
     made_with = ", ".join(f"{name}={value!r}" for name, value in report.arguments.items())
     what = f"Generation {report.generation}: {report.kind}{counts}{envs}"
     return f"{what}, made with {made_with}." if made_with else f"{what}."
 
 
-def _fields(summary: Summary) -> Table:
+def _fields(report: GenerationReport) -> Table:
     table = _table("field", "item", "codec", "bytes", right=("bytes",))
-    for field in summary.fields:
+    for field in report.fields:
         table.add_row(*map(escape, (field.name, field.item, field.codec or "none")), f"{field.nbytes:,}")
-    table.add_row("all else", "", "", f"{summary.other_nbytes:,}")
+    table.add_row("all else", "", "", f"{report.other_nbytes:,}")
     return table

@@ -4,9 +4,8 @@ A state becomes files and comes back checked. It never knows what a state means:
 """
 
 from obscodec.snapshots.beside import check_beside
-from obscodec.snapshots.contents import NoSnapshot, find_snapshot, first_items, takes_memory
-from obscodec.snapshots.folder import folder_nbytes
-from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
+from obscodec.snapshots.folder import find_snapshot, folder_nbytes
+from obscodec.snapshots.inspection import GenerationReport, SavedField, inspect_snapshot
 from obscodec.snapshots.snapshot import (
     Salvaged,
     Saved,
@@ -19,20 +18,17 @@ from obscodec.snapshots.snapshot import (
     restored,
     save,
     write_snapshot,
+    written_by,
 )
-from obscodec.snapshots.summary import SavedField, Summary
 
 __all__ = [
     "GenerationReport",
-    "NoSnapshot",
     "Salvaged",
     "Saved",
     "SavedField",
     "Snapshot",
-    "Summary",
     "check_beside",
     "find_snapshot",
-    "first_items",
     "folder_nbytes",
     "inspect_snapshot",
     "load",
@@ -42,6 +38,6 @@ __all__ = [
     "read_snapshot",
     "restored",
     "save",
-    "takes_memory",
     "write_snapshot",
+    "written_by",
 ]

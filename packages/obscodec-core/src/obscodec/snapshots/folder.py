@@ -18,6 +18,7 @@ from obscodec.snapshots.folder_lock import FolderLock
 
 FORMAT: Final = "obscodec snapshot"
 VERSION: Final = 1
+_MOST_LEVELS: Final = 3  # of folders that training frameworks put around a snapshot
 NO_NUMBER: Final = 10**12  # of a generation, as the numbers from here on
 _MANIFEST: Final = re.compile(r"generation-(\d{8,12})-([0-9a-f]{16})\.json")
 _NAMES: Final = {
@@ -205,6 +206,21 @@ class Folder:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+
+def find_snapshot(path: str | os.PathLike[str]) -> Path | None:
+    """The folder of the snapshot that a folder is, or that lies in it, as in a checkpoint of TorchRL; None for none.
+
+    Raises:
+        SnapshotError: there are several.
+    """
+    for level in range(_MOST_LEVELS + 1):
+        found = sorted({file.parent for file in Path(path).glob("*/" * level + "generation-*.json")})
+        if len(found) > 1:
+            raise SnapshotError(f"{path} has several snapshots, name one: {', '.join(map(str, found))}")
+        if found:
+            return found[0]
+    return None
 
 
 def folder_nbytes(path: str | os.PathLike[str]) -> int:

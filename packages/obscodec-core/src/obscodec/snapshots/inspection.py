@@ -11,8 +11,22 @@ from obscodec.errors import SnapshotError
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.reader import OpenGeneration
 from obscodec.snapshots.snapshot import named
-from obscodec.snapshots.summary import Summary, summary_of
-from obscodec.snapshots.tree import Tree
+
+
+class SavedField(NamedTuple):
+    """A field, as its writer describes it.
+
+    Attributes:
+        name: its name.
+        item: dtype and shape of one item, such as ``"uint8[84, 84]"``.
+        codec: how it is compressed, "" if it is not.
+        nbytes: bytes of its arrays or streams. A store that several fields share counts for the first one.
+    """
+
+    name: str
+    item: str
+    codec: str
+    nbytes: int
 
 
 class GenerationReport(NamedTuple):
@@ -23,7 +37,10 @@ class GenerationReport(NamedTuple):
         kind: the class of what was saved, "" if the manifest is damaged.
         written_by: the version that wrote it.
         nbytes: bytes of the files that it needs.
-        summary: what it has, None if that is of no known form, or too damaged.
+        n_steps: how many steps there are, of each environment; None if the writer does not say.
+        n_envs: how many environments there are; None if the writer does not say.
+        fields: the parts of each step.
+        other_nbytes: bytes of ids, and of arrays that are no fields.
         arguments: what the buffer was made with, as far as these are plain values.
         damage: what is damaged, a text for each place.
     """
@@ -32,16 +49,16 @@ class GenerationReport(NamedTuple):
     kind: str
     written_by: str
     nbytes: int
-    summary: Summary | None
+    n_steps: int | None
+    n_envs: int | None
+    fields: tuple[SavedField, ...]
+    other_nbytes: int
     arguments: dict[str, Any]
     damage: list[str]
 
 
 def inspect_snapshot(path: str | os.PathLike[str]) -> Iterator[GenerationReport]:
     """Read and check every file of a snapshot; a report on each generation, the first one first.
-
-    Args:
-        path: the folder.
 
     Raises:
         SnapshotError: the folder has no snapshot.
@@ -50,23 +67,26 @@ def inspect_snapshot(path: str | os.PathLike[str]) -> Iterator[GenerationReport]
     generations = folder.generations()
     if not generations:
         raise SnapshotError(f"{folder.path} has no snapshot")
-    for number, name in generations.items():
+    for number in generations:
         try:
-            manifest = folder.read_manifest(name)
-            read = OpenGeneration(folder, number).read(salvages=True)
-            yield _report(folder, number, manifest, read.tree, read.damage)
+            opened = OpenGeneration(folder, number)
+            read = opened.read(salvages=True)
+            yield _report(folder, number, opened.manifest, read.tree.values, read.damage)
         except SnapshotError as error:
-            yield _report(folder, number, {}, Tree(None, {}, {}, {}), [str(error)])
+            yield _report(folder, number, {}, None, [str(error)])
 
 
-def _report(folder: Folder, number: int, manifest: Manifest, tree: Tree, damage: list[str]) -> GenerationReport:
-    summary = None
-    with suppress(SnapshotError), named(folder.path):
-        summary = summary_of(tree)
-    arguments = tree.values.get("arguments", {}) if isinstance(tree.values, dict) else {}
+def _report(folder: Folder, number: int, manifest: Manifest, values: Any, damage: list[str]) -> GenerationReport:
+    n_steps, n_envs, fields, other_nbytes = None, None, tuple[SavedField, ...](), 0
+    with suppress(SnapshotError), named(folder.path):  # the writer may be anybody
+        said = manifest["contents"]
+        counts = [None if said[name] is None else int(said[name]) for name in ("n_steps", "n_envs")]
+        texts = [(str(of["name"]), str(of["item"]), str(of["codec"]), int(of["nbytes"])) for of in said["fields"]]
+        other_nbytes, fields, (n_steps, n_envs) = int(said["other_nbytes"]), tuple(map(SavedField._make, texts)), counts
+    arguments = values.get("arguments", {}) if isinstance(values, dict) else {}
     items = arguments.items() if isinstance(arguments, dict) else ()
     plain = {key: value for key, value in items if isinstance(value, (bool, int, float, str))}
     files = [of for of in manifest.get("segments", []) if of]
     nbytes = sum(of["nbytes"] for of in files) + (manifest["arrays"]["nbytes"] if manifest else 0)
     kind, written_by = str(manifest.get("kind", "")), str(manifest.get("written_by", ""))
-    return GenerationReport(number, kind, written_by, nbytes, summary, plain, damage)
+    return GenerationReport(number, kind, written_by, nbytes, n_steps, n_envs, fields, other_nbytes, plain, damage)

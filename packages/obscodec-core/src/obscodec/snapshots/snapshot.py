@@ -35,6 +35,7 @@ from obscodec.snapshots.reader import DamagedStreams, OpenGeneration
 from obscodec.snapshots.tree import Tree, flatten, unflatten
 from obscodec.snapshots.writer import before_generation, write_generation
 from obscodec.state import State, part_of
+from obscodec.stats import BufferStats
 from obscodec.stores import Store, store_of
 
 
@@ -42,7 +43,8 @@ class Saved(Protocol):
     """What can be saved: see ``obscodec.state``.
 
     A class of another package has an attribute ``written_by``: the name of its package, a space, and the version. A
-    class that knows episodes has a method ``end_episodes``, which :func:`load` calls.
+    class that knows episodes has a method ``end_episodes``, which :func:`load` calls; a buffer has a method
+    ``manifest``, which returns what ``BufferStats.manifest`` does: ``obscodec inspect`` prints it.
     """
 
     def arguments(self) -> State:
@@ -438,6 +440,15 @@ def read_arguments(path: str | os.PathLike[str], generation: int | None = None) 
     return _arguments(OpenGeneration(Folder(path), generation), path)
 
 
+def written_by(path: str | os.PathLike[str]) -> str:
+    """The package that wrote the last generation of a snapshot, a space, and its version.
+
+    Raises:
+        SnapshotError: see :func:`load`.
+    """
+    return str(OpenGeneration(Folder(path), None).manifest.get("written_by", ""))
+
+
 def _arguments(opened: OpenGeneration, path: str | os.PathLike[str]) -> tuple[str, State]:
     tree = opened.part("arguments")
     with named(path):
@@ -473,7 +484,15 @@ def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     """A state, and what a manifest says of it."""
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in _MADE or of in Store.kinds.values())
     head = {"kind": next(known, type(saved).__name__), "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
-    return flatten({"arguments": saved.arguments(), "state": saved.state()}), head
+    tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
+    if isinstance(saved, (Store, TensorArray)):
+        name, store = ("array", saved.store) if isinstance(saved, TensorArray) else ("tensors", saved)
+        stats = BufferStats({name: store.stats()}, id_bytes=0, waiting_bytes=0, other_bytes=0, raw_bytes=0)
+        n_steps = len(saved) if isinstance(saved, TensorArray) and saved.ids.ndim else None
+        head["contents"] = stats.manifest({name: store.layout}, n_steps, None)
+    elif describe := getattr(saved, "manifest", None):
+        head["contents"] = describe()
+    return tree, head
 
 
 @contextmanager

@@ -39,11 +39,6 @@ class Tree(NamedTuple):
     streams: dict[str, Segments]
     lost: dict[str, Ints]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays and streams."""
-        return sum(array.nbytes for array in self.arrays.values()) + sum(of.nbytes for of in self.streams.values())
-
 
 def flatten(state: State) -> Tree:
     """The parts of a state.

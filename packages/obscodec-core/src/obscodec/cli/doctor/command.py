@@ -89,7 +89,7 @@ def _report(source: str, content: Content, budget: str | None, progress: Progres
     said = [f"Left out: {name}, {reason}." for name, reason in left_out.items()]
     if any(field.measured for field in fields):
         said.append(TABLE_OF_COSTS)
-    return Report(source, tuple(fields), (*content.presumed, *said))
+    return Report(source, tuple(fields), (*content.presumed, *said), content.has_episodes)
 
 
 def _check_page(path: Path) -> None:

@@ -14,6 +14,8 @@ Example:
 
 import re
 import shlex
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -53,9 +55,10 @@ def arrays_of(path: Path, request: Request) -> Content:
         return _first_of({path.stem: np.load(path, mmap_mode="r")}, [path.stem], request)
     with ExitStack() as opened:
         if path.suffix == ".npz":
-            plain = opened.enter_context(path.open("rb"))  # numpy leaves a file open if it is no archive
-            archive = opened.enter_context(np.load(plain))
-            return _first_of(archive, archive.files, request)
+            if not zipfile.is_zipfile(path):
+                raise SourceError(f"{path} is damaged, or was never an archive of arrays, as numpy.savez writes them")
+            archive = opened.enter_context(np.load(path))
+            return _first_of(archive, archive.files, replace(request, source=str(path)))
         if path.is_file():
             file = opened.enter_context(module("h5py").File(path, "r"))
             names: list[str] = []
@@ -87,6 +90,8 @@ def arrays_in(folder: Path, request: Request) -> Content:
         file, n_files = order[n_files], n_files + 1
         try:
             found = arrays_of(file, replace(request, n=request.n - n_read))
+        except SourceError:
+            raise
         except Exception as error:  # of numpy or h5py
             raise SourceError(f"{file} can't be read: {told(error)}") from error
         if n_files == 1:
@@ -96,7 +101,8 @@ def arrays_in(folder: Path, request: Request) -> Content:
         n_read += max((len(array) for array in found.items.values() if array.ndim), default=request.n)
     items = {name: of[0] if len(of) == 1 else np.concatenate(of) for name, of in parts.items() if name not in left_out}
     of_all = f"{n_files:,} of {len(order):,} files *{order[0].suffix}, {order[0].name} to {order[n_files - 1].name},"
-    return Content(items, left_out, (f"{of_all} are taken for episodes, one after the other.", *said))
+    taken = f"{of_all} are taken for episodes, one after the other."
+    return Content(items, left_out, (taken, *said), has_episodes=True)
 
 
 def _add_to(parts: dict[str, list[Array]], items: Mapping[str, Array], files: str) -> dict[str, str]:
@@ -169,13 +175,15 @@ def _first_of(arrays: Any, names: Iterable[str], request: Request) -> Content:
             items[field] = _joined(arrays, of_field, request)
         except Exception as error:  # of numpy, h5py or zarr: other arrays may be readable
             left_out[field] = str(error) if isinstance(error, ValueError) else told(error)
+            if isinstance(error, (zipfile.BadZipFile, zlib.error, EOFError)):
+                left_out[field] = f"its bytes in {request.source} are damaged: restore that file"
             continue
         pictures += [_said_of(field, items[field])] if _may_be_one_image(items[field]) else []
         if len(of_field) > 1:
             groups = field[: field.index("*") + 1]
             episodes[groups] = max(episodes.get(groups, 0), len(of_field))
     taken = [f"The {n} groups {groups} are taken for episodes, one after the other." for groups, n in episodes.items()]
-    return Content(items, left_out, (*taken, _AXIS_0, *pictures))
+    return Content(items, left_out, (*taken, _AXIS_0, *pictures), has_episodes=bool(episodes))
 
 
 def _may_be_one_image(array: Array) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from html import escape
 
-from obscodec.cli.doctor.paste import lines_to_paste
 from obscodec.cli.doctor.plots import frame_and_patch, memory_against_latency, size_over_time
 from obscodec.cli.doctor.report import COLUMNS, Report, cells, gb_per_million, notes, title, why
 from obscodec.cli.doctor.sources import Array
@@ -108,8 +107,7 @@ def _table(field: FieldReport) -> str:
 
 
 def _pastes(report: Report) -> str:
-    pastes = lines_to_paste(report.fields).items()
-    lines = "".join(f"<p>For {of}:</p><pre><code>{escape(lines)}</code></pre>" for of, lines in pastes)
+    lines = "".join(f"<p>For {of}:</p><pre><code>{escape(lines)}</code></pre>" for of, lines in report.pastes.items())
     return f"<section><h2>Paste</h2>{lines}</section>"
 
 

@@ -10,13 +10,15 @@ _OBSERVATIONS = "observation", "observations"  # as environments and snapshots o
 Options = dict[str, Any]
 
 
-def lines_to_paste(fields: Sequence[FieldReport]) -> dict[str, str]:
+def lines_to_paste(fields: Sequence[FieldReport], *, has_episodes: bool = False) -> dict[str, str]:
     """What to paste for all fields together, imports included, by what it is for.
+
+    Where the data are of episodes, a ``RingBuffer`` has a flag that tells where each ends.
 
     Frame stacks stand in the lines for a ``RingBuffer`` alone; adapters find them. Stable-Baselines3 moves channels of
     images to the front, so that the axis may be another one, and the option of TorchRL is for all leaves.
     """
-    pastes = {"RingBuffer": _ring_buffer(fields)}
+    pastes = {"RingBuffer": _ring_buffer(fields, has_episodes=has_episodes)}
     if compressed := [field for field in fields if field.chosen]:
         if replay_buffer := _replay_buffer(compressed):
             pastes["Stable-Baselines3"] = replay_buffer
@@ -24,10 +26,15 @@ def lines_to_paste(fields: Sequence[FieldReport]) -> dict[str, str]:
     return pastes
 
 
-def _ring_buffer(fields: Sequence[FieldReport]) -> str:
+def _ring_buffer(fields: Sequence[FieldReport], *, has_episodes: bool) -> str:
     names = "Field, FrameStack, RingBuffer" if any(field.frame_stack for field in fields) else "Field, RingBuffer"
     lines = "".join(f"    {line}\n" for of in fields for line in _fields(of))
-    return f"from obscodec import {names}\n\nfields = {{\n{lines}}}\nbuffer = RingBuffer(1_000_000, fields)"
+    options = ""
+    if has_episodes:
+        options = ", episode_end='episode_end'"
+        if "episode_end" not in {field.name for field in fields}:
+            lines += "    'episode_end': Field((), 'bool'),  # True in the last step of each episode\n"
+    return f"from obscodec import {names}\n\nfields = {{\n{lines}}}\nbuffer = RingBuffer(1_000_000, fields{options})"
 
 
 def _fields(of: FieldReport) -> Iterator[str]:

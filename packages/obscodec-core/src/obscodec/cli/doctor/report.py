@@ -29,11 +29,18 @@ class Report:
         source: what was read.
         fields: its fields.
         remarks: what else to know: what was taken for granted or left out, and how codecs are chosen, in sentences.
+        has_episodes: whether the source has episodes, one after the other.
     """
 
     source: str
     fields: tuple[FieldReport, ...]
     remarks: tuple[str, ...] = ()
+    has_episodes: bool = False
+
+    @property
+    def pastes(self) -> dict[str, str]:
+        """What to paste, by what it is for."""
+        return lines_to_paste(self.fields, has_episodes=self.has_episodes)
 
     @property
     def is_lossless(self) -> bool:
@@ -59,7 +66,7 @@ class Report:
             "is_lossless": self.is_lossless,
             "bytes_per_step": self.step_bytes,
             "fields": fields,
-            "paste": lines_to_paste(self.fields),
+            "paste": self.pastes,
             "remarks": list(self.remarks),
         }
 
@@ -77,7 +84,7 @@ class Report:
             out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
         for line in self.remarks:  # before what is pasted: something may have been taken for what it is not
             out.print(escape(line), soft_wrap=True, highlight=False)
-        for library, lines in lines_to_paste(self.fields).items():
+        for library, lines in self.pastes.items():
             out.print(f"\nPaste for {library}:\n\n{escape(lines)}\n", soft_wrap=True, highlight=False)
         taken = f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{self.shared}."
         out.print(escape(taken), soft_wrap=True, highlight=False)

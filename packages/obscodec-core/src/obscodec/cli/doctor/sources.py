@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.buffers import MIN_COMPRESSED_NBYTES
+from obscodec.cli.doctor.saved import saved_items
 from obscodec.errors import DTypeError, ObscodecError
 from obscodec.layout import Layout, storable
-from obscodec.snapshots import NoSnapshot, find_snapshot, first_items, takes_memory
+from obscodec.snapshots import find_snapshot
 
 Array = npt.NDArray[np.generic]
 Advance = Callable[[int], None]
@@ -69,12 +71,14 @@ class Content:
         left_out: why a field was left out, by its name.
         presumed: what was taken for granted, in sentences.
         following: the next observations that share frames, which are none of the ``items``, by the name of theirs.
+        has_episodes: whether the items are of episodes, one after the other, and no field need say where one ends.
     """
 
     items: Mapping[str, Array]
     left_out: Mapping[str, str]
     presumed: tuple[str, ...] = ()
     following: Mapping[str, Following] = field(default_factory=dict)
+    has_episodes: bool = False
 
 
 def read(request: Request) -> Content:
@@ -103,7 +107,7 @@ def read(request: Request) -> Content:
     ]
     own = items.keys() - {of.name for of in following.values()}
     items = {name: array for name, array in items.items() if name in own}
-    return Content(items, left_out, (*found.presumed, *said), following)
+    return Content(items, left_out, (*found.presumed, *said), following, found.has_episodes)
 
 
 def told(error: Exception) -> str:
@@ -197,7 +201,7 @@ def _following(items: Mapping[str, Array]) -> dict[str, Following]:
             continue
         layout = Layout(array.shape[1:], array.dtype)
         same = (layout.rows(array[:-1]) == layout.rows(before[1:])).all(axis=1)
-        if 2 * same.sum() >= len(same) and not takes_memory(layout.nbytes, is_next=True):
+        if 2 * same.sum() >= len(same) and layout.nbytes >= MIN_COMPRESSED_NBYTES:
             found[of] = Following(name, array)
     return found
 
@@ -212,12 +216,11 @@ def _from_file(request: Request) -> Content:
 
 def _from_folder(request: Request) -> Content:
     """The content of a snapshot, or of files of episodes."""
-    try:
-        folder = find_snapshot(request.source)
-    except NoSnapshot:
+    folder = find_snapshot(request.source)
+    if folder is None:
         found: Content = module("obscodec.cli.doctor.files").arrays_in(Path(request.source), request)
         return found
-    items = first_items(folder, request.n)
+    items = saved_items(folder, request.n)
     request.advance(max(map(len, items.values())))
     return Content(items, {})
 
@@ -239,7 +242,8 @@ def _from_minari(request: Request) -> Content:
         request.advance(len(episode.rewards))
         if n >= request.n:
             break
-    return Content({of: np.concatenate(arrays)[: request.n] for of, arrays in parts.items()}, {})
+    items = {of: np.concatenate(arrays)[: request.n] for of, arrays in parts.items()}
+    return Content(items, {}, has_episodes=True)
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:

@@ -1,4 +1,4 @@
-"""What a snapshot has, in the order of time, wherever it lies and whoever has written it."""
+"""What the doctor reads of a snapshot: items in the order of time, whoever has written them."""
 
 import re
 from functools import partial
@@ -7,8 +7,10 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, FrameStore, Layout, MissingPackage, Prioritized, RingBuffer, SnapshotError, TensorArray
+from obscodec.cli.doctor import saved
+from obscodec.cli.doctor.saved import saved_items
 from obscodec.installing import install_command
-from obscodec.snapshots import contents, find_snapshot, first_items, read_snapshot, write_snapshot
+from obscodec.snapshots import write_snapshot
 from saved import array, frames
 
 
@@ -23,7 +25,7 @@ def test_the_oldest_steps_of_the_first_environment(tmp_path):
         speeds = {"speed": np.full((2, 2), step), "next speed": np.full((2, 2), step + 1)}
         buffer.append(obs=played[step], next=played[step + 1], reward=[step, -1], done=[False, True], **speeds)
     obscodec.save(buffer, tmp_path / "ring")
-    found = first_items(tmp_path / "ring", 20)
+    found = saved_items(tmp_path / "ring", 20)
     assert [*found] == ["obs", "reward", "done", "speed", "next speed"]
     np.testing.assert_array_equal(found["obs"], played[49:69, 0])
     np.testing.assert_array_equal(found["reward"], np.arange(49, 69))
@@ -31,9 +33,9 @@ def test_the_oldest_steps_of_the_first_environment(tmp_path):
 
 
 def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
-    saved = array(50)
-    obscodec.save(saved, tmp_path)
-    np.testing.assert_array_equal(first_items(tmp_path, 20)["array"], np.asarray(saved)[:20, 0])
+    whole = array(50)
+    obscodec.save(whole, tmp_path)
+    np.testing.assert_array_equal(saved_items(tmp_path, 20)["array"], np.asarray(whole)[:20, 0])
 
 
 def test_damage_is_found_in_a_block_of_another_item(tmp_path):
@@ -43,7 +45,7 @@ def test_damage_is_found_in_a_block_of_another_item(tmp_path):
     content[-30] ^= 1
     segment.write_bytes(content)
     with pytest.raises(SnapshotError, match=f"{segment.name}.* damaged"):
-        first_items(tmp_path, 1)
+        saved_items(tmp_path, 1)
 
 
 def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
@@ -53,21 +55,9 @@ def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
     segment.write_bytes(head + b"\xff" * (segment.stat().st_size - 64))
     # As if the checksums were those of these bytes.
     monkeypatch.setattr("obscodec.snapshots.reader._MIN_MAPPED_NBYTES", 0)
-    monkeypatch.setattr("obscodec.snapshots.contents.read_snapshot", partial(read_snapshot, mmap=True))
+    monkeypatch.setattr(saved, "load", partial(obscodec.load, mmap=True))
     with pytest.raises(SnapshotError, match=f"^{re.escape(str(tmp_path))} has a content that .* can't be decoded: "):
-        first_items(tmp_path, 20)
-
-
-def test_a_snapshot_is_found_in_a_folder_around_it(tmp_path):
-    inside = tmp_path / "step" / "storage" / "snapshot"
-    obscodec.save(array(2), inside)
-    assert find_snapshot(tmp_path) == find_snapshot(inside) == inside
-    obscodec.save(array(2), tmp_path / "other" / "storage" / "snapshot")
-    both = f"{tmp_path / 'other' / 'storage' / 'snapshot'}, {inside}"
-    with pytest.raises(SnapshotError, match=f"^{re.escape(f'{tmp_path} has several snapshots, name one: {both}')}$"):
-        find_snapshot(tmp_path)
-    with pytest.raises(SnapshotError, match=r"has no snapshot$"):
-        find_snapshot(tmp_path / "nowhere")
+        saved_items(tmp_path, 20)
 
 
 def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
@@ -78,13 +68,13 @@ def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
     write_snapshot(made, tmp_path)
     text = f"{tmp_path} has a snapshot of obscodec-gone, which is not installed"
     with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
-        first_items(tmp_path, 20)
+        saved_items(tmp_path, 20)
     made.written_by = "obscodec-sb3 1.0"
     write_snapshot(made, tmp_path)
-    monkeypatch.setattr(contents, "entry_points", lambda group: [])
+    monkeypatch.setattr(saved, "entry_points", lambda group: [])
     text = f"{tmp_path} has a snapshot of obscodec-sb3, which is not installed: {install_command('obscodec-sb3')}"
     with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
-        first_items(tmp_path, 20)
+        saved_items(tmp_path, 20)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +88,4 @@ def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
 def test_what_has_no_order_has_no_items(empty, tmp_path):
     obscodec.save(empty, tmp_path)
     with pytest.raises(SnapshotError, match=f"has a {type(empty).__name__} without items in the order of time$"):
-        first_items(tmp_path, 20)
+        saved_items(tmp_path, 20)
