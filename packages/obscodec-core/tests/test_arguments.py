@@ -74,7 +74,7 @@ COUNTS = {
     "ArraySet.zeros(waiting)": (
         "waiting", 0, False, lambda n: ArraySet(FIELDS).zeros("obs", "frame", 5, waiting=n) is not None and n),
     "AutoStore(max_bytes)": ("max_bytes", 1, True, lambda n: AutoStore(LAYOUT, max_bytes=n).options.max_bytes),
-    "AutoStore(threads)": ("threads", 1, True, lambda n: AutoStore(LAYOUT, threads=n).options.threads),
+    "AutoStore(threads)": ("threads", 1, True, lambda n: AutoStore(LAYOUT, threads=n).arguments()["threads"]),
     "AutoStore(block_frames)": (
         "block_frames", 1, True, lambda n: AutoStore(LAYOUT, block_frames=n).options.block_frames),
     "AutoStore(decide_after)": ("decide_after", 1, True, lambda n: AutoStore(LAYOUT, decide_after=n) and n),
@@ -517,10 +517,10 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant(call, what, me
 
 
 def test_an_argument_that_is_like_no_other_is_listed_with_all():
-    there = "shape, dtype, codec, frame_stack, budget, min_nbytes, decide_after, block_frames, max_bytes, shares"
+    there = "shape, dtype, codec, frame_stack, budget, decide_after, block_frames, max_bytes, device, heap, min_nbytes"
     with pytest.raises(
         TypeError,
-        match=rf"^Field got an unexpected keyword argument 'compress', there are {there}, device, heap, next_of$",
+        match=rf"^Field got an unexpected keyword argument 'compress', there are {there}, shares, next_of$",
     ):
         Field((4,), np.uint8, compress="raw")
 

@@ -145,7 +145,9 @@ def test_fields_take_options_for_all_or_for_some():
         block_frames=4,
     )
     fields = options.fields_of(layouts)
-    assert fields["image"] == Field((4, 40, 40), np.uint8, "auto", FrameStack(4), "fast", None, 8, 4)
+    assert fields["image"] == Field(
+        (4, 40, 40), np.uint8, frame_stack=FrameStack(4), budget="fast", decide_after=8, block_frames=4
+    )
     assert fields["vector"] == Field((3,), np.float32, "raw", decide_after=8, block_frames=4)
     text = "codec is given for 'imag', which is none of the fields 'image', 'vector'"
     with pytest.raises(FieldError, match=f"^{re.escape(text)}$"):
@@ -171,7 +173,7 @@ def test_an_error_of_a_codec_names_the_field():
 def test_options_are_taken_from_the_arguments_of_a_buffer():
     arguments = {"codec": "raw", "max_bytes": 5000, "capacity": 10, "budget": None}
     options = BufferOptions.pop_from(arguments, "codec", "max_bytes", "heap", "budget")
-    assert options == BufferOptions("raw", max_bytes=5000)
+    assert options == BufferOptions(codec="raw", max_bytes=5000)
     assert arguments == {"capacity": 10}
     text = "decide_after must be a whole number, 1 or more, or None, got '8'"
     with pytest.raises(DTypeError, match=f"^{text}$"):
@@ -182,8 +184,10 @@ def test_options_are_taken_from_the_arguments_of_a_buffer():
 
 def test_small_fields_are_compressed_if_a_mapping_names_codecs():
     layouts = {"image": Layout((40, 40), np.uint8), "vector": Layout((3,), np.float32)}
-    codecs = [[field.codec for field in options.fields_of(layouts, min_nbytes=1024).values()]
-              for options in (BufferOptions("raw"), BufferOptions({"vector": "raw"}), BufferOptions(None))]  # fmt: skip
+    codecs = [
+        [field.codec for field in BufferOptions(codec=codec).fields_of(layouts, min_nbytes=1024).values()]
+        for codec in ("raw", {"vector": "raw"}, None)
+    ]
     assert codecs == [["raw", None], ["auto", "raw"], [None, None]]
 
 
@@ -195,7 +199,7 @@ def test_small_fields_are_compressed_if_a_mapping_names_codecs():
 def test_fields_are_compressed_from_a_size_on(codec, of_buffer, min_nbytes, expected):
     """Of 16, 20, 1024 and 2000 bytes; ``"auto"`` alone compresses nothing under 1 KiB."""
     layouts = {nbytes: Layout((nbytes,), np.uint8) for nbytes in (16, 20, 1024, 2000)}
-    fields = BufferOptions(codec, min_nbytes=min_nbytes).fields_of(layouts, min_nbytes=of_buffer)
+    fields = BufferOptions(codec=codec, min_nbytes=min_nbytes).fields_of(layouts, min_nbytes=of_buffer)
     compressed = [nbytes for nbytes, field in fields.items() if field.new_store() is not None]
     assert compressed[0] == (1024 if codec == "auto" and min_nbytes is None else expected)
     assert compressed == [nbytes for nbytes in layouts if nbytes >= compressed[0]]
@@ -203,9 +207,9 @@ def test_fields_are_compressed_from_a_size_on(codec, of_buffer, min_nbytes, expe
 
 def test_a_field_that_a_mapping_names_is_compressed_whatever_its_size():
     layouts = {"vector": Layout((3,), np.float32), "other": Layout((3,), np.float32), "image": Layout((40, 40), "u1")}
-    fields = BufferOptions({"vector": "raw"}, min_nbytes=13).fields_of(layouts)
+    fields = BufferOptions(codec={"vector": "raw"}, min_nbytes=13).fields_of(layouts)
     assert [name for name, field in fields.items() if field.new_store() is not None] == ["vector", "image"]
-    assert [BufferOptions(None).large_nbytes, BufferOptions(min_nbytes=5).large_nbytes] == [None, 1024]
+    assert [BufferOptions(codec=None).large_nbytes, BufferOptions(min_nbytes=5).large_nbytes] == [None, 1024]
     assert BufferOptions(min_nbytes=5000).large_nbytes == 5000
 
 

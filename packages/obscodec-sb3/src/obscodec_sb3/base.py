@@ -20,7 +20,16 @@ import obscodec
 import torch as th
 from obscodec.arguments import as_count, as_envs, as_flag
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
-from obscodec.buffers import LOOK_EVERY, ArraySet, BufferOptions, BufferStats, Forecast, MemoryLimit, making_room
+from obscodec.buffers import (
+    LOOK_EVERY,
+    OPTION_DEFAULTS,
+    ArraySet,
+    BufferOptions,
+    BufferStats,
+    Forecast,
+    MemoryLimit,
+    making_room,
+)
 from obscodec.palette import PaletteArray
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load_by, named, write_snapshot
@@ -118,7 +127,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         super().__init_subclass__()
         if len(cls.__bases__) > 1 and cls.__module__.startswith("obscodec_sb3"):  # our base before SB3's class
             COMPRESSED[cls.__bases__[1]] = cls
-        takes = constructor_of(cls.__mro__, [inspect.signature(BufferOptions).parameters[name] for name in OPTIONS])
+        options = [inspect.Parameter(of, inspect.Parameter.KEYWORD_ONLY, default=OPTION_DEFAULTS[of]) for of in OPTIONS]
+        takes = constructor_of(cls.__mro__, options)
         cls.__signature__ = takes  # type: ignore[attr-defined]
         if "__init__" not in vars(cls):
             cls.__init__ = shown(cls, takes)  # type: ignore[method-assign]

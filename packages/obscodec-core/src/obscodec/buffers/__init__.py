@@ -11,13 +11,14 @@ from obscodec.buffers.exploration import is_space, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.forecast import Forecast, in_units, making_room
 from obscodec.buffers.memory_limit import LOOK_EVERY, LimitTooLow, MemoryLimit
-from obscodec.buffers.options import BufferKeywords, BufferOptions
+from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
 
 __all__ = [
     "LOOK_EVERY",
     "MIN_COMPRESSED_NBYTES",
+    "OPTION_DEFAULTS",
     "ArraySet",
     "BufferKeywords",
     "BufferOptions",

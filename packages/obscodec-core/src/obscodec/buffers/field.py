@@ -2,28 +2,35 @@
 
 import math
 import warnings
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_option, says_arguments
 from obscodec.errors import FieldError, ShapeError
-from obscodec.layout import ArrayLike, FrameStack, Layout, as_dtype, as_numbers, is_common
+from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
 from obscodec.stores import AutoStore, Store, StoreOptions
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
 
 Array = npt.NDArray[np.generic]
-_STORE_OPTIONS = [option.name for option in fields(StoreOptions) if option.name != "threads"]  # which a buffer has
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What stands before the options of a :class:`Field`."""
+
+    shape: tuple[int, ...]
+    dtype: npt.DTypeLike
 
 
 @says_arguments
 @dataclass(frozen=True)
-class Field:
+class Field(StoreOptions, _Items):
     """One part of a step of one environment, such as its observation.
 
     Attributes:
@@ -34,16 +41,19 @@ class Field:
         frame_stack: how an observation is made of frames, None to find out; a number for so many along axis 0.
         budget: for ``"auto"``, ``"fast"`` for codecs alone that are as fast as uncompressed arrays, by a table.
         min_nbytes: for ``"auto"``, the least bytes of a step to compress, None for 1 KiB.
-        decide_after: how many tensors its store looks at before it decides; see ``AutoStore``.
-        block_frames: how many frames are encoded together, None for the best number for the codec.
+        decide_after: how many tensors its store looks at before it decides how to keep them, None for 256, or as many
+            as have 16 MB, but 16 at least.
+        block_frames: how many frames are encoded together, None for 16 with ``delta-rle``, 1 with other codecs, and the
+            best of both with ``"auto"``. Larger blocks take less memory, and more time to read a single frame.
         max_bytes: the most bytes to reserve for its streams, None for no limit.
         shares: a field of the same shape and dtype whose store keeps this field, too, with all its options. If
             ``next_obs`` shares the store of ``obs``, each frame is stored once.
         next_of: the field that this field is one step later: ``Field((84, 84), "uint8", next_of="obs")``. It shares the
             store of that field, so that no compressed frame is kept twice. In a RingBuffer, it is stacked as that field
             is, and with ``n_step`` it is the one after the last of the steps.
-        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``. A field that
-            is not compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
+        device: where it is decoded, ``"cpu"`` or a GPU such as ``"cuda"``; ``"auto"`` takes a codec that the GPU
+            decodes. What it can't decode is decoded on the CPU and copied; a warning says so. A field that is not
+            compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
         heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
 
     Raises:
@@ -60,25 +70,15 @@ class Field:
         'zstd:1'
     """
 
-    shape: tuple[int, ...]
-    dtype: npt.DTypeLike
-    codec: str | None = "auto"
-    frame_stack: FrameStack | int | None = None
-    budget: str | None = None
-    min_nbytes: int | None = None
-    decide_after: int | None = None
-    block_frames: int | None = None
-    max_bytes: int | None = None
-    shares: str | None = None
+    codec: str | None = "auto"  # again, since it may be given without its name
+    min_nbytes: int | None = field(default=None, kw_only=True)
+    shares: str | None = field(default=None, kw_only=True)
     next_of: str | None = field(default=None, kw_only=True)
-    device: str = "cpu"
-    heap: str = "device"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.layout.shape)
-        for name in _STORE_OPTIONS:
-            object.__setattr__(self, name, getattr(self.options, name))
-        object.__setattr__(self, "min_nbytes", as_option("min_nbytes", self.min_nbytes, 0))
+        vars(self)["shape"] = self.layout.shape
+        super().__post_init__()
+        vars(self)["min_nbytes"] = as_option("min_nbytes", self.min_nbytes, 0)
         if self.owner is not None:
             if self.shares is not None and self.next_of is not None:
                 raise FieldError("next_of shares the store of the field it names: leave out shares")
@@ -95,11 +95,6 @@ class Field:
     def layout(self) -> Layout:
         """The layout of one step of one environment."""
         return Layout(self.shape, self.dtype)
-
-    @cached_property
-    def options(self) -> StoreOptions:
-        """The options of its store, checked."""
-        return StoreOptions(**{name: getattr(self, name) for name in _STORE_OPTIONS})
 
     def config(self) -> State:
         """Plain values that :meth:`from_config` takes."""
@@ -124,11 +119,11 @@ class Field:
         small = self.codec == "auto" and layout.nbytes < least
         if self.codec is None or small or layout.nbytes == 0:
             return None
-        options = replace(self.options, threads=threads)
+        options: dict[str, Any] = {of.name: getattr(self, of.name) for of in fields(StoreOptions)}
         if self.device != "cpu" and not is_common(layout.dtype):
             warnings.warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it", stacklevel=2)
-            options = replace(options, device="cpu", heap="device")
-        return AutoStore(layout, **vars(options))
+            options |= {"device": "cpu", "heap": "device"}
+        return AutoStore(layout, threads=threads, **options)
 
     def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
         """``value``, anything that numpy or DLPack can read, as ``[n_envs, *shape]`` of the dtype.

@@ -1,10 +1,10 @@
 """BufferOptions: how a buffer keeps its fields."""
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Self, TypedDict, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
-from obscodec.arguments import check_kind
+from obscodec.arguments import check_kind, refuse_unknown
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.devices import check_place
 from obscodec.errors import FieldError
@@ -30,19 +30,18 @@ class BufferKeywords(TypedDict, Generic[K], total=False):
     heap: str
 
 
-@dataclass(frozen=True)
+OPTION_DEFAULTS: Final[dict[str, Any]] = {**{of.name: of.default for of in fields(Field)}, "buffer_device": "cpu"}
+
+
 class BufferOptions(Generic[K]):
     """How a buffer keeps its fields, whose names are of the type ``K``.
 
-    :class:`Field` explains the options. ``codec``, ``frame_stack`` and ``budget`` are for all fields, or a mapping with
-    the values of some fields; the other options are for all.
-
-    Attributes:
-        budget: without a mapping, it is for the fields with the codec ``"auto"``.
-        min_nbytes: smaller fields are compressed only if ``codec`` is a mapping that names a codec for them. None for
-            1 KiB, or less if the buffer says so.
-        buffer_device: the ``device`` of the compressed fields; a device of another library, such as
-            ``torch.device("cuda")``, counts by its name.
+    Its attributes are the keywords of :class:`BufferKeywords`, which :class:`Field` explains. ``codec``,
+    ``frame_stack`` and ``budget`` are for all fields, or a mapping with the values of some fields; without a mapping, a
+    budget is for the fields with the codec ``"auto"``. ``min_nbytes``: smaller fields are compressed only if ``codec``
+    is a mapping that names a codec for them; None for 1 KiB, or less if the buffer says so. ``buffer_device`` is the
+    ``device`` of the compressed fields; a device of another library, such as ``torch.device("cuda")``, counts by its
+    name.
 
     Raises:
         SpecError: a spec or a budget is malformed.
@@ -56,24 +55,27 @@ class BufferOptions(Generic[K]):
         ('delta-rle', 'auto')
     """
 
-    codec: str | Mapping[K, str | None] | None = "auto"
-    frame_stack: FrameStack | int | Mapping[K, FrameStack | int | None] | None = None
-    budget: str | Mapping[K, str | None] | None = None
-    min_nbytes: int | None = None
-    decide_after: int | None = None
-    block_frames: int | None = None
-    max_bytes: int | None = None
-    buffer_device: str = "cpu"
-    heap: str = "device"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "buffer_device", str(self.buffer_device))
+    def __init__(self, **given: Unpack[BufferKeywords[K]]) -> None:
+        names = BufferKeywords.__annotations__
+        refuse_unknown("BufferOptions", given.keys() - names.keys(), names)
+        vars(self).update({name: OPTION_DEFAULTS[name] for name in names}, **given)
+        vars(self)["buffer_device"] = str(self.buffer_device)
         for name in (*_FOR_SOME, *_FOR_ALL):
             value = getattr(self, name)
             of_fields = name in _FOR_SOME and isinstance(value, Mapping)
-            for given in value.values() if of_fields else [value]:
-                options: dict[str, Any] = {name: given}
+            for one in value.values() if of_fields else [value]:
+                options: dict[str, Any] = {name: one}
                 Field((), "uint8", **options)  # refuses a bad value
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """An option."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BufferOptions) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def large_nbytes(self) -> int | None:

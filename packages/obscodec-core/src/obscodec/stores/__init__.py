@@ -5,7 +5,7 @@ A store gives an id for a tensor, and the tensor for the id. It never knows arra
 
 from obscodec.stats import Choice, StoreStats, Trial
 from obscodec.stores.auto.auto_store import AutoStore
-from obscodec.stores.auto.options import StoreOptions
+from obscodec.stores.auto.options import StoreKeywords, StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
@@ -30,6 +30,7 @@ __all__ = [
     "StackStore",
     "StoragePlan",
     "Store",
+    "StoreKeywords",
     "StoreOptions",
     "StoreStats",
     "Trial",

@@ -172,9 +172,9 @@ def examine(
 
 def _measure(plan: StoragePlan, fits: bool, layout: Layout, steps: Steps, options: StoreOptions) -> Measured:
     items, _ = steps
-    small = plan.new_store(layout, options, first_id=1)
+    small = plan.new_store(layout, options)
     small.read(small.append(items[:_AT_ONCE]))  # compiles its kernels
-    store = plan.new_store(layout, options, first_id=1)
+    store = plan.new_store(layout, options)
     began = time.perf_counter()
     ids = np.concatenate([store.append(part) for part in _parts(items)])
     store.stats()  # which compresses the blocks that wait

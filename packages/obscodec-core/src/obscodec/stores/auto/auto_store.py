@@ -1,11 +1,12 @@
 """AutoStore: looks at the first tensors, then decides how to store them."""
 
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind, says_arguments
+from obscodec.arguments import as_option, check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
@@ -16,7 +17,7 @@ from obscodec.runtime import LockOrder, PicklableLock, give_back_free_memory, ne
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.stats import Choice, StoreStats
-from obscodec.stores.auto.options import StoreOptions
+from obscodec.stores.auto.options import StoreKeywords, StoreOptions, shows_options
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, leave
 from obscodec.stores.store import MAKE_ANOTHER, Store
@@ -35,22 +36,13 @@ class AutoStore(Store):
 
     Args:
         layout: shape and dtype of one tensor.
-        codec: a spec, or ``"auto"`` for the smallest codec that is fast enough.
-        frame_stack: how tensors are made of frames, None to find out; a number for so many along axis 0.
-        budget: ``"fast"`` leaves out codecs that a table counts as slower to read than uncompressed arrays.
-        decide_after: how many tensors to look at, None for the number above. The store decides earlier if ``max_bytes``
-            has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
-        block_frames: how many frames are encoded together, None for 16 with ``delta-rle``, 1 with other codecs, and the
-            best of both with ``"auto"``. Larger blocks take less memory, and more time to read a single frame.
-        max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
-        device: where tensors are decoded, ``"cpu"`` or a GPU such as ``"cuda"``; ``"auto"`` takes a codec that the GPU
-            decodes. Other codecs, and floats that are really small integers, are decoded on the CPU and copied to the
-            GPU; a warning says so.
-        heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
+        **options: ``codec``, ``frame_stack``, ``budget``, ``decide_after``, ``block_frames``, ``max_bytes``, ``device``
+            and ``heap``, as of a ``Field``. The store decides before it has seen ``decide_after`` tensors if
+            ``max_bytes`` has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
 
     Attributes:
-        options: the arguments, checked.
+        options: the options, checked.
 
     Raises:
         SpecError: the codec or the budget is malformed, a budget is given for another codec than ``"auto"``, or there
@@ -68,47 +60,25 @@ class AutoStore(Store):
 
     options: Fixed[StoreOptions] = Fixed(MAKE_ANOTHER)
 
-    def __init__(
-        self,
-        layout: Layout,
-        *,
-        codec: str = "auto",
-        frame_stack: FrameStack | int | None = None,
-        budget: str | None = None,
-        decide_after: int | None = None,
-        block_frames: int | None = None,
-        max_bytes: int | None = None,
-        threads: int | None = None,
-        device: str = "cpu",
-        heap: str = "device",
-    ) -> None:
+    @shows_options
+    def __init__(self, layout: Layout, *, threads: int | None = None, **options: Unpack[StoreKeywords]) -> None:
         check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-        spec = codec if check_spec(codec) == "auto" else new_codec(codec, layout).spec
-        options = StoreOptions(
-            codec=spec,
-            frame_stack=frame_stack,
-            budget=budget,
-            decide_after=decide_after,
-            block_frames=block_frames,
-            max_bytes=max_bytes,
-            threads=threads,
-            device=device,
-            heap=heap,
-        )
-        self.layout = layout
-        self.options = options
-        self.device = decoding = device
+        spec = check_spec(options.get("codec", "auto"))
+        options["codec"] = spec = spec if spec == "auto" else new_codec(spec, layout).spec
+        self.options = checked = StoreOptions(**options)
+        self.layout, self._threads = layout, as_option("threads", threads)
+        self.device = decoding = checked.device
         if spec != "auto":
-            n = frames_of_block(spec, options.block_frames)
-            decoding = decoding_device(device, spec, n, f"tensors of the codec {spec!r}")
-        self._kept = options if decoding == device else replace(options, device=decoding, heap="device")
-        if isinstance(options.frame_stack, FrameStack):
-            options.frame_stack.frame_layout(layout)
+            n = frames_of_block(spec, checked.block_frames)
+            decoding = decoding_device(self.device, spec, n, f"tensors of the codec {spec!r}")
+        self._kept = checked if decoding == self.device else replace(checked, device=decoding, heap="device")
+        if isinstance(checked.frame_stack, FrameStack):
+            checked.frame_stack.frame_layout(layout)
         self._plan: StoragePlan | None = None
         self._store: Store | None = None
-        self._n_first = n_first_of(layout) if options.decide_after is None else options.decide_after
-        if options.max_bytes is not None:
-            self._n_first = int(np.clip(options.max_bytes // max(1, layout.nbytes), 1, self._n_first))
+        self._n_first = n_first_of(layout) if checked.decide_after is None else checked.decide_after
+        if checked.max_bytes is not None:
+            self._n_first = int(np.clip(checked.max_bytes // max(1, layout.nbytes), 1, self._n_first))
         self._first = self._room(self._n_first)
         self._sequences = np.zeros(self._n_first, np.int64)
         self._n_taken = 0  # how many first tensors have come
@@ -253,7 +223,7 @@ class AutoStore(Store):
 
     def _move(self, plan: StoragePlan) -> None:
         """Move the first tensors into a new store; one statement changes this object, so all happens or nothing."""
-        store = plan.new_store(self.layout, self._kept, first_id=FIRST_ID + self._n_first)
+        store = plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + self._n_first)
         n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
         kept = np.flatnonzero(~self._gone[:n])
         if len(kept):
@@ -291,7 +261,7 @@ class AutoStore(Store):
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
-        return {"layout": self.layout, **vars(self.options)}
+        return {"layout": self.layout, **vars(self.options), "threads": self._threads}
 
     def _state(self) -> State:
         with self._lock:  # as all of it is at one moment: another thread may decide
@@ -316,7 +286,7 @@ class AutoStore(Store):
         self._moved = array_of(state, "moved", np.int64, (n_first,))
         if state.get("plan") is not None:
             self._plan = StoragePlan.from_config(part_of(state, "plan", dict))
-            self._store = self._plan.new_store(self.layout, self._kept, first_id=FIRST_ID + n_first)
+            self._store = self._plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + n_first)
             self._store.restore(part_of(state, "store", dict))
             self._n_early = n_first - int(np.count_nonzero(self._gone))
             self._first, self._sequences = self._first[:0].copy(), self._sequences[:0]

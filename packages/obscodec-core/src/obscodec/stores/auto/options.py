@@ -1,6 +1,9 @@
-"""StoreOptions: the options of an AutoStore, checked."""
+"""StoreOptions: how a store keeps its tensors, checked."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from typing import TypedDict, TypeVar
 
 from obscodec.arguments import as_nbytes, as_option
 from obscodec.codecs import check_encodable
@@ -9,10 +12,25 @@ from obscodec.errors import SpecError
 from obscodec.layout import FrameStack
 from obscodec.stores.auto.choice import FAST
 
+F = TypeVar("F", bound=Callable[..., None])
+
+
+class StoreKeywords(TypedDict, total=False):
+    """The keyword arguments that become :class:`StoreOptions`, for type checkers and editors."""
+
+    codec: str | None
+    frame_stack: FrameStack | int | None
+    budget: str | None
+    decide_after: int | None
+    block_frames: int | None
+    max_bytes: int | None
+    device: str
+    heap: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """The options of an :class:`AutoStore`, which explains them and their errors.
+    """The options of a store, which ``Field`` explains.
 
     Numbers become whole numbers, a number for ``frame_stack`` a :class:`FrameStack`. The codec None stands for tensors
     that are not compressed.
@@ -28,7 +46,6 @@ class StoreOptions:
     decide_after: int | None = None
     block_frames: int | None = None
     max_bytes: int | None = None
-    threads: int | None = None
     device: str = "cpu"
     heap: str = "device"
 
@@ -39,7 +56,7 @@ class StoreOptions:
             "frame_stack": FrameStack.of(self.frame_stack),
             "max_bytes": as_nbytes("max_bytes", self.max_bytes),
         }
-        for name in ("decide_after", "block_frames", "threads"):
+        for name in ("decide_after", "block_frames"):
             checked[name] = as_option(name, getattr(self, name))
         if self.budget is not None:
             if not isinstance(self.budget, str) or self.budget != FAST:
@@ -48,3 +65,12 @@ class StoreOptions:
                 raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
         check_place(self.device, self.heap)
         vars(self).update(checked)
+
+
+def shows_options(construct: F) -> F:
+    """Have ``inspect`` show the options of a store in place of ``**options``, the last parameter of a constructor."""
+    takes = signature(construct)
+    *others, _ = takes.parameters.values()
+    options = [Parameter(of.name, Parameter.KEYWORD_ONLY, default=of.default) for of in fields(StoreOptions)]
+    construct.__signature__ = takes.replace(parameters=[*others, *options])  # type: ignore[attr-defined]
+    return construct

@@ -80,7 +80,9 @@ class StoragePlan:
             choice = Choice(chosen, tuple(trials), part_of(of_choice, "reason", str))
         return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice)
 
-    def new_store(self, layout: Layout, options: StoreOptions, *, first_id: int) -> Store:
+    def new_store(
+        self, layout: Layout, options: StoreOptions, threads: int | None = None, *, first_id: int = 1
+    ) -> Store:
         """An empty store for tensors of ``layout``, whose least id is ``first_id``.
 
         It decodes on the device of the options if numbers are stored as they are, else on the CPU.
@@ -96,7 +98,7 @@ class StoragePlan:
             stack=stack.depth if stack else 1,
             first_id=first_id,
             max_bytes=options.max_bytes,
-            threads=options.threads,
+            threads=threads,
             device=device,
             heap=heap,
         )
@@ -109,9 +111,9 @@ class StoragePlan:
             block_frames=1,
             first_id=first_id,
             max_bytes=options.max_bytes,
-            threads=options.threads,
+            threads=threads,
         )
-        return NarrowStore(self.narrow, store, wide, threads=options.threads)
+        return NarrowStore(self.narrow, store, wide, threads=threads)
 
 
 def n_first_of(layout: Layout) -> int:
