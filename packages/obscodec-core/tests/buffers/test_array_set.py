@@ -170,11 +170,11 @@ def test_an_error_of_a_codec_names_the_field():
         ArraySet({"image": Field((40, 40), np.uint8, frame_stack=3)})
 
 
-def test_options_are_taken_from_the_arguments_of_a_buffer():
-    arguments = {"codec": "raw", "max_bytes": 5000, "capacity": 10, "budget": None}
-    options = BufferOptions.pop_from(arguments, "codec", "max_bytes", "heap", "budget")
-    assert options == BufferOptions(codec="raw", max_bytes=5000)
-    assert arguments == {"capacity": 10}
+def test_options_that_are_left_out_have_defaults():
+    options = BufferOptions(codec="raw", max_bytes=5000)
+    assert options == BufferOptions(codec="raw", max_bytes=5000, budget=None, buffer_device="cpu")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'device', did you mean 'buffer_device'"):
+        BufferOptions(device="cpu")
     text = "decide_after must be a whole number, 1 or more, or None, got '8'"
     with pytest.raises(DTypeError, match=f"^{text}$"):
         BufferOptions(decide_after="8")

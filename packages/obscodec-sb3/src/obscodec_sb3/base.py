@@ -30,6 +30,7 @@ from obscodec.buffers import (
     MemoryLimit,
     making_room,
 )
+from obscodec.devices import check_place
 from obscodec.palette import PaletteArray
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load_by, named, write_snapshot
@@ -143,7 +144,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         **kwargs: Any,
     ) -> None:
         refuse_former(kwargs)
-        self._options: BufferOptions[str] = BufferOptions.pop_from(kwargs, *OPTIONS)
+        self._options = BufferOptions[str](**{name: kwargs.pop(name) for name in OPTIONS if name in kwargs})
         refuse_others(self, kwargs, self._stock_constructor())
         self._limit = MemoryLimit.of(max_bytes, spill, [self._options.heap])
         if self._limit is not None and self._limit.folder is None and not self._can_drop:
@@ -547,7 +548,7 @@ class CompressedBuffer(buffers.BaseBuffer):
                 vars(self)[name] = each(partial(self._in_place_of, name), value)
 
     def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
-        self._options.check(partial(th.empty, 1, device=self.device))
+        check_place(self._options.buffer_device, self._options.heap, partial(th.empty, 1, device=self.device))
         self._arrays = ArraySet(
             self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self._given["threads"]
         )

@@ -27,6 +27,7 @@ from obscodec.buffers import (
     MemoryLimit,
     making_room,
 )
+from obscodec.devices import check_place
 from obscodec.fixed import Fixed
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
@@ -181,7 +182,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             )
         self._forecast = Forecast(max_size, self._limit)
         self.options = BufferOptions[Key](**given)
-        self.options.check(None if self.device == "auto" else lambda: torch.empty(1, device=self.device))
+        new_batch = None if self.device == "auto" else lambda: torch.empty(1, device=self.device)
+        check_place(self.options.buffer_device, self.options.heap, new_batch)
         self.continue_episodes = as_flag("continue_episodes", continue_episodes)
         self._is_loaded = False  # until an item is written
         self.lock = PicklableLock(LockOrder.CHANGING)

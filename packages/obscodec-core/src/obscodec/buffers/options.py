@@ -1,12 +1,11 @@
 """BufferOptions: how a buffer keeps its fields."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, Unpack
 
 from obscodec.arguments import check_kind, refuse_unknown
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.devices import check_place
 from obscodec.errors import FieldError
 from obscodec.layout import FrameStack, Layout
 
@@ -81,24 +80,6 @@ class BufferOptions(Generic[K]):
     def large_nbytes(self) -> int | None:
         """The least bytes, 1 KiB or more, of a field to compress that no mapping names; None if none is compressed."""
         return None if self.codec is None else max(MIN_COMPRESSED_NBYTES, self.min_nbytes or 0)
-
-    @classmethod
-    def pop_from(cls, arguments: dict[str, Any], *names: str) -> Self:
-        """Options taken out of the named arguments of a buffer: those of ``names`` that are there."""
-        return cls(**{name: arguments.pop(name) for name in names if name in arguments})
-
-    def check(self, new_batch: Callable[[], object] | None = None) -> None:
-        """Make sure that the device can be used, and can decode into the memory of a batch.
-
-        Args:
-            new_batch: returns an array in the memory of a batch; called if the device is a GPU that can be used.
-
-        Raises:
-            SpecError: there is no such device, or it has no such heap.
-            BackendUnavailable: the device can't be used; the text names what is missing.
-            DTypeError: the batch is in the memory of another device.
-        """
-        check_place(self.buffer_device, self.heap, new_batch)
 
     def fields_of(
         self, layouts: Mapping[K, Layout], *, min_nbytes: int = 0, budget: str | None = None
