@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from obscodec import Field, HeapFull, RingBuffer
-from obscodec.buffers import forecast
+from obscodec.buffers import memory
 from obscodec.runtime import free_memory
 
 SIDE = 84
@@ -138,10 +138,10 @@ def test_it_warns_of_a_limit_that_is_more_than_the_machine_has():
 
 
 def test_what_fails_while_room_is_made_is_told_with_the_steps_unless_it_tells_more(monkeypatch):
-    monkeypatch.setattr(forecast, "free_memory", lambda: None)
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
 
     def fail(error):
-        with forecast.making_room(lambda: 5_000):
+        with memory.making_room(lambda: 5_000):
             raise error
 
     text = (

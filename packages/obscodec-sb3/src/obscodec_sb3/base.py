@@ -26,8 +26,7 @@ from obscodec.buffers import (
     ArraySet,
     BufferOptions,
     BufferStats,
-    Forecast,
-    MemoryLimit,
+    Memory,
     making_room,
 )
 from obscodec.devices import check_place
@@ -146,14 +145,13 @@ class CompressedBuffer(buffers.BaseBuffer):
         refuse_former(kwargs)
         self._options = BufferOptions[str](**{name: kwargs.pop(name) for name in OPTIONS if name in kwargs})
         refuse_others(self, kwargs, self._stock_constructor())
-        self._limit = MemoryLimit.of(max_bytes, spill, [self._options.heap])
-        if self._limit is not None and self._limit.folder is None and not self._can_drop:
+        self._memory = Memory(max_bytes, spill, [self._options.heap])
+        if self._memory.drops_steps and not self._can_drop:
             raise ValueError(
                 f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
             )
         options = {name: getattr(self._options, name) for name in OPTIONS}
-        folder = self._limit and self._limit.folder
-        limits = {"max_bytes": self._limit and self._limit.max_bytes, "spill": folder}
+        limits = {"max_bytes": self._memory.max_bytes, "spill": self._memory.folder}
         self._given = {**options, **limits, "threads": threads, "prefetch": as_flag("prefetch", prefetch)}
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._add_copies = all(
@@ -170,9 +168,8 @@ class CompressedBuffer(buffers.BaseBuffer):
             raise ValueError(f"{what}: leave prefetch out")
         with making_room(lambda: self.buffer_size * self.n_envs), self._placeholders_replaced():
             super().__init__(*args, **kwargs)
-        if self._limit is not None:
-            self._limit.check(self.buffer_size, self._memory_of)
-        self._forecast = Forecast(self.buffer_size, self._limit)
+        self._memory.capacity = self.buffer_size
+        self._memory.check(self._memory_of)
 
     @classmethod
     def _stock_constructor(cls) -> inspect.Signature:
@@ -234,11 +231,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         stats = replace(
             stats, other_bytes=round(used * self._other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
         )
-        stats = self._forecast.add_to(stats, self.size(), self._arrays.own_stores)
-        if self._limit is None:
-            return stats
-        n_fit = self._limit.steps_that_fit(self.size(), self._memory())
-        return replace(stats, n_steps=self.size(), steps_that_fit=n_fit)
+        return self._memory.stats(stats, self.size(), self._memory_bytes(), self._arrays.own_stores)
 
     @property
     def _others(self) -> list[Any]:
@@ -256,7 +249,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         """How many rows were ever written."""
         return int(self.buffer_size if self.full else self.pos)
 
-    def _memory(self) -> int:
+    def _memory_bytes(self) -> int:
         """About the memory of the buffer when it has a few steps more."""
         return self._memory_of(min(self._n_rows + LOOK_EVERY, self.buffer_size))
 
@@ -264,11 +257,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         return self._arrays.memory_bytes(n) + n * self._other_bytes // self.buffer_size
 
     def _look(self) -> None:
-        """Before a step comes: every few steps, look what the full buffer will take, and keep the limit."""
-        if self.pos >= self._forecast.next_look:
-            self._forecast.look(self.size(), self._stats)
-        if self._limit is not None and self.pos % LOOK_EVERY == 0:
-            self._limit.keep(self.buffer_size, self._memory, self._arrays.own_stores, self.size, self._drop)
+        """Every few steps, before the next one comes: look at the memory, and free what exceeds the limit."""
+        self._memory.look(self.size, self._memory_bytes, self._arrays.own_stores, self._stats, self._drop)
 
     def _drop(self, n: int) -> None:
         """Drop the oldest ``n`` steps."""

@@ -12,7 +12,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ, Prefetcher
-from obscodec.buffers import Columns, refuse_running, taken, warn_left_out
+from obscodec.buffers import LOOK_EVERY, Columns, refuse_running, taken, warn_left_out
 from obscodec.palette import PaletteArray
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
@@ -137,7 +137,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if self._lock.is_held():
             self._lock.refuse_nested()
         with self._lock:
-            self._look()
+            if self.pos % LOOK_EVERY == 0:
+                self._look()
             pos, has_seams, gone = self.pos, self._has_seams, self._gone
             seams = self.timeouts[pos] if has_seams else None
             try:

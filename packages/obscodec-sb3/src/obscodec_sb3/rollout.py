@@ -11,6 +11,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec.arguments import check_kind
 from obscodec.arrays import OPEN_READ, DeferredRead
+from obscodec.buffers import LOOK_EVERY
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
@@ -79,7 +80,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
             ShapeError: an observation has another shape than the space.
             DTypeError: the dtype of the space would change an observation, by more than rounding floats.
         """
-        self._look()
+        if self.pos % LOOK_EVERY == 0:
+            self._look()
         (obs,) = self._steps(obs)
         if self._beginning:
             args, kwargs = self._with_starts(args, kwargs)

@@ -29,10 +29,8 @@ def arguments_of(storage: LazyTensorStorage) -> State:
     options = {name: _written(option) for name, option in vars(storage.options).items()}
     device = "auto" if storage.device is None else str(storage.device)
     of_torchrl = {"max_size": storage.max_size, "ndim": storage.ndim, "compilable": storage._compilable}
-    limit = storage._limit
-    if limit is not None:
-        options["max_bytes"] = limit.max_bytes
-    return {**of_torchrl, "device": device, **options, "spill": limit is not None}
+    options["max_bytes"] = storage._memory.max_bytes
+    return {**of_torchrl, "device": device, **options, "spill": storage._memory.folder is not None}
 
 
 def as_arguments(saved: State) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from inspect import signature
 from math import prod
@@ -23,8 +22,7 @@ from obscodec.buffers import (
     BufferKeywords,
     BufferOptions,
     BufferStats,
-    Forecast,
-    MemoryLimit,
+    Memory,
     making_room,
 )
 from obscodec.devices import check_place
@@ -174,13 +172,13 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             for name, of in options.items()
         }
         given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
-        self._limit = MemoryLimit.of(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
-        if self._limit is not None and self._limit.folder is None:
+        self._memory = Memory(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
+        self._memory.capacity = max_size
+        if self._memory.drops_steps:
             raise obscodec.SpecError(
                 "max_bytes needs spill, a folder for blocks that exceed it: pass spill, or leave max_bytes out and "
                 "make max_size smaller; obscodec.estimate(env, max_size) says how many bytes the full storage will take"
             )
-        self._forecast = Forecast(max_size, self._limit)
         self.options = BufferOptions[Key](**given)
         new_batch = None if self.device == "auto" else lambda: torch.empty(1, device=self.device)
         check_place(self.options.buffer_device, self.options.heap, new_batch)
@@ -201,8 +199,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     def empty_copy(self) -> CompressedStorage:
         """An empty storage with the same options."""
-        spill = self._limit.folder if self._limit else None
-        made = CompressedStorage.from_arguments({**self.arguments(), "spill": spill})
+        made = CompressedStorage.from_arguments({**self.arguments(), "spill": self._memory.folder})
         made.device = self.device  # None if the first tensordict had no device
         return made
 
@@ -301,10 +298,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                         self._init(data if isinstance(cursor, Integral) else selected(data, 0))
                 own = leaves(self._storage)
                 self._check(cursor, given, own)
-                if self._limit is not None and set_cursor:
-                    self._limit.keep(self.max_size, self.memory_bytes, self.stores(), self.__len__, _drop_none)
-                if len(self) >= self._forecast.next_look:
-                    self._forecast.look(len(self), self.stats)
+                if set_cursor and len(self) >= self._memory.next_look:
+                    self._memory.look(self.__len__, self.memory_bytes, self.stores(), self.stats, _drop_none)
                 plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
                 data = with_leaves(data, plain)
                 if is_tensor_collection(data):
@@ -434,8 +429,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Statistics of the storage and of each leaf; see ``obscodec.buffers.BufferStats``."""
         written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
         stats = stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
-        stats = self._forecast.add_to(stats, len(self), self.stores())
-        return stats if self._limit is None else replace(stats, n_steps=len(self))
+        return self._memory.stats(stats, len(self), self.memory_bytes(), self.stores())
 
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
@@ -516,10 +510,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         }
         fields = self.options.fields_of(layouts, min_nbytes=MIN_COMPRESSED_NBYTES)
         stores = shared_stores({path: fields[path] for path in groups}, lambda path: (batches[path], groups[path]))
-        if self._limit is not None and given:
+        if given:
             of_row = sum(_ID_NBYTES * prod(batches[path]) if path in stores else given[path].nbytes for path in given)
             n_in_row = prod(next(iter(given.values())).shape[: self.ndim - 1])
-            self._limit.check(self.max_size, lambda n: n * of_row // n_in_row)
+            self._memory.check(lambda n: n * of_row // n_in_row)
         for store in stores.values():
             store.changing = self.lock
         super()._init_standard(

@@ -9,8 +9,7 @@ from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
 from obscodec.buffers.exploration import is_space, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.buffers.forecast import Forecast, in_units, making_room
-from obscodec.buffers.memory_limit import LOOK_EVERY, LimitTooLow, MemoryLimit
+from obscodec.buffers.memory import LOOK_EVERY, LimitTooLow, Memory, in_units, making_room, projected
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
@@ -27,15 +26,15 @@ __all__ = [
     "Estimate",
     "Field",
     "FieldEstimate",
-    "Forecast",
     "LimitTooLow",
-    "MemoryLimit",
+    "Memory",
     "Prioritized",
     "RingBuffer",
     "estimate",
     "in_units",
     "is_space",
     "making_room",
+    "projected",
     "random_steps",
     "refuse_running",
     "taken",

@@ -9,7 +9,7 @@ from typing import Any
 from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.exploration import NEXT, OBSERVATION, is_space, n_envs_of, random_steps
 from obscodec.buffers.field import Field
-from obscodec.buffers.forecast import Forecast, in_units
+from obscodec.buffers.memory import in_units, projected
 from obscodec.buffers.ring import RingBuffer
 from obscodec.layout import Layout
 from obscodec.stats import BufferStats, StoreStats
@@ -105,7 +105,7 @@ def estimate(
         buffer.append(**step)
     assert buffer is not None
     stats, n_full = buffer.stats(), -(-steps // n_envs)
-    stats = Forecast(n_full, None).add_to(stats, n, buffer.stores)
+    stats = projected(stats, n, n_full, buffer.stores)
     assert stats.projected_bytes is not None  # it has seen enough to decide
     fields = {name: _of_field(name, buffer, stats, n_full / n) for name in buffer.fields}
     return Estimate(

@@ -5,9 +5,7 @@ from __future__ import annotations  # else each sample would evaluate those of i
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, Never, Self
 
 import numpy as np
@@ -19,8 +17,7 @@ from obscodec.buffers.array_set import ArraySet, listed, no_field
 from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
 from obscodec.buffers.drawing import Ends, Episodes, Pad, Seams, Stack, check_pad
 from obscodec.buffers.field import Array, Field
-from obscodec.buffers.forecast import Forecast, making_room
-from obscodec.buffers.memory_limit import LOOK_EVERY, MemoryLimit
+from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
@@ -91,7 +88,8 @@ class StepRing:
         self._check_names()
         check_pad(pad, self.stack)
         self._stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
-        self._limit = MemoryLimit.of(max_bytes, spill, [field.heap for field in self._set.fields.values()])
+        self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
+        self._memory.capacity = self.capacity
         # Steps before the oldest one, of which its stack is made.
         self._n_before = max(self.stack.values(), default=1) - 1
         # One row more than steps: the next step is written into the row without a step, then counted in one line.
@@ -102,16 +100,13 @@ class StepRing:
                 name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
                 for name, owner in self._set.owners.items()
             }
-        if self._limit is not None:
-            self._limit.check(self.capacity, self._set.memory_bytes)
+        self._memory.check(self._set.memory_bytes)
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._n_appended = 0
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack
         self._released = 0  # and none before this one has tensors
-        self._next_look: float = 0 if self._limit else inf  # at the memory, at this number of steps
-        self._forecast = Forecast(self.capacity, self._limit)
-        self._next_forecast = self._forecast.next_look  # at this number of steps, of all that were ever appended
+        self._next_look = self._memory.next_look  # at this number of steps, of all that were ever appended
 
     @says_memory_error
     def append(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -164,9 +159,7 @@ class StepRing:
             self._lock.refuse_nested()
         with self._lock:
             if self._n_appended >= self._next_look:
-                self._keep_limit()
-            if self._n_appended >= self._next_forecast:
-                self._look_ahead()
+                self._look()
             at = self._n_appended % self._n_rows
             self._set.reserve(at)
             try:
@@ -282,8 +275,8 @@ class StepRing:
             numbers, ends = columns.numbers(self._positions(columns.steps), self.n_envs), columns.ends
             ends |= self._seams.are_ends(self._indices(columns.steps, columns.envs))
             state, arguments = self.state(), self.arguments()
-        spill = self._limit and self._limit.folder
-        made = self.from_arguments({**arguments, "n_envs": n_envs, "capacity": capacity, "spill": spill})
+        arguments |= {"n_envs": n_envs, "capacity": capacity, "spill": self._memory.folder}
+        made = self.from_arguments(arguments)
         made._set.restore_columns(state["arrays"], numbers)
         made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~columns.drawn))
         made._n_appended = len(ends)
@@ -380,8 +373,8 @@ class StepRing:
             "stack": dict(self.stack),
             "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
             "threads": self._threads,
-            "max_bytes": self._limit and self._limit.max_bytes,
-            "spill": self._limit is not None and self._limit.folder is not None,
+            "max_bytes": self._memory.max_bytes,
+            "spill": self._memory.folder is not None,
             "pad": self.pad,
             "mask": self.mask,
         }
@@ -424,8 +417,8 @@ class StepRing:
         self._seams = seams
         self._n_appended, self._first = n_appended, first
         self._earliest = self._released = max(earliest, n_appended - n_rows + 1)
-        if self._limit and self._limit.folder is not None:
-            self._keep_limit()  # else the next step looks
+        if self._memory.folder is not None:
+            self._look()  # else the next step does
 
     def forget_damaged(self) -> Ints:
         """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
@@ -449,11 +442,7 @@ class StepRing:
         """What the buffer holds now, and how long its samples took."""
         with self._lock:
             stats = self._set.stats(len(self) * self.n_envs)
-            stats = self._forecast.add_to(stats, len(self), self._set.own_stores)
-            if self._limit is None:
-                return stats
-            n_fit = self._limit.steps_that_fit(len(self), self._memory())
-            return replace(stats, n_steps=len(self), steps_that_fit=n_fit)
+            return self._memory.stats(stats, len(self), self._memory_bytes(), self._set.own_stores)
 
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
@@ -563,26 +552,20 @@ class StepRing:
         """The rows of steps in the arrays."""
         return (steps + self._oldest % self._n_rows) % self._n_rows
 
-    def _look_ahead(self) -> None:
-        """Warn if the full buffer will need more memory than there is."""
-        if len(self) >= self._forecast.next_look:  # else steps went meanwhile
-            self._forecast.look(len(self), self.stats)
-        self._next_forecast = self._n_appended - len(self) + self._forecast.next_look
-
     @property
     def _oldest(self) -> int:
         """The number of the oldest step that can be drawn."""
         return max(self._first, self._n_appended - self.capacity)
 
-    def _memory(self) -> int:
+    def _memory_bytes(self) -> int:
         return self._set.memory_bytes(min(self._n_appended + LOOK_EVERY, self._n_rows))
 
-    def _keep_limit(self) -> None:
+    def _look(self) -> None:
         """Look at the memory, and free what exceeds the limit."""
-        assert self._limit is not None
         self._release()  # what an interrupted call has left
-        self._limit.keep(self.capacity, self._memory, self._set.own_stores, self.__len__, self._drop)
-        self._next_look = self._n_appended + LOOK_EVERY
+        stores = self._set.own_stores
+        in_steps = self._memory.look(self.__len__, self._memory_bytes, stores, self.stats, self._drop)
+        self._next_look = self._n_appended + in_steps
 
     def _drop(self, n: int) -> None:
         """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
-from obscodec.buffers.forecast import making_room
+from obscodec.buffers.memory import making_room
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
 from obscodec.fixed import Fixed
 from obscodec.runtime import PicklableLock

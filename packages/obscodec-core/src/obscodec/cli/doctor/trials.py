@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, Forecast, RingBuffer
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer, projected
 from obscodec.cli.doctor.sources import Following
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack, Layout
@@ -230,6 +230,6 @@ def _memory(plan: StoragePlan, layout: Layout, steps: Steps) -> tuple[float, tup
                 assert isinstance(store, AutoStore)
                 store.follow(plan)
             sizes.append((len(buffer), buffer.stats().growing_bytes))
-    projected = Forecast(MILLION, None).add_to(buffer.stats(), len(buffer), buffer.stores).projected_bytes
-    assert projected is not None  # it has decided
-    return projected / MILLION, tuple(sizes)
+    of_million = projected(buffer.stats(), len(buffer), MILLION, buffer.stores).projected_bytes
+    assert of_million is not None  # it has decided
+    return of_million / MILLION, tuple(sizes)

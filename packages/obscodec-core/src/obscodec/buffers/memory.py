@@ -1,0 +1,240 @@
+"""Memory: keeps the memory of a buffer within a limit, and warns if the full buffer will need more than there is."""
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from obscodec.arguments import as_nbytes, check_kind
+from obscodec.errors import HeapFull, ShapeError, SpecError
+from obscodec.runtime import free_memory, is_memory_error
+from obscodec.stats import BufferStats
+from obscodec.stores import Store
+
+LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the limit
+_LEAST_STEPS = 16  # are always kept
+_PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
+_UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
+
+
+class LimitTooLow(ShapeError):
+    """A buffer would take more than its ``max_bytes`` whatever its observations are."""
+
+
+class Memory:
+    """Frees memory when a buffer takes more than a limit, and says once what the full buffer will take.
+
+    With a folder, the oldest blocks of its stores go to files there; else the oldest steps go, some at a time. It looks
+    ahead after 16 steps, and whenever their number has doubled: a buffer whose codec is ``"auto"`` has chosen it at one
+    of the first looks, and a game may show its larger frames later.
+
+    Args:
+        max_bytes: the most bytes, None for no limit.
+        spill: a folder for the oldest blocks, which is made if it is not there; None to drop steps.
+        heaps: the options ``heap`` of the fields.
+
+    Attributes:
+        capacity: for how many steps the buffer has room; to be set before any method is called.
+        next_look: at how many steps to call :meth:`look` next; 0 with a limit.
+
+    Raises:
+        DTypeError: an argument has another type.
+        ShapeError: ``max_bytes`` is less than 1.
+        SpecError: ``spill`` is given without ``max_bytes``, or a field lies in pinned memory.
+        OSError: the folder can't be made.
+    """
+
+    def __init__(self, max_bytes: object = None, spill: object = None, heaps: Iterable[str] = ()) -> None:
+        self.max_bytes = as_nbytes("max_bytes", max_bytes)
+        self.folder: str | None = None
+        self.capacity = 0
+        self.next_look: float = LOOK_EVERY if self.max_bytes is None else 0
+        self._next_forecast: float = LOOK_EVERY
+        self._has_warned = False
+        if spill is None:
+            return
+        check_kind("spill", spill, (str, os.PathLike), "a folder for the oldest blocks, such as '/tmp', or None")
+        if self.max_bytes is None:
+            raise SpecError("spill says where blocks go that exceed max_bytes: pass max_bytes, too")
+        if "pinned" in heaps:
+            raise SpecError("a GPU reads blocks in pinned memory, which can't move to a file: leave spill or heap out")
+        folder = Path(cast("str | os.PathLike[str]", spill))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"spill must be a folder, and {str(folder)!r} can't be made: {error.strerror}"
+            raise type(error)(error.errno, f"{text}; name another one") from error
+        self.folder = str(folder)
+
+    @property
+    def drops_steps(self) -> bool:
+        """Whether there is a limit, and the oldest steps go when it is reached."""
+        return self.max_bytes is not None and self.folder is None
+
+    def check(self, memory_bytes: Callable[[int], int]) -> None:
+        """Refuse a limit that a new buffer will exceed whatever its compressed observations take.
+
+        Only these move to files, or go with their steps: a row keeps its memory when its step goes.
+
+        Args:
+            memory_bytes: tells what so many steps take besides compressed observations.
+
+        Raises:
+            LimitTooLow: the limit is too low.
+        """
+        if self.max_bytes is None or (least := memory_bytes(self.capacity)) <= self.max_bytes:
+            return
+        empty = memory_bytes(0)
+        n_fit = max(self.max_bytes - empty, 0) * self.capacity // max(least - empty, 1)
+        raise LimitTooLow(
+            f"max_bytes must be {least} or more, got {self.max_bytes}: so much do {self.capacity} steps take in "
+            "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
+            f"a codec for large fields, or make room for {n_fit} steps or fewer"
+        )
+
+    def look(
+        self,
+        n_steps: Callable[[], int],
+        memory_bytes: Callable[[], int],
+        stores: Collection[Store],
+        stats: Callable[[], BufferStats],
+        drop: Callable[[int], None],
+    ) -> float:
+        """Free memory until a buffer is within its limit, and look what the full one will take.
+
+        Args:
+            n_steps: tells how many steps the buffer has.
+            memory_bytes: tells its memory.
+            stores: its stores.
+            stats: tells its statistics.
+            drop: drops so many steps, the oldest.
+
+        Returns:
+            In how many steps to look again.
+
+        Raises:
+            HeapFull: it has no more to free.
+            OSError: the disk is full or refuses.
+        """
+        if self.max_bytes is not None:
+            self._keep(self.max_bytes, n_steps, memory_bytes, stores, drop)
+        if n_steps() >= min(self._next_forecast, self.capacity):
+            self._look_ahead(n_steps(), stats())
+        if self.max_bytes is not None:
+            return LOOK_EVERY
+        self.next_look = self._next_forecast
+        return self.next_look - n_steps()
+
+    def stats(self, stats: BufferStats, n_steps: int, memory_bytes: int, stores: Iterable[Store]) -> BufferStats:
+        """``stats`` of a buffer that has so many steps in these stores, with what follows from its limit."""
+        stats = projected(stats, n_steps, self.capacity, stores)
+        if self.max_bytes is None:
+            return stats
+        if stats.projected_bytes is not None:
+            most = max(self.max_bytes, stats.total_bytes)
+            stats = replace(stats, projected_bytes=min(stats.projected_bytes, most))
+        n_fit = n_steps * self.max_bytes // max(memory_bytes, 1) if self.drops_steps else None
+        return replace(stats, n_steps=n_steps, steps_that_fit=n_fit)
+
+    def _keep(
+        self,
+        max_bytes: int,
+        n_steps: Callable[[], int],
+        memory_bytes: Callable[[], int],
+        stores: Collection[Store],
+        drop: Callable[[int], None],
+    ) -> None:
+        if memory_bytes() > max_bytes:
+            for store in stores:
+                store.decide()  # until then tensors take their full size
+        while (excess := memory_bytes() - max_bytes) > 0:
+            n = n_steps()
+            if self.folder is not None:
+                freed = _spill(self.folder, stores, excess)
+            elif (freed := min(max(n // _PART, LOOK_EVERY), _MOST_STEPS, n - _LEAST_STEPS)) > 0:
+                self._warn(n, memory_bytes())
+                drop(freed)
+            if freed <= 0:
+                raise HeapFull(
+                    f"max_bytes is {max_bytes}, and the buffer takes {memory_bytes()} for its {n} newest steps, and "
+                    "for what it has not compressed yet: allow some MB more for each compressed field"
+                )
+
+    def _warn(self, n_steps: int, memory_bytes: int) -> None:
+        """Say once that from now on the oldest steps go."""
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{n_steps} of {self.capacity} steps have reached max_bytes, {self.max_bytes}, with "
+                f"{memory_bytes / n_steps:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
+                "spill, a folder, to keep all",
+                stacklevel=2,
+            )
+
+    def _look_ahead(self, n_steps: int, stats: BufferStats) -> None:
+        """Warn if a buffer, which has so many steps now, is about to take more memory than there is."""
+        self._next_forecast = 2 * n_steps if 2 * n_steps < self.capacity else math.inf
+        free = free_memory()
+        if stats.projected_bytes is None or free is None or stats.projected_bytes - stats.total_bytes <= free:
+            return
+        self._next_forecast = math.inf
+        warnings.warn(
+            f"{self.capacity} steps will take about {in_units(stats.projected_bytes)}, judging by {n_steps} steps, "
+            f"and the machine has {in_units(free)} free: make the buffer smaller, or pass max_bytes, and spill, a "
+            "folder, to keep on a disk what exceeds it; stats() has the size of each field",
+            stacklevel=2,
+        )
+
+
+def projected(stats: BufferStats, n_steps: int, capacity: int, stores: Iterable[Store]) -> BufferStats:
+    """``stats`` of a buffer that has so many steps in these stores, with ``projected_bytes`` of ``capacity`` steps."""
+    if not n_steps or not all(store.is_decided for store in stores):
+        return stats
+    return replace(stats, projected_bytes=stats.total_bytes + stats.growing_bytes * (capacity - n_steps) // n_steps)
+
+
+def _spill(folder: str, stores: Iterable[Store], nbytes: int) -> int:
+    """Move blocks of so many bytes to files, of the largest store first; how many bytes are freed."""
+    freed = 0
+    for store in sorted(stores, key=lambda store: -store.memory_bytes):
+        if freed < nbytes:
+            freed += store.spill(folder, nbytes - freed)
+    return freed
+
+
+@contextmanager
+def making_room(n_steps: Callable[[], int]) -> Iterator[None]:
+    """A context that allocates the arrays of a buffer for so many steps, which the error says if there is no room.
+
+    Raises:
+        MemoryError: an allocation failed.
+        HeapFull: as it is raised inside; it says what to do.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, HeapFull) or not is_memory_error(error):
+            raise
+        free = free_memory()
+        there = "" if free is None else f", {in_units(free)} are free"
+        raise MemoryError(
+            f"there is not enough memory for {n_steps():,} steps{there}: make the buffer smaller, and see what "
+            f"obscodec.estimate(env, steps) says; {error}"
+        ) from error
+
+
+def in_units(nbytes: float) -> str:
+    """A number of bytes for a reader.
+
+    Example:
+        >>> in_units(28_224_000_000)
+        '28.2 GB'
+    """
+    for size, unit in _UNITS:
+        if nbytes >= size:
+            return f"{nbytes / size:.3g} {unit}" if nbytes < 1000 * size else f"{nbytes / size:,.0f} {unit}"
+    return f"{nbytes:.0f} bytes"
