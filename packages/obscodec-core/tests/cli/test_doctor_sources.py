@@ -281,8 +281,8 @@ def broken(kind, path):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("zip", "can't be read: BadZipFile: "),
-        ("checksum", "has no field to try, frames: BadZipFile: Bad CRC-32 for file 'frames.npy'"),
+        ("zip", "is damaged, or was never an archive of arrays, as numpy.savez writes them"),
+        ("checksum", "has no field to try, frames: its bytes in "),
         ("truncated", "can't be read: ValueError: "),
         ("empty", "can't be read: "),
         ("no hdf5", "can't be read: OSError: Unable to synchronously open file (file signature not found)"),
