@@ -1,42 +1,72 @@
 """RingBuffer: the last steps of some environments, with compressed fields, drawn as training loops need them."""
 
-from __future__ import annotations  # else each sample would evaluate those of its inner functions
+from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import perf_counter
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_flag, as_option, kind_of, says_arguments
-from obscodec.buffers.array_set import listed
+from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
+from obscodec.arrays import Index
+from obscodec.buffers.array_set import ArraySet, listed, no_field
+from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
 from obscodec.buffers.drawing import (
     Ends,
     Episodes,
-    NStep,
+    Pad,
     Prioritized,
+    Read,
     Rng,
-    TorchBatch,
+    Seams,
+    Span,
+    Stack,
+    StepReader,
     as_generator,
+    check_pad,
     draw,
     draw_starts,
     drawable_steps,
 )
-from obscodec.buffers.field import Array
-from obscodec.buffers.step_ring import StepRing
+from obscodec.buffers.field import Array, Field
+from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
-from obscodec.runtime import says_memory_error
+from obscodec.fixed import Fixed, FixedMapping
+from obscodec.layout import ArrayLike, Layout
+from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
-from obscodec.stores import new_batch
+from obscodec.state import State, number_of, part_of, versioned
+from obscodec.stats import BufferStats
+from obscodec.stores import Store
 
-T = TypeVar("T")
-Bools = npt.NDArray[np.bool_]
 Batch = dict[str, Array]
-Chooser = Callable[..., Callable[[], dict[str, Any]]]
+Convert = Callable[[Array], Any] | None
+
+_MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
+_APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
+_WAITING_STEPS = 3  # may wait in the write buffer, however large they are
+_TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
+_INSTEAD = "make another RingBuffer"
+_OTHER_ENVS = "with_envs makes a buffer of these steps for another number of environments"
 
 
-class RingBuffer(StepRing):
+class Drawing(TypedDict, total=False):
+    """How steps are drawn and added up, see :meth:`RingBuffer.sample`."""
+
+    replace: bool
+    p: npt.ArrayLike | Prioritized | None
+    n_step: int | None
+    gamma: float | None
+    reward: str
+
+
+@says_arguments
+class RingBuffer:
     """The last ``capacity`` steps of each of ``n_envs`` environments.
 
     Steps of compressed fields wait in a write buffer, so that some are stored together; steps of a field with
@@ -85,43 +115,401 @@ class RingBuffer(StepRing):
         (32, 4, 84, 84)
     """
 
+    capacity: Fixed[int] = Fixed(_INSTEAD)
+    fields: FixedMapping[Field] = FixedMapping(_INSTEAD)
+    n_envs: Fixed[int] = Fixed(_OTHER_ENVS)
+    stack: FixedMapping[int] = FixedMapping(_INSTEAD)
+    episode_end: Fixed[tuple[str, ...]] = Fixed(_INSTEAD)
+    pad: Fixed[Pad | None] = Fixed(_INSTEAD)
+    mask: Fixed[str | None] = Fixed(_INSTEAD)
+    _seams = Seams()
+    # Of the last call that looked for episodes: their ends, and the first and last step of it with their places.
+    _ends_found = Ends.none()
+    _parts_found: tuple[tuple[int, int], Episodes] | None = None
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        n_envs: int = 1,
+        stack: Mapping[str, int] | None = None,
+        episode_end: str | Sequence[str] | None = None,
+        threads: int | None = None,
+        max_bytes: int | None = None,
+        spill: str | os.PathLike[str] | None = None,
+        *,
+        pad: Pad | None = None,
+        mask: str | None = None,
+    ) -> None:
+        self._set = ArraySet(fields, n_envs, threads)
+        self.fields, self.n_envs = self._set.fields, self._set.n_envs
+        self._threads = as_option("threads", threads)
+        self.capacity = as_count("capacity", capacity)
+        if stack is not None:
+            check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
+        self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
+        names: Any = episode_end if isinstance(episode_end, (list, tuple)) else (episode_end,)
+        self.episode_end = () if episode_end is None else tuple(names)
+        self.pad, self.mask = pad, mask
+        self._check_names()
+        check_pad(pad, self.stack)
+        stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
+        self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
+        self._memory.capacity = self.capacity
+        # Steps before the oldest one, of which its stack is made.
+        self._n_before = max(self.stack.values(), default=1) - 1
+        # One row more than steps: the next step is written into the row without a step, then counted in one line.
+        self._n_rows = self.capacity + self._n_before + 1
+        n_sharing = Counter(self._set.owners.values())
+        with making_room(lambda: self.capacity * self.n_envs):
+            self._arrays = {
+                name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
+                for name, owner in self._set.owners.items()
+            }
+        self._reader = StepReader(self._set.fields, self._arrays, stacks, self.episode_end, mask)
+        self._memory.check(self._set.memory_bytes)
+        self._lock = PicklableLock(LockOrder.BUFFER)
+        self._n_appended = 0
+        self._first = 0  # no step before this one can be drawn, for want of bytes
+        self._earliest = 0  # none before this one belongs to a stack
+        self._released = 0  # and none before this one has tensors
+        self._next_look = self._memory.next_look  # at this number of steps, of all that were ever appended
+
+    @says_memory_error
+    def append(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Store one step of all environments. A refused call changes nothing.
+
+        Args:
+            *unnamed: nothing: each value has the name of its field. Pass a dictionary as ``append(**step)``.
+            **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
+                an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
+                any other change of dtype must keep every value. A compressed field on a GPU also takes an array on
+                that GPU, and downloads it.
+
+        Raises:
+            FieldError: a field is missing, or unknown.
+            ShapeError: a value has another shape.
+            DTypeError: the dtype of a field would change a number; or a value has no name.
+            HeapFull: there is not enough room below the ``max_bytes`` of a field, or of the buffer for its newest
+                steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
+            OSError: blocks can't be written to the folder ``spill``.
+        """
+        self._check_fields("append", unnamed, values)
+        self._append({name: self._set.step(name, value) for name, value in values.items()})
+
+    @says_memory_error
+    def extend(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Store many steps, the oldest first. All are checked before the first one is stored.
+
+        An exception while they are stored, such as HeapFull, leaves the steps before it in the buffer.
+
+        Args:
+            *unnamed: nothing, see :meth:`append`.
+            **values: for each field ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` if there is one
+                environment, as :meth:`append` takes them.
+
+        Raises:
+            ShapeError: a value has another shape, or two fields have different numbers of steps.
+            Exception: see :meth:`append`.
+        """
+        self._check_fields("extend", unnamed, values)
+        steps = {name: self._set.steps(name, value) for name, value in values.items()}
+        if len(numbers := {len(of_field) for of_field in steps.values()}) > 1:
+            found = ", ".join(f"{name} {len(of_field)}" for name, of_field in steps.items())
+            raise ShapeError(f"all fields have as many steps, got {found}")
+        for step in range(numbers.pop()):
+            self._append({name: of_field[step] for name, of_field in steps.items()})
+
+    def _append(self, step: Mapping[str, Array]) -> None:
+        """Store one step, ``[n_envs, *shape]`` of each field."""
+        if self._lock.is_held():
+            self._lock.refuse_nested()
+        with self._lock:
+            if self._n_appended >= self._next_look:
+                self._look()
+            at = self._n_appended % self._n_rows
+            for name, array in self._arrays.items():
+                array[at] = step[name]
+            self._n_appended += 1
+
+    @says_memory_error
+    def clear(self) -> None:
+        """Forget all steps, and give their memory back. The next step begins an episode."""
+        self._lock.refuse_nested()
+        with self._lock:
+            self._first = self._earliest = self._n_appended
+            self._release()
+
+    @says_memory_error
+    def end_episodes(self, envs: npt.ArrayLike | None = None) -> None:
+        """End the running episodes: each ends with the newest step of its environment, as a truncated one.
+
+        Call this when environments begin an episode that no stored step has announced: they were reset outside of a
+        step, or have crashed. ``load`` calls it. Stacks, ``n_step``, ``sequences`` and ``episodes`` then go no further
+        than this step. If ``episode_end`` has a flag whose name begins with ``"trunc"``, it becomes true in this step.
+        Otherwise no stored value changes; the buffer remembers the seam, and ``sequences`` with ``across_episodes``
+        does not cross it either, since no field tells of it.
+
+        Args:
+            envs: the environments, a number or ``i64[n]``; None for all. One without a running episode is left alone.
+
+        Raises:
+            ShapeError: there is no such environment.
+            DTypeError: ``envs`` are no integers.
+        """
+        chosen = as_envs(envs, self.n_envs)
+        self._lock.refuse_nested()
+        with self._lock:
+            if not len(self):
+                return
+            span = self._span
+            last = span.n - 1
+            running = chosen[~self._reader.ends(span, np.full(len(chosen), last), chosen)]
+            flag = next((name for name in self.episode_end if name.startswith(_TRUNCATED)), None)
+            if not len(running):
+                return
+            self._forget_found(last)  # first: an interrupt leaves nothing that was found with other ends
+            if flag is not None:
+                self._arrays[flag][self._reader.rows(span, np.full(len(running), last)), running] = True
+            else:
+                self._seams = self._stored_seams.with_ends(span.indices(np.full(len(running), last), running))
+
+    @says_memory_error
+    def drop_episode(self, env: int | None = None) -> None:
+        """Take the running episode of an environment out: its steps are not drawn any more, and keep no memory.
+
+        The steps keep their indices, which :meth:`take` refuses from then on; ``buffer[:]`` has zeros for them. The
+        next step of this environment begins an episode. Nothing happens if no episode is running.
+
+        Args:
+            env: the environment; None if there is one.
+
+        Raises:
+            ShapeError: there is no such environment, or there are several and ``env`` is None.
+            DTypeError: ``env`` is no integer.
+            FieldError: there is no ``episode_end``, which says where the episode began.
+        """
+        env = as_env(env, self.n_envs)
+        if not self.episode_end:
+            raise FieldError("an episode begins where the one before it ends: pass episode_end to RingBuffer")
+        self._lock.refuse_nested()
+        with self._lock:
+            span = self._span
+            begin = self._reader.running_since(span, env)
+            steps, envs = np.arange(begin, span.n), np.full(span.n - begin, env)
+            self._forget_found(begin)
+            self._seams = self._stored_seams.without(span.indices(steps, envs))
+            self._set.drop((self._reader.rows(span, steps), envs))
+
+    @says_memory_error
+    def with_envs(self, n_envs: int) -> Self:
+        """A new buffer with the same steps, for another number of environments; this one stays as it is.
+
+        The steps of an environment stay in their order, and whole episodes in one environment as far as there is room:
+        an episode is cut where its new environment has as many steps as the others. Nothing that is drawn crosses a
+        cut, but stacks are as before: the few steps that they need before a cut are decoded, and stored a second time.
+        All other steps stay encoded. ``capacity`` changes so that the buffer keeps as many steps; if it has no room for
+        all, a warning says how many of the oldest are left out. Steps that are never drawn stay behind. Indices begin
+        anew at 0, so use a new ``Prioritized``.
+
+        Args:
+            n_envs: how many environments step together from now on.
+
+        Raises:
+            SlotError: an episode is running, which no new environment would go on with.
+            ShapeError: ``n_envs`` is less than 1.
+            DTypeError: ``n_envs`` is no integer.
+            HeapFull: the steps do not fit below ``max_bytes``.
+
+        Example:
+            >>> import obscodec
+            >>> buffer = obscodec.RingBuffer(100, {"done": Field((), bool)}, n_envs=2, episode_end="done")
+            >>> for step in range(30):
+            ...     buffer.append(done=[step % 10 == 9, step % 15 == 14])
+            >>> other = buffer.with_envs(5)
+            >>> other.n_envs, other.capacity, len(other)
+            (5, 40, 12)
+        """
+        n_envs = as_count("n_envs", n_envs)
+        capacity = -(-self.capacity * self.n_envs // n_envs)
+        with self._lock:
+            span, envs = self._span, np.arange(self.n_envs if len(self) else 0)
+            refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
+            size, scan = (span.n, self.n_envs, n_envs, capacity), partial(self._reader.scan, span)
+            in_stack = partial(self._reader.n_inside, span, self._n_before + 1)
+            columns = Columns.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, self._n_before)
+            numbers, ends = columns.numbers(self._reader.rows(span, columns.steps), self.n_envs), columns.ends
+            ends |= span.seams.are_ends(span.indices(columns.steps, columns.envs))
+            state, arguments = self.state(), self.arguments()
+        arguments |= {"n_envs": n_envs, "capacity": capacity, "spill": self._memory.folder}
+        made = self.from_arguments(arguments)
+        made._set.restore_columns(state["arrays"], numbers)
+        made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~columns.drawn))
+        made._n_appended = len(ends)
+        warn_left_out(columns)
+        return made
+
+    @says_memory_error
+    def __getitem__(self, index: Index) -> dict[str, Array]:
+        """``array[index]`` of each field, an array ``[len(self), n_envs, *shape]`` that begins with the oldest step.
+
+        Steps that :meth:`drop_episode` has taken out are zeros.
+
+        Raises:
+            SlotError: the index is out of range.
+        """
+        if isinstance(index, str):
+            raise SlotError(f"an index is of steps and environments, got {index!r}: write buffer[:][{index!r}]")
+        with self._lock:
+            span = self._span
+            grid = np.broadcast_arrays(np.arange(span.n)[:, None], np.arange(self.n_envs))
+            try:
+                steps, envs = (np.asarray(axis[index]) for axis in grid)
+            except IndexError as error:
+                raise SlotError(f"{span.n} steps of {self.n_envs} environments are stored: {error}") from None
+            real = ~span.seams.are_gone(span.indices(steps, envs)) if len(span.seams.gone) else None
+            deferred = self._reader.read(span, steps, envs, real=real)
+        arrays: dict[str, Array] = deferred.result()
+        return arrays
+
+    if not TYPE_CHECKING:  # else every name would be an attribute
+
+        def __getattr__(self, name: str) -> Never:
+            meant = ": append stores a step" if name in _APPEND else ""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{meant}"
+            raise AttributeError(text, name=name, obj=self)
+
+    def __len__(self) -> int:
+        """How many steps of each environment there are, those that were taken out among them."""
+        return min(self._n_appended - self._first, self.capacity)
+
+    @property
+    def indices(self) -> range:
+        """The indices of all steps: that of step ``k`` of environment ``e`` is ``indices.start + k * n_envs + e``.
+
+        Steps are counted on and on, so a step keeps its index, and no later one gets the same.
+        """
+        n = self._n_appended  # once: another thread may append
+        return range(max(self._first, n - self.capacity) * self.n_envs, n * self.n_envs)
+
+    @property
+    def full(self) -> bool:
+        """Whether the buffer has ``capacity`` steps, so that the next one takes the place of the oldest."""
+        return len(self) == self.capacity
+
+    def arguments(self) -> State:
+        """What :meth:`from_arguments` takes for an equal, empty buffer."""
+        return {
+            "capacity": self.capacity,
+            "fields": {name: field.config() for name, field in self._set.fields.items()},
+            "n_envs": self.n_envs,
+            "stack": dict(self.stack),
+            "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
+            "threads": self._threads,
+            "max_bytes": self._memory.max_bytes,
+            "spill": self._memory.folder is not None,
+            "pad": self.pad,
+            "mask": self.mask,
+        }
+
+    @classmethod
+    def from_arguments(cls, arguments: State) -> Self:
+        """An empty buffer."""
+        fields = part_of(arguments, "fields", dict)
+        made = {name: Field.from_config(field) for name, field in fields.items()}
+        return cls(**{**arguments, "fields": made, "spill": arguments.get("spill") or None})
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return versioned(super().__reduce_ex__(protocol))
+
+    @says_memory_error
+    def state(self) -> State:
+        """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
+        with self._lock:
+            arrays = self._set.state(min(self._n_appended, self._n_rows))
+            numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
+            seams = self._stored_seams.state()
+            return {**numbers, "n_rows": self._n_rows, "arrays": arrays, "seams": seams}
+
+    @says_memory_error
+    def restore(self, state: State) -> None:
+        """Fill this buffer, which is empty, with the :meth:`state` of one that was made with equal arguments.
+
+        Raises:
+            CorruptStream: no buffer has such a state.
+        """
+        n_appended = number_of(state, "n_appended", 0, _MOST_INDICES // self.n_envs)
+        first = number_of(state, "first", 0, n_appended)
+        n_rows = number_of(state, "n_rows", self.capacity + 1, self._n_rows)
+        oldest = max(first, n_appended - self.capacity)
+        earliest = number_of(state, "earliest", 0, oldest)
+        rows = np.arange(min(n_appended, n_rows))  # where the state has steps, and where they go
+        steps_back = (n_appended - 1 - rows) % n_rows
+        seams = Seams.from_state(part_of(state, "seams", dict), n_appended * self.n_envs)
+        self._set.restore(part_of(state, "arrays", dict), (n_appended - 1 - steps_back) % self._n_rows)
+        self._seams = seams
+        self._n_appended, self._first = n_appended, first
+        self._earliest = self._released = max(earliest, n_appended - n_rows + 1)
+        if self._memory.folder is not None:
+            self._look()  # else the next step does
+
+    def forget_damaged(self) -> Ints:
+        """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
+
+        Returns:
+            ``i64[n, 2]``: the steps, counted from the oldest, and the environments where something is lost, in the step
+            itself or in its stack.
+        """
+        lost = self._set.forget_damaged()
+        span = self._span
+        steps = (lost[:, 0] - self._reader.rows(span, np.zeros(1, np.int64))) % self._n_rows
+        lost[:, 0] = np.where(steps < span.n, steps, steps - self._n_rows)
+        stacked = [lost]
+        for n in self.stack.values():
+            for back in range(1, n):  # steps of which the stack reaches back to a lost one
+                later = lost[(lost[:, 0] + back >= 0) & (lost[:, 0] + back < span.n)] + np.array([back, 0])
+                stacked.append(later[self._reader.n_inside(span, n, later[:, 0], later[:, 1]) > back])
+        found: Ints = np.unique(np.concatenate(stacked), axis=0)
+        return found[found[:, 0] >= 0]
+
+    def stats(self) -> BufferStats:
+        """What the buffer holds now, and how long its samples took."""
+        with self._lock:
+            stats = self._set.stats(len(self) * self.n_envs)
+            return self._memory.stats(stats, len(self), self._memory_bytes(), self._set.own_stores)
+
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        layouts = {name: field.layout for name, field in self._set.fields.items()}
+        return self.stats().manifest(layouts, len(self), self.n_envs)
+
+    @property
+    def stores(self) -> set[Store]:
+        """The stores of its compressed fields, each once."""
+        return self._set.own_stores
+
+    def __repr__(self) -> str:
+        steps, stats = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}", self.stats()
+        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
+
     @overload
-    def sample(
-        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
-        n_step: int | None = None, gamma: float | None = None, reward: str = "reward",
-    ) -> Batch: ...  # fmt: skip
+    def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> Batch: ...
 
     @overload
     def sample(
-        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
-        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", return_indices: Literal[True],
-    ) -> tuple[Batch, Ints]: ...  # fmt: skip
+        self, batch: int, rng: Rng = None, *, return_indices: Literal[True], **how: Unpack[Drawing]
+    ) -> tuple[Batch, Ints]: ...
 
     @overload
     def sample(
-        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
-        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", to: object,
-    ) -> dict[str, Any]: ...  # fmt: skip
+        self, batch: int, rng: Rng = None, *, to: object = None, convert: Convert = None, **how: Unpack[Drawing]
+    ) -> dict[str, Any]: ...
 
     @overload
     def sample(
-        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
-        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", return_indices: Literal[True],
-        to: object,
+        self, batch: int, rng: Rng = None, *, return_indices: Literal[True], to: object = None,
+        convert: Convert = None, **how: Unpack[Drawing],
     ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
-
-    @overload
-    def sample(
-        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
-        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", convert: Callable[[Array], T],
-    ) -> dict[str, T]: ...  # fmt: skip
-
-    @overload
-    def sample(
-        self, batch: int, rng: Rng = None, *, replace: bool = True, p: npt.ArrayLike | Prioritized | None = None,
-        n_step: int | None = None, gamma: float | None = None, reward: str = "reward", return_indices: Literal[True],
-        convert: Callable[[Array], T],
-    ) -> tuple[dict[str, T], Ints]: ...  # fmt: skip
 
     @says_memory_error
     @says_arguments
@@ -173,14 +561,14 @@ class RingBuffer(StepRing):
             MissingPackage: ``to`` is given, and PyTorch is not installed.
             BackendUnavailable: PyTorch can't use the device.
         """
-        batch, began = as_count("batch", batch, 0), perf_counter()
+        began, batch = perf_counter(), as_count("batch", batch, 0)
         replace, returns_indices = as_flag("replace", replace), as_flag("return_indices", return_indices)
-        choose = self._chooser(n_step, gamma, reward, to, convert)
+        choose = self._reader.chooser(n_step, gamma, reward, to, convert)
         with self._lock:
-            self._check_not_empty()
-            steps, envs = self._draw(batch, as_generator(rng), replace, p)
-            indices = self._indices(steps, envs) if returns_indices else None
-            read = choose(steps, envs)
+            span = self._not_empty()
+            steps, envs = self._draw(span, batch, rng, replace, p)
+            indices = span.indices(steps, envs) if returns_indices else None
+            read = choose(span, steps, envs)
         sampled = read()
         self._note_sample(began)
         return (sampled, indices) if returns_indices else sampled
@@ -209,7 +597,7 @@ class RingBuffer(StepRing):
             SlotError: a step is overwritten or was taken out, or is not there yet.
             Exception: see :meth:`sample`.
         """
-        return self._taken(indices, self._chooser(n_step, gamma, reward, to, None))
+        return self._taken(indices, self._reader.chooser(n_step, gamma, reward, to))
 
     @overload
     def epochs(
@@ -253,10 +641,11 @@ class RingBuffer(StepRing):
         """
         batch, n_epochs = as_count("batch", batch), as_count("n_epochs", n_epochs)
         last, returns_indices = as_flag("drop_last", drop_last), as_flag("return_indices", return_indices)
-        choose = self._chooser(None, None, "", to, None)
+        choose = self._reader.chooser(to=to)
         with self._lock:
-            self._check_not_empty()
-            among = drawable_steps((len(self), self.n_envs), self._drawable) + self.indices.start
+            span = self._not_empty()
+            drawable = partial(self._reader.drawable, span)
+            among = drawable_steps((span.n, self.n_envs), drawable) + span.oldest * self.n_envs
         drawn = _shuffled(among, batch, as_generator(rng), n_epochs, last)
         if returns_indices:
             return ((self._taken(indices, choose), indices) for indices in drawn)
@@ -333,7 +722,7 @@ class RingBuffer(StepRing):
         overlap, burn_in = as_option("overlap", overlap, 0), as_count("burn_in", burn_in, 0)
         if overlap is not None and overlap >= length:
             raise ShapeError(f"overlap must be less than length, {length}, got {overlap}")
-        strict, choose = as_flag("strict_length", strict_length), self._chooser(None, None, "", to, None)
+        strict, choose = as_flag("strict_length", strict_length), self._reader.chooser(to=to)
         if p is not None and not (starts is None and overlap is None):
             raise SpecError("p says where sequences begin: leave starts and overlap out")
         if "mask" in self._set.fields:
@@ -341,25 +730,25 @@ class RingBuffer(StepRing):
         across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
         began = perf_counter()
         with self._lock:
-            self._check_not_empty()
-            rng, parts = as_generator(rng), self._parts(across)
+            span = self._not_empty()
+            rng, parts = as_generator(rng), self._parts(span, across)
             if starts is None and p is None:
                 stride = 1 if overlap is None else length - overlap
                 part, start = draw_starts(rng, parts, batch, length, stride, strict)
             else:
-                steps, envs = self._draw(batch, rng, True, p) if starts is None else self._steps_of(starts)
+                steps, envs = self._draw(span, batch, rng, True, p) if starts is None else span.steps_of(starts)
                 if len(steps) != batch:
                     what = f"batch is {batch}, and there are {len(steps)} starts"
                     raise ShapeError(f"{what}: pass a start for each sequence")
-                start = steps + self._oldest
+                start = steps + span.oldest
                 part = parts.find(start, envs)
             steps = start[:, None] + np.arange(-burn_in, length)
             real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
-            steps = np.where(real, steps, start[:, None]) - self._oldest
+            steps = np.where(real, steps, start[:, None]) - span.oldest
             envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
             if across:
-                real &= self._drawable(steps, envs)
-            read = choose(steps, envs, real)
+                real &= self._reader.drawable(span, steps, envs)
+            read = choose(span, steps, envs, real)
         sequences = read()
         self._note_sample(began)
         return (sequences, start * self.n_envs + parts.envs[part]) if returns_indices else sequences
@@ -382,150 +771,150 @@ class RingBuffer(StepRing):
             SlotError: a step was overwritten since the first episode.
             Exception: see :meth:`sample`.
         """
-        unfinished, choose = as_flag("unfinished", unfinished), self._chooser(None, None, "", to, None)
+        unfinished, choose = as_flag("unfinished", unfinished), self._reader.chooser(to=to)
         with self._lock:
-            parts = self._parts(False)
+            parts = self._parts(self._span, False)
         return self._episodes(parts, np.flatnonzero(parts.done | unfinished), choose)
 
-    def _episodes(self, parts: Episodes, chosen: Ints, choose: Chooser) -> Iterator[dict[str, Any]]:
+    def _episodes(self, parts: Episodes, chosen: Ints, choose: Callable[..., Read]) -> Iterator[dict[str, Any]]:
         for k in chosen:
             steps = np.arange(parts.begin[k], parts.end[k])
             yield self._taken(steps * self.n_envs + parts.envs[k], choose)
 
-    def _taken(self, indices: npt.ArrayLike, choose: Chooser) -> dict[str, Any]:
+    def _taken(self, indices: npt.ArrayLike, choose: Callable[..., Read]) -> dict[str, Any]:
         with self._lock:
-            read = choose(*self._steps_of(indices))
+            span = self._span
+            read = choose(span, *span.steps_of(indices))
         return read()
 
     def _note_sample(self, began: float) -> None:
         with self._lock:
             self._set.note_sample(began)
 
-    def _chooser(
-        self, n_step: object, gamma: object, reward: str, to: object, convert: Callable[[Array], Any] | None
-    ) -> Chooser:
-        """A function that chooses steps, their environments, and optionally which of them are real.
+    @property
+    def _span(self) -> Span:
+        """Which steps there are now; with the lock."""
+        oldest = self._oldest
+        earliest = max(self._earliest, self._n_appended - self._n_rows + 1) - oldest
+        return Span(oldest, self._n_appended - oldest, self.n_envs, earliest, self._seams)
 
-        It is called with the lock. It returns a function that reads them, without the lock. All arguments are checked
-        before.
-        """
-        if convert is not None and not callable(convert):
-            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
-        if to is not None and convert is not None:
-            raise SpecError("to returns tensors of PyTorch, convert whatever you like: pass one of them")
-        n_steps = NStep.of(n_step, gamma, reward)
-        self._check_n_step(n_steps)
-        tensors = None if to is None else TorchBatch(to)
-        made = tensors.tensor if tensors else convert
-        new_array = tensors.new_array if tensors else new_batch
-
-        def choose(steps: Ints, envs: Ints, real: Bools | None = None) -> Callable[[], dict[str, Any]]:
-            more: Batch = {} if real is None else {"mask": real}
-            last = steps
-            if n_steps is not None:
-                last = n_steps.last(steps, envs, len(self), self._ends, self._drawable)
-                length = int((last - steps).max(initial=0)) + 1
-                window = np.minimum(steps[:, None] + np.arange(length), last[:, None])
-                rewards: Any = self._arrays[reward][self._positions(window), envs[:, None]]
-                more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
-            at_once = tensors.tensor if tensors else None  # all items of a store
-            chosen = self._chosen(steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
-
-            def read() -> dict[str, Any]:
-                arrays: dict[str, Any] = chosen.result() | more
-                return arrays if made is None else {name: made(array) for name, array in arrays.items()}
-
-            return read
-
-        return choose
-
-    def _check_not_empty(self) -> None:
-        if not len(self):
+    def _not_empty(self) -> Span:
+        span = self._span
+        if not span.n:
             raise SlotError("the buffer is empty: append a step before you sample")
-
-    def _check_n_step(self, n_steps: NStep | None) -> None:
-        if n_steps is None:
-            return
-        if not isinstance(n_steps.reward, str) or n_steps.reward not in self._set.fields:
-            names = listed(self._set.fields)
-            raise FieldError(
-                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {names}: pass reward, the "
-                "name of one"
-            )
-        if "discount" in self._set.fields:
-            raise FieldError("n_step returns a discount: give the field 'discount' another name")
-        if not self.episode_end:
-            raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
-        if n_steps.reward in self._stacks:
-            raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
-        n_steps.check(self._set.fields[n_steps.reward].layout.dtype)
+        return span
 
     def _draw(
-        self, batch: int, rng: np.random.Generator, replace: bool, p: npt.ArrayLike | Prioritized | None
+        self, span: Span, batch: int, rng: Rng, replace: bool, p: npt.ArrayLike | Prioritized | None
     ) -> tuple[Ints, Ints]:
         """Random steps and their environments, ``i64[batch]`` each."""
         if isinstance(p, Prioritized):
             if not replace:
                 raise SpecError("priorities are drawn with replacement: leave replace out")
-            steps, envs = np.divmod(self._draw_by(p, batch, rng) - self.indices.start, self.n_envs)
-            return steps, envs
-        drawable = None if self._draws_all else self._drawable
-        return draw(rng, batch, (len(self), self.n_envs), drawable, replace, p)
+            steps, envs = np.divmod(self._draw_by(span, p, batch, as_generator(rng)), self.n_envs)
+            return steps - span.oldest, envs
+        drawable = None if self._reader.draws_all(span) else partial(self._reader.drawable, span)
+        return draw(rng, batch, (span.n, self.n_envs), drawable, replace, p)
 
-    def _draw_by(self, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
+    def _draw_by(self, span: Span, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
         n_steps = self.capacity * self.n_envs
         if p.capacity < n_steps:  # else it fails when that many are stored, hours later
             raise ShapeError(
                 f"Prioritized has room for {p.capacity} steps, the buffer for {n_steps}, {self.capacity} of each of "
                 f"{self.n_envs} environments: make a Prioritized({n_steps})"
             )
-        there, masked = self.indices, np.empty(0, np.int64)
-        if not self._draws_all:
-            new = np.arange(max(there.start, p.indices.stop), there.stop)
-            masked = new[~self._drawable(*np.divmod(new - there.start, self.n_envs))]
-        p.advance(there.start, there.stop, masked)
+        first, end = span.oldest * self.n_envs, (span.oldest + span.n) * self.n_envs
+        masked = np.empty(0, np.int64)
+        if not self._reader.draws_all(span):
+            new = np.arange(max(first, p.indices.stop), end)
+            masked = new[~self._reader.drawable(span, *np.divmod(new - first, self.n_envs))]
+        p.advance(first, end, masked)
         drawn = p.sample(batch, rng)
-        if len(self._seams.gone) and self._seams.are_gone(drawn).any():  # taken out since they were new
-            p.exclude(self._seams.since(there.start).gone)
+        if len(span.seams.gone) and span.seams.are_gone(drawn).any():  # taken out since they were new
+            p.exclude(span.seams.since(first).gone)
             drawn = p.sample(batch, rng)
         return drawn
 
-    def _steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
-        """The steps and environments that have some indices."""
-        given, there = np.asarray(indices), self.indices
-        if given.ndim != 1:
-            raise ShapeError(f"indices are an array [batch], got shape {given.shape}")
-        if given.size and given.dtype.kind not in "iu":
-            raise DTypeError(f"indices are integers, got {given.dtype}")
-        if given.size and not there.start <= given.min() <= given.max() < there.stop:
-            raise SlotError(
-                f"the steps that are stored have the indices {there.start} to {there.stop - 1}, got {given.min()} to "
-                f"{given.max()}: steps before the first are overwritten"
-            )
-        if len(self._seams.gone) and (gone := self._seams.are_gone(given)).any():
-            what = "was taken out by drop_episode, or with_envs has put no step there"
-            raise SlotError(f"the step with the index {given[gone][0]} {what}")
-        steps, envs = np.divmod(given.astype(np.int64) - there.start, self.n_envs)
-        return steps, envs
-
-    def _parts(self, across_episodes: bool) -> Episodes:
-        steps, found = (self._oldest, self._n_appended), self._parts_found
+    def _parts(self, span: Span, across_episodes: bool) -> Episodes:
+        steps, found = (span.oldest, span.oldest + span.n), self._parts_found
         if across_episodes:
-            return Episodes.between(self._seams_as_ends(), *steps, self.n_envs)
+            return Episodes.between(span.seams_as_ends(), *steps, self.n_envs)
         if not self.episode_end:
             raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
         if found is None or found[0] != steps:
             self._ends_found = ends = self._ends_found.up_to(
-                *steps, lambda numbers: self._scan_stored(numbers - self._oldest)
+                *steps, lambda numbers: self._reader.scan(span, numbers - span.oldest)
             )
             self._parts_found = found = steps, Episodes.between(ends, *steps, self.n_envs)
         return found[1]
 
-    def _seams_as_ends(self) -> Ends:
-        seams = self._seams.since(self.indices.start)
-        indices = np.union1d(seams.ends, seams.gone)
-        steps, envs = np.divmod(indices, self.n_envs)
-        return Ends(self._n_appended, steps, envs, ~seams.are_gone(indices))
+    @property
+    def _stored_seams(self) -> Seams:
+        """The seams among the steps that are stored, those before the oldest one that stacks need among them."""
+        return self._seams.since((self._oldest - self._n_before) * self.n_envs)
+
+    def _forget_found(self, step: int) -> None:
+        """Have the episodes be looked for again from a step on."""
+        self._parts_found = None
+        self._ends_found = self._ends_found.before(step + self._oldest)
+
+    @property
+    def _oldest(self) -> int:
+        """The number of the oldest step that can be drawn."""
+        return max(self._first, self._n_appended - self.capacity)
+
+    def _memory_bytes(self) -> int:
+        return self._set.memory_bytes(min(self._n_appended + LOOK_EVERY, self._n_rows))
+
+    def _look(self) -> None:
+        """Look at the memory, and free what exceeds the limit."""
+        self._release()  # what an interrupted call has left
+        stores = self._set.own_stores
+        in_steps = self._memory.look(self.__len__, self._memory_bytes, stores, self.stats, self._drop)
+        self._next_look = self._n_appended + in_steps
+
+    def _drop(self, n: int) -> None:
+        """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""
+        self._first = self._oldest + n
+        self._earliest = max(self._earliest, self._first - self._n_before)
+        self._release()
+
+    def _release(self) -> None:
+        """Release the tensors of dropped steps, as far as their rows have no newer steps."""
+        begin, n_rows = max(self._released, self._n_appended - self._n_rows), self._n_rows
+        while begin < self._earliest:
+            row = begin % n_rows
+            end = min(self._earliest, begin - row + n_rows)
+            self._set.drop(slice(row, row + end - begin))
+            begin = end
+        self._released = self._earliest
+
+    def _check_fields(self, method: str, unnamed: Sequence[object], values: Mapping[str, object]) -> None:
+        if unnamed:
+            raise DTypeError(
+                f"{method} takes each field by its name, got {kind_of(unnamed[0])} without one: write "
+                f"{method}(**step) if step is a dictionary of {listed(self._set.fields)}"
+            )
+        if values.keys() != self._set.fields.keys():
+            missing = [f"{name!r} is missing" for name in self._set.fields if name not in values]
+            unknown = [f"{name!r} is none of them" for name in values if name not in self._set.fields]
+            raise FieldError(f"a step has the fields {listed(self._set.fields)}: {', '.join(missing + unknown)}")
+
+    def _check_names(self) -> None:
+        for name in self._set.fields:
+            check_kind("the name of a field", name, str, "a text, such as 'frame'")
+        if not self._set.fields:
+            raise FieldError("a buffer has one field or more, got none")
+        if self.stack and not self.episode_end:
+            raise FieldError("stacks need episode_end, the boolean field that is true in the last step of an episode")
+        flags = [(name, "episode_end") for name in self.episode_end]
+        flags += [] if self.mask is None else [(self.mask, "mask")]
+        for name in [*self.stack, *(name for name, _ in flags)]:
+            if not isinstance(name, str) or name not in self._set.fields:
+                raise no_field(name, self._set.fields)
+        for name, argument in flags:
+            if self._set.fields[name].layout != Layout((), np.bool_):
+                raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self._set.fields[name].layout}")
 
 
 def _shuffled(indices: Ints, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:

@@ -66,7 +66,7 @@ class Drawable(Protocol):
 
 
 def draw(
-    rng: np.random.Generator,
+    rng: Rng,
     batch: int,
     shape: tuple[int, int],
     drawable: Drawable | None,
@@ -87,7 +87,7 @@ def draw(
         ShapeError: there are fewer steps to draw without replacement; or ``p`` has another shape, or is no probability.
         SlotError: no step may be drawn.
     """
-    n_steps, n_envs = shape
+    rng, (n_steps, n_envs) = as_generator(rng), shape
     if replace and p is None:
         steps, envs = rng.integers(n_steps, size=batch), rng.integers(n_envs, size=batch)
         if drawable is not None:

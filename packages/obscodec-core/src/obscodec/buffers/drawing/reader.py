@@ -1,0 +1,272 @@
+"""StepReader: reads the steps of a ring by their numbers, as stacks and n-step returns."""
+
+from __future__ import annotations  # else each sample would evaluate those of its inner functions
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.arguments import kind_of
+from obscodec.arrays import OPEN_READ, DeferredRead, TensorArray
+from obscodec.buffers.drawing.episodes import Ends
+from obscodec.buffers.drawing.n_step import NStep
+from obscodec.buffers.drawing.seams import Seams
+from obscodec.buffers.drawing.stacks import Stack
+from obscodec.buffers.drawing.torch_batch import TorchBatch
+from obscodec.buffers.field import Array, Field
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
+from obscodec.segments import Ints
+from obscodec.stores import Store, new_batch
+
+Bools = npt.NDArray[np.bool_]
+Read = Callable[[], dict[str, Any]]
+_SCANNED = 1 << 12  # steps at a time, for the begin of an episode
+
+
+class Span(NamedTuple):
+    """Which steps a ring has at one moment. Steps are counted from the oldest one that can be drawn.
+
+    Attributes:
+        oldest: how many steps were appended before that one.
+        n: how many can be drawn.
+        n_envs: how many environments there are.
+        earliest: the first that stacks may reach; 0 or less.
+        seams: what no field says of episodes.
+    """
+
+    oldest: int
+    n: int
+    n_envs: int
+    earliest: int
+    seams: Seams
+
+    def indices(self, steps: Ints, envs: Ints) -> Ints:
+        """``i64[...]``: the indices of steps of environments, as users have them."""
+        return (steps + self.oldest) * self.n_envs + envs
+
+    def steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
+        """The steps and the environments ``i64[batch]`` that have some indices.
+
+        Raises:
+            ShapeError: the indices have another shape.
+            DTypeError: they are no integers.
+            SlotError: a step is overwritten, was taken out, or is not there yet.
+        """
+        given, there = np.asarray(indices), range(self.oldest * self.n_envs, (self.oldest + self.n) * self.n_envs)
+        if given.ndim != 1:
+            raise ShapeError(f"indices are an array [batch], got shape {given.shape}")
+        if given.size and given.dtype.kind not in "iu":
+            raise DTypeError(f"indices are integers, got {given.dtype}")
+        if given.size and not there.start <= given.min() <= given.max() < there.stop:
+            raise SlotError(
+                f"the steps that are stored have the indices {there.start} to {there.stop - 1}, got {given.min()} to "
+                f"{given.max()}: steps before the first are overwritten"
+            )
+        if len(self.seams.gone) and (gone := self.seams.are_gone(given)).any():
+            what = "was taken out by drop_episode, or with_envs has put no step there"
+            raise SlotError(f"the step with the index {given[gone][0]} {what}")
+        steps, envs = np.divmod(given.astype(np.int64) - there.start, self.n_envs)
+        return steps, envs
+
+    def seams_as_ends(self) -> Ends:
+        """The ends of what the fields are not asked for."""
+        seams = self.seams.since(self.oldest * self.n_envs)
+        indices = np.union1d(seams.ends, seams.gone)
+        steps, envs = np.divmod(indices, self.n_envs)
+        return Ends(self.oldest + self.n, steps, envs, ~seams.are_gone(indices))
+
+
+class StepReader:
+    """Reads what steps of a ring have. It keeps no count of steps: each call says which there are.
+
+    Args:
+        fields: the fields of a step.
+        arrays: of each field ``[n_rows, n_envs, *shape]``; step ``k`` of all that were appended is in row
+            ``k % n_rows``.
+        stacks: the fields that are read as stacks.
+        episode_end: boolean fields, of which one is true in the last step of an episode.
+        mask: a boolean field that is false in steps of no episode, None for none.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Field],
+        arrays: Mapping[str, Array | TensorArray],
+        stacks: Mapping[str, Stack],
+        episode_end: tuple[str, ...],
+        mask: str | None,
+    ) -> None:
+        self._fields, self._arrays, self._stacks = fields, arrays, stacks
+        self._episode_end, self._mask = episode_end, mask
+        self._n_rows = len(next(iter(arrays.values())))
+        # What a step led to.
+        self._outcomes = {name for name, of in fields.items() if of.next_of is not None or name in episode_end}
+
+    def rows(self, span: Span, steps: Ints) -> Ints:
+        """The rows of steps in the arrays."""
+        return (steps + span.oldest % self._n_rows) % self._n_rows
+
+    def ends(self, span: Span, steps: Ints, envs: Ints) -> Bools:
+        """Whether the episode of a step ends with it."""
+        flags = [self._flags(span, name, steps, envs) for name in self._episode_end]
+        if self._mask is not None:
+            flags.append(~self._flags(span, self._mask, steps, envs))
+        if not flags or len(span.seams.ends):
+            flags.append(span.seams.are_ends(span.indices(steps, envs)))
+        return flags[0] if len(flags) == 1 else np.logical_or.reduce(flags)
+
+    def draws_all(self, span: Span) -> bool:
+        """Whether all steps may be drawn."""
+        return self._mask is None and not len(span.seams.gone)
+
+    def drawable(self, span: Span, steps: Ints, envs: Ints) -> Bools:
+        """Whether steps may be drawn."""
+        drawable = [] if self._mask is None else [self._flags(span, self._mask, steps, envs)]
+        if len(span.seams.gone):
+            drawable.append(~span.seams.are_gone(span.indices(steps, envs)))
+        if not drawable:
+            return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
+        return drawable[0] if len(drawable) == 1 else np.logical_and.reduce(drawable)
+
+    def scan(self, span: Span, steps: Ints) -> tuple[Bools, Bools]:
+        """Whether an episode ends with each of some steps, ``bool[n, n_envs]``, or draws go around it; and which."""
+        at = steps[:, None], np.arange(span.n_envs)
+        drawable = self.drawable(span, *at)
+        return self.ends(span, *at) | ~drawable, drawable
+
+    def running_since(self, span: Span, env: int) -> int:
+        """The step with which the running episode of an environment begins; ``span.n`` if none is running."""
+        end = span.n
+        while end > 0:
+            steps = np.arange(max(0, end - _SCANNED), end)
+            ends = np.flatnonzero(self.ends(span, steps, np.full(len(steps), env)))
+            if len(ends):
+                return int(steps[ends[-1]]) + 1
+            end = int(steps[0])
+        return 0
+
+    def n_inside(self, span: Span, n: int, steps: Ints, envs: Ints) -> Ints:
+        """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
+        before, envs = steps[..., None] - np.arange(1, n), envs[..., None]
+        if before.min(initial=span.earliest) >= span.earliest:
+            goes_on = ~self.ends(span, before, envs)
+        else:
+            is_stored = before >= span.earliest
+            goes_on = is_stored & ~self.ends(span, np.where(is_stored, before, steps[..., None]), envs)
+        n_inside: Ints = 1 + np.logical_and.accumulate(goes_on, axis=-1).sum(axis=-1)
+        return n_inside
+
+    def read(
+        self,
+        span: Span,
+        steps: Ints,
+        envs: Ints,
+        *,
+        last: Ints | None = None,
+        real: Bools | None = None,
+        new_array: Callable[[Store, int], Any] = new_batch,
+        convert: Callable[[Array], Any] | None = None,
+    ) -> DeferredRead:
+        """The steps ``i64[...]`` of the environments ``i64[...]``, of which nothing is decoded yet.
+
+        Args:
+            span: which steps there are.
+            steps: the steps.
+            envs: their environments.
+            last: the last step of each, if a step stands for several: what comes after it, and whether its episode
+                ends, is read there. None for ``steps``.
+            real: ``bool[...]``, False to read zeros.
+            new_array: see ``DeferredRead``.
+            convert: see ``DeferredRead``.
+        """
+        at = {name: steps if last is None or name not in self._outcomes else last for name in self._fields}
+        inside = {name: self.n_inside(span, of.n, at[name], envs) for name, of in self._stacks.items()}
+
+        def choose() -> dict[str, Any]:
+            return {name: self._picked(span, name, at[name], envs, inside.get(name), real) for name in self._fields}
+
+        return DeferredRead(choose, new_array, convert)
+
+    def chooser(
+        self,
+        n_step: object = None,
+        gamma: object = None,
+        reward: str = "",
+        to: object = None,
+        convert: Callable[[Array], Any] | None = None,
+    ) -> Callable[..., Read]:
+        """A function that chooses steps: ``choose(span, steps, envs, real=None)``, see :meth:`read`.
+
+        It is called with the lock of the ring. It returns a function that reads the steps, without the lock. All
+        arguments are checked before.
+        """
+        if convert is not None and not callable(convert):
+            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
+        if to is not None and convert is not None:
+            raise SpecError("to returns tensors of PyTorch, convert whatever you like: pass one of them")
+        n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
+        if n_steps is not None:
+            self._check_n_step(n_steps)
+        tensors = None if to is None else TorchBatch(to)
+        made = tensors.tensor if tensors else convert
+        new_array = tensors.new_array if tensors else new_batch
+
+        def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
+            more: dict[str, Any] = {} if real is None else {"mask": real}
+            last = steps
+            if n_steps is not None:
+                last = n_steps.last(steps, envs, span.n, partial(self.ends, span), partial(self.drawable, span))
+                length = int((last - steps).max(initial=0)) + 1
+                window = np.minimum(steps[:, None] + np.arange(length), last[:, None])
+                rewards: Any = self._arrays[reward][self.rows(span, window), envs[:, None]]
+                more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
+            at_once = tensors.tensor if tensors else None  # all items of a store
+            chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
+
+            def read() -> dict[str, Any]:
+                arrays: dict[str, Any] = chosen.result() | more
+                return arrays if made is None else {name: made(array) for name, array in arrays.items()}
+
+            return read
+
+        return choose
+
+    def _check_n_step(self, n_steps: NStep) -> None:
+        if not isinstance(n_steps.reward, str) or n_steps.reward not in self._fields:
+            names = ", ".join(self._fields)
+            raise FieldError(
+                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {names}: pass reward, the "
+                "name of one"
+            )
+        if "discount" in self._fields:
+            raise FieldError("n_step returns a discount: give the field 'discount' another name")
+        if not self._episode_end:
+            raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
+        if n_steps.reward in self._stacks:
+            raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
+        n_steps.check(self._fields[n_steps.reward].layout.dtype)
+
+    def _picked(self, span: Span, name: str, steps: Ints, envs: Ints, inside: Ints | None, real: Bools | None) -> Any:
+        if inside is None:
+            picked = self._items(span, envs, name, steps)
+        else:
+            picked = self._stacks[name].pick(partial(self._items, span, envs[..., None]), name, steps, inside)
+        if real is not None:
+            picked[~real] = 0  # zeros, or the id of the zero tensor
+        array, deferred = self._arrays[name], OPEN_READ.get()
+        if not isinstance(array, TensorArray):
+            return picked
+        assert deferred is not None
+        return deferred.select(array.store, picked, array.store.guard())
+
+    def _items(self, span: Span, envs: Ints, name: str, steps: Ints) -> Any:
+        """A new array of what the array of a field has: ids if it is compressed."""
+        array = self._arrays[name]
+        items = array.ids if isinstance(array, TensorArray) else array
+        return np.asarray(items[self.rows(span, steps), envs])
+
+    def _flags(self, span: Span, name: str, steps: Ints, envs: Ints) -> Bools:
+        return np.asarray(self._arrays[name][self.rows(span, steps), envs]).astype(np.bool_, copy=False)
