@@ -127,7 +127,7 @@ class DirectAdd:
 
         def read() -> ReplayBufferSamples:
             n = len(steps)
-            tensors = BATCH_MEMORY.array(2 * n, self._obs.layout)
+            tensors = BATCH_MEMORY.array(2 * n, self._obs.store.layout)
             self._obs.store.read_into(ids.reshape(-1), tensors)
             guard.close()
             both = th.from_numpy(tensors)

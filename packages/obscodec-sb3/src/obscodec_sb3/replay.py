@@ -371,7 +371,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def size(self) -> int:
         """How many steps of each environment can be sampled."""
-        return self._n_rows - self._dropped
+        return int(self.buffer_size if self.full else self.pos) - self._dropped
 
     @says_memory_error
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:

@@ -71,6 +71,9 @@ class BufferOptions(Generic[K]):
         def __getattr__(self, name: str) -> Any:
             """An option."""
 
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} of a BufferOptions stays: make another one")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferOptions) and vars(self) == vars(other)
 

@@ -570,7 +570,8 @@ class RingBuffer:
             indices = span.indices(steps, envs) if returns_indices else None
             read = choose(span, steps, envs)
         sampled = read()
-        self._note_sample(began)
+        with self._lock:
+            self._set.note_sample(began)
         return (sampled, indices) if returns_indices else sampled
 
     @says_memory_error
@@ -750,7 +751,8 @@ class RingBuffer:
                 real &= self._reader.drawable(span, steps, envs)
             read = choose(span, steps, envs, real)
         sequences = read()
-        self._note_sample(began)
+        with self._lock:
+            self._set.note_sample(began)
         return (sequences, start * self.n_envs + parts.envs[part]) if returns_indices else sequences
 
     @says_memory_error
@@ -786,10 +788,6 @@ class RingBuffer:
             span = self._span
             read = choose(span, *span.steps_of(indices))
         return read()
-
-    def _note_sample(self, began: float) -> None:
-        with self._lock:
-            self._set.note_sample(began)
 
     @property
     def _span(self) -> Span:

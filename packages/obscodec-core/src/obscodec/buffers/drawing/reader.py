@@ -264,9 +264,9 @@ class StepReader:
 
     def _items(self, span: Span, envs: Ints, name: str, steps: Ints) -> Any:
         """A new array of what the array of a field has: ids if it is compressed."""
-        array = self._arrays[name]
+        array, rows = self._arrays[name], self.rows(span, steps)
         items = array.ids if isinstance(array, TensorArray) else array
-        return np.asarray(items[self.rows(span, steps), envs])
+        return np.asarray(items[rows, envs])
 
     def _flags(self, span: Span, name: str, steps: Ints, envs: Ints) -> Bools:
         return np.asarray(self._arrays[name][self.rows(span, steps), envs]).astype(np.bool_, copy=False)
