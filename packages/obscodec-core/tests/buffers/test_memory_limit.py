@@ -145,7 +145,7 @@ def test_a_buffer_below_its_limit_loses_no_step_when_it_is_loaded(tmp_path):
         snapshot.write(buffer)
     loaded = obscodec.load(tmp_path)
     assert len(buffer) == 300
-    assert loaded._memory_bytes() < 1.3 * buffer._memory()
+    assert loaded._memory_bytes() < 1.3 * buffer._memory_bytes()
     for i in range(300, 320):
         steps.append(step(i, 2))
         loaded.append(**steps[-1])
