@@ -21,12 +21,9 @@ from obscodec.buffers.drawing import (
     Episodes,
     Pad,
     Prioritized,
-    Read,
     Rng,
     Seams,
-    Span,
     Stack,
-    StepReader,
     as_generator,
     check_pad,
     draw,
@@ -35,6 +32,7 @@ from obscodec.buffers.drawing import (
 )
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
+from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout

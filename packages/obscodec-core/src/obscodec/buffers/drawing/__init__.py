@@ -5,22 +5,22 @@ It decides which steps belong together. It never knows where a step lies in the 
 
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
+from obscodec.buffers.drawing.n_step import NStep
 from obscodec.buffers.drawing.prioritized import Prioritized
-from obscodec.buffers.drawing.reader import Read, Span, StepReader
 from obscodec.buffers.drawing.seams import Seams
 from obscodec.buffers.drawing.stacks import Pad, Stack, check_pad
+from obscodec.buffers.drawing.torch_batch import TorchBatch
 
 __all__ = [
     "Ends",
     "Episodes",
+    "NStep",
     "Pad",
     "Prioritized",
-    "Read",
     "Rng",
     "Seams",
-    "Span",
     "Stack",
-    "StepReader",
+    "TorchBatch",
     "as_generator",
     "check_pad",
     "draw",

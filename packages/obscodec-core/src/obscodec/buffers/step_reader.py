@@ -11,11 +11,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import kind_of
 from obscodec.arrays import OPEN_READ, DeferredRead, TensorArray
-from obscodec.buffers.drawing.episodes import Ends
-from obscodec.buffers.drawing.n_step import NStep
-from obscodec.buffers.drawing.seams import Seams
-from obscodec.buffers.drawing.stacks import Stack
-from obscodec.buffers.drawing.torch_batch import TorchBatch
+from obscodec.buffers.drawing import Ends, NStep, Seams, Stack, TorchBatch
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
