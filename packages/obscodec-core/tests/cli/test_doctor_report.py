@@ -1,7 +1,6 @@
 """What the doctor says of what it has found out: reasons, sums, lines to paste, plots."""
 
 import io
-import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -60,15 +59,6 @@ def test_next_observations_are_counted_where_they_share_frames(moving, vectors):
     assert printed(Report("data", (vectors,)))[-1] == "A million transitions take 0.028 GB."
     said = "; this includes the next observations of observation, which share the frames."
     assert printed(Report("data", (moving, vectors)))[-1].endswith(said)
-
-
-def test_next_observations_on_the_page(moving, vectors):
-    page = pytest.importorskip("obscodec.cli.doctor.page").page
-    items = {"observation": np.zeros((N, 48, 48, 3), np.uint8), "vector": np.zeros((N, 7), np.float32)}
-    assert "next observations" not in page(Report("data", (vectors,)), items)
-    text = page(Report("data", (moving, vectors)), items)
-    assert "uncompressed, without these next observations" in text
-    assert "next observations of observation, which share the frames" in text
 
 
 def test_the_reason_is_whole_whatever_it_says():
@@ -176,45 +166,14 @@ def test_the_line_for_torchrl(which, request):
     assert [isinstance(of, obscodec.stats.StoreStats) for of in stats.values()] == [True, False]
 
 
-def test_all_lines_are_in_the_report_and_on_the_page(moving):
-    page = pytest.importorskip("obscodec.cli.doctor.page").page
-    from html import unescape
-
+def test_all_lines_are_in_the_report(moving):
     report = Report("data", (moving,))
     text = "\n".join(printed(report))
-    on_page = unescape(page(report, {"observation": np.zeros((N, 48, 48, 3), np.uint8)}))
     pastes = lines_to_paste([moving])
     assert [*pastes] == ["RingBuffer", "Stable-Baselines3", "TorchRL"]
     assert report.as_json()["paste"] == pastes
     for lines in pastes.values():
         assert lines in text
-        assert lines in on_page
-
-
-def test_no_label_of_the_plot_covers_another(moving):
-    """Although all codecs have the same figures."""
-    plots = pytest.importorskip("obscodec.cli.doctor.plots")
-    equal = replace(moving, measured=tuple(replace(of, item_bytes=99.0, decode_us=1.0) for of in moving.measured))
-    svg = plots.memory_against_latency(equal)
-    heights = [float(re.search(rf' y="([\d.]+)"[^>]*>{re.escape(of.label)}<', svg)[1]) for of in equal.measured]
-    assert min(np.diff(sorted(heights))) > 9  # the size of the font
-
-
-@pytest.mark.parametrize("times", [1.1, 1.5, 3, 40, 1000])
-def test_no_number_at_an_axis_covers_another(moving, times):
-    plots = pytest.importorskip("obscodec.cli.doctor.plots")
-    n = len(moving.measured)
-    spread = [times ** (k / n) for k in range(n)]
-    measured = tuple(
-        replace(of, item_bytes=99 * x, decode_us=2 * x) for of, x in zip(moving.measured, spread, strict=True)
-    )
-    svg = plots.memory_against_latency(replace(moving, measured=measured))
-    numbers = re.findall(r' x="([\d.]+)" y="([\d.]+)"[^>]*>([\d.,]+)<', svg)
-    below = sorted((float(x), len(text)) for x, y, text in numbers if float(y) > 230)
-    beside = sorted(float(y) for x, y, text in numbers if float(y) < 230)
-    assert len(below) == len(beside) == 3
-    assert all(after - x > 7 * max(length, other) for (x, length), (after, other) in pairwise(below))
-    assert min(np.diff(beside)) > 11  # the size of the font
 
 
 def textured(n=N, side=48):

@@ -4,7 +4,6 @@ import json
 import sys
 from contextlib import redirect_stdout
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,7 +38,6 @@ def doctor(
     seed: Annotated[int, typer.Option(help="Of the environment and its random actions.")] = 0,
     budget: Annotated[str | None, typer.Option(help=_BUDGET)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page with plots to this file.")] = None,
 ) -> None:
     """Try the codecs on real data: memory, time, and whether each bit comes back.
 
@@ -49,17 +47,12 @@ def doctor(
     bar = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     try:
         StoreOptions(budget=budget)  # refuses a bad one
-        if html is not None:
-            _check_page(html)
         with Progress(*bar, console=errors, transient=True, disable=not errors.is_terminal) as progress:
             task = progress.add_task("read", total=steps)
             request = Request(source, steps, tuple(wrapper or ()), stack, seed, lambda n: progress.advance(task, n))
             with redirect_stdout(sys.stderr):  # TorchRL logs to stdout, and environments print there
                 content = read(request)
             report = _report(source, content, budget, progress)
-        if html is not None:
-            _write_page(html, report, content)
-            errors.print(f"wrote {html.absolute()}", markup=False, highlight=False, soft_wrap=True)
     except (SourceError, ObscodecError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
@@ -90,19 +83,3 @@ def _report(source: str, content: Content, budget: str | None, progress: Progres
     if any(field.measured for field in fields):
         said.append(TABLE_OF_COSTS)
     return Report(source, tuple(fields), (*content.presumed, *said), content.has_episodes)
-
-
-def _check_page(path: Path) -> None:
-    """Refuse a path that no page can be written to, before minutes of work."""
-    if not path.absolute().parent.is_dir():
-        raise SourceError(f"--html {path}: there is no folder {path.parent}, make it first")
-    if path.is_dir():
-        raise SourceError(f"--html {path} is a folder: name a file in it, such as {path / 'report.html'}")
-
-
-def _write_page(path: Path, report: Report, content: Content) -> None:
-    try:
-        from obscodec.cli.doctor.page import page
-    except ModuleNotFoundError as error:
-        raise SourceError(f"--html needs {error.name}: pip install {error.name}") from None
-    path.write_text(page(report, content.items), encoding="utf-8")
