@@ -17,9 +17,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 import typer
-from obscodec import FrameStack, Layout
+from obscodec import Layout
 from obscodec.segments import Ints
-from obscodec.stores import FrameStore, StackStore
+from obscodec.stores import FrameStore
 from obscodec.stores.auto.choice import CANDIDATES, Candidate
 from recorded_steps import STACK, read_steps, record
 from textured_frames import recorded
@@ -29,7 +29,7 @@ _SETS = ("doom_home", "doom_corridor", "doom_home_near")
 _BATCH = 256
 _PIECE = 64  # tensors to append at a time
 
-Filled = tuple[FrameStore | StackStore, Ints]  # with the ids of its tensors
+Filled = tuple[FrameStore, Ints]  # with the ids of its tensors
 Costs = dict[Candidate, tuple[float, float, float]]  # median ms for a batch, and ratio to a gather; size to raw size
 
 
@@ -47,12 +47,11 @@ def stacks_of_frames(name: str) -> npt.NDArray[np.uint8]:
 
 def costs_of_stacks(stacks: npt.NDArray[np.uint8], n_rounds: int) -> Costs:
     """Of the codecs of patches."""
-    layout, stack = Layout.of(stacks[0]), FrameStack(STACK[0])
+    layout = Layout.of(stacks[0])
 
-    def new_store(candidate: Candidate) -> StackStore:
-        frame, n = stack.frame_layout(layout), candidate.block_frames
-        frames = FrameStore(frame, codec=candidate.spec, block_frames=n, stack=stack.depth, threads=1)
-        return StackStore(frames, layout, stack)
+    def new_store(candidate: Candidate) -> FrameStore:
+        n = candidate.block_frames
+        return FrameStore(layout, frame_stack=STACK[0], codec=candidate.spec, block_frames=n, threads=1)
 
     of_stacks = [candidate for candidate in CANDIDATES if candidate.of_patches]
     return _costs({candidate: _filled(new_store(candidate), stacks) for candidate in of_stacks}, stacks, n_rounds)
@@ -91,7 +90,7 @@ def _costs(filled: Mapping[Candidate, Filled], uncompressed: npt.NDArray[np.uint
     return {key: (float(ms), float(x), size) for key, (ms, x), size in zip(keys, medians, sizes, strict=True)}
 
 
-def _filled(store: FrameStore | StackStore, tensors: npt.NDArray[np.uint8]) -> Filled:
+def _filled(store: FrameStore, tensors: npt.NDArray[np.uint8]) -> Filled:
     pieces = [store.append(tensors[at : at + _PIECE]) for at in range(0, len(tensors), _PIECE)]
     return store, np.concatenate(pieces)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from atari_frames import frames
-from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec import FrameStack, FrameStore, Layout
 from obscodec_cupy.frames.gather import Gather, Source
 
 HERE = Path(__file__).resolve().parent
@@ -48,7 +48,7 @@ def played_stacks() -> npt.NDArray[np.uint8]:
 def gather() -> None:
     """Gather observations and next observations of N samples."""
     stacks = played_stacks()
-    store = StackStore(FrameStore(STACK.frame_layout(LAYOUT), stack=STACK.depth), LAYOUT, STACK)
+    store = FrameStore(LAYOUT, frame_stack=STACK)
     ids = store.append(stacks).astype(np.int32)
     device = SimulatedDevice()
     tables = DeviceTables(device, store)

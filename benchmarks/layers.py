@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
-from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec import FrameStack, FrameStore, Layout
 from recorded_steps import STACK, read_steps, record
 
 GAMES = ("MsPacman", "Pong", "Breakout")
@@ -20,10 +20,10 @@ N_STEPS = 6_000
 N_ROUNDS = 100
 
 
-def append_us(game: str) -> tuple[StackStore, np.ndarray, float, float]:
+def append_us(game: str) -> tuple[FrameStore, np.ndarray, float, float]:
     """A filled store and its ids; microseconds of an empty call, and of each step: an observation and the next one."""
     stack, layout = FrameStack(STACK[0]), Layout(STACK, np.uint8)
-    store = StackStore(FrameStore(stack.frame_layout(layout), stack=STACK[0], threads=1), layout, stack)
+    store = FrameStore(layout, frame_stack=stack, threads=1)
     steps = islice(read_steps(record(game, 1, N_STEPS)), N_STEPS)
     times_us: dict[int, list[float]] = {n: [] for n in STEPS}
     ids: list[np.ndarray] = []
@@ -37,7 +37,7 @@ def append_us(game: str) -> tuple[StackStore, np.ndarray, float, float]:
     return store, np.concatenate(ids), *_line(times_us, np.mean)  # blocks are encoded now and then
 
 
-def read_us(store: StackStore, ids: np.ndarray) -> tuple[float, float]:
+def read_us(store: FrameStore, ids: np.ndarray) -> tuple[float, float]:
     """Microseconds of an empty call, and of each stack."""
     rng = np.random.default_rng(0)
     times_us: dict[int, list[float]] = {n: [] for n in STACKS}

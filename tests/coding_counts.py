@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from obscodec import SlotError
-from obscodec.frames import BlockCoder, FrameLog, StackTable, StepWriter, block_queue, sealer
+from obscodec.frames import BlockCoder, FrameLog, StepWriter, block_queue, sealer
 from obscodec.segments import Segments
 from obscodec.stores import AutoStore
 from obscodec.stores.auto import auto_store
@@ -111,9 +111,9 @@ class CodingCounts:
     def _encode(self, coder: object, blocks: Segments) -> None:
         self.encoded += len(blocks)
 
-    def _decode(self, log: FrameLog, ids: Any, rows: object, threads: int, stacks: StackTable | None = None) -> None:
+    def _decode(self, log: FrameLog, ids: Any, rows: object, threads: int) -> None:
         with suppress(SlotError):  # ``read`` will raise it
-            ids = ids if stacks is None else log.expand(ids, stacks)
+            ids = log.expand(ids)
         numbers = np.unique(ids // log.block_frames)
         numbers = numbers[(numbers >= 0) & (numbers < log.n)]
         streams = log.heap.locate(numbers)

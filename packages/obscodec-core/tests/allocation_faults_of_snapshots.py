@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from failing_allocator import at_every_allocation
-from obscodec import Field, FrameStack, FrameStore, Layout, RingBuffer, StackStore, load, save
+from obscodec import Field, FrameStack, FrameStore, Layout, RingBuffer, load, save
 from obscodec.arrays import write_buffer
 from obscodec.runtime import says_memory_error
 
@@ -129,8 +129,8 @@ def stores(codec: str) -> int:
     layout, n_failed, made = Layout(SHAPE, np.uint8), 0, []
     stack = FrameStack(3)
 
-    def new() -> StackStore:
-        return StackStore(FrameStore(stack.frame_layout(layout), codec=codec, stack=3, block_frames=4), layout, stack)
+    def new() -> FrameStore:
+        return FrameStore(layout, frame_stack=stack, codec=codec, block_frames=4)
 
     store = new()
     ids = store.append(PLAYED)

@@ -24,7 +24,6 @@ from obscodec import (
     SlotError,
     Snapshot,
     SpecError,
-    StackStore,
     TensorArray,
     estimate,
     load,
@@ -79,7 +78,6 @@ COUNTS = {
         "block_frames", 1, True, lambda n: AutoStore(LAYOUT, block_frames=n).options.block_frames),
     "AutoStore(decide_after)": ("decide_after", 1, True, lambda n: AutoStore(LAYOUT, decide_after=n) and n),
     "FrameStore(block_frames)": ("block_frames", 1, False, lambda n: FrameStore(LAYOUT, block_frames=n).block_frames),
-    "FrameStore(stack)": ("stack", 1, False, lambda n: FrameStore(LAYOUT, stack=n) and n),
     "FrameStore(recent)": ("recent", 1, True, lambda n: FrameStore(LAYOUT, recent=n) and n),
     "FrameStore(first_id)": ("first_id", 1, False, lambda n: FrameStore(LAYOUT, first_id=n) and n),
     "FrameStore(max_bytes)": ("max_bytes", 1, True, lambda n: FrameStore(LAYOUT, max_bytes=n) and n),
@@ -172,11 +170,6 @@ KINDS = {
     "AutoStore(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", AutoStore),
     "FrameStore(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", FrameStore),
     "codec(layout)": ("layout must be a Layout, such as Layout((84, 84), 'uint8')", lambda x: obscodec.codec("raw", x)),
-    "StackStore(frames)": ("frames must be a FrameStore", lambda x: StackStore(x, LAYOUT, FrameStack(4))),
-    "StackStore(layout)": ("layout must be a Layout, such as Layout((4, 84, 84), 'uint8')",
-                           lambda x: StackStore(FrameStore(LAYOUT), x, FrameStack(4))),
-    "StackStore(frame_stack)": ("frame_stack must be a FrameStack, such as FrameStack(4)",
-                                lambda x: StackStore(FrameStore(LAYOUT), LAYOUT, x)),
     "NarrowStore(narrow)": ("narrow must be a Narrow", lambda x: narrow_store(narrow=x)),
     "NarrowStore(codes)": ("codes must be a Store", lambda x: narrow_store(codes=x)),
     "NarrowStore(wide)": ("wide must be a Store", lambda x: narrow_store(wide=x)),
@@ -402,7 +395,7 @@ ENTRANCES = {
     "TensorArray, waiting": ("", lambda x: waiting().__setitem__(0, x[:1])),
     "FrameStore.append": ("", FrameStore(LAYOUT).append),
     "AutoStore.append": ("", AutoStore(LAYOUT).append),
-    "StackStore.append": ("", lambda x: stack_store().append(x)),
+    "FrameStore.append, stacks": ("", lambda x: stack_store().append(x)),
     "NarrowStore.append": ("", lambda x: narrow_store().append(x.astype(np.float32))),
     "Store.read(out)": ("", lambda x: (lambda store: store.read(store.append(FRAMES), x))(FrameStore(LAYOUT))),
 }  # fmt: skip
@@ -414,7 +407,7 @@ def waiting():
 
 
 def stack_store():
-    return StackStore(FrameStore(Layout((1, 3), np.uint8)), LAYOUT, FrameStack(4))
+    return FrameStore(LAYOUT, frame_stack=FrameStack(4))
 
 
 @pytest.mark.parametrize("where", ENTRANCES)

@@ -8,12 +8,10 @@ import pytest
 from obscodec import (
     AutoStore,
     Field,
-    FrameStack,
     FrameStore,
     Layout,
     Prioritized,
     RingBuffer,
-    StackStore,
     TensorArray,
 )
 from obscodec.arrays import WriteBuffer
@@ -30,11 +28,6 @@ def ring():
     return RingBuffer(30, fields, 2, {"obs": 3}, "done", pad="edge", mask="valid")
 
 
-def stack_store():
-    stack = FrameStack(4)
-    return StackStore(FrameStore(stack.frame_layout(STACK), stack=4), STACK, stack)
-
-
 def narrow_store():
     narrow = find_narrow(np.arange(64, dtype=np.float32).reshape(1, 8, 8) / 2)
     return NarrowStore(narrow, FrameStore(Layout((8, 8), narrow.code_dtype)), FrameStore(FLOATS))
@@ -43,11 +36,7 @@ def narrow_store():
 MADE = {
     "RingBuffer": (ring, "capacity fields n_envs stack episode_end pad mask"),
     "Prioritized": (lambda: Prioritized(30), "capacity alpha eps"),
-    "FrameStore": (lambda: FrameStore(FRAME), "layout device block_frames"),
-    "StackStore": (
-        lambda: StackStore(FrameStore(FrameStack(4).frame_layout(STACK), stack=4), STACK, FrameStack(4)),
-        "layout frames frame_stack",
-    ),
+    "FrameStore": (lambda: FrameStore(STACK, frame_stack=4), "layout device block_frames frame_stack"),
     "AutoStore": (lambda: AutoStore(FRAME), "layout device options"),
     "NarrowStore": (narrow_store, "layout device narrow codes wide"),
     "TensorArray": (lambda: TensorArray.zeros((3,), FrameStore(FRAME)), "store shape dtype layout"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from obscodec import FrameStore, StackStore
+from obscodec import FrameStore
 from obscodec_cupy.codecs.failures import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
@@ -40,10 +40,9 @@ class DeviceTables:
         header: the same on the device.
     """
 
-    def __init__(self, device: Device, store: FrameStore | StackStore, streams: list[bytes] | None = None) -> None:
+    def __init__(self, device: Device, store: FrameStore, streams: list[bytes] | None = None) -> None:
         self.device = device
-        frames = store.frames if isinstance(store, StackStore) else store
-        blocks = frames.log
+        blocks = store.log
         if streams is None:
             live = np.flatnonzero(blocks.tables.live[: blocks.n] > 0)
             streams = [b""] * blocks.n
@@ -54,7 +53,7 @@ class DeviceTables:
         self._blocks = device.upload(table)
         previous = blocks.tables.previous[: blocks.n * blocks.block_frames]
         self._previous = device.upload(previous)
-        listed = store.listed.frames if isinstance(store, StackStore) else np.empty((0, 1), np.int32)
+        listed = blocks.stacks.frames
         self._listed = device.upload(np.concatenate([listed, np.full((1, listed.shape[1]), -1, np.int32)]))
         references = blocks.open.references[: blocks.open.n_references]
         self._references = device.upload(references)

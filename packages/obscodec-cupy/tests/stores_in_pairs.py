@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec import FrameStack, FrameStore, Layout
 from obscodec.segments import Segments
 from obscodec.stores import Store
 from obscodec_cupy.device import opened
@@ -30,11 +30,8 @@ class Pair:
     def __init__(self, device: str, layout: Layout, frame_stack: FrameStack | None = None, **options: object) -> None:
         self.there = opened.device(device)
         self.layout = layout
-        frame = layout if frame_stack is None else frame_stack.frame_layout(layout)
-        options = {"stack": 1 if frame_stack is None else frame_stack.depth, **options}
-        self.stores = [FrameStore(frame, device=where, **options) for where in ("cpu", device)]
-        if frame_stack is not None:
-            self.stores = [StackStore(store, layout, frame_stack) for store in self.stores]
+        options = {"frame_stack": frame_stack, **options}
+        self.stores = [FrameStore(layout, device=where, **options) for where in ("cpu", device)]
 
     def replace(
         self, old: np.ndarray, tensors: np.ndarray, streams: object = 0, *, uploaded: bool = True
@@ -55,8 +52,7 @@ class Pair:
         other.read_into(ids, there)
         np.testing.assert_array_equal(one.read(ids).view(np.uint8), self.there.download(there).view(np.uint8))
         assert one.stats().live_bytes == other.stats().live_bytes
-        frames = [getattr(store, "frames", store) for store in self.stores]
-        a, b = [store.log.state() for store in frames]
+        a, b = [store.log.state() for store in self.stores]
         assert is_equal(a, b)
 
 

@@ -132,9 +132,9 @@ def test_each_frame_is_stored_once(steps: TensorDict) -> None:
     buffer = TensorDictReplayBuffer(storage=CompressedStorage(1500), batch_size=64)
     buffer.extend(steps.clone())
     n_episodes = int(steps["episode"].max()) + 1
-    frames = buffer.storage._storage["pixels"].array.store._store.frames
+    frames = buffer.storage._storage["pixels"].array.store._store
     assert n_episodes > 2
-    assert frames.stats().n_tensors <= 1500 + n_episodes
+    assert frames.log.stats().n_tensors <= 1500 + n_episodes
     assert buffer.storage._storage["pixels"].array.store.stats().total_bytes < 1500 * 400
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
     from obscodec.buffers import Field, Prioritized, RingBuffer, estimate
     from obscodec.snapshots import Snapshot, load, save
-    from obscodec.stores import AutoStore, FrameStore, StackStore
+    from obscodec.stores import AutoStore, FrameStore
 
 # Loaded at first use: these rooms need numba, which takes half a second to import.
 _LAZY = {
@@ -41,7 +41,6 @@ _LAZY = {
     "Prioritized": "obscodec.buffers",
     "RingBuffer": "obscodec.buffers",
     "Snapshot": "obscodec.snapshots",
-    "StackStore": "obscodec.stores",
     "TensorArray": "obscodec.arrays",
     "estimate": "obscodec.buffers",
     "load": "obscodec.snapshots",
@@ -74,7 +73,6 @@ __all__ = [
     "Snapshot",
     "SnapshotError",
     "SpecError",
-    "StackStore",
     "TensorArray",
     "available",
     "codec",

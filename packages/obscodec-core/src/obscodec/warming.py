@@ -22,11 +22,11 @@ from obscodec.codecs import EncodedTensor, decode, encode
 from obscodec.devices import codec
 from obscodec.errors import CorruptStream
 from obscodec.kernels import KernelNames, cache_folder, kernels_here
-from obscodec.layout import FrameStack, Layout
+from obscodec.layout import Layout
 from obscodec.palette import PaletteArray, PaletteColumns
 from obscodec.runtime import n_processors, temporary_folder
 from obscodec.snapshots import load, save
-from obscodec.stores import AutoStore, FrameStore, StackStore
+from obscodec.stores import AutoStore, FrameStore
 
 ENTRY_POINT_GROUP = "obscodec.warm"
 _SIDE = 32  # of frames, which have the 1 KiB from which fields are compressed
@@ -110,9 +110,9 @@ def write_and_sample() -> None:
 
 def read_and_decode() -> None:
     """Read stores that are empty, and use each codec that is compiled: what needs no kernel of writing."""
-    stack, frames = FrameStack(4), _frames()[:, 0]
+    frames = _frames()[:, 0]
     layout = Layout((4, *frames.shape[1:]), frames.dtype)
-    store = StackStore(FrameStore(stack.frame_layout(layout), stack=stack.depth), layout, stack)
+    store = FrameStore(layout, frame_stack=4)
     store.read(np.zeros(2, np.int64))
     with store.guard():
         store.release(np.zeros(2, np.int64))  # which waits

@@ -15,7 +15,6 @@ from obscodec import (
     FrameStore,
     Layout,
     ShapeError,
-    StackStore,
     TensorArray,
 )
 from obscodec.arrays import WriteBuffer, write_buffer
@@ -27,7 +26,7 @@ STACK = FrameStack(3)
 STORES = {
     "auto": lambda: AutoStore(LAYOUT),
     "frames": lambda: FrameStore(LAYOUT, block_frames=4),
-    "stacks": lambda: StackStore(FrameStore(STACK.frame_layout(LAYOUT), stack=3), LAYOUT, STACK),
+    "stacks": lambda: FrameStore(LAYOUT, frame_stack=STACK),
     "undecided": lambda: AutoStore(LAYOUT, decide_after=1000),
 }
 FEW_ROWS = 4 * 2 * LAYOUT.nbytes  # bytes that may wait, for four rows of two environments

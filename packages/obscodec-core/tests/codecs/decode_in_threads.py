@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
-from obscodec import FrameStack, FrameStore, Layout, StackStore, codec
+from obscodec import FrameStack, FrameStore, Layout, codec
 from obscodec.segments import Segments
 
 BATCH_NBYTES = 1 << 20  # of the frames of a round; two frames or more
@@ -74,13 +74,11 @@ def frames_of(nbytes: int, spec: str) -> Round:
 
 
 def stacks_of(nbytes: int, spec: str) -> Round:
-    """A StackStore."""
+    """A store of stacks."""
     frames = moving(nbytes)
     stacks = frames[np.maximum(0, np.arange(len(frames))[:, None] + np.arange(1 - DEPTH, 1))]
     stack, layout = FrameStack(DEPTH), Layout((DEPTH, nbytes), np.uint8)
-    store = StackStore(
-        FrameStore(stack.frame_layout(layout), codec=spec, block_frames=8, stack=DEPTH, threads=2), layout, stack
-    )
+    store = FrameStore(layout, frame_stack=stack, codec=spec, block_frames=8, threads=2)
     ids = store.append(stacks)
 
     def read(rng: np.random.Generator) -> bool:

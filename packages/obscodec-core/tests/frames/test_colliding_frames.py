@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obscodec import FrameStack, FrameStore, Layout, StackStore, TensorArray
+from obscodec import FrameStack, FrameStore, Layout, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.frames.kernels.append import _fingerprint
 
@@ -76,7 +76,7 @@ def test_a_store_of_stacks(nbytes: int) -> None:
     rng = np.random.default_rng(0)
     stacks = frames[rng.integers(len(frames), size=(60, depth))]
     stack, layout = FrameStack(depth), Layout((depth, nbytes), np.uint8)
-    store = StackStore(FrameStore(stack.frame_layout(layout), stack=depth, block_frames=4), layout, stack)
+    store = FrameStore(layout, frame_stack=stack, block_frames=4)
     ids = store.append(stacks)
     np.testing.assert_array_equal(store.read(ids), stacks)
     assert len(set(ids.tolist())) >= len(np.unique(stacks, axis=0))

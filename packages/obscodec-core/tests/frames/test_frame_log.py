@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from obscodec import FrameStack, FrameStore, Layout, StackStore
+from obscodec import FrameStack, FrameStore, Layout
 
 FRAME = Layout((8, 9), "uint8")
 
@@ -62,7 +62,7 @@ def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle
 
 def test_listed_stacks_are_of_the_moment_of_their_frames():
     stack, layout = FrameStack(2), Layout((2, *FRAME.shape), "uint8")
-    store = StackStore(FrameStore(stack.frame_layout(layout), block_frames=4, stack=2), layout, stack)
+    store = FrameStore(layout, frame_stack=stack, block_frames=4)
     pairs = noise(40, 0).reshape(20, 2, *FRAME.shape)
     stacks = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(40, 2, *FRAME.shape)  # each pair, then turned round
     ids = store.append(stacks)
@@ -74,11 +74,11 @@ def test_listed_stacks_are_of_the_moment_of_their_frames():
             pass
 
         def __exit__(self, *error):
-            store.frames.log.lock = threading.Lock()
+            store.log.lock = threading.Lock()
             store.release(ids)
             store.append(noise(400, 1).reshape(200, 2, *FRAME.shape))
 
-    store.frames.log.lock = Lock()
+    store.log.lock = Lock()
     copied = pickle.loads(pickle.dumps(store))
     assert replace(copied.stats(), reserved_bytes=before.reserved_bytes) == before
     np.testing.assert_array_equal(copied.read(ids), stacks)

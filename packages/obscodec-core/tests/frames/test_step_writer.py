@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 from faults import at_every_line
-from obscodec import AutoStore, FrameStack, FrameStore, HeapFull, Layout, StackStore, TensorArray
+from obscodec import AutoStore, FrameStack, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import WriteBuffer
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.steps import exchange_step
@@ -25,13 +25,10 @@ KINDS = {
 }
 
 
-def store_of(kind: str, codec: str = "delta-rle|lz4:6") -> FrameStore | StackStore:
+def store_of(kind: str, codec: str = "delta-rle|lz4:6") -> FrameStore:
     layout, depth, axis = KINDS[kind]
-    if depth == 1:
-        return FrameStore(layout, codec=codec, block_frames=4)
-    stack = FrameStack(depth, axis)
-    frames = FrameStore(stack.frame_layout(layout), codec=codec, block_frames=4, stack=depth)
-    return StackStore(frames, layout, stack)
+    stack = FrameStack(depth, axis) if depth > 1 else None
+    return FrameStore(layout, frame_stack=stack, codec=codec, block_frames=4)
 
 
 class Player:
@@ -160,7 +157,7 @@ def test_a_step_that_finds_no_room_changes_nothing(monkeypatch):
                 failed += 1
             else:
                 arrays[0].write_buffer.forget(3)
-        store.frames.log.open.queue.table[0, 1] = 0  # no room for full blocks
+        store.log.open.queue.table[0, 1] = 0  # no room for full blocks
         for _ in range(30):
             noise = player.rng.integers(1, 99, size=(2, 4, 6, 5)).astype(np.uint8)
             with pytest.raises(HeapFull):  # eight new frames of each sequence are two blocks

@@ -11,7 +11,6 @@ from obscodec import (
     Layout,
     Prioritized,
     RingBuffer,
-    StackStore,
     TensorArray,
 )
 
@@ -42,7 +41,7 @@ def stores():
     floats = Layout(FRAME.shape, np.float32)
     made = {spec: FrameStore(FRAME, codec=spec, block_frames=4) for spec in ("delta-rle", "raw", "zstd:3", "lz4")}
     made |= {f"delta-rle|{tail}": FrameStore(FRAME, codec=f"delta-rle|{tail}") for tail in ("lz4:6", "zstd:1")}
-    made["stacks"] = StackStore(FrameStore(FrameStack(4).frame_layout(STACK), stack=4), STACK, FrameStack(4))
+    made["stacks"] = FrameStore(STACK, frame_stack=FrameStack(4))
     made["limited"] = FrameStore(FRAME, max_bytes=1 << 20)
     made["rle"] = FrameStore(FRAME, codec="rle", block_frames=1)
     made["auto stacks"] = AutoStore(STACK)

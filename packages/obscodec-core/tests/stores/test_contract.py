@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore
+from obscodec import AutoStore, FrameStack, FrameStore, Layout
 from obscodec.stores import NarrowStore, Store
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.testing import StoreContract
@@ -46,7 +46,7 @@ class TestFrameStoreOfFloats(StoreContract):
 class TestStackStore(StoreContract):
     def make(self) -> Store:
         layout = Layout((3, 6, 5), "uint8")
-        return StackStore(FrameStore(STACK.frame_layout(layout), block_frames=4, stack=3), layout, STACK)
+        return FrameStore(layout, frame_stack=STACK, block_frames=4)
 
     def tensors(self, n: int) -> np.ndarray:
         """Consecutive stacks."""
@@ -59,7 +59,7 @@ class TestStackStoreOfSingleFrames(StoreContract):
 
     def make(self) -> Store:
         layout, planes = Layout((6, 5, 4), "uint8"), FrameStack(1, axis=-1)
-        return StackStore(FrameStore(planes.frame_layout(layout), codec="pred", block_frames=2), layout, planes)
+        return FrameStore(layout, frame_stack=planes, codec="pred", block_frames=2)
 
 
 class NarrowContract(StoreContract):

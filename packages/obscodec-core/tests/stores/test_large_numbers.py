@@ -5,12 +5,10 @@ import pytest
 from obscodec import (
     CorruptStream,
     Field,
-    FrameStack,
     FrameStore,
     HeapFull,
     Layout,
     RingBuffer,
-    StackStore,
     TensorArray,
 )
 from obscodec.frames import stack_table
@@ -62,8 +60,7 @@ def test_a_store_without_ids_left_is_full_and_stays_as_it_was():
 
 def test_ids_of_stacks_fit_into_32_bits():
     layout, depth = Layout((4, *FRAME.shape), np.uint8), 4
-    frames = FrameStore(FrameStack(depth).frame_layout(layout), stack=depth, first_id=LAST_ID // (2 * depth) - NEAR)
-    store = StackStore(frames, layout, FrameStack(depth))
+    store = FrameStore(layout, frame_stack=depth, first_id=LAST_ID // (2 * depth) - NEAR)
     array = TensorArray.zeros((40,), store)
     for lap in range(10):
         stacks = stacks_of(played(40 + depth - 1, lap), depth)
@@ -86,9 +83,7 @@ def test_a_frame_has_so_many_references_and_is_then_stored_anew():
 
 
 def test_stacks_that_are_listed_are_counted(monkeypatch):
-    layout, depth = Layout((4, *FRAME.shape), np.uint8), 4
-    frames = FrameStore(FrameStack(depth).frame_layout(layout), stack=depth)
-    store = StackStore(frames, layout, FrameStack(depth))
+    store = FrameStore(Layout((4, *FRAME.shape), np.uint8), frame_stack=4)
     monkeypatch.setattr(stack_table, "_MOST_ROWS", 512)
     shuffled, kept, stored = np.random.default_rng(0), [], []
 

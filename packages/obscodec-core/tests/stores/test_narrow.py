@@ -20,7 +20,6 @@ from obscodec import (
     ShapeError,
     SlotError,
     SpecError,
-    StackStore,
 )
 from obscodec.stores import Store
 from obscodec.stores.narrow.find_narrow import find_narrow
@@ -219,8 +218,8 @@ def narrow_frame_store(narrow: Narrow, shape: tuple[int, ...]) -> NarrowStore:
     )
 
 
-def stack_store(layout: Layout, stack: FrameStack) -> StackStore:
-    return StackStore(FrameStore(stack.frame_layout(layout), stack=stack.depth), layout, stack)
+def stack_store(layout: Layout, stack: FrameStack) -> FrameStore:
+    return FrameStore(layout, frame_stack=stack)
 
 
 def narrow_stack_store(narrow: Narrow, shape: tuple[int, ...], stack: FrameStack | None = None) -> NarrowStore:

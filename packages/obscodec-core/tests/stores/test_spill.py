@@ -7,7 +7,7 @@ import numpy as np
 import obscodec
 import obscodec.heap
 import pytest
-from obscodec import AutoStore, FrameStack, FrameStore, Layout, StackStore
+from obscodec import AutoStore, FrameStack, FrameStore, Layout
 from obscodec.stores import Store
 
 FRAME = Layout((1, 40, 40), np.uint8)
@@ -36,7 +36,7 @@ CASES = {
     "single frames": (lambda: FrameStore(FRAME, codec="zstd:1", block_frames=1), frames),
     "frames": (lambda: FrameStore(FRAME, codec="delta-rle"), frames),
     "compressed frames": (lambda: FrameStore(FRAME, codec="delta-rle|zstd:1"), frames),
-    "stacks": (lambda: StackStore(FrameStore(FRAME, stack=4), Layout((4, 40, 40), np.uint8), STACK), stacks),
+    "stacks": (lambda: FrameStore(Layout((4, 40, 40), np.uint8), frame_stack=STACK), stacks),
     "narrow": (lambda: AutoStore(Layout((1, 40, 40), np.float32), codec="zstd:1"), floats),
 }
 

@@ -11,12 +11,10 @@ from faults import at_every_line
 from obscodec import (
     AutoStore,
     Field,
-    FrameStack,
     FrameStore,
     HeapFull,
     Layout,
     RingBuffer,
-    StackStore,
     TensorArray,
 )
 from obscodec.arrays import WriteBuffer, write_buffer
@@ -28,10 +26,6 @@ N_WAITING = 4  # steps that wait in six rows, since most observations are the ne
 STACK = Layout((DEPTH, 6, 6), np.uint8)
 
 
-def frames() -> FrameStore:
-    return FrameStore(FrameStack(DEPTH).frame_layout(STACK), block_frames=4, stack=DEPTH)
-
-
 def compressed_frames() -> FrameStore:
     """With a codec that learns, and one version for a few blocks."""
     return FrameStore(Layout((DEPTH, 6, 6), np.uint8), codec="zstd:1", block_frames=1)
@@ -41,7 +35,7 @@ STORES: dict[str, Callable[[], Store]] = {
     "frames": lambda: FrameStore(STACK, block_frames=4),
     "compressed frames": compressed_frames,
     "patches, compressed": lambda: FrameStore(STACK, codec="delta-rle|zstd:3", block_frames=4),
-    "stacks": lambda: StackStore(frames(), STACK, FrameStack(DEPTH)),
+    "stacks": lambda: FrameStore(STACK, frame_stack=DEPTH, block_frames=4),
     "undecided": lambda: AutoStore(STACK),
     "early": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
     "pinned": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
@@ -80,7 +74,7 @@ def n_references(array: TensorArray) -> int:
 
 def check_count(store: Store, arrays: list[TensorArray], place: str) -> None:
     """The store holds what arrays refer to, and nothing else."""
-    if isinstance(store, FrameStore):
+    if isinstance(store, FrameStore) and store.frame_stack is None:
         n = len(np.unique(np.concatenate([array.ids[array.ids != 0] for array in arrays])))
     else:
         n = sum(map(n_references, arrays))

@@ -10,7 +10,6 @@ from broken_laws import broken_laws, laws
 from obscodec import DTypeError, Layout, ShapeError, SpecError, codec
 from obscodec.devices import Backend, FrameReader, backends
 from obscodec.frames import FrameLog
-from obscodec.layout import FrameStack
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 from obscodec.testing import DeviceContract
@@ -80,7 +79,7 @@ class Sound(Backend):
     def decodes(self, spec: str, block_frames: int) -> bool:
         return False
 
-    def frame_reader(self, device: str, heap: str, layout: Layout, log: Any) -> Any:
+    def frame_reader(self, device: str, heap: str, layout: Layout, frame_stack: Any, log: Any) -> Any:
         raise AssertionError("the CPU decodes")
 
     def download(self, device: str, x: Any) -> Any:
@@ -160,22 +159,14 @@ class ZerosForStacks(FrameReader):
     def __init__(self, layout: Layout, log: FrameLog) -> None:
         self.layout, self.log = layout, log
 
-    def takes(self, stack: FrameStack) -> bool:
-        return True
-
-    def read(self, ids: Any, out: Any, *, frames: Any, stack: FrameStack | None = None) -> None:
+    def read(self, ids: Any, out: Any) -> None:
         memory_of(out).fill(0)
-        if stack is None:
+        if self.log.stacks.depth == 1:
             self.log.read(ids, self.layout.rows(memory_of(out)), 1)
 
 
-class ZerosForFrames(ZerosForStacks):
-    """Has stacks put together by the CPU."""
-
-    def takes(self, stack: FrameStack) -> bool:
-        return False
-
-    def read(self, ids: Any, out: Any, *, frames: Any, stack: FrameStack | None = None) -> None:
+class ZerosForFrames(FrameReader):
+    def read(self, ids: Any, out: Any) -> None:
         memory_of(out).fill(0)
 
 
@@ -183,13 +174,13 @@ class ReadsZerosForStacks(Sound):
     def decodes(self, spec: str, block_frames: int) -> bool:
         return spec == "raw" and block_frames > 1
 
-    def frame_reader(self, device: str, heap: str, layout: Layout, log: Any) -> FrameReader:
+    def frame_reader(self, device: str, heap: str, layout: Layout, frame_stack: Any, log: Any) -> FrameReader | None:
         return ZerosForStacks(layout, log)
 
 
 class ReadsZerosForBlocks(ReadsZerosForStacks):
-    def frame_reader(self, device: str, heap: str, layout: Layout, log: Any) -> FrameReader:
-        return ZerosForFrames(layout, log)
+    def frame_reader(self, device: str, heap: str, layout: Layout, frame_stack: Any, log: Any) -> FrameReader | None:
+        return ZerosForFrames() if frame_stack is None else None  # the CPU puts stacks together
 
 
 class ReadsZerosForFrames(ReadsZerosForBlocks):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import Layout
+from obscodec import FrameStack, Layout, LayoutError
 from obscodec import codec as cpu_codec
 from obscodec.devices import Backend, FrameReader
 from obscodec.frames import FrameLog
@@ -18,6 +18,7 @@ from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
+from obscodec_cupy.frames.gather import GatherForm
 
 _FRAMES: Final = re.compile(r"raw|delta-rle(\|lz4(:-?\d+)?)?")  # the codecs of frames that kernels/gather.cu decodes
 
@@ -59,9 +60,15 @@ class CudaBackend(Backend):
         """See ``Backend.decodes``."""
         return bool(_FRAMES.fullmatch(spec)) or (spec == "rle" and block_frames == 1)
 
-    def frame_reader(self, device: str, heap: str, layout: Layout, log: FrameLog) -> FrameReader:
+    def frame_reader(
+        self, device: str, heap: str, layout: Layout, frame_stack: FrameStack | None, log: FrameLog
+    ) -> FrameReader | None:
         """See ``Backend.frame_reader``."""
-        return CudaFrameReader(opened.device(device), layout, log, pinned=heap == "pinned")
+        try:
+            GatherForm.of(layout, log.block_frames, frame_stack, log.coder.spec)
+        except LayoutError:
+            return None
+        return CudaFrameReader(opened.device(device), layout, frame_stack, log, pinned=heap == "pinned")
 
     def download(self, device: str, x: Any) -> npt.NDArray[np.generic]:
         """See ``Backend.download``."""

@@ -43,7 +43,7 @@ def test_frames_of_any_layout(cuda, layout, n_streams, codec):
 def test_any_program(cuda, seed):
     """Repetitions, resets, zeros, releases, 64 streams, frames of the CPU in between."""
     rng = np.random.default_rng(seed)
-    pair = Pair(cuda, SMALL, block_frames=int(rng.integers(1, 9)), stack=int(rng.choice([1, 4])))
+    pair = Pair(cuda, SMALL, block_frames=int(rng.integers(1, 9)), recent=int(rng.choice([3, 6])))
     frames = walk(60, SMALL, seed)
     held = NOTHING
     for _ in range(12):

@@ -24,7 +24,6 @@ from obscodec import (
     ShapeError,
     SlotError,
     SpecError,
-    StackStore,
     TensorArray,
 )
 from obscodec.arrays import WriteBuffer
@@ -50,11 +49,7 @@ def small_stacks(n: int, layout: Layout = SMALL) -> np.ndarray:
 
 def small_arrays(device: str, n_arrays: int = 2, n_steps: int = 40, n_envs: int = 2, layout: Layout = SMALL, **options):
     """Arrays that are full, and what they hold."""
-    store = StackStore(
-        FrameStore(Layout((1, *layout.shape[1:]), layout.dtype), stack=3, device=device, **options),
-        layout,
-        FrameStack(3),
-    )
+    store = FrameStore(layout, frame_stack=FrameStack(3), device=device, **options)
     arrays = [TensorArray.zeros((n_steps, n_envs), store) for _ in range(n_arrays)]
     model = [small_stacks(n_steps * n_envs, layout).reshape(n_steps, n_envs, *layout.shape) for _ in range(n_arrays)]
     for array, expected in zip(arrays, model, strict=True):
@@ -137,7 +132,7 @@ def test_items_are_shifted_and_their_border_repeated(cuda, dtype):
 def test_frames_stacked_along_the_last_axis(cuda):
     device, layout = opened.device(cuda), Layout((6, 8, 3), np.uint8)
     tensors = np.ascontiguousarray(np.moveaxis(small_stacks(60), 1, -1))
-    store = StackStore(FrameStore(Layout((1, 6, 8), np.uint8), stack=3, device=cuda), layout, FrameStack(3, -1))
+    store = FrameStore(layout, frame_stack=FrameStack(3, -1), device=cuda)
     array = TensorArray.zeros((60,), store)
     array[:] = tensors
     reader = BatchReader([array], dtype="float32", shifted_axes=(0, 1))
@@ -256,7 +251,7 @@ def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monke
         before = [expected.copy() for expected in model]
         for k in range(2):
             arrays[k][:] = model[k] = rng.integers(256, size=model[k].shape, dtype=np.uint8)
-            move_chunks(arrays[0].store.frames.log.heap)
+            move_chunks(arrays[0].store.log.heap)
             gc.collect()
             device.synchronize()
         places = rng.integers(80, size=30)
@@ -388,7 +383,7 @@ def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
     for k in range(2):
         arrays[k][:3] = model[k][:3] = rng.integers(256, size=(3, 1, *layout.shape), dtype=np.uint8)
     reader.sync()
-    move_chunks(arrays[0].store.frames.log.heap)  # what was held for the kernels goes
+    move_chunks(arrays[0].store.log.heap)  # what was held for the kernels goes
     ((of, how),) = recorded
     launch(*of, **how)
     for out, expected in zip(outs, model, strict=True):

@@ -25,7 +25,6 @@ from obscodec import (
     ShapeError,
     SlotError,
     SpecError,
-    StackStore,
     TensorArray,
 )
 from obscodec.arrays import DeferredRead
@@ -136,7 +135,7 @@ def test_a_batch_of_all_kinds_of_stacks(cuda):
     windows[30] = [7, 7, 7, 7]
     windows[31] = [50, 3, 90, 4]
     windows[60:63] = [[70, 70, 70, 70], [70, 70, 70, 71], [70, 70, 71, 72]]  # an episode begins
-    store = StackStore(FrameStore(Layout((1, 84, 84), np.uint8), stack=4, device=cuda), layout, stack)
+    store = FrameStore(layout, frame_stack=stack, device=cuda)
     ids = store.append(played[windows])
     assert (ids < 0).any()
     np.testing.assert_array_equal(read(store, ids), played[windows])
@@ -150,11 +149,10 @@ def test_a_batch_of_all_kinds_of_stacks(cuda):
 
 
 def test_a_stack_that_is_too_deep_for_the_device_is_put_together_on_the_cpu(cuda):
-    frame_store = FrameStore(Layout((1, 5), np.uint8), stack=20, device=cuda)
     with pytest.warns(
         UserWarning, match=r"^FrameStack\(depth=20, axis=0\) is put together on the CPU and copied to 'cuda'$"
     ):
-        store = StackStore(frame_store, Layout((20, 5), np.uint8), FrameStack(20))
+        store = FrameStore(Layout((20, 5), np.uint8), frame_stack=20, device=cuda)
     tensors = np.random.default_rng(0).integers(256, size=(9, 20, 5), dtype=np.uint8)
     np.testing.assert_array_equal(read(store, store.append(tensors)), tensors)
 
@@ -377,10 +375,10 @@ def refuse(writes: Writes) -> None:
     raise HeapFull("the device is full")
 
 
-def listing_store(cuda: str) -> tuple[StackStore, np.ndarray]:
+def listing_store(cuda: str) -> tuple[FrameStore, np.ndarray]:
     """A store that was read on the device, and stacks of its frames that it has to list."""
     stack, layout, (a, b, c) = FrameStack(depth=2), Layout((2, *SMALL.shape), np.uint8), noise(3)
-    store = StackStore(FrameStore(stack.frame_layout(layout), stack=2, device=cuda), layout, stack)
+    store = FrameStore(layout, frame_stack=stack, device=cuda)
     in_order = np.stack([[a, b], [b, c]])
     np.testing.assert_array_equal(read(store, store.append(in_order)), in_order)
     return store, np.stack([[a, c], [c, b]])
@@ -394,8 +392,6 @@ def test_listed_stacks_come_again_if_the_device_was_full(cuda, monkeypatch):
         patch.setattr(Writes, "launch", refuse)
         with pytest.raises(HeapFull):
             read(store, ids)
-    frames = store.frames.log.expand(ids, store.listed)[:, 0]
-    np.testing.assert_array_equal(read(store.frames, frames), listed[:, :1])  # of which no stack is
     np.testing.assert_array_equal(read(store, ids), listed)
 
 
@@ -405,7 +401,7 @@ def test_what_changes_while_nobody_reads_takes_no_more_and_more_memory(cuda):
     for _ in range(100):
         store.release(ids)
         ids = store.append(listed)
-    assert len(store.listed.frames) <= 2 * len(listed)
+    assert len(store.log.stacks.frames) <= 2 * len(listed)
     np.testing.assert_array_equal(read(store, ids), listed)
 
 
@@ -416,9 +412,7 @@ def test_what_the_cpu_decodes_is_not_copied_to_another_shape_or_dtype(cuda, kind
     store = {
         "frames": lambda: FrameStore(layout, codec="zstd:1", block_frames=1, device=cuda),
         "undecided": lambda: AutoStore(layout, device=cuda),
-        "stacks": lambda: StackStore(
-            FrameStore(stack.frame_layout(layout), codec="zstd:1", block_frames=1, stack=2, device=cuda), layout, stack
-        ),
+        "stacks": lambda: FrameStore(layout, frame_stack=stack, codec="zstd:1", block_frames=1, device=cuda),
     }[kind]()
     device, ids = opened.device(cuda), store.append(noise(5, layout))
     for n, dtype, step, error in [

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from full_device import full_after
-from obscodec import FrameStack, FrameStore, HeapFull, Layout, ShapeError, SpecError, StackStore, TensorArray
+from obscodec import FrameStore, HeapFull, Layout, ShapeError, SpecError, TensorArray
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
-from obscodec_cupy.frames.mirror import Mirror
 
 LAYOUT = Layout((40, 50), np.uint8)
 TENSORS = np.random.default_rng(0).integers(256, size=(400, *LAYOUT.shape), dtype=np.uint8)
@@ -24,7 +23,7 @@ def on_new_device(monkeypatch: pytest.MonkeyPatch, **options: object) -> Simulat
     return device
 
 
-def read(store: FrameStore | StackStore, ids: np.ndarray) -> np.ndarray:
+def read(store: FrameStore, ids: np.ndarray) -> np.ndarray:
     device = opened.device("cuda")
     out = device.empty((len(ids), *store.layout.shape), np.uint8)
     store.read_into(ids, out)
@@ -54,30 +53,6 @@ def test_what_was_replaced_makes_room(monkeypatch):
     store.release(ids)
     ids = store.append(TENSORS[200:])  # which does not fit beside what was there
     np.testing.assert_array_equal(read(store, ids), TENSORS[200:])
-
-
-def test_a_stack_store_over_frames_that_were_read_is_right_after_a_failure(monkeypatch):
-    on_new_device(monkeypatch)
-    stack, frame = FrameStack(2), Layout((1, 6, 5), np.uint8)
-    frames = FrameStore(frame, stack=2, device="cuda")
-    some = TENSORS.reshape(-1)[: 3 * 30].reshape(3, 1, 6, 5)
-    np.testing.assert_array_equal(read(frames, frames.append(some)), some)
-    store = StackStore(frames, Layout((2, 6, 5), np.uint8), stack)
-    stacks = some[[[0, 2]], 0]
-    ids = store.append(stacks)
-    assert ids.tolist() == [-1]  # it is listed in the first row
-    grows = Mirror._has_grown
-
-    def fails(mirror, name, *of):
-        if name == "listed":
-            raise HeapFull("the device is full")
-        return grows(mirror, name, *of)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Mirror, "_has_grown", fails)
-        with pytest.raises(HeapFull):
-            read(store, ids)
-    np.testing.assert_array_equal(read(store, ids), stacks)
 
 
 def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from moved_chunks import move_chunks
-from obscodec import FrameStack, FrameStore, HeapFull, Layout, SpecError, StackStore
+from obscodec import FrameStack, FrameStore, HeapFull, Layout, SpecError
 from obscodec.frames import frame_log
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
@@ -49,17 +49,14 @@ class StoreOnDevice(RuleBasedStateMachine):
         self.patch.setattr(frame_log, "MIN_BLOCKS", 2)
         self.pool, self.reads, self.counts = pool(), [], Counter()
 
-    def begin(self, seed, codec, heap, stack):
+    def begin(self, seed, codec, heap, layout=FRAME, stack=None):
         self.device = SimulatedDevice(seed=seed)
         self.patch.setattr(opened, "device", lambda name: self.device)
         self.streams = [None, *(self.device.streams.new() for _ in range(2))]
         spec, block_frames = codec
-        options = {"codec": spec, "block_frames": block_frames, "stack": stack, "recent": 4}
-        self.store = self.made(FrameStore(FRAME, **options, device="cuda", heap=heap))
-        self.on_cpu = self.made(FrameStore(FRAME, **options))
-
-    def made(self, frames):
-        return frames
+        options = {"codec": spec, "block_frames": block_frames, "frame_stack": stack, "recent": 4}
+        self.store = FrameStore(layout, **options, device="cuda", heap=heap)
+        self.on_cpu = FrameStore(layout, **options)
 
     def on(self, stream):
         return nullcontext() if stream is None else self.device.on_stream(stream)
@@ -90,7 +87,7 @@ class StoreOnDevice(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 1000), part=st.sampled_from([0.1, 0.5, 1]), which=st.integers(0, 2))
     def release(self, seed, part, which):
         old = self.some_references(seed, part)
-        if isinstance(self.store, StackStore):
+        if self.store.frame_stack:
             old = np.unique(old)  # a listed stack is one
         with self.on(self.streams[which]):
             self.store.release(old)
@@ -125,19 +122,15 @@ class StoreOnDevice(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2))
     def move_chunks(self, which):
         with self.on(self.streams[which]):
-            move_chunks(self.frames.log.heap)
+            move_chunks(self.store.log.heap)
 
     @rule(nbytes=st.sampled_from([1, 1 << 30]))
     def spill(self, nbytes):
-        if self.frames.arguments()["heap"] == "pinned":
+        if self.store.arguments()["heap"] == "pinned":
             with pytest.raises(SpecError, match=r"^a GPU reads this heap in pinned memory"):
                 self.store.spill(tempfile.gettempdir(), nbytes)
         else:
             self.store.spill(tempfile.gettempdir(), nbytes)
-
-    @property
-    def frames(self):
-        return getattr(self.store, "frames", self.store)
 
     @rule(how=st.sampled_from([copy.deepcopy, copy.copy, lambda store: pickle.loads(pickle.dumps(store))]))
     def rebuild(self, how):
@@ -159,14 +152,14 @@ class StoreOnDevice(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "store"):
             self.look()
-            self.frames.reader.check()
+            self.store.reader.check()
         self.patch.undo()
 
 
 class FramesOnDevice(StoreOnDevice):
     @initialize(seed=st.integers(0, 1000), codec=st.sampled_from(CODECS), heap=st.sampled_from(HEAPS))
     def make(self, seed, codec, heap):
-        self.begin(seed, codec, heap, stack=1)
+        self.begin(seed, codec, heap)
 
 
 class StacksOnDevice(StoreOnDevice):
@@ -178,11 +171,7 @@ class StacksOnDevice(StoreOnDevice):
     )
     def make(self, seed, codec, heap, axis):
         self.stack = FrameStack(3, axis)
-        self.begin(seed, codec, heap, stack=3)
-
-    def made(self, frames):
-        shape = (3, 5, 7) if self.stack.axis == 0 else (5, 7, 3)
-        return StackStore(frames, Layout(shape, np.uint8), self.stack)
+        self.begin(seed, codec, heap, Layout((3, 5, 7) if axis == 0 else (5, 7, 3), np.uint8), self.stack)
 
     def tensors(self, seed, n):
         """Windows of frames in a row; of some, a frame is there twice, or is any other."""

@@ -9,7 +9,7 @@ import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, launch
-from obscodec import FrameStack, FrameStore, Layout, SlotError, StackStore
+from obscodec import FrameStack, FrameStore, Layout, SlotError
 from obscodec_cupy.codecs.codec import STATIC_NBYTES, frame_room
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
@@ -28,9 +28,9 @@ def stacks_of(played: np.ndarray, depth: int, axis: int, *, zeros: bool) -> np.n
     return np.stack(stacks) if axis == 0 else np.ascontiguousarray(np.moveaxis(np.stack(stacks), 1, -1))
 
 
-def stored(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> tuple[StackStore, np.ndarray]:
+def stored(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> tuple[FrameStore, np.ndarray]:
     stack, layout = FrameStack(depth, axis), Layout(stacks.shape[1:], stacks.dtype)
-    store = StackStore(FrameStore(stack.frame_layout(layout), stack=depth, **options), layout, stack)
+    store = FrameStore(layout, frame_stack=stack, **options)
     return store, np.concatenate([store.append(part) for part in np.array_split(stacks, 7)])
 
 
@@ -236,10 +236,10 @@ def test_damaged_tables_are_reported(device: Device) -> None:
     """Frames before a frame, and in a list, that do not exist."""
     stacks = frames("Pong", 80, 0)[np.random.default_rng(0).integers(0, 80, (12, 4))]
     store, ids = stored(stacks, 4)
-    frames_before = store.frames.log.tables.previous
+    frames_before = store.log.tables.previous
     for bad in (-1, 10_000):
         frames_before[:] = bad
-        store.listed.frames[:12, 2] = bad
+        store.log.stacks.frames[:12, 2] = bad
         gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
         with pytest.raises(SlotError, match="sample 0 of"):
             gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(12))

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from mirrors import DeviceTables, launch
-from obscodec import DTypeError, FrameStack, FrameStore, Layout, ShapeError, StackStore
+from obscodec import DTypeError, FrameStack, FrameStore, Layout, ShapeError
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
 
@@ -14,9 +14,9 @@ SCALES = [1.0, 1 / 255, 0.1, -3.7, 1e-7, 2.0**-24, 2.0**-25, 257.3, 300.0, 1e-39
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 
 
-def stored(stacks: np.ndarray, stack: FrameStack) -> tuple[StackStore, np.ndarray]:
+def stored(stacks: np.ndarray, stack: FrameStack) -> tuple[FrameStore, np.ndarray]:
     layout = Layout.of(stacks[0])
-    store = StackStore(FrameStore(stack.frame_layout(layout), stack=stack.depth), layout, stack)
+    store = FrameStore(layout, frame_stack=stack)
     return store, store.append(stacks).astype(np.int32)
 
 

@@ -17,7 +17,7 @@ from obscodec.devices.frame_reader import FrameReader
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.heap import Allocate
 from obscodec.installing import install_command
-from obscodec.layout import Layout
+from obscodec.layout import FrameStack, Layout
 
 if TYPE_CHECKING:
     from obscodec.frames import FrameLog  # which loads numba
@@ -87,8 +87,12 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def frame_reader(self, device: str, heap: str, layout: Layout, log: FrameLog) -> FrameReader:
-        """A reader of the frames of ``layout`` in a log, whose codec the device :meth:`decodes`.
+    def frame_reader(
+        self, device: str, heap: str, layout: Layout, frame_stack: FrameStack | None, log: FrameLog
+    ) -> FrameReader | None:
+        """A reader of the tensors of ``layout`` in a log, whose codec the device :meth:`decodes`.
+
+        None if it can't read tensors that are so made of frames; without a ``frame_stack``, a tensor is a frame.
 
         With the heap ``"pinned"``, :meth:`pinned` allocated the chunks of the log, and kernels read them in place; with
         ``"device"``, the reader copies them to the device.

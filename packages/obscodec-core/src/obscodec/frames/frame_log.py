@@ -1,7 +1,7 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -62,9 +62,6 @@ class FullBlocks(NamedTuple):
     nbytes: int
 
 
-NO_BLOCKS: Final = FullBlocks(0, 0)
-
-
 class _Reading:
     """Held by all who decode streams without the lock: as long as it lives, no codec that they need is forgotten."""
 
@@ -86,7 +83,7 @@ class FrameLog:
         heap: the full blocks, with their numbers as slots.
         open: the open blocks.
         tables: the tables of frames and blocks.
-        stacks: the listed stacks of a StackStore, which puts them here.
+        stacks: the listed stacks; with a depth of 1, a stack is a frame.
         n_changes: how often frames, blocks or stacks may have changed.
         watcher: the token of whoever keeps a copy of this log elsewhere and asks for changes, None for nobody.
         lock: held by whoever works with these attributes.
@@ -122,8 +119,7 @@ class FrameLog:
         self._sealer = Sealer(coder, self.heap, self.open)
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = self.first
-        self._singles = StackTable(depth=1)  # for ids of single frames
-        self.stacks = self._singles
+        self.stacks = StackTable(stack)
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
         self._reading = ref(_Reading())  # that of all readers; none now
         self.n_changes = 0
@@ -207,22 +203,21 @@ class FrameLog:
 
     @property
     def _table_nbytes(self) -> int:
-        return self.n * self._block_table_nbytes
+        return self.n * self._block_table_nbytes + self.stacks.nbytes
 
     @property
     def _block_table_nbytes(self) -> int:
         """Bytes of the tables for each block."""
         return 8 * self.block_frames + 4
 
-    def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints, stacks: StackTable | None = None) -> None:
+    def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints) -> None:
         """Store stacks of frames; a frame that is known is not stored again.
 
         Args:
             rows: ``u8[m * depth, nbytes]``, contiguous: the frames of ``m`` stacks, oldest first.
-            sequences: ``i64[m * depth]``, the sequence of each frame.
+            sequences: ``i64[m]``, the sequence of each stack.
             which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
             ids: ``i64[n]`` of zeros, filled in one step, each id with a reference.
-            stacks: the listed stacks, None for single frames.
 
         Raises:
             ShapeError: a sequence is negative.
@@ -233,22 +228,15 @@ class FrameLog:
             self._settle()
             try:
                 self._held = held = np.zeros(len(rows), np.int64)
-                self._append(rows, sequences, held)
-                self._name(held, which, ids, stacks or self._singles)
+                self._append(rows, sequences if self.stacks.depth == 1 else sequences.repeat(self.stacks.depth), held)
+                self._name(held, which, ids)
             except BaseException:
                 self._settle()
                 raise
             self._held = None
 
     def write_step(
-        self,
-        state: StepState,
-        stacks: StackTable | None,
-        rows: Rows,
-        more_rows: Rows,
-        n_arrays: int,
-        n_columns: int,
-        step: int,
+        self, state: StepState, rows: Rows, more_rows: Rows, n_arrays: int, n_columns: int, step: int
     ) -> bool:
         """Store a step of one array of stacks or two, and exchange its ids, in one step; see ``kernels.steps``.
 
@@ -258,7 +246,7 @@ class FrameLog:
         Raises:
             HeapFull: there is not enough room; nothing was stored.
         """
-        stacks, first = stacks or self._singles, 0
+        stacks, first = self.stacks, 0
         with self.lock:
             self.n_changes += 1
             if self._held is not None:
@@ -292,13 +280,13 @@ class FrameLog:
                 self._sealer.soon(self.tables.versions)
         return first != NO_ROOM
 
-    def give_back(self, ids: Ints, stacks: StackTable | None = None) -> None:
+    def give_back(self, ids: Ints) -> None:
         """Take one reference from each of ``ids``, and set ``ids`` to 0, in one step.
 
         Raises:
             SlotError: an id is of no stack or frame, or is named more often than it has references; nothing was done.
         """
-        stacks = stacks or self._singles
+        stacks = self.stacks
         frames = np.empty((len(ids), stacks.depth), np.int64)
         with self.lock:
             self.n_changes += 1
@@ -315,36 +303,36 @@ class FrameLog:
             if self.tables.tallies[N_DEAD]:
                 self._sweep()
 
-    def expand(self, ids: Ints, stacks: StackTable) -> npt.NDArray[np.int64]:
-        """The frames of stacks, ``i64[n, depth]``.
+    def expand(self, ids: Ints) -> npt.NDArray[np.int64]:
+        """The frames of stacks, ``i64[n, depth]``; called with the lock held.
 
         Raises:
             SlotError: an id is of no stack.
         """
-        frames = np.empty((len(ids), stacks.depth), np.int64)
-        listed, _, _, tallies = stacks.tables
+        if self.stacks.depth == 1:
+            return ids[:, None]
+        frames = np.empty((len(ids), self.stacks.depth), np.int64)
+        listed, _, _, tallies = self.stacks.tables
         n_known = expand_stacks(ids, self.tables.previous, listed, tallies[N_ROWS], frames)
         if n_known < len(ids):
             raise SlotError(f"id {ids[n_known]} is of no stack in this store")
         return frames
 
-    def read(self, ids: Ints, rows: Rows, threads: int, stacks: StackTable | None = None) -> None:
+    def read(self, ids: Ints, rows: Rows, threads: int) -> None:
         """Decode the frames of stacks into ``u8[n * depth, nbytes]``; each block is decoded once.
 
         Args:
             ids: ``i64[n]``.
             rows: contiguous; filled.
             threads: how many threads may share the work.
-            stacks: the listed stacks, None for single frames.
 
         Raises:
             SlotError: an id is of no stack or frame.
             CorruptStream: a block is truncated or altered.
             SnapshotError: a block lies in a file that somebody has shortened.
         """
-        stacks = stacks or self._singles
         with self.lock:
-            found, streams = self._find(ids, stacks)
+            found, streams = self._find(ids)
             references = self.open.references[: self.open.n_references]
             self._reading = ref(reading := self._reading() or _Reading())
         n, n_blocks = len(rows), len(streams)
@@ -352,9 +340,10 @@ class FrameLog:
         self.coder.read(streams, wanted, references, threads)
         del reading  # not before
 
-    def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
+    def _find(self, ids: Ints) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
-        found, content = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64), np.empty(_ROOM, np.uint8)
+        stacks, content = self.stacks, np.empty(_ROOM, np.uint8)
+        found = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64)
         entries, memories, bases = self.heap.snapshot()
         while True:
             tables = self.tables.arrays, stacks.tables, entries, bases, self.open.rows, *self.open.queues
@@ -374,15 +363,17 @@ class FrameLog:
         of_blocks = found[CHUNKS, :n], found[OFFSETS, :n], found[LENGTHS, :n], found[ADDRESSES, :n]
         return found, Segments.located(memories, *of_blocks)
 
-    def check(self, ids: Ints) -> None:
-        """Make sure that all ids are of frames; called with the lock held.
+    def check(self, ids: Ints) -> Ints:
+        """Make sure that all ids are of stacks of frames, ``i64[n * depth]``, and return these; with the lock held.
 
         Raises:
-            SlotError: an id is of no frame.
+            SlotError: an id is of no stack or frame.
         """
-        n_known = count_known(ids, self.tables.counts)
-        if n_known < len(ids):
-            raise SlotError(f"id {ids[n_known]} is of no frame in this store")
+        frames = self.expand(ids).reshape(-1)
+        n_known = count_known(frames, self.tables.counts)
+        if n_known < len(frames):
+            raise SlotError(f"id {frames[n_known]} is of no frame in this store")
+        return frames
 
     def seal(self) -> None:
         """Compress and store the blocks of the queue, all or none; called with the lock held.
@@ -399,9 +390,9 @@ class FrameLog:
         if self.open.queue.is_due:
             self._sealer.soon(self.tables.versions)
 
-    def _name(self, held: Ints, which: Ints, ids: Ints, stacks: StackTable) -> None:
-        while not name_stacks(held, which, self.tables.arrays, stacks.tables, ids):
-            stacks.reserve(len(which))
+    def _name(self, held: Ints, which: Ints, ids: Ints) -> None:
+        while not name_stacks(held, which, self.tables.arrays, self.stacks.tables, ids):
+            self.stacks.reserve(len(which))
 
     def _prepare(self, sequence: int) -> None:
         """Make sure that a sequence exists and can begin another block."""

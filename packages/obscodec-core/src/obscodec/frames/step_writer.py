@@ -4,7 +4,6 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.frames.frame_log import FrameLog
-from obscodec.frames.stack_table import StackTable
 from obscodec.frames.step_state import Ids, StepState
 from obscodec.layout import Layout, Rows
 
@@ -21,7 +20,6 @@ class StepWriter:
     Args:
         log: where the frames go.
         layout: shape and dtype of a stack.
-        stacks: the listed stacks of the log, None for single frames.
         n: how many sequences there are.
         channels_last: whether the last axis has the frames, one behind the other, instead of the first.
 
@@ -29,11 +27,9 @@ class StepWriter:
         state: has the ids that steps have replaced, until somebody gives them back.
     """
 
-    def __init__(
-        self, log: FrameLog, layout: Layout, stacks: StackTable | None, n: int, *, channels_last: bool
-    ) -> None:
-        self.state = StepState(n, layout.nbytes, stacks.depth if stacks else 1)
-        self._log, self._stacks = log, stacks
+    def __init__(self, log: FrameLog, layout: Layout, n: int, *, channels_last: bool) -> None:
+        self.state = StepState(n, layout.nbytes, log.stacks.depth)
+        self._log = log
         self._shape = n, layout.nbytes
         self._channels_last = channels_last
         self._are_bytes = layout.dtype == _BYTE and not channels_last  # as they lie in most arrays
@@ -57,7 +53,7 @@ class StepWriter:
         """
         self.state.bind_ids((ids, ids))
         rows = self._as_it_lies(0, tensors)
-        return self._log.write_step(self.state, self._stacks, rows, rows, 1, 0, step)
+        return self._log.write_step(self.state, rows, rows, 1, 0, step)
 
     def write_both(self, step: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> bool:
         """:meth:`write` for two arrays, all or none; the rows of bound columns change in the same step.
@@ -75,7 +71,7 @@ class StepWriter:
                 state.set_channels(1, 0)
         else:
             rows, more_rows = self._as_it_lies(0, tensors), self._as_it_lies(1, more_tensors)
-        return self._log.write_step(state, self._stacks, rows, more_rows, 2, state.n_columns, step)
+        return self._log.write_step(state, rows, more_rows, 2, state.n_columns, step)
 
     def _as_it_lies(self, which: int, tensors: Tensors) -> Rows:
         """The bytes of the tensors, ``u8[n, nbytes]``; notes how many channels take turns in them."""

@@ -14,7 +14,6 @@ from obscodec.stores.narrow.find_narrow import find_narrow
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.references import Guard
-from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store, store_of
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Narrow",
     "NarrowStore",
     "Place",
-    "StackStore",
     "StoragePlan",
     "Store",
     "StoreKeywords",

@@ -1,5 +1,11 @@
-"""FrameStore: each frame stored once, in blocks of consecutive frames that are patches of each other."""
+"""FrameStore: each frame stored once, in blocks of consecutive frames that are patches of each other.
 
+Nearly every stack of frames is a frame and the frames that came before it. So the store remembers the frame before each
+frame, and the id of a stack tells its newest frame and how often the stack ends in it. A table lists all other stacks,
+under negative ids.
+"""
+
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +15,13 @@ from obscodec.arguments import as_count, as_option, check_kind, says_arguments
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
-from obscodec.frames import NO_BLOCKS, FrameLog, FullBlocks, StepWriter, announce, new_coder
-from obscodec.layout import Layout
+from obscodec.frames import FrameLog, StepWriter, announce, interleave, new_coder
+from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
 from obscodec.state import State
 from obscodec.stats import StoreStats
+from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.ids import last_frame_id
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
@@ -23,7 +30,7 @@ DEFAULT_BLOCK_FRAMES = 16
 
 @says_arguments
 class FrameStore(Store):
-    """Frames of one layout, each stored once.
+    """Frames of one layout, or stacks of frames, with each frame stored once.
 
     A frame that equals one of the last frames of its sequence, byte for byte, gets the id of that frame. A new frame
     joins the open block of its sequence; a full block is encoded as one stream in a heap. With the codec ``delta-rle``,
@@ -33,25 +40,25 @@ class FrameStore(Store):
     with its last frame. Safe to use from several threads.
 
     Args:
-        layout: shape and dtype of one frame.
+        layout: shape and dtype of one frame, or of one stack.
+        frame_stack: how a tensor is made of frames, None if it is a frame; a number for so many along axis 0.
         codec: how blocks are encoded: ``delta-rle``, ``delta-rle|zstd:3`` or any other spec.
         block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
-        stack: how many frames come together in one observation: the likely distance to a repetition.
-        recent: how many of the last frames of its sequence a frame is compared with, None for ``stack + 2``.
-        first_id: the least id to give out, 1 or more.
+        recent: how many of the last frames of its sequence a frame is compared with, None for its depth + 2.
+        first_id: the least id of a frame to give out, 1 or more.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
-        device: where frames are decoded: ``"cpu"``, or a GPU such as ``"cuda"``. If it can't decode the codec, the CPU
-            decodes, and a warning says so.
+        device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``. If it can't decode the codec, or such
+            stacks, the CPU decodes, and a warning says so.
         heap: where a GPU reads the blocks: from a copy in its own memory, ``"device"``, or from the host's, which is
             ``"pinned"`` then.
 
     Attributes:
         log: the frames.
-        reader: decodes frames on the device; None if the CPU decodes.
+        reader: decodes tensors on the device; None if the CPU decodes.
 
     Raises:
-        ShapeError: frames have no bytes, or a number is out of range.
+        ShapeError: frames have no bytes, tensors don't divide into such a frame stack, or a number is out of range.
         DTypeError: an argument has another type.
         SpecError: the spec names no codec that can encode blocks; or there is no such device or heap.
         BackendUnavailable: the device can't be used; the text names what is missing.
@@ -68,6 +75,7 @@ class FrameStore(Store):
     """
 
     block_frames: Fixed[int] = Fixed(MAKE_ANOTHER)
+    frame_stack: Fixed[FrameStack | None] = Fixed(MAKE_ANOTHER)
     log: FrameLog
     reader: FrameReader | None
 
@@ -75,9 +83,9 @@ class FrameStore(Store):
         self,
         layout: Layout,
         *,
+        frame_stack: FrameStack | int | None = None,
         codec: str = "delta-rle",
         block_frames: int = DEFAULT_BLOCK_FRAMES,
-        stack: int = 1,
         recent: int | None = None,
         first_id: int = 1,
         max_bytes: int | None = None,
@@ -86,66 +94,65 @@ class FrameStore(Store):
         heap: str = "device",
     ) -> None:
         check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-        if layout.nbytes == 0:
-            raise ShapeError(f"a frame has at least one byte, got {layout}")
-        block_frames, stack = as_count("block_frames", block_frames), as_count("stack", stack)
-        n_recent = as_option("recent", recent) or stack + 2
-        first_id = as_count("first_id", first_id)
+        stack = FrameStack.of(frame_stack)
+        self._frame, self._depth = (stack.frame_layout(layout), stack.depth) if stack else (layout, 1)
+        self._last = stack if stack and stack.axis == -1 else None  # with the frames in the last axis
+        if self._frame.nbytes == 0:
+            raise ShapeError(f"a frame has at least one byte, got {self._frame}")
+        block_frames, first_id = as_count("block_frames", block_frames), as_count("first_id", first_id)
+        n_recent = as_option("recent", recent) or self._depth + 2
         check_place(device, heap)
         announce()
-        self.layout = layout
+        self.layout, self.frame_stack = layout, stack
         self.device, self._heap = device, heap
         self.block_frames = block_frames
         self.threads = as_threads(threads)
-        coder = new_coder(codec, layout, block_frames)
+        coder = new_coder(codec, self._frame, block_frames)
         decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
         self.log = FrameLog(
             coder,
-            layout.nbytes,
+            self._frame.nbytes,
             block_frames=block_frames,
-            stack=stack,
+            stack=self._depth,
             n_recent=n_recent,
             first_id=first_id,
-            last_id=last_frame_id(stack),
+            last_id=last_frame_id(self._depth),
             max_bytes=max_bytes,
             allocate=backend(device).pinned(device) if decoding != "cpu" and heap == "pinned" else new_chunk,
         )
-        self.reader = None if decoding == "cpu" else self._new_reader()
+        self.reader = None
+        if decoding != "cpu":
+            self.reader = backend(device).frame_reader(device, heap, layout, stack, self.log)
+            if self.reader is None:
+                warnings.warn(f"{stack or layout} is put together on the CPU and copied to {device!r}", stacklevel=2)
 
     @property
     def codec(self) -> str:
         """The spec of the codec of the blocks."""
         return self.log.coder.spec
 
-    def mean_frame_bytes(self, before: FullBlocks = NO_BLOCKS) -> float:
-        """Bytes for each frame in the blocks that are full since ``before``; in the open ones if there are none."""
-        return self.log.mean_frame_bytes(before)
-
-    def train(self) -> FullBlocks:
-        """Train the dictionaries of the codec on the frames so far, without waiting for more; the full blocks so far.
-
-        A codec without dictionaries stays as it is, as does one that can't learn from so few frames.
-        """
-        return self.log.train()
-
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        self.log.take_in(
-            self.layout.rows(tensors if type(tensors) is np.ndarray else self.to_host(tensors)), sequences, which, ids
-        )
+        tensors = tensors if type(tensors) is np.ndarray else self.to_host(tensors)
+        self.log.take_in(self._rows(tensors), sequences, which, ids)
 
     def step_writer(self, n: int) -> StepWriter:
         """See ``Store.step_writer``."""
-        return StepWriter(self.log, self.layout, None, n, channels_last=False)
+        return StepWriter(self.log, self.layout, n, channels_last=self._last is not None)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
-        """See ``Store.read_into``. Decodes each block once, each frame straight into its places."""
-        if isinstance(out, np.ndarray):
-            self.log.read(ids, self.layout.rows(out), self.threads)
-        elif self.reader is None:
-            self.read_via_host(ids, out)
+        """See ``Store.read_into``. Decodes each block once, and a frame once, however many stacks share it."""
+        if not isinstance(out, np.ndarray):
+            if self.reader is None:
+                self.read_via_host(ids, out)
+            else:
+                self.reader.read(ids, out)
+        elif self._last is None:
+            self.log.read(ids, self._rows(out), self.threads)
         else:
-            self.reader.read(ids, out, frames=ids)
+            read = BATCH_MEMORY.array(len(ids) * self._depth, self._frame)
+            self.log.read(ids, self._frame.rows(read), self.threads)
+            self._join(read, self._last, out)
 
     def device_reader(self) -> FrameReader:
         """See ``Store.device_reader``."""
@@ -157,7 +164,11 @@ class FrameStore(Store):
 
     def _stats(self) -> StoreStats:
         """See ``Store.stats``."""
-        return replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
+        stats = replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
+        if self.frame_stack is None:
+            return stats
+        n_stacks = self.log.stacks.n_stacks
+        return replace(stats, n_tensors=n_stacks, raw_bytes=n_stacks * self.layout.nbytes)
 
     @property
     def memory_bytes(self) -> int:
@@ -168,16 +179,13 @@ class FrameStore(Store):
         """See ``Store.spill``."""
         return self.log.heap.spill(folder, nbytes)
 
-    def _new_reader(self) -> FrameReader:
-        return backend(self.device).frame_reader(self.device, self._heap, self.layout, self.log)
-
     def arguments(self) -> State:
         """See ``Store.arguments``."""
         return {
             "layout": self.layout,
+            "frame_stack": self.frame_stack,
             "codec": self.codec,
             "block_frames": self.block_frames,
-            "stack": self.log.open.stack,
             "recent": self.log.open.n_recent,
             "first_id": self.log.first * self.block_frames,
             "max_bytes": self.log.heap.max_bytes,
@@ -193,5 +201,22 @@ class FrameStore(Store):
         """See ``Store.restore``."""
         self.log.restore(state)
 
+    def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
+        """The frames of tensors, ``u8[n * depth, nbytes]``."""
+        if self._last is None:
+            return self.layout.rows(tensors).reshape(-1, self._frame.nbytes)
+        self.layout.check(tensors)  # an error tells the shape of a stack, not of a frame
+        return self._frame.rows(self._last.split(tensors))
+
+    def _join(self, frames: npt.NDArray[np.generic], stack: FrameStack, out: npt.NDArray[np.generic]) -> None:
+        """``out[...] = stack.join(frames)``, faster where a pixel has one byte of each frame."""
+        depth = stack.depth
+        if depth in (2, 4, 8) and frames.itemsize * frames.shape[1] == 1:
+            pixels = out.reshape(len(out), self._frame.nbytes * depth).view(f"u{depth}")
+            interleave(frames.reshape(len(out), depth, self._frame.nbytes).view(np.uint8), pixels)
+        else:
+            out[...] = stack.join(frames)
+
     def __repr__(self) -> str:
-        return f"FrameStore({self.codec!r}, {self.layout}, block_frames={self.block_frames}, {self.stats()})"
+        stack = f", {self.frame_stack}" if self.frame_stack else ""
+        return f"FrameStore({self.codec!r}, {self.layout}{stack}, block_frames={self.block_frames}, {self.stats()})"

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from obscodec.codecs import new_codec
 from obscodec.devices import Backend, backend
 from obscodec.errors import DTypeError, ShapeError, SpecError
-from obscodec.layout import FrameStack, Layout
+from obscodec.layout import Layout
 from obscodec.segments import Ints
-from obscodec.stores import FrameStore, StackStore, Store
+from obscodec.stores import FrameStore, Store
 from obscodec.testing.law import accepted, check, check_refused, equal
 
 Tensors = npt.NDArray[np.generic]
@@ -27,7 +27,6 @@ _LAYOUTS = (
 )
 _BLOCK = Layout((3, 12, 9), "uint8")
 _FRAME = Layout((12, 9), "uint8")
-_STACK = FrameStack(3)
 _N_TENSORS = 30
 
 
@@ -134,11 +133,7 @@ class DeviceContract:
         frames, layout = _walk(_FRAME, _N_TENSORS), Layout((3, *_FRAME.shape), _FRAME.dtype)
         stacks = np.stack([frames[i - 3 : i] for i in range(3, len(frames))])
         for spec in self.block_codecs:
-            new_frames = partial(FrameStore, _STACK.frame_layout(layout), codec=spec, block_frames=4, stack=3)
-
-            def make(device: str, heap: str, new_frames: Callable[..., FrameStore] = new_frames) -> Store:
-                return StackStore(new_frames(device=device, heap=heap), layout, _STACK)
-
+            make = partial(FrameStore, layout, frame_stack=3, codec=spec, block_frames=4)
             self._compare(make, stacks, f"stacks of {spec!r}")
 
     def _compare(self, make: Callable[..., Store], tensors: Tensors, what: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from obscodec import DTypeError, HeapFull, ShapeError, SpecError, StackStore, TensorArray
+from obscodec import DTypeError, HeapFull, ShapeError, SpecError, TensorArray
 from obscodec.arguments import kind_of
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.stores import Store
@@ -168,8 +168,7 @@ class BatchReader:
         for store in dict.fromkeys(stores):
             reader = store.device_reader()
             assert isinstance(reader, CudaFrameReader)
-            stack = store.frame_stack if isinstance(store, StackStore) else None
-            gather = reader.gather(stack, dtype=self._dtype, scale=self._scale, shifted_axes=self._shifted_axes)
+            gather = reader.gather(dtype=self._dtype, scale=self._scale, shifted_axes=self._shifted_axes)
             which = [i for i, one in enumerate(stores) if one is store]
             of_stores: dict[Store, list[DeviceIds]] = {}
             for i in which:

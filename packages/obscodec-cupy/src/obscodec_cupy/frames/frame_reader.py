@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from obscodec import CorruptStream, FrameStack, HeapFull, Layout, LayoutError
+from obscodec import CorruptStream, FrameStack, HeapFull, Layout
 from obscodec.devices import FrameReader
 from obscodec.frames import FrameLog
 from obscodec.runtime import LockOrder, PicklableLock
@@ -21,7 +21,8 @@ class CudaFrameReader(FrameReader):
 
     Args:
         device: where frames are decoded.
-        layout: of a frame.
+        layout: of a tensor.
+        frame_stack: how a tensor is made of frames, None if it is a frame.
         log: the frames.
         pinned: whether the device reads the chunks of the log in place.
 
@@ -33,23 +34,17 @@ class CudaFrameReader(FrameReader):
         n_syncs: how often the mirror was brought up to date.
     """
 
-    def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
-        self.device, self.layout, self.log = device, layout, log
+    def __init__(
+        self, device: Device, layout: Layout, frame_stack: FrameStack | None, log: FrameLog, *, pinned: bool
+    ) -> None:
+        self.device, self.layout, self.frame_stack, self.log = device, layout, frame_stack, log
         self.lock = PicklableLock(LockOrder.MIRROR)
         self.n_syncs = 0
         self.order = device.order()
         with self.order:
-            self.mirror = Mirror(device, layout, log, pinned=pinned)
-        self._gathers: dict[FrameStack | None, Gather] = {}
+            self.mirror = Mirror(device, log, pinned=pinned)
+        self._gather: Gather | None = None
         device.park_with(self, self.mirror.memories, self.order)
-
-    def takes(self, stack: FrameStack) -> bool:
-        """See ``FrameReader.takes``."""
-        try:
-            self.gather(stack)
-        except LayoutError:
-            return False
-        return True
 
     def check(self) -> None:
         """Complain of what earlier reads found wrong, as far as they are done; once.
@@ -66,41 +61,42 @@ class CudaFrameReader(FrameReader):
                 "that were assigned after its last sync"
             ) from error
 
-    def read(self, ids: Ints, out: Any, *, frames: Ints, stack: FrameStack | None = None) -> None:
+    def read(self, ids: Ints, out: Any) -> None:
         """See ``FrameReader.read``."""
         self.device.require_process()
         self.check()
-        gather = self._gathers.get(stack) or self._gathers.setdefault(stack, self.gather(stack))
-        layout = stacked(self.layout, stack)
+        if self._gather is None:
+            self._gather = self.gather()
+        gather, layout = self._gather, self.layout
         with self.lock, self.device.on_stream_of(out), self.order:
             view = self.device.writable_view("out", out)
             target = checked("out", view, (len(ids), *layout.shape), layout.dtype.name)
             source = Source(self.device.upload(ids.astype(np.int32)), target)
             try:
-                self.sync(Writes(self.device), frames=frames)
+                self.sync(Writes(self.device), ids=ids)
             except HeapFull:
-                self.sync(Writes(self.device), frames=frames)  # what was replaced has been given back now
+                self.sync(Writes(self.device), ids=ids)  # what was replaced has been given back now
             scratch_nbytes = gather.scratch_nbytes(len(ids))
             scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
             gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
 
-    def sync(self, writes: Writes, n_items: int = 0, *, frames: Ints | None = None) -> int:
+    def sync(self, writes: Writes, n_items: int = 0, *, ids: Ints | None = None) -> int:
         """Have the device know what is in the log, and what has been added to ``writes``; returns :attr:`n_syncs`.
 
         Args:
             writes: of no use if this raises.
             n_items: see ``Mirror.sync``.
-            frames: frames that must be there, ``i64[n]``, or None.
+            ids: of tensors that must be there, ``i64[n]``, or None.
 
         Raises:
-            SlotError: one of ``frames`` is not there.
+            SlotError: an id is of no tensor.
             HeapFull: the device has not enough memory.
         """
         with self.lock, self.order:
             try:
                 with self.log.lock:
-                    if frames is not None:
-                        self.log.check(frames)
+                    if ids is not None:
+                        self.log.check(ids)
                     if self.mirror.n_changes != self.log.n_changes:
                         self.n_syncs += 1
                         self.mirror.sync(writes, n_items)
@@ -116,22 +112,13 @@ class CudaFrameReader(FrameReader):
                 self.mirror.retired.clear()
             return self.n_syncs
 
-    def gather(self, stack: FrameStack | None, **options: Any) -> Gather:
-        """What reads frames, or stacks of them, from the mirror; ``options`` are those of :class:`Gather`."""
+    def gather(self, **options: Any) -> Gather:
+        """What reads tensors from the mirror; ``options`` are those of :class:`Gather`."""
         return Gather(
             self.device,
-            stacked(self.layout, stack),
+            self.layout,
             self.log.block_frames,
-            frame_stack=stack,
+            frame_stack=self.frame_stack,
             codec=self.log.coder.spec,
             **options,
         )
-
-
-def stacked(frame: Layout, stack: FrameStack | None) -> Layout:
-    """Of frames, or of stacks of them."""
-    if stack is None:
-        return frame
-    channels, *rest = frame.shape
-    length = stack.depth * channels
-    return Layout((length, *rest) if stack.axis == 0 else (*rest, length), frame.dtype)

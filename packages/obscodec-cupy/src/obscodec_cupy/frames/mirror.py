@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import HeapFull, Layout
+from obscodec import HeapFull
 from obscodec.frames import NEEDED, ROOM, ROOM_NBYTES, FrameLog, stage_blocks
 from obscodec.heap import Chunk, HeapChanges
 from obscodec.segments import Ints
@@ -52,7 +52,6 @@ class Mirror:
 
     Args:
         device: where the copy is.
-        layout: of a frame.
         log: the frames.
         pinned: whether the device reads the chunks of the host in place.
 
@@ -64,8 +63,8 @@ class Mirror:
         memories: all memory that kernels read or write, now and later. It does not hold this mirror.
     """
 
-    def __init__(self, device: Device, layout: Layout, log: FrameLog, *, pinned: bool) -> None:
-        self._device, self._layout, self._log, self._pinned = device, layout, log, pinned
+    def __init__(self, device: Device, log: FrameLog, *, pinned: bool) -> None:
+        self._device, self._log, self._pinned = device, log, pinned
         self._token = object()  # that the log knows, and not this mirror, which goes with its store
         self._chunks: dict[int, _Chunk] = {}
         self._bases = np.zeros(1, np.int64)  # the address of each chunk, by number
@@ -77,7 +76,6 @@ class Mirror:
         self._tables: dict[str, DeviceArray] = {}
         self._versions: set[int] = set()  # of LZ4, whose dictionaries are there
         self.retired: list[object] = []
-        self._stacks: object = None
         self._n_rows = [0, 0, 0]  # of the tables of blocks, references and listed stacks
         self._n_references = 0
         self.n_changes = -1
@@ -116,7 +114,7 @@ class Mirror:
         n_blocks, n_known, listed = log.n, int(n_references[0]), stacks.changed()
         most_blocks, most_known, most_listed = self._n_rows
         has_room = n_blocks <= most_blocks and n_known <= most_known and (not len(listed) or listed[-1] < most_listed)
-        if stacks is not self._stacks or not has_room:
+        if not has_room:
             self._reserve(n_blocks, n_known, n_items)
             listed = stacks.changed()
         changes = log.heap.changes()
@@ -164,7 +162,7 @@ class Mirror:
 
     def _reserve(self, n_blocks: int, n_references: int, n_items: int) -> None:
         """Have so many rows in the tables, or as many as ``n_items`` are likely to need."""
-        log, nbytes, block_frames = self._log, self._layout.nbytes, self._log.block_frames
+        log, nbytes, block_frames = self._log, self._log.open.nbytes, self._log.block_frames
         rows, references, *_ = log.open.tables
         likely = log.first + n_items // block_frames * 5 // 4 + 2 * len(rows)
         blocks = self._has_grown("blocks", (2,), np.uint64, n_blocks, likely)
@@ -175,12 +173,9 @@ class Mirror:
         likely = min(len(references), _REFERENCES_NBYTES // nbytes) if log.open.patches else 1
         if self._has_grown("references", (nbytes,), np.uint8, n_references, likely):
             self._n_references = 0
-        if self._stacks is not log.stacks:  # of another depth, perhaps
-            self._retire(self._tables.pop("listed", None))
         likely = max(_LEAST_LISTED, n_items // 16) if log.stacks.depth > 1 else 1
         self._has_grown("listed", (log.stacks.depth,), np.int32, len(log.stacks.frames), likely)
         log.stacks.note_all()  # somebody has asked what changed
-        self._stacks = log.stacks
         self._n_rows = [len(self._tables[name]) for name in ("previous", "references", "listed")]
 
     def _has_grown(self, name: str, row: tuple[int, ...], dtype: type[np.generic], least: int, likely: int) -> bool:

@@ -1,4 +1,4 @@
-"""Stacks of frames as single integers: see ``StackStore``.
+"""Stacks of frames as single integers: see ``FrameStore``.
 
 Nearly every stack is a frame and the frames that came before it, which ``previous`` has. Its id is
 ``newest * depth + again``: it repeats its newest frame ``again`` times, as the first stacks of an episode do. Any other

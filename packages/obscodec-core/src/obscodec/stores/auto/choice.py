@@ -243,7 +243,7 @@ def _try(candidate: Candidate, frames: npt.NDArray[np.generic]) -> Trial:
     )
     half, one_sequence = len(frames) // 2, np.zeros(len(frames), np.int64)
     store.append(frames[:half], one_sequence[:half])
-    before = store.train()
+    before = store.log.train()
     store.append(frames[half:], one_sequence[half:])
-    frame_bytes, cost = store.mean_frame_bytes(before), candidate.cost
+    frame_bytes, cost = store.log.mean_frame_bytes(before), candidate.cost
     return Trial(candidate.spec, candidate.block_frames, frame_bytes, cost, fits=cost <= _MAX_COST)

@@ -22,7 +22,6 @@ from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.find_narrow import find_narrow
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
-from obscodec.stores.stack_store import StackStore
 from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
@@ -87,22 +86,21 @@ class StoragePlan:
 
         It decodes on the device of the options if numbers are stored as they are, else on the CPU.
         """
-        stack, stored, device, heap = self.frame_stack, layout, options.device, options.heap
+        stored, device, heap = layout, options.device, options.heap
         if self.narrow is not None:
             stored = Layout(layout.shape, self.narrow.code_dtype)
             device, heap = "cpu", "device"
-        frames = FrameStore(
-            stack.frame_layout(stored) if stack else stored,
+        store = FrameStore(
+            stored,
+            frame_stack=self.frame_stack,
             codec=self.spec,
             block_frames=self.block_frames,
-            stack=stack.depth if stack else 1,
             first_id=first_id,
             max_bytes=options.max_bytes,
             threads=threads,
             device=device,
             heap=heap,
         )
-        store = StackStore(frames, stored, stack) if stack else frames
         if self.narrow is None:
             return store
         wide = FrameStore(
@@ -183,7 +181,7 @@ def _find_codec(
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     if options.budget is None:
         expect(frames, sequences)
-    distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, stack=depth)
+    distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, recent=depth + 2)
     _, first = np.unique(distinct.append(frames, sequences), return_index=True)
     first.sort()
     choice = choose(
