@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import obscodec
@@ -17,7 +18,8 @@ import obscodec_torchrl
 import pytest
 import torch
 from atari_steps import atari_steps
-from obscodec import CorruptStream, DTypeError, FieldError, ShapeError, SnapshotError
+from obscodec import DTypeError, FieldError, ShapeError, SnapshotError, SpecError
+from obscodec.frames import FrameLog
 from obscodec_torchrl import CompressedStorage
 from tensordict import LazyStackedTensorDict, NonTensorStack, TensorDict
 from torchrl.data import (
@@ -28,6 +30,7 @@ from torchrl.data import (
     TensorDictReplayBuffer,
 )
 
+LOG = "state/stores/0/store/blocks/streams"
 Copy = Callable[[TensorDictReplayBuffer, TensorDictReplayBuffer, Path], None]
 
 
@@ -126,15 +129,75 @@ def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
     assert not list((tmp_path / "buffer" / "storage").glob("*.tmp"))
 
 
-def test_a_damaged_state_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("path", "value", "text"),
+    [
+        (("version",), 77, "the state dict has version 77, this obscodec reads up to 1: update it"),
+        (("version",), "1", "the state dict has a content that no obscodec writes: 'version' of a state is a int"),
+        (("values",), "{", "the state dict has a content that no obscodec writes: "),
+        (("values",), "{}", "the state dict has a content that no obscodec writes: 'arguments' of a state is a dict"),
+        (("arrays",), {}, "the state dict has a content that no obscodec writes: "),
+        (("streams",), {}, "the state dict has a content that no obscodec writes: "),
+        (("streams", LOG, "bytes"), torch.zeros(3, dtype=torch.uint8), r"streams of \d+ bytes are in 3 bytes"),
+        (("streams", LOG, "bytes"), torch.zeros(3), r"'bytes' of a state is uint8\[n\], got float32\[3\]"),
+        (("streams", LOG, "lengths"), torch.tensor([-1, 1]), r"streams of 0 bytes are in \d+ bytes"),
+        (("streams", LOG, "lengths"), torch.tensor([1]), r"streams of 1 bytes are in \d+ bytes"),
+        (("streams", LOG, "lengths"), torch.tensor([1 << 62] * 4), r"streams of 0 bytes are in \d+ bytes"),
+    ],
+)
+def test_a_damaged_state_is_refused(path: tuple[str, ...], value: object, text: str) -> None:
     state = filled(going_on(400), 400).storage.state_dict()
-    packed = state["_storage"]["packed"]
-    packed[len(packed) // 2] ^= 1
+    of = state["_storage"]
+    for name in path[:-1]:
+        of = of[name]
+    assert path[-1] in of
+    of[path[-1]] = value
     storage = filled(going_on(400), 100).storage
     before = storage[torch.arange(100)]
-    with pytest.raises(CorruptStream):
+    with pytest.raises(SnapshotError, match=text):
         storage.load_state_dict(state)
     assert (storage[torch.arange(100)] == before).all()
+
+
+@pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
+def test_nothing_is_decoded_or_encoded_between_storages(
+    tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = filled(going_on(400), 600), new_buffer(going_on(400))
+    with monkeypatch.context() as patch:
+        patch.setattr(FrameLog, "take_in", None)
+        patch.setattr(FrameLog, "read", None)
+        copy(source, target, tmp_path)
+    assert_same(target, source)
+
+
+def test_a_state_dict_is_compressed_and_loaded_without_objects(tmp_path: Path) -> None:
+    source, target = filled(going_on(400), 400).storage, going_on(400)
+    torch.save(source.state_dict(), tmp_path / "state.pt")
+    assert (tmp_path / "state.pt").stat().st_size < 400 * 2 * 4 * 84 * 84 / 50
+    target.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert (target[:].clone() == source[:].clone()).all()
+
+
+@pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"codec": "lz4"}, "the storage has codec='lz4', the items in .* were saved with codec='auto': load them into"),
+        ({"block_frames": 8}, "the storage has block_frames=8, the items in .* were saved with block_frames=None: "),
+        ({"ndim": 2}, "the storage has ndim=2, the items in .* were saved with ndim=1: make a storage with ndim=1"),
+    ],
+)
+def test_options_that_differ_are_named_before_anything_is_read(
+    tmp_path: Path, copy: Copy, options: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = filled(going_on(400), 100), new_buffer(going_on(400, **options))
+    copy(source, new_buffer(going_on(400)), tmp_path)
+    monkeypatch.setattr("obscodec_torchrl.checkpointer.read_snapshot", None)
+    monkeypatch.setattr("obscodec_torchrl.loading.fill", None)
+    with pytest.raises((SpecError, ShapeError), match=text):
+        copy(source, target, tmp_path)
+    assert len(target) == 0
 
 
 def test_a_checkpoint_that_is_larger_than_the_storage_is_refused(tmp_path: Path) -> None:

@@ -224,17 +224,6 @@ def test_items_stay_encoded_in_a_storage_of_another_size(tmp_path: Path, size: i
     assert (loaded[:].clone() == saved.storage[:].clone()).all()
 
 
-@pytest.mark.parametrize("options", [{"codec": "lz4"}, {"block_frames": 8}])
-def test_items_are_encoded_anew_for_other_options(tmp_path: Path, options: dict[str, Any]) -> None:
-    saved, loaded = new_buffer(), CompressedStorage(200, **options)
-    extend(saved, 0, 150)
-    saved.storage.dumps(tmp_path)
-    loaded.loads(tmp_path)
-    assert loaded.options == CompressedStorage(200, **options).options
-    assert (loaded[:].clone() == saved.storage[:].clone()).all()
-    loaded.set(range(150, 170), steps(150, 20))
-
-
 @pytest.mark.parametrize("tree", [False, True])
 def test_a_tree_is_loaded_into_its_structure_only(tmp_path: Path, *, tree: bool) -> None:
     images = torch.randint(0, 9, (30, 40, 40), dtype=torch.uint8)
@@ -242,8 +231,13 @@ def test_a_tree_is_loaded_into_its_structure_only(tmp_path: Path, *, tree: bool)
     saved, loaded = CompressedStorage(50), CompressedStorage(50)
     saved.set(range(30), data)
     saved.dumps(tmp_path)
-    with pytest.raises(RuntimeError, match="Cannot fill a non-initialized pytree-based TensorStorage"):
+    if tree:
+        with pytest.raises(RuntimeError, match="Cannot fill a non-initialized pytree-based TensorStorage"):
+            loaded.loads(tmp_path)
+    else:
         loaded.loads(tmp_path)
+        check_alike(loaded, saved)
+        loaded = CompressedStorage(50)
     loaded.set(range(3), {"image": images[:3], "more": torch.arange(3)})
     with pytest.raises(FieldError, match="the storage has the keys"):
         loaded.loads(tmp_path)
@@ -335,9 +329,9 @@ def test_a_state_of_no_storage_is_refused_and_changes_nothing(tmp_path: Path, pa
     _, _, state = read_snapshot(tmp_path / "snapshot")
     from obscodec_torchrl.loading import load
 
-    with pytest.raises((SnapshotError, RuntimeError)) as error:
+    with pytest.raises((SnapshotError, RuntimeError, FieldError)) as error:
         load(storage, saved.arguments(), state, tmp_path)
-    if path != "is_tree":
+    if path not in ("is_tree", "leaves", "leaves/0/path"):
         assert re.match(re.escape(str(tmp_path)) + " has a content that no obscodec writes: .+", str(error.value))
     assert (storage[:].clone() == steps(50, 10)).all()
 

@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obscodec import CorruptStream, Snapshot
-from obscodec.snapshots import read_snapshot
+from obscodec.snapshots import named, read_snapshot, read_values
 from obscodec.state import State, part_of
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 
-from obscodec_torchrl.loading import load
+from obscodec_torchrl.loading import check_saved, load, load_items, replace
 from obscodec_torchrl.memmaps import META, check_whole, load_memmap, parsed
-from obscodec_torchrl.saving import Contents, replace, restore
 from obscodec_torchrl.state import WRITTEN_BY
 
 SNAPSHOT = "snapshot"  # a folder
@@ -61,7 +60,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         Raises:
             FileNotFoundError: there is no checkpoint in the folder.
             RuntimeError: nothing was ever written to the storage, and the saved items are no tensordicts.
-            ShapeError, FieldError or DTypeError: the storage can't hold these items; see :func:`load`.
+            ShapeError, SpecError, FieldError or DTypeError: the storage can't hold these items.
             SnapshotError: the checkpoint is damaged.
             CorruptStream: a checkpoint of TorchRL is damaged or was not finished.
         """
@@ -70,8 +69,12 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             super().loads(storage, folder)
             return
         if _has_snapshot(folder):
-            _, arguments, state = read_snapshot(folder / SNAPSHOT)
-            if not has_newer(folder, part_of(state, "older", dict)):
+            arguments, values = read_values(folder / SNAPSHOT)
+            with named(folder / SNAPSHOT):
+                is_last = not has_newer(folder, part_of(values, "older", dict))
+            if is_last:
+                check_saved(storage, arguments, values, folder / SNAPSHOT)
+                _, arguments, state = read_snapshot(folder / SNAPSHOT)
                 load(storage, arguments, state, folder / SNAPSHOT)
                 return
         if (folder / _STOCK).exists():
@@ -87,8 +90,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         """Load a checkpoint of TorchRL."""
         about = parsed(folder / _STOCK)
         if not about["is_pytree"]:
-            contents = Contents.of_tensordict(load_memmap(folder), about["len"], storage.ndim)
-            restore(storage, contents, new_tensor=False)
+            load_items(storage, load_memmap(folder).to("cpu"), about["len"])
             return
         if not storage.initialized:
             super().loads(storage, folder)  # which refuses it

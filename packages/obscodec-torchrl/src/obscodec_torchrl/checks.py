@@ -9,7 +9,7 @@ from obscodec import DTypeError, FieldError, ShapeError
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from obscodec_torchrl.leaves import Key
 
-_OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out
+OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out
 
 
 def check_items(
@@ -41,7 +41,7 @@ def check_items(
     """
     for key, leaf in stored.items():
         if key not in given:
-            if key == _OPTIONAL:
+            if key == OPTIONAL:
                 continue
             raise FieldError(f"key {key} is missing, there are {', '.join(map(str, given))}")
         shape, found = (*batch, *leaf.shape[n_axes:]), tuple(given[key].shape)

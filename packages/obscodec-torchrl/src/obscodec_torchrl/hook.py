@@ -8,12 +8,12 @@ from typing import Any
 
 from obscodec import DTypeError, Snapshot, SnapshotError
 from obscodec.arguments import as_count, kind_of
-from obscodec.snapshots import named, read_snapshot
+from obscodec.snapshots import named, read_snapshot, read_values
 from obscodec.state import State, part_of
 from torchrl.data import ReplayBuffer
 from torchrl.trainers import Trainer, TrainerHookBase
 
-from obscodec_torchrl.loading import load
+from obscodec_torchrl.loading import check_saved, load
 from obscodec_torchrl.memmaps import files_of, folder_of
 from obscodec_torchrl.state import WRITTEN_BY
 from obscodec_torchrl.storage import CompressedStorage
@@ -98,7 +98,7 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
 
         Raises:
             SnapshotError: there is no such generation, or it is damaged.
-            ShapeError, FieldError or DTypeError: the storage can't hold its items.
+            ShapeError, SpecError, FieldError or DTypeError: the storage can't hold its items.
         """
         trainer.load_from_file(path, **options)
         there, frames = self._snapshot.generations, trainer.collected_frames
@@ -158,6 +158,10 @@ class SavedBuffer:
 
     def load(self, path: Path, generation: int) -> None:
         """Replace the items, and the states of sampler and writer, by those of a generation."""
+        arguments, values = read_values(path, generation)
+        with named(path):
+            of_storage = part_of(values, "storage", dict)
+        check_saved(self._storage, arguments, of_storage, path)
         _, arguments, state = read_snapshot(path, generation, loaded_into=self)
         with self._lock:
             load(self._storage, arguments, part_of(state, "storage", dict), path)

@@ -75,12 +75,13 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
         tree: data with the structure of the saved items, if they are no tensordicts.
 
     Raises:
-        RuntimeError: the items are no tensordicts, and there is no ``tree``.
+        RuntimeError: the items are neither tensordicts nor single tensors, and there is no ``tree``.
         CorruptStream: no storage has such a state.
     """
     axes, saved = axes_of(state), leaves_of(state)
     is_tree = part_of(state, "is_tree", bool)
-    check_structure(tree, is_tree=is_tree)
+    check_structure(tree, [*saved], is_tree=is_tree)
+    tree = torch.empty(()) if tree is None else tree
     rest = None if is_tree else _rest_of(storage, state)
     first = with_leaves(tree if rest is None else rest[0], {path: _new_item(of) for path, of in saved.items()})
     storage.allocate(first, {path: number_of(of, "store") for path, of in saved.items() if "ids" in of})
@@ -99,9 +100,9 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
     storage.note_loaded()
 
 
-def check_structure(tree: Any, *, is_tree: bool) -> None:
-    """Refuse a pytree of which nobody knows the structure, as TorchRL does."""
-    if is_tree and tree is None:
+def check_structure(tree: Any, paths: list[Key], *, is_tree: bool) -> None:
+    """Refuse a pytree of which nobody knows the structure, as TorchRL does; the paths tell that of a single tensor."""
+    if is_tree and tree is None and paths != [()]:
         raise RuntimeError("Cannot fill a non-initialized pytree-based TensorStorage: write an item first.")
 
 
@@ -111,7 +112,7 @@ def axes_of(state: State) -> list[int]:
     Raises:
         CorruptStream: no storage has such axes.
     """
-    axes = _list_of(state, "axes", int)
+    axes = list_of(state, "axes", int)
     if not axes or min(axes) < 1:
         raise CorruptStream(f"the axes of items are the rows, and maybe others, got {axes}")
     return axes
@@ -124,7 +125,7 @@ def leaves_of(state: State) -> dict[Key, State]:
         CorruptStream: no storage has such leaves.
     """
     axes = tuple(axes_of(state))
-    saved = {tuple(_list_of(of, "path", str)): of for of in _list_of(state, "leaves", dict)}
+    saved = {tuple(list_of(of, "path", str)): of for of in list_of(state, "leaves", dict)}
     for path, of in saved.items():
         if (found := _array_of_leaf(of).shape[: len(axes)]) != axes:
             raise CorruptStream(f"leaf {path} has {found} items, expected {axes}")
@@ -189,7 +190,7 @@ def _fill_leaf(leaf: Any, of: State, n_rows: int) -> None:
 
 def _fill_stores(own: Mapping[Key, Any], saved: Mapping[Key, State], state: State) -> None:
     """Fill the stores of compressed leaves, which share them as in the storage that was saved."""
-    stores = _list_of(state, "stores", dict)
+    stores = list_of(state, "stores", dict)
     numbers: dict[Hashable, int] = {own[path]: number_of(saved[path], "store", 0, len(stores) - 1) for path in own}
     if {*numbers.values()} != {*range(len(stores))} or len(numbers) != len(stores):
         raise CorruptStream(f"{len(stores)} stores do not fit the leaves {[*own]}")
@@ -197,7 +198,7 @@ def _fill_stores(own: Mapping[Key, Any], saved: Mapping[Key, State], state: Stat
         store.restore(stores[number])  # type: ignore[attr-defined]
 
 
-def _list_of(state: State, name: str, kind: type[V]) -> list[V]:
+def list_of(state: State, name: str, kind: type[V]) -> list[V]:
     """A list of a state whose items are of one type."""
     values = part_of(state, name, list)
     if any(type(value) is not kind for value in values):

@@ -49,9 +49,10 @@ from obscodec_torchrl.compressed_tensor import (
     stored_array,
 )
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, selected, stacked, with_leaves
+from obscodec_torchrl.loading import load_items
 from obscodec_torchrl.remote_object import RemoteObject
-from obscodec_torchrl.saving import Contents, contents_of, restore
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
+from obscodec_torchrl.state_dict import load_dict, state_dict_of
 
 _ID_NBYTES = 4  # of a compressed item, or a part of one that has a batch of its own
 _MAKE_ANOTHER = "make another storage, and extend its buffer with the items of this one"
@@ -453,8 +454,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         return frozenset(leaf.array.store for leaf in self.compressed().values())
 
     def state_dict(self) -> dict[str, Any]:
-        """The contents, of tensors, numbers and strings only; compressed leaves are a message in a tensor of bytes."""
-        saved = contents_of(self).as_tensordict().state_dict() if self.initialized else {}
+        """The contents as they are stored, of tensors, numbers and strings only: see ``docs/formats/checkpoint.md``."""
+        saved = state_dict_of(self) if self.initialized else {}
         return {"_storage": saved, "initialized": self.initialized, "_len": len(self)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -462,14 +463,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
         Raises:
             RuntimeError: nothing was ever written to this storage, and the saved items are no tensordicts.
-            ShapeError, FieldError or DTypeError: the storage can't hold these items, and keeps its own.
-            CorruptStream: the message is damaged.
+            ShapeError, SpecError, FieldError or DTypeError: the storage can't hold these items, and keeps its own.
+            SnapshotError: the state is damaged.
         """
+        stored = state_dict["_storage"]
         if not state_dict["initialized"]:
             self._empty()
-        elif isinstance(stored := state_dict["_storage"], Mapping):
-            saved = TensorDict().load_state_dict(stored, strict=False)
-            restore(self, Contents.of_tensordict(saved, state_dict["_len"], self.ndim), new_tensor=True)
+        elif isinstance(stored, Mapping) and isinstance(stored.get("values"), str):  # where a tensordict has tensors
+            load_dict(self, stored)
+        elif isinstance(stored, Mapping):
+            load_items(self, TensorDict().load_state_dict(stored, strict=False).to("cpu"), state_dict["_len"])
         else:
             super().load_state_dict(state_dict)
             self.note_loaded()

@@ -4,7 +4,7 @@ A state becomes files and comes back checked. It never knows what a state means:
 """
 
 from obscodec.snapshots.beside import check_beside
-from obscodec.snapshots.folder import find_snapshot, folder_nbytes
+from obscodec.snapshots.folder import VERSION, find_snapshot, folder_nbytes
 from obscodec.snapshots.inspection import GenerationReport, SavedField, inspect_snapshot
 from obscodec.snapshots.snapshot import (
     Salvaged,
@@ -15,20 +15,25 @@ from obscodec.snapshots.snapshot import (
     named,
     read_arguments,
     read_snapshot,
+    read_values,
     restored,
     save,
     write_snapshot,
     written_by,
 )
+from obscodec.snapshots.tree import Tree, flatten, unflatten
 
 __all__ = [
+    "VERSION",
     "GenerationReport",
     "Salvaged",
     "Saved",
     "SavedField",
     "Snapshot",
+    "Tree",
     "check_beside",
     "find_snapshot",
+    "flatten",
     "folder_nbytes",
     "inspect_snapshot",
     "load",
@@ -36,8 +41,10 @@ __all__ = [
     "named",
     "read_arguments",
     "read_snapshot",
+    "read_values",
     "restored",
     "save",
+    "unflatten",
     "write_snapshot",
     "written_by",
 ]

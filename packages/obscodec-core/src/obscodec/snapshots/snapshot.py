@@ -449,6 +449,18 @@ def written_by(path: str | os.PathLike[str]) -> str:
     return str(OpenGeneration(Folder(path), None).manifest.get("written_by", ""))
 
 
+@says_memory_error
+def read_values(path: str | os.PathLike[str], generation: int | None = None) -> tuple[State, Any]:
+    """The arguments in a snapshot, and the state as JSON values, in which an object stands for each array.
+
+    Raises:
+        SnapshotError: see :func:`load`.
+    """
+    opened = OpenGeneration(Folder(path), generation)
+    _, arguments = _arguments(opened, path)
+    return arguments, opened.manifest["values"].get("state")
+
+
 def _arguments(opened: OpenGeneration, path: str | os.PathLike[str]) -> tuple[str, State]:
     tree = opened.part("arguments")
     with named(path):

@@ -1,4 +1,4 @@
-"""Compressed arrays as torch needs them: strided views, torch's indices, batches that are drawn, written or packed.
+"""Compressed arrays as torch needs them: strided views, torch's indices, batches that are drawn or written.
 
 They turn indices of torch into ids. They never know samplers, writers or checkpoints.
 """
@@ -8,7 +8,6 @@ from obscodec_torchrl.arrays.geometry import strided_view, strides_of
 from obscodec_torchrl.arrays.indexing import steps_of
 from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
 from obscodec_torchrl.arrays.new_tensors import NewTensors, append_together
-from obscodec_torchrl.arrays.packing_together import pack_together, read_note, unpack_together
 from obscodec_torchrl.arrays.part_array import PartArray
 from obscodec_torchrl.arrays.sharing import shared_stores, stats_of
 
@@ -18,12 +17,9 @@ __all__ = [
     "PartArray",
     "append_together",
     "interleaved_envs",
-    "pack_together",
-    "read_note",
     "shared_stores",
     "stats_of",
     "steps_of",
     "strided_view",
     "strides_of",
-    "unpack_together",
 ]
