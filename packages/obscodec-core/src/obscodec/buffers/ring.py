@@ -16,22 +16,10 @@ from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, ch
 from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet, listed, no_field
 from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
-from obscodec.buffers.drawing import (
-    Ends,
-    Episodes,
-    Pad,
-    Prioritized,
-    Rng,
-    Seams,
-    Stack,
-    as_generator,
-    check_pad,
-    draw,
-    draw_starts,
-    drawable_steps,
-)
+from obscodec.buffers.drawing import Episodes, Pad, Prioritized, Rng, Seams, Stack, check_pad
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
+from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
@@ -121,9 +109,6 @@ class RingBuffer:
     pad: Fixed[Pad | None] = Fixed(_INSTEAD)
     mask: Fixed[str | None] = Fixed(_INSTEAD)
     _seams = Seams()
-    # Of the last call that looked for episodes: their ends, and the first and last step of it with their places.
-    _ends_found = Ends.none()
-    _parts_found: tuple[tuple[int, int], Episodes] | None = None
 
     def __init__(
         self,
@@ -165,6 +150,7 @@ class RingBuffer:
                 for name, owner in self._set.owners.items()
             }
         self._reader = StepReader(self._set.fields, self._arrays, stacks, self.episode_end, mask)
+        self._drawer = StepDrawer(self._reader, self.capacity, knows_ends=bool(self.episode_end))
         self._memory.check(self._set.memory_bytes)
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._n_appended = 0
@@ -266,7 +252,7 @@ class RingBuffer:
             flag = next((name for name in self.episode_end if name.startswith(_TRUNCATED)), None)
             if not len(running):
                 return
-            self._forget_found(last)  # first: an interrupt leaves nothing that was found with other ends
+            self._drawer.forget(last + span.oldest)  # first: an interrupt leaves nothing that was found with other ends
             if flag is not None:
                 self._arrays[flag][self._reader.rows(span, np.full(len(running), last)), running] = True
             else:
@@ -295,7 +281,7 @@ class RingBuffer:
             span = self._span
             begin = self._reader.running_since(span, env)
             steps, envs = np.arange(begin, span.n), np.full(span.n - begin, env)
-            self._forget_found(begin)
+            self._drawer.forget(begin + span.oldest)
             self._seams = self._stored_seams.without(span.indices(steps, envs))
             self._set.drop((self._reader.rows(span, steps), envs))
 
@@ -563,8 +549,8 @@ class RingBuffer:
         replace, returns_indices = as_flag("replace", replace), as_flag("return_indices", return_indices)
         choose = self._reader.chooser(n_step, gamma, reward, to, convert)
         with self._lock:
-            span = self._not_empty()
-            steps, envs = self._draw(span, batch, rng, replace, p)
+            span = self._span
+            steps, envs = self._drawer.steps(span, batch, rng, replace, p)
             indices = span.indices(steps, envs) if returns_indices else None
             read = choose(span, steps, envs)
         sampled = read()
@@ -642,10 +628,7 @@ class RingBuffer:
         last, returns_indices = as_flag("drop_last", drop_last), as_flag("return_indices", return_indices)
         choose = self._reader.chooser(to=to)
         with self._lock:
-            span = self._not_empty()
-            drawable = partial(self._reader.drawable, span)
-            among = drawable_steps((span.n, self.n_envs), drawable) + span.oldest * self.n_envs
-        drawn = _shuffled(among, batch, as_generator(rng), n_epochs, last)
+            drawn = self._drawer.epochs(self._span, batch, rng, n_epochs, last)
         if returns_indices:
             return ((self._taken(indices, choose), indices) for indices in drawn)
         return (self._taken(indices, choose) for indices in drawn)
@@ -729,29 +712,25 @@ class RingBuffer:
         across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
         began = perf_counter()
         with self._lock:
-            span = self._not_empty()
-            rng, parts = as_generator(rng), self._parts(span, across)
-            if starts is None and p is None:
-                stride = 1 if overlap is None else length - overlap
-                part, start = draw_starts(rng, parts, batch, length, stride, strict)
-            else:
-                steps, envs = self._draw(span, batch, rng, True, p) if starts is None else span.steps_of(starts)
-                if len(steps) != batch:
-                    what = f"batch is {batch}, and there are {len(steps)} starts"
-                    raise ShapeError(f"{what}: pass a start for each sequence")
-                start = steps + span.oldest
-                part = parts.find(start, envs)
-            steps = start[:, None] + np.arange(-burn_in, length)
-            real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
-            steps = np.where(real, steps, start[:, None]) - span.oldest
-            envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
-            if across:
-                real &= self._reader.drawable(span, steps, envs)
-            read = choose(span, steps, envs, real)
+            span = self._span
+            stride = 1 if overlap is None else length - overlap
+            drawn = self._drawer.sequences(
+                span,
+                batch,
+                length,
+                rng,
+                stride=stride,
+                burn_in=burn_in,
+                strict=strict,
+                across=across,
+                starts=starts,
+                p=p,
+            )
+            read = choose(span, drawn.steps, drawn.envs, drawn.real)
         sequences = read()
         with self._lock:
             self._set.note_sample(began)
-        return (sequences, start * self.n_envs + parts.envs[part]) if returns_indices else sequences
+        return (sequences, drawn.indices) if returns_indices else sequences
 
     @says_memory_error
     @says_arguments
@@ -773,7 +752,7 @@ class RingBuffer:
         """
         unfinished, choose = as_flag("unfinished", unfinished), self._reader.chooser(to=to)
         with self._lock:
-            parts = self._parts(self._span, False)
+            parts = self._drawer.episodes(self._span)
         return self._episodes(parts, np.flatnonzero(parts.done | unfinished), choose)
 
     def _episodes(self, parts: Episodes, chosen: Ints, choose: Callable[..., Read]) -> Iterator[dict[str, Any]]:
@@ -794,65 +773,10 @@ class RingBuffer:
         earliest = max(self._earliest, self._n_appended - self._n_rows + 1) - oldest
         return Span(oldest, self._n_appended - oldest, self.n_envs, earliest, self._seams)
 
-    def _not_empty(self) -> Span:
-        span = self._span
-        if not span.n:
-            raise SlotError("the buffer is empty: append a step before you sample")
-        return span
-
-    def _draw(
-        self, span: Span, batch: int, rng: Rng, replace: bool, p: npt.ArrayLike | Prioritized | None
-    ) -> tuple[Ints, Ints]:
-        """Random steps and their environments, ``i64[batch]`` each."""
-        if isinstance(p, Prioritized):
-            if not replace:
-                raise SpecError("priorities are drawn with replacement: leave replace out")
-            steps, envs = np.divmod(self._draw_by(span, p, batch, as_generator(rng)), self.n_envs)
-            return steps - span.oldest, envs
-        drawable = None if self._reader.draws_all(span) else partial(self._reader.drawable, span)
-        return draw(rng, batch, (span.n, self.n_envs), drawable, replace, p)
-
-    def _draw_by(self, span: Span, p: Prioritized, batch: int, rng: np.random.Generator) -> Ints:
-        n_steps = self.capacity * self.n_envs
-        if p.capacity < n_steps:  # else it fails when that many are stored, hours later
-            raise ShapeError(
-                f"Prioritized has room for {p.capacity} steps, the buffer for {n_steps}, {self.capacity} of each of "
-                f"{self.n_envs} environments: make a Prioritized({n_steps})"
-            )
-        first, end = span.oldest * self.n_envs, (span.oldest + span.n) * self.n_envs
-        masked = np.empty(0, np.int64)
-        if not self._reader.draws_all(span):
-            new = np.arange(max(first, p.indices.stop), end)
-            masked = new[~self._reader.drawable(span, *np.divmod(new - first, self.n_envs))]
-        p.advance(first, end, masked)
-        drawn = p.sample(batch, rng)
-        if len(span.seams.gone) and span.seams.are_gone(drawn).any():  # taken out since they were new
-            p.exclude(span.seams.since(first).gone)
-            drawn = p.sample(batch, rng)
-        return drawn
-
-    def _parts(self, span: Span, across_episodes: bool) -> Episodes:
-        steps, found = (span.oldest, span.oldest + span.n), self._parts_found
-        if across_episodes:
-            return Episodes.between(span.seams_as_ends(), *steps, self.n_envs)
-        if not self.episode_end:
-            raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
-        if found is None or found[0] != steps:
-            self._ends_found = ends = self._ends_found.up_to(
-                *steps, lambda numbers: self._reader.scan(span, numbers - span.oldest)
-            )
-            self._parts_found = found = steps, Episodes.between(ends, *steps, self.n_envs)
-        return found[1]
-
     @property
     def _stored_seams(self) -> Seams:
         """The seams among the steps that are stored, those before the oldest one that stacks need among them."""
         return self._seams.since((self._oldest - self._n_before) * self.n_envs)
-
-    def _forget_found(self, step: int) -> None:
-        """Have the episodes be looked for again from a step on."""
-        self._parts_found = None
-        self._ends_found = self._ends_found.before(step + self._oldest)
 
     @property
     def _oldest(self) -> int:
@@ -911,11 +835,3 @@ class RingBuffer:
         for name, argument in flags:
             if self._set.fields[name].layout != Layout((), np.bool_):
                 raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self._set.fields[name].layout}")
-
-
-def _shuffled(indices: Ints, batch: int, rng: np.random.Generator, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
-    """Some epochs of indices, a batch ``i64[batch]`` at a time."""
-    for _ in range(n_epochs):
-        order = rng.permutation(indices)
-        for begin in range(0, len(order) - (batch - 1 if drop_last else 0), batch):
-            yield order[begin : begin + batch]

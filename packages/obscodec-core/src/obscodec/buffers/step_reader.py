@@ -39,6 +39,11 @@ class Span(NamedTuple):
     earliest: int
     seams: Seams
 
+    def refuse_empty(self) -> None:
+        """Raise SlotError if there are no steps."""
+        if not self.n:
+            raise SlotError("the buffer is empty: append a step before you sample")
+
     def indices(self, steps: Ints, envs: Ints) -> Ints:
         """``i64[...]``: the indices of steps of environments, as users have them."""
         return (steps + self.oldest) * self.n_envs + envs

@@ -1,0 +1,160 @@
+"""StepDrawer: draws the steps of a ring: random ones, sequences of them, episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.buffers.drawing import (
+    Ends,
+    Episodes,
+    Prioritized,
+    Rng,
+    as_generator,
+    draw,
+    draw_starts,
+    drawable_steps,
+)
+from obscodec.buffers.step_reader import Bools, Span, StepReader
+from obscodec.errors import FieldError, ShapeError, SpecError
+from obscodec.segments import Ints
+
+
+class Sequences(NamedTuple):
+    """Some sequences of steps.
+
+    Attributes:
+        steps: ``i64[batch, length]``.
+        envs: ``i64[batch, length]``.
+        real: ``bool[batch, length]``, False where a step is missing.
+        indices: ``i64[batch]``, those of the first steps, after the burn-in.
+    """
+
+    steps: Ints
+    envs: Ints
+    real: Bools
+    indices: Ints
+
+
+class StepDrawer:
+    """Draws steps of a ring, by their numbers; of its calls, it remembers where the episodes are.
+
+    Args:
+        reader: tells where episodes end, and which steps may be drawn.
+        capacity: how many steps of each environment the ring has room for.
+        knows_ends: whether a field says where episodes end.
+    """
+
+    def __init__(self, reader: StepReader, capacity: int, *, knows_ends: bool) -> None:
+        self._reader, self._capacity, self._knows_ends = reader, capacity, knows_ends
+        self._ends = Ends.none()
+        self._found: tuple[tuple[int, int], Episodes] | None = None  # between these steps
+
+    def steps(
+        self, span: Span, batch: int, rng: Rng, replace: bool, p: npt.ArrayLike | Prioritized | None
+    ) -> tuple[Ints, Ints]:
+        """Random steps and their environments, ``i64[batch]`` each; see ``RingBuffer.sample``.
+
+        Raises:
+            SlotError: there are none.
+        """
+        span.refuse_empty()
+        if isinstance(p, Prioritized):
+            if not replace:
+                raise SpecError("priorities are drawn with replacement: leave replace out")
+            steps, envs = np.divmod(self._by_priority(span, batch, as_generator(rng), p), span.n_envs)
+            return steps - span.oldest, envs
+        drawable = None if self._reader.draws_all(span) else partial(self._reader.drawable, span)
+        return draw(rng, batch, (span.n, span.n_envs), drawable, replace, p)
+
+    def _by_priority(self, span: Span, batch: int, rng: np.random.Generator, p: Prioritized) -> Ints:
+        n_steps = self._capacity * span.n_envs
+        if p.capacity < n_steps:  # else it fails when that many are stored, hours later
+            raise ShapeError(
+                f"Prioritized has room for {p.capacity} steps, the buffer for {n_steps}, {self._capacity} of each of "
+                f"{span.n_envs} environments: make a Prioritized({n_steps})"
+            )
+        first, end = span.oldest * span.n_envs, (span.oldest + span.n) * span.n_envs
+        masked = np.empty(0, np.int64)
+        if not self._reader.draws_all(span):
+            new = np.arange(max(first, p.indices.stop), end)
+            masked = new[~self._reader.drawable(span, *np.divmod(new - first, span.n_envs))]
+        p.advance(first, end, masked)
+        drawn = p.sample(batch, rng)
+        if len(span.seams.gone) and span.seams.are_gone(drawn).any():  # taken out since they were new
+            p.exclude(span.seams.since(first).gone)
+            drawn = p.sample(batch, rng)
+        return drawn
+
+    def epochs(self, span: Span, batch: int, rng: Rng, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
+        """The indices of all steps in random order, ``i64[batch]`` at a time; see ``RingBuffer.epochs``."""
+        span.refuse_empty()
+        drawable, shuffles = partial(self._reader.drawable, span), as_generator(rng)
+        among = drawable_steps((span.n, span.n_envs), drawable) + span.oldest * span.n_envs
+
+        def batches() -> Iterator[Ints]:
+            for _ in range(n_epochs):
+                order = shuffles.permutation(among)
+                for begin in range(0, len(order) - (batch - 1 if drop_last else 0), batch):
+                    yield order[begin : begin + batch]
+
+        return batches()
+
+    def sequences(
+        self,
+        span: Span,
+        batch: int,
+        length: int,
+        rng: Rng,
+        *,
+        stride: int,
+        burn_in: int,
+        strict: bool,
+        across: bool,
+        starts: npt.ArrayLike | None,
+        p: npt.ArrayLike | Prioritized | None,
+    ) -> Sequences:
+        """Random sequences; see ``RingBuffer.sequences``, whose ``overlap`` is ``length - stride``."""
+        span.refuse_empty()
+        generator, parts = as_generator(rng), self.episodes(span, across_seams_alone=across)
+        if starts is None and p is None:
+            part, start = draw_starts(generator, parts, batch, length, stride, strict)
+        else:
+            steps, envs = self.steps(span, batch, generator, True, p) if starts is None else span.steps_of(starts)
+            if len(steps) != batch:
+                what = f"batch is {batch}, and there are {len(steps)} starts"
+                raise ShapeError(f"{what}: pass a start for each sequence")
+            start = steps + span.oldest
+            part = parts.find(start, envs)
+        steps = start[:, None] + np.arange(-burn_in, length)
+        real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
+        steps = np.where(real, steps, start[:, None]) - span.oldest
+        envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
+        if across:
+            real &= self._reader.drawable(span, steps, envs)
+        return Sequences(steps, envs, real, start * span.n_envs + parts.envs[part])
+
+    def episodes(self, span: Span, *, across_seams_alone: bool = False) -> Episodes:
+        """The episodes, of which only new steps are looked at; or the parts between what no field says.
+
+        Raises:
+            FieldError: no field says where episodes end.
+        """
+        steps = span.oldest, span.oldest + span.n
+        if across_seams_alone:
+            return Episodes.between(span.seams_as_ends(), *steps, span.n_envs)
+        if not self._knows_ends:
+            raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
+        if self._found is None or self._found[0] != steps:
+            self._ends = ends = self._ends.up_to(*steps, lambda of: self._reader.scan(span, of - span.oldest))
+            self._found = steps, Episodes.between(ends, *steps, span.n_envs)
+        return self._found[1]
+
+    def forget(self, step: int) -> None:
+        """Look for the episodes again from a step on, which counts all that were appended."""
+        self._found = None
+        self._ends = self._ends.before(step)
