@@ -307,33 +307,11 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     @overload
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        generation: int | None = None,
-        mmap: bool = False,
-        salvage: Literal[False] = False,
-        max_bytes: int | None = None,
-        spill: str | os.PathLike[str] | None = None,
-        continue_episodes: bool = False,
-        **arguments: Any,
-    ) -> Self: ...
+    def load(cls, path: str | os.PathLike[str], *, salvage: Literal[False] = False, **arguments: Any) -> Self: ...
 
     @overload
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        generation: int | None = None,
-        mmap: bool = False,
-        salvage: bool,
-        max_bytes: int | None = None,
-        spill: str | os.PathLike[str] | None = None,
-        continue_episodes: bool = False,
-        **arguments: Any,
-    ) -> Any: ...
+    def load(cls, path: str | os.PathLike[str], *, salvage: bool, **arguments: Any) -> Any: ...
 
     @classmethod
     def load(

@@ -539,18 +539,6 @@ class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            buffer_size: int,
-            observation_space: spaces.Dict,
-            action_space: spaces.Space[Any],
-            device: th.device | str = "auto",
-            n_envs: int = 1,
-            optimize_memory_usage: bool = False,
-            handle_timeout_termination: bool = True,
-            **options: Unpack[PrefetchKeywords],
-        ) -> None: ...
-
         def sample(  # type: ignore[override]
             self, batch_size: int, env: VecNormalize | None = None
         ) -> DictReplayBufferSamples:

@@ -154,17 +154,3 @@ class CompressedDictRolloutBuffer(CompressedRolloutBuffer, DictRolloutBuffer):
         >>> env = "an environment with dictionaries"
         >>> model = PPO("MultiInputPolicy", env, rollout_buffer_class=CompressedDictRolloutBuffer)  # doctest: +SKIP
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            buffer_size: int,
-            observation_space: spaces.Dict,
-            action_space: spaces.Space[Any],
-            device: th.device | str = "auto",
-            gae_lambda: float = 1,
-            gamma: float = 0.99,
-            n_envs: int = 1,
-            **options: Unpack[PrefetchKeywords],
-        ) -> None: ...
