@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import obscodec.snapshots.snapshot
+import obscodec.snapshots.saving
 import obscodec_torchrl
 import torch
 from obscodec.runtime import Job
@@ -105,7 +105,7 @@ def at_lines(
             shutil.copytree(before, folder)  # with the times of its files
 
             def write(line: int = line, folder: Path = folder) -> None:
-                obscodec.snapshots.snapshot._WRITER = Foreground()
+                obscodec.snapshots.saving._WRITER = Foreground()
                 sys.settrace(killing_at(line))
                 new.dumps(folder)
 

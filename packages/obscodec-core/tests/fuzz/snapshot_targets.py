@@ -24,8 +24,8 @@ from mutators import HOSTILE
 from obscodec import RingBuffer, TensorArray
 from obscodec.errors import ObscodecError
 from obscodec.segments import Segments
+from obscodec.snapshots.loading import restored
 from obscodec.snapshots.segment_file import checksum
-from obscodec.snapshots.snapshot import restored
 from obscodec.stores import Store, store_of
 from saved import array, ring, stores, tensors
 from targets import READ, SKIPPED, Make, Target, outcome_of

@@ -6,21 +6,18 @@ A state becomes files and comes back checked. It never knows what a state means:
 from obscodec.snapshots.beside import check_beside
 from obscodec.snapshots.folder import VERSION, find_snapshot, folder_nbytes
 from obscodec.snapshots.inspection import GenerationReport, SavedField, inspect_snapshot
-from obscodec.snapshots.snapshot import (
+from obscodec.snapshots.loading import (
     Salvaged,
-    Saved,
-    Snapshot,
     load,
     load_by,
-    named,
     read_arguments,
     read_snapshot,
     read_values,
     restored,
-    save,
-    write_snapshot,
     written_by,
 )
+from obscodec.snapshots.saved import Saved, named
+from obscodec.snapshots.saving import Snapshot, save, write_snapshot
 from obscodec.snapshots.tree import Tree, flatten, unflatten
 
 __all__ = [

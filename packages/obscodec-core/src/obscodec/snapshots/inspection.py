@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from obscodec.errors import SnapshotError
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.reader import OpenGeneration
-from obscodec.snapshots.snapshot import named
+from obscodec.snapshots.saved import named
 
 
 class SavedField(NamedTuple):
