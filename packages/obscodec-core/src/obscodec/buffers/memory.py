@@ -120,11 +120,24 @@ class Memory:
             HeapFull: it has no more to free.
             OSError: the disk is full or refuses.
         """
-        if self.max_bytes is not None:
-            self._keep(self.max_bytes, n_steps, memory_bytes, stores, drop)
+        if (limit := self.max_bytes) is not None and memory_bytes() > limit:
+            for store in stores:
+                store.decide()  # until then tensors take their full size
+        while limit is not None and (excess := memory_bytes() - limit) > 0:
+            n = n_steps()
+            if self.folder is not None:
+                freed = _spill(self.folder, stores, excess)
+            elif (freed := min(max(n // _PART, LOOK_EVERY), _MOST_STEPS, n - _LEAST_STEPS)) > 0:
+                self._warn(n, memory_bytes())
+                drop(freed)
+            if freed <= 0:
+                raise HeapFull(
+                    f"max_bytes is {limit}, and the buffer takes {memory_bytes()} for its {n} newest steps, and for "
+                    "what it has not compressed yet: allow some MB more for each compressed field"
+                )
         if n_steps() >= min(self._next_forecast, self.capacity):
             self._look_ahead(n_steps(), stats())
-        if self.max_bytes is not None:
+        if limit is not None:
             return LOOK_EVERY
         self.next_look = self._next_forecast
         return self.next_look - n_steps()
@@ -139,30 +152,6 @@ class Memory:
             stats = replace(stats, projected_bytes=min(stats.projected_bytes, most))
         n_fit = n_steps * self.max_bytes // max(memory_bytes, 1) if self.drops_steps else None
         return replace(stats, n_steps=n_steps, steps_that_fit=n_fit)
-
-    def _keep(
-        self,
-        max_bytes: int,
-        n_steps: Callable[[], int],
-        memory_bytes: Callable[[], int],
-        stores: Collection[Store],
-        drop: Callable[[int], None],
-    ) -> None:
-        if memory_bytes() > max_bytes:
-            for store in stores:
-                store.decide()  # until then tensors take their full size
-        while (excess := memory_bytes() - max_bytes) > 0:
-            n = n_steps()
-            if self.folder is not None:
-                freed = _spill(self.folder, stores, excess)
-            elif (freed := min(max(n // _PART, LOOK_EVERY), _MOST_STEPS, n - _LEAST_STEPS)) > 0:
-                self._warn(n, memory_bytes())
-                drop(freed)
-            if freed <= 0:
-                raise HeapFull(
-                    f"max_bytes is {max_bytes}, and the buffer takes {memory_bytes()} for its {n} newest steps, and "
-                    "for what it has not compressed yet: allow some MB more for each compressed field"
-                )
 
     def _warn(self, n_steps: int, memory_bytes: int) -> None:
         """Say once that from now on the oldest steps go."""

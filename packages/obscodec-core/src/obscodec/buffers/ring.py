@@ -16,7 +16,7 @@ from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, ch
 from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet, listed, no_field
 from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
-from obscodec.buffers.drawing import Episodes, Pad, Prioritized, Rng, Seams, Stack, check_pad
+from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack, check_pad
 from obscodec.buffers.field import Array, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.step_drawer import StepDrawer
@@ -714,18 +714,7 @@ class RingBuffer:
         with self._lock:
             span = self._span
             stride = 1 if overlap is None else length - overlap
-            drawn = self._drawer.sequences(
-                span,
-                batch,
-                length,
-                rng,
-                stride=stride,
-                burn_in=burn_in,
-                strict=strict,
-                across=across,
-                starts=starts,
-                p=p,
-            )
+            drawn = self._drawer.sequences(span, batch, length, rng, stride, burn_in, strict, across, starts, p)
             read = choose(span, drawn.steps, drawn.envs, drawn.real)
         sequences = read()
         with self._lock:
@@ -753,12 +742,8 @@ class RingBuffer:
         unfinished, choose = as_flag("unfinished", unfinished), self._reader.chooser(to=to)
         with self._lock:
             parts = self._drawer.episodes(self._span)
-        return self._episodes(parts, np.flatnonzero(parts.done | unfinished), choose)
-
-    def _episodes(self, parts: Episodes, chosen: Ints, choose: Callable[..., Read]) -> Iterator[dict[str, Any]]:
-        for k in chosen:
-            steps = np.arange(parts.begin[k], parts.end[k])
-            yield self._taken(steps * self.n_envs + parts.envs[k], choose)
+        found = zip(parts.envs, parts.begin, parts.end, parts.done | unfinished, strict=True)
+        return (self._taken(np.arange(b, e) * self.n_envs + env, choose) for env, b, e, chosen in found if chosen)
 
     def _taken(self, indices: npt.ArrayLike, choose: Callable[..., Read]) -> dict[str, Any]:
         with self._lock:

@@ -9,30 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers.drawing import (
-    Ends,
-    Episodes,
-    Prioritized,
-    Rng,
-    as_generator,
-    draw,
-    draw_starts,
-    drawable_steps,
-)
+from obscodec.buffers.drawing import Ends, Episodes, Prioritized, Rng, as_generator, draw, draw_starts, drawable_steps
 from obscodec.buffers.step_reader import Bools, Span, StepReader
 from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.segments import Ints
 
 
 class Sequences(NamedTuple):
-    """Some sequences of steps.
-
-    Attributes:
-        steps: ``i64[batch, length]``.
-        envs: ``i64[batch, length]``.
-        real: ``bool[batch, length]``, False where a step is missing.
-        indices: ``i64[batch]``, those of the first steps, after the burn-in.
-    """
+    """Steps ``[batch, length]``, of which some may not be ``real``, and the ``indices`` where sequences begin."""
 
     steps: Ints
     envs: Ints
@@ -110,7 +94,6 @@ class StepDrawer:
         batch: int,
         length: int,
         rng: Rng,
-        *,
         stride: int,
         burn_in: int,
         strict: bool,

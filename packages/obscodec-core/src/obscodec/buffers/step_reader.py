@@ -23,14 +23,11 @@ _SCANNED = 1 << 12  # steps at a time, for the begin of an episode
 
 
 class Span(NamedTuple):
-    """Which steps a ring has at one moment. Steps are counted from the oldest one that can be drawn.
+    """Which ``n`` steps a ring has at one moment. Steps are counted from the oldest one that can be drawn.
 
     Attributes:
         oldest: how many steps were appended before that one.
-        n: how many can be drawn.
-        n_envs: how many environments there are.
         earliest: the first that stacks may reach; 0 or less.
-        seams: what no field says of episodes.
     """
 
     oldest: int
@@ -173,15 +170,8 @@ class StepReader:
     ) -> DeferredRead:
         """The steps ``i64[...]`` of the environments ``i64[...]``, of which nothing is decoded yet.
 
-        Args:
-            span: which steps there are.
-            steps: the steps.
-            envs: their environments.
-            last: the last step of each, if a step stands for several: what comes after it, and whether its episode
-                ends, is read there. None for ``steps``.
-            real: ``bool[...]``, False to read zeros.
-            new_array: see ``DeferredRead``.
-            convert: see ``DeferredRead``.
+        If a step stands for several, what comes after it, and whether its episode ends, is read at the ``last`` of
+        these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
         at = {name: steps if last is None or name not in self._outcomes else last for name in self._fields}
         inside = {name: self.n_inside(span, of.n, at[name], envs) for name, of in self._stacks.items()}
