@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,16 +154,17 @@ def _reader(request: Request) -> Callable[[Request], Content]:
         SourceError: there is none, or it ignores an option that was given.
     """
     path = Path(request.source)
+    reader: Callable[[Request], Content]
     if request.source.startswith("minari:"):
         reader = _from_minari
     elif path.is_dir() and not any((path / name).exists() for name in ZARR):
         reader = _from_folder
+    elif path.suffix in (*ARRAYS, *HDF5, ".zarr") and not path.exists():
+        raise SourceError(f"{path} does not exist")
     elif path.is_dir() or path.suffix in (*ARRAYS, *HDF5):
-        reader = _from_file
+        reader = partial(module("obscodec.cli.doctor.files").arrays_of, path)
     elif path.exists():
         raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr, of a snapshot or of episodes")
-    elif path.suffix == ".zarr":
-        raise SourceError(f"{path} does not exist")
     else:
         return module("obscodec.cli.doctor.environments").steps_of  # type: ignore[no-any-return]
     if request.wrappers or request.stack > 1:
@@ -203,14 +205,6 @@ def _following(items: Mapping[str, Array]) -> dict[str, Following]:
         same = (layout.rows(array[:-1]) == layout.rows(before[1:])).all(axis=1)
         if 2 * same.sum() >= len(same) and layout.nbytes >= MIN_COMPRESSED_NBYTES:
             found[of] = Following(name, array)
-    return found
-
-
-def _from_file(request: Request) -> Content:
-    path = Path(request.source)
-    if not path.exists():
-        raise SourceError(f"{path} does not exist")
-    found: Content = module("obscodec.cli.doctor.files").arrays_of(path, request)
     return found
 
 
