@@ -267,15 +267,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     def end_episodes(self, envs: npt.ArrayLike | None = None) -> None:
         """End the running episodes, as truncated ones: the next transition of an environment begins another.
 
-        Call this when environments begin an episode that no transition has announced: they were reset outside of a
-        step, or have crashed. :meth:`load` and ``resume`` call it.
-
-        Args:
-            envs: the environments, a number or ``i64[n]``; None for all. One without a running episode is left alone.
-
-        Raises:
-            ShapeError: there is no such environment.
-            DTypeError: ``envs`` are no integers.
+        :meth:`load` and ``resume`` call it. See ``obscodec.RingBuffer.end_episodes``, for ``envs`` and the errors, too.
         """
         chosen = as_envs(envs, self.n_envs)
         self._lock.refuse_nested()
@@ -328,20 +320,11 @@ class CompressedBuffer(buffers.BaseBuffer):
     ) -> Any:
         """The buffer that :meth:`save` has saved, equal in all that it holds; assign it to ``model.replay_buffer``.
 
-        The episodes that were running end: see :meth:`end_episodes`.
-
-        Args:
-            path: the folder.
-            generation: the number of a generation, None for the last one: see ``obscodec.Snapshot``.
-            mmap: leave observations in their files until they are sampled or overwritten, which nobody may shorten
-                meanwhile: see ``obscodec.load``.
-            salvage: load what is intact of a damaged snapshot: see ``obscodec.load``.
-            max_bytes: the limit of the memory, in place of the saved one.
-            spill: the folder for the oldest blocks, which a buffer needs that had one: see ``obscodec.load``.
-            continue_episodes: True if the environments go on with the episodes that were running.
-            **arguments: of the constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise,
-                ``buffer_device``, ``heap``, ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``. Others must be
-                as they were saved, which is found before anything is read.
+        The episodes that were running end: see :meth:`end_episodes`. ``generation``, ``mmap``, ``salvage``,
+        ``max_bytes``, ``spill`` and ``continue_episodes`` are those of ``obscodec.load``. ``arguments`` are of the
+        constructor, in place of the saved ones: ``device``, which is ``"auto"`` otherwise, ``buffer_device``, ``heap``,
+        ``threads`` and ``prefetch``; for HerReplayBuffer, ``env``. Others must be as they were saved, which is found
+        before anything is read.
 
         Returns:
             The buffer; with ``salvage``, ``Salvaged``, which has it.

@@ -122,16 +122,8 @@ def load_by(
 ) -> Any:
     """:func:`load` for a class of any package.
 
-    Args:
-        make: called with the kind, the arguments and the path of what was saved, before its state is read; returns an
-            empty object.
-        path: see :func:`load`, as for the others.
-        generation: see there.
-        mmap: see there.
-        salvage: see there; an object that is no store has a method ``forget_damaged`` then.
-        max_bytes: see there.
-        spill: see there.
-        continue_episodes: see there.
+    ``make`` is called with the kind, the arguments and the path of what was saved, before its state is read; it returns
+    an empty object. To salvage one that is no store, it needs a method ``forget_damaged``.
     """
     limit = as_nbytes("max_bytes", max_bytes)
     damage: list[str] | None = [] if salvage else None
