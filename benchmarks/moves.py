@@ -88,6 +88,8 @@ def main() -> None:
     paths = [moves(lambda i=i: ring.append(frame=frames[800 + i])) for i in range(BLOCK_FRAMES)]  # type: ignore[misc]
     report("RingBuffer append, the median", sorted(paths, key=len)[len(paths) // 2])
     report("RingBuffer append, the one that fills a block", max(paths, key=len))
+    ring.sample(32)
+    report("RingBuffer sample(32)", moves(lambda: ring.sample(32)))
 
 
 if __name__ == "__main__":
