@@ -135,8 +135,10 @@ class Memory:
                     f"max_bytes is {limit}, and the buffer takes {memory_bytes()} for its {n} newest steps, and for "
                     "what it has not compressed yet: allow some MB more for each compressed field"
                 )
-        if n_steps() >= min(self._next_forecast, self.capacity):
-            self._look_ahead(n_steps(), stats())
+        if self.capacity <= LOOK_EVERY:
+            self._next_forecast = math.inf
+        elif n_steps() >= self._next_forecast:
+            self._look_ahead(n_steps(), stats)
         if limit is not None:
             return LOOK_EVERY
         self.next_look = self._next_forecast
@@ -164,15 +166,15 @@ class Memory:
                 stacklevel=2,
             )
 
-    def _look_ahead(self, n_steps: int, stats: BufferStats) -> None:
+    def _look_ahead(self, n_steps: int, stats: Callable[[], BufferStats]) -> None:
         """Warn if a buffer, which has so many steps now, is about to take more memory than there is."""
         self._next_forecast = 2 * n_steps if 2 * n_steps < self.capacity else math.inf
-        free = free_memory()
-        if stats.projected_bytes is None or free is None or stats.projected_bytes - stats.total_bytes <= free:
+        found, free = stats(), free_memory()
+        if found.projected_bytes is None or free is None or found.projected_bytes - found.total_bytes <= free:
             return
         self._next_forecast = math.inf
         warnings.warn(
-            f"{self.capacity} steps will take about {in_units(stats.projected_bytes)}, judging by {n_steps} steps, "
+            f"{self.capacity} steps will take about {in_units(found.projected_bytes)}, judging by {n_steps} steps, "
             f"and the machine has {in_units(free)} free: make the buffer smaller, or pass max_bytes, and spill, a "
             "folder, to keep on a disk what exceeds it; stats() has the size of each field",
             stacklevel=2,
