@@ -90,7 +90,7 @@ class CodingCounts:
     def _give(self, store: AutoStore, tensors: Any, streams: Any) -> None:
         if (n := len(tensors)) == 0:
             return
-        rows = np.ascontiguousarray(store.to_host(tensors)).reshape(n, -1)
+        rows = np.ascontiguousarray(store._to_host(tensors)).reshape(n, -1)
         self.given += n
         self._n_given[store] = self._n_given.get(store, 0) + n
         different = self._different.setdefault(store, {})

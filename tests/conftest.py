@@ -37,7 +37,7 @@ def no_host(cuda: str) -> Callable[[], AbstractContextManager[None]]:
     @contextmanager
     def refused() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Store, "read_via_host", refuse)
+            patch.setattr(Store, "_read_via_host", refuse)
             patch.setattr(type(opened.device(cuda)), "download", refuse)
             yield
 

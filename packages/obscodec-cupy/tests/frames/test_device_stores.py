@@ -187,7 +187,7 @@ def test_frames_of_rle_are_decoded_on_the_device(cuda, depth):
     stack = None if depth is None else FrameStack(depth)
     store = AutoStore(Layout.of(tensors[0]), codec="rle", frame_stack=stack, device=cuda)
     ids = store.append(tensors)
-    store.resolve(ids)[0].device_reader()  # which is refused by a store that decodes on the CPU
+    store.device_reader(ids)  # which is refused by a store that decodes on the CPU
     np.testing.assert_array_equal(read(store, ids[::-1]), tensors[::-1])
     np.testing.assert_array_equal(store.read(ids), tensors)
     with pytest.warns(UserWarning, match=r"^frames of the codec 'rle' are decoded on the CPU and copied to 'cuda'"):

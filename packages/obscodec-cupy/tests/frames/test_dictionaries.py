@@ -60,7 +60,7 @@ def test_dictionaries_that_no_block_needs_are_given_back(simulated: SimulatedDev
     store = new_store()
     ids = appended(store, FRAMES)
     np.testing.assert_array_equal(read(store, ids), FRAMES)
-    mirror = store.device_reader().mirror
+    mirror = store.device_reader(np.zeros(0, np.int64))[0].mirror
     assert mirror._versions == {1, 2, 3}
     before = simulated.free
     is_old = store.log.tables.versions[ids // 4] != 3

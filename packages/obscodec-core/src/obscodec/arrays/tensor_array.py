@@ -200,8 +200,8 @@ class TensorArray:
         return sum(map(n_axes, index if isinstance(index, tuple) else (index,))) <= self._ids.ndim
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
-        if type(value) is not np.ndarray and self.store.is_on_device(value):
-            value = self.store.to_host(value)
+        if type(value) is not np.ndarray:
+            value = self.store.from_device(value)
         write_buffer = self._write_buffer
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
             if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):

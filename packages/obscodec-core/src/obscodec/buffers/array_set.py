@@ -133,8 +133,8 @@ class ArraySet:
         self, field: str, value: ArrayLike | npt.ArrayLike, fit: Callable[[ArrayLike | npt.ArrayLike, int], Array]
     ) -> Array:
         store = self.stores[field]
-        if store is not None and store.is_on_device(value):
-            value = store.to_host(value)
+        if store is not None:
+            value = store.from_device(value)
         try:
             return fit(value, self.n_envs)
         except LayoutError as error:

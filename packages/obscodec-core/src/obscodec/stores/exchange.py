@@ -153,7 +153,7 @@ class IdExchange:
                 self.take_in(tensors, which, sequences, new)
                 exchange.put()
             finally:
-                self._settle_exchange()
+                self.settle()
 
     @says_memory_error
     def put_ids(self, places: Sequence[Place], ids: Ints, replaced: Ints | None = None) -> None:
@@ -173,12 +173,23 @@ class IdExchange:
                 hand_over(ids, new)
                 exchange.put()
             finally:
-                self._settle_exchange()
+                self.settle()
 
     def settle(self) -> None:
-        """Finish an exchange that was interrupted; called with :attr:`changing` held, before ids change otherwise."""
+        """Finish an exchange that was interrupted: let go of the ids that it took out of places, or did not put there.
+
+        Called with :attr:`changing` held, before ids change otherwise.
+        """
         if self._exchange is not None:
-            self._settle_exchange()
+            try:
+                self._let_go(self._exchange.left(), self._exchange.replaced)
+            except SlotError:  # an old id is of no tensor: give back the ids of the other places
+                for part in self._exchange.left_of_places():
+                    with suppress(SlotError):
+                        self._let_go(part)
+                self._exchange = None
+                raise
+            self._exchange = None
 
     @says_memory_error
     def let_go(self, ids: Ints) -> None:
@@ -187,10 +198,10 @@ class IdExchange:
         If ids wait for guards, and one of them is of no tensor, a later call raises ``SlotError``.
         """
         with self.changing:
-            self._settle_exchange()
+            self.settle()
             self._let_go(ids)
 
-    def catch_up(self) -> None:
+    def _catch_up(self) -> None:
         """Give back what was released, as far as it waits for no guard any more."""
         with self.changing:
             while (ids := self._references.first_free()) is not None:
@@ -202,27 +213,14 @@ class IdExchange:
                 self._references.done()
 
     def _let_go(self, ids: Ints, waiting: Ints | None = None) -> None:
-        self.catch_up()
+        self._catch_up()
         if self._references.must_wait:
             self._references.release(ids, np.zeros_like(ids) if waiting is None else waiting)
         else:
             self.give_back(ids)
 
     def _begin_exchange(self, places: Sequence[Place], new: Ints, replaced: Ints | None = None) -> _Exchange:
-        self._settle_exchange()
-        self.catch_up()
+        self.settle()
+        self._catch_up()
         self._exchange = exchange = _Exchange(places, new, replaced)
         return exchange
-
-    def _settle_exchange(self) -> None:
-        """Finish an exchange: let go of the ids that it took out of places, or did not put into them."""
-        if self._exchange is not None:
-            try:
-                self._let_go(self._exchange.left(), self._exchange.replaced)
-            except SlotError:  # an old id is of no tensor: give back the ids of the other places
-                for part in self._exchange.left_of_places():
-                    with suppress(SlotError):
-                        self._let_go(part)
-                self._exchange = None
-                raise
-            self._exchange = None

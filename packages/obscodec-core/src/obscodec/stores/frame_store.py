@@ -133,7 +133,7 @@ class FrameStore(Store):
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        tensors = tensors if type(tensors) is np.ndarray else self.to_host(tensors)
+        tensors = tensors if type(tensors) is np.ndarray else self._to_host(tensors)
         self.log.take_in(self._rows(tensors), sequences, which, ids)
 
     def step_writer(self, n: int) -> StepWriter:
@@ -144,7 +144,7 @@ class FrameStore(Store):
         """See ``Store.read_into``. Decodes each block once, and a frame once, however many stacks share it."""
         if not isinstance(out, np.ndarray):
             if self.reader is None:
-                self.read_via_host(ids, out)
+                self._read_via_host(ids, out)
             else:
                 self.reader.read(ids, out)
         elif self._last is None:
@@ -154,9 +154,9 @@ class FrameStore(Store):
             self.log.read(ids, self._frame.rows(read), self.threads)
             self._join(read, self._last, out)
 
-    def device_reader(self) -> FrameReader:
+    def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
         """See ``Store.device_reader``."""
-        return self.reader or super().device_reader()
+        return (self.reader, ids) if self.reader else super().device_reader(ids)
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""

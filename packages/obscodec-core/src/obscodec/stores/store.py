@@ -93,7 +93,8 @@ class Store(IdExchange, ABC):
             DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room; nothing was stored.
         """
-        n = self.number_of(tensors)
+        tensors = tensors if hasattr(tensors, "shape") else self._to_host(tensors)
+        n = int(tensors.shape[0]) if len(tensors.shape) else 0
         ids, of_sequences = np.zeros(n, np.int64), each_sequence(sequences, n)
         try:
             self.take_in(tensors, np.arange(n), of_sequences, ids)
@@ -111,30 +112,21 @@ class Store(IdExchange, ABC):
         """
         self.let_go(as_ids(ids).copy())
 
-    def number_of(self, tensors: Any) -> int:
-        """How many tensors there are in an array, 0 if it has no axes.
-
-        Raises:
-            DTypeError: it is no array.
-        """
-        shape: tuple[int, ...] = tensors.shape if hasattr(tensors, "shape") else self.to_host(tensors).shape
-        return int(shape[0]) if len(shape) else 0
-
-    def is_on_device(self, x: object) -> bool:
-        """Whether ``x`` is an array in the memory of the GPU of this store."""
+    def from_device(self, x: Any) -> Any:
+        """A copy on the CPU of an array in the memory of the GPU of this store; anything else as it is."""
         if self.device == "cpu" or isinstance(x, np.ndarray):
-            return False
+            return x
         try:
             backend(self.device).check(self.device, x)
         except DTypeError:
-            return False
-        return True
+            return x
+        return backend(self.device).download(self.device, x)
 
-    def to_host(self, x: Any) -> npt.NDArray[np.generic]:
-        """``x`` as a numpy array; a copy if it is on the GPU of this store.
+    def _to_host(self, x: Any) -> npt.NDArray[np.generic]:
+        """Tensors as a numpy array; a copy if they are on the GPU of this store.
 
         Raises:
-            DTypeError: ``x`` is another array, or has a mask or a unit, which would be lost.
+            DTypeError: they are another array, or have a mask or a unit, which would be lost.
         """
         if isinstance(x, np.ndarray):
             return as_array(x)
@@ -165,27 +157,20 @@ class Store(IdExchange, ABC):
             DTypeError: ``out`` is no such array.
         """
 
-    def read_via_host(self, ids: Ints, out: Any) -> None:
+    def _read_via_host(self, ids: Ints, out: Any) -> None:
         """:meth:`read_into` for an array on a GPU: decode on the CPU, and copy the tensors to the GPU."""
         if self.device == "cpu":
             raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
         backend(self.device).fill(self.device, out, len(ids), self.layout, partial(self.read_into, ids))
 
-    def resolve(self, ids: Ints) -> tuple[Store, Ints]:
-        """The store that decodes tensors, this one or an inner one, and their ids in it.
+    def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
+        """What decodes tensors on the GPU, for ids in the memory of the GPU; and the ids that it knows them by.
 
         Raises:
+            SpecError: this store can't be read by ids on a GPU, or has not decided yet how it keeps tensors.
             SlotError: an id is of no tensor.
-            SpecError: the store has not decided yet how it keeps tensors.
         """
-        return self, ids
-
-    def device_reader(self) -> FrameReader:
-        """What decodes tensors on the GPU, for ids in the memory of the GPU.
-
-        Raises:
-            SpecError: this store can't be read by ids on a GPU.
-        """
+        del ids
         raise SpecError(
             f"a {type(self).__name__} on {self.device!r} can't be read by ids on a GPU: that takes frames, or stacks "
             "of them, with the codec 'delta-rle', 'delta-rle|lz4', 'rle' or 'raw' on that GPU"
@@ -248,8 +233,8 @@ class Store(IdExchange, ABC):
         for write_buffer in list(self.write_buffers):
             write_buffer.flush()
         with self.changing:
-            self._settle_exchange()
-            self.catch_up()
+            self.settle()
+            self._catch_up()
             waiting = self._references.waiting
             return {**self._state(), "waiting": waiting} if waiting.any() else self._state()
 
@@ -281,7 +266,7 @@ class Store(IdExchange, ABC):
 
     def stats(self) -> StoreStats:
         """What the store holds now; tensors that were released count as long as a guard keeps them."""
-        self.catch_up()
+        self._catch_up()
         return self._stats()
 
     @abstractmethod
@@ -289,24 +274,24 @@ class Store(IdExchange, ABC):
         """See :meth:`stats`."""
 
     @property
-    def parts(self) -> tuple[Store, ...]:
+    def _parts(self) -> tuple[Store, ...]:
         """The stores that this one consists of."""
         return ()
 
     @property
     def is_decided(self) -> bool:
         """Whether it is decided how tensors are stored; until then they take their full size."""
-        return all(part.is_decided for part in self.parts)
+        return all(part.is_decided for part in self._parts)
 
     def decide(self) -> None:
         """Decide now how tensors are stored, by those that have come so far, if there are any."""
-        for part in self.parts:
+        for part in self._parts:
             part.decide()
 
     @property
     def memory_bytes(self) -> int:
         """About the memory of ``stats().total_bytes``, known at once and without a lock."""
-        return sum(part.memory_bytes for part in self.parts)
+        return sum(part.memory_bytes for part in self._parts)
 
     def spill(self, folder: str, nbytes: int) -> int:
         """Move the oldest streams from memory to files in a folder; they are read there as before.
@@ -326,7 +311,7 @@ class Store(IdExchange, ABC):
             SpecError: a GPU reads the streams in pinned memory.
         """
         freed = 0
-        for part in self.parts:
+        for part in self._parts:
             if freed < nbytes:
                 freed += part.spill(folder, nbytes - freed)
         return freed

@@ -163,13 +163,12 @@ class BatchReader:
 
     def _find_groups(self) -> list[_Group]:
         """The arrays of each store that decodes them."""
-        stores = [ids.array.store.resolve(np.zeros(0, np.int64))[0] for ids in self._ids]
+        readers = [ids.array.store.device_reader(np.zeros(0, np.int64))[0] for ids in self._ids]
         groups = []
-        for store in dict.fromkeys(stores):
-            reader = store.device_reader()
+        for reader in dict.fromkeys(readers):
             assert isinstance(reader, CudaFrameReader)
             gather = reader.gather(dtype=self._dtype, scale=self._scale, shifted_axes=self._shifted_axes)
-            which = [i for i, one in enumerate(stores) if one is store]
+            which = [i for i, one in enumerate(readers) if one is reader]
             of_stores: dict[Store, list[DeviceIds]] = {}
             for i in which:
                 of_stores.setdefault(self._ids[i].array.store, []).append(self._ids[i])

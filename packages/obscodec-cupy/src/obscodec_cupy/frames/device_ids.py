@@ -48,7 +48,7 @@ def write_ids(store: Store, arrays: Sequence[DeviceIds], writes: Writes) -> None
             ids = one.array.ids  # what waited to be stored is noted then
             changed.append(rows := one.watch.take())
             somes.append(ids[rows].reshape(-1))
-    _, inner = store.resolve(np.concatenate(somes).astype(np.int64))
+    _, inner = store.device_reader(np.concatenate(somes).astype(np.int64))
     values = inner.astype(np.int32)
     for one, rows, some in zip(arrays, changed, somes, strict=True):
         if one.copy is None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_option, check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
-from obscodec.devices import decoding_device
+from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
@@ -101,7 +101,7 @@ class AutoStore(Store):
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        tensors, n = tensors if type(tensors) is np.ndarray else self.to_host(tensors), 0
+        tensors, n = tensors if type(tensors) is np.ndarray else self._to_host(tensors), 0
         if self._store is None:
             self.layout.check(tensors)
             if sequences.min(initial=0) < 0:
@@ -121,7 +121,7 @@ class AutoStore(Store):
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
         if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
-            self.read_via_host(ids, out)
+            self._read_via_host(ids, out)
             return
         with self._lock:
             if self._store is None:
@@ -133,14 +133,14 @@ class AutoStore(Store):
                 return
         self._store.read_into(self._inner(ids), out)
 
-    def resolve(self, ids: Ints) -> tuple[Store, Ints]:
-        """See ``Store.resolve``."""
+    def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
+        """See ``Store.device_reader``."""
         if self._store is None:
             raise SpecError(
                 f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
                 f"{self._n_taken}: store more, or pass decide_after"
             )
-        return self._store.resolve(self._inner(ids))
+        return self._store.device_reader(self._inner(ids))
 
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``. On the way, the id of a first tensor becomes its id in the chosen store."""
@@ -180,8 +180,8 @@ class AutoStore(Store):
         )
 
     @property
-    def parts(self) -> tuple[Store, ...]:
-        """See ``Store.parts``; there are none before the store has decided."""
+    def _parts(self) -> tuple[Store, ...]:
+        """There are none before the store has decided."""
         return () if self._store is None else (self._store,)
 
     @property

@@ -75,7 +75,7 @@ class NarrowStore(Store):
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
-        tensors = self.layout.tensors(self.layout.rows(self.to_host(tensors)))  # contiguous
+        tensors = self.layout.tensors(self.layout.rows(self._to_host(tensors)))  # contiguous
         codes, fits = self.narrow.apply(tensors, threads=self.threads)
         number = np.where(fits, np.cumsum(fits), np.cumsum(~fits)) - 1  # of each tensor in its store
         narrow = fits[which]
@@ -97,7 +97,7 @@ class NarrowStore(Store):
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
         if not isinstance(out, np.ndarray):
-            self.read_via_host(ids, out)
+            self._read_via_host(ids, out)
             return
         narrow, inner = self._are_narrow(ids), ids >> 1
         if narrow.all():
@@ -186,8 +186,7 @@ class NarrowStore(Store):
         )
 
     @property
-    def parts(self) -> tuple[Store, ...]:
-        """See ``Store.parts``."""
+    def _parts(self) -> tuple[Store, ...]:
         return self.codes, self.wide
 
     def __repr__(self) -> str:
