@@ -4,6 +4,7 @@ import operator
 import re
 import reprlib
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
@@ -26,6 +27,14 @@ _LOST = {
     "units": _UNIT,
 }
 _PLAIN = {bool, int, float, np.ndarray}
+
+
+def warn(text: str) -> None:
+    """Warn of a line of the program: the newest caller that is not of this project."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("obscodec"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def as_count(what: str, value: object, least: int = 1) -> int:

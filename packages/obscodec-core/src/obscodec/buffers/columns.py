@@ -1,6 +1,5 @@
 """Columns: the steps of a buffer, laid out for another number of environments."""
 
-import warnings
 from collections.abc import Callable
 from heapq import heappop, heapreplace
 from typing import Any, NamedTuple, Self
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import warn
 from obscodec.buffers.drawing import Ends, Episodes
 from obscodec.errors import SlotError
 from obscodec.segments import Ints
@@ -145,10 +145,9 @@ def warn_left_out(columns: Columns) -> None:
     """Warn if steps have no place."""
     if columns.n_left_out:
         n, n_envs = int(columns.drawn.sum()), columns.steps.shape[1]
-        warnings.warn(
+        warn(
             f"{n + columns.n_left_out} steps have no room in {n_envs} environments with equally many: the oldest "
             f"{columns.n_left_out} are left out, {n} stay",
-            stacklevel=4,
         )
 
 

@@ -1,7 +1,6 @@
 """Field: shape and dtype of one part of a step, and how a buffer keeps it."""
 
 import math
-import warnings
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -9,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_option, says_arguments
+from obscodec.arguments import as_option, says_arguments, warn
 from obscodec.errors import FieldError, ShapeError
 from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
@@ -121,7 +120,7 @@ class Field(StoreOptions, _Items):
             return None
         options: dict[str, Any] = {of.name: getattr(self, of.name) for of in fields(StoreOptions)}
         if self.device != "cpu" and not is_common(layout.dtype):
-            warnings.warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it", stacklevel=2)
+            warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it")
             options |= {"device": "cpu", "heap": "device"}
         return AutoStore(layout, threads=threads, **options)
 

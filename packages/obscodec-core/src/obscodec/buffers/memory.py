@@ -2,14 +2,13 @@
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from obscodec.arguments import as_nbytes, check_kind
+from obscodec.arguments import as_nbytes, check_kind, warn
 from obscodec.errors import HeapFull, ShapeError, SpecError
 from obscodec.runtime import free_memory, is_memory_error
 from obscodec.stats import BufferStats
@@ -159,11 +158,10 @@ class Memory:
         """Say once that from now on the oldest steps go."""
         if not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn(
                 f"{n_steps} of {self.capacity} steps have reached max_bytes, {self.max_bytes}, with "
                 f"{memory_bytes / n_steps:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
                 "spill, a folder, to keep all",
-                stacklevel=2,
             )
 
     def _look_ahead(self, n_steps: int, stats: Callable[[], BufferStats]) -> None:
@@ -173,11 +171,10 @@ class Memory:
         if found.projected_bytes is None or free is None or found.projected_bytes - found.total_bytes <= free:
             return
         self._next_forecast = math.inf
-        warnings.warn(
+        warn(
             f"{self.capacity} steps will take about {in_units(found.projected_bytes)}, judging by {n_steps} steps, "
             f"and the machine has {in_units(free)} free: make the buffer smaller, or pass max_bytes, and spill, a "
             "folder, to keep on a disk what exceeds it; stats() has the size of each field",
-            stacklevel=2,
         )
 
 

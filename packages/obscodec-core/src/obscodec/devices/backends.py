@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind, kind_of
+from obscodec.arguments import check_kind, kind_of, warn
 from obscodec.codecs import Codec, new_codec
 from obscodec.devices.frame_reader import FrameReader
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
@@ -174,7 +173,7 @@ def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str
         if block_frames == 1
         else "'delta-rle', 'delta-rle|lz4' and 'raw'"
     )
-    warnings.warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}", stacklevel=3)
+    warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}")
     return "cpu"
 
 

@@ -5,13 +5,12 @@ frame, and the id of a stack tells its newest frame and how often the stack ends
 under negative ids.
 """
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind, says_arguments
+from obscodec.arguments import as_count, as_option, check_kind, says_arguments, warn
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
@@ -124,7 +123,7 @@ class FrameStore(Store):
         if decoding != "cpu":
             self.reader = backend(device).frame_reader(device, heap, layout, stack, self.log)
             if self.reader is None:
-                warnings.warn(f"{stack or layout} is put together on the CPU and copied to {device!r}", stacklevel=2)
+                warn(f"{stack or layout} is put together on the CPU and copied to {device!r}")
 
     @property
     def codec(self) -> str:

@@ -1,6 +1,5 @@
 """StoragePlan: how an AutoStore keeps its tensors."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
@@ -9,6 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import warn
 from obscodec.codecs import new_codec, parse
 from obscodec.errors import CorruptStream
 from obscodec.layout import FrameStack, Layout
@@ -140,10 +140,9 @@ def find_plan(
     device = options.device
     narrow = find_narrow(tensors)
     if narrow is not None and device != "cpu":
-        warnings.warn(
+        warn(
             f"{tensors.dtype} that is stored as {narrow.code_dtype} is decoded on the CPU and copied to {device!r}: "
             f"store {narrow.code_dtype}, and scale what is read",
-            stacklevel=5,
         )
         device = "cpu"
     if narrow is not None:
