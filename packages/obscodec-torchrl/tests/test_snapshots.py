@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from obscodec import CorruptStream, FieldError, SnapshotError
+from obscodec import CorruptStream, FieldError, ShapeError, SnapshotError
 from obscodec.snapshots import find_snapshot, inspect_snapshot, read_snapshot, restored, write_snapshot
 from obscodec_torchrl import CompressedStorage, SnapshotHook
 from obscodec_torchrl.contents import first_items
@@ -213,6 +213,14 @@ def test_an_emptied_storage_comes_back_with_its_choice(tmp_path: Path) -> None:
     check_alike(loaded.storage, saved.storage)
 
 
+def test_rows_that_are_not_counted_need_room(tmp_path: Path) -> None:
+    saved, loaded = CompressedStorage(100), CompressedStorage(60)
+    saved.set(range(60, 80), steps(0, 20))
+    saved.dumps(tmp_path)
+    with pytest.raises(ShapeError, match="the storage has room for 60 items, there are 80"):
+        loaded.loads(tmp_path)
+
+
 @pytest.mark.parametrize("size", [160, 500])
 def test_items_stay_encoded_in_a_storage_of_another_size(tmp_path: Path, size: int) -> None:
     saved, loaded = new_buffer(), CompressedStorage(size)
@@ -329,9 +337,9 @@ def test_a_state_of_no_storage_is_refused_and_changes_nothing(tmp_path: Path, pa
     _, _, state = read_snapshot(tmp_path / "snapshot")
     from obscodec_torchrl.loading import load
 
-    with pytest.raises((SnapshotError, RuntimeError, FieldError)) as error:
+    with pytest.raises((SnapshotError, RuntimeError, FieldError, ShapeError)) as error:
         load(storage, saved.arguments(), state, tmp_path)
-    if path not in ("is_tree", "leaves", "leaves/0/path"):
+    if path not in ("axes/0", "is_tree", "leaves", "leaves/0/path"):
         assert re.match(re.escape(str(tmp_path)) + " has a content that no obscodec writes: .+", str(error.value))
     assert (storage[:].clone() == steps(50, 10)).all()
 

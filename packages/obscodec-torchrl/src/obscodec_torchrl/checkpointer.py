@@ -1,18 +1,16 @@
 """Checkpoints of a CompressedStorage; reading also those of TorchRL's storages."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from obscodec import CorruptStream, Snapshot
-from obscodec.snapshots import named, read_snapshot, read_values
-from obscodec.state import State, part_of
+from obscodec.snapshots import named, read_values
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
 
-from obscodec_torchrl.loading import check_saved, load, load_items, replace
+from obscodec_torchrl.loading import load_items, load_snapshot, replace
 from obscodec_torchrl.memmaps import META, check_whole, load_memmap, parsed
-from obscodec_torchrl.state import WRITTEN_BY
+from obscodec_torchrl.state import SavedStorage
 
 SNAPSHOT = "snapshot"  # a folder
 _STOCK = "storage_metadata.json"  # of TorchRL, which writes it last
@@ -49,7 +47,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         folder.mkdir(parents=True, exist_ok=True)
         last, self._last = self._last, None
         snapshot = last[1] if last and last[0] == folder else Snapshot(folder / SNAPSHOT, keep=1)
-        snapshot.write(StorageCheckpoint(storage, _stamp(folder)))
+        snapshot.write(SavedStorage(storage, storage.lock, lambda: {"older": _stamp(folder)}))
         snapshot.wait()
         self._last = folder, snapshot
         _remove_stock(folder)
@@ -68,15 +66,10 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         if self._load_hooks:
             super().loads(storage, folder)
             return
-        if _has_snapshot(folder):
-            arguments, values = read_values(folder / SNAPSHOT)
-            with named(folder / SNAPSHOT):
-                is_last = not has_newer(folder, part_of(values, "older", dict))
-            if is_last:
-                check_saved(storage, arguments, values, folder / SNAPSHOT)
-                _, arguments, state = read_snapshot(folder / SNAPSHOT)
-                load(storage, arguments, state, folder / SNAPSHOT)
-                return
+        snapshot = folder / SNAPSHOT
+        if any(snapshot.glob("generation-*.json")) and not has_newer(snapshot):  # none if its first writer was killed
+            load_snapshot(SavedStorage(storage, storage.lock, dict), snapshot)
+            return
         if (folder / _STOCK).exists():
             self._load_stock(storage, folder)
         elif (folder / META).exists():
@@ -102,34 +95,6 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         replace(storage, fresh, about["len"], None)
 
 
-class StorageCheckpoint(NamedTuple):
-    """A storage and the stamp of an older checkpoint of TorchRL in the folder, to be saved together."""
-
-    storage: LazyTensorStorage
-    older: dict[str, list[int]]
-    written_by: str = WRITTEN_BY
-
-    def arguments(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        return dict(self.storage.arguments())
-
-    def state(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        return {**self.storage.state(), "older": self.older}
-
-    def restore(self, state: State) -> None:
-        """See ``obscodec.snapshots.Saved``."""
-        self.storage.restore(state)
-
-    def manifest(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        return dict(self.storage.manifest())
-
-
-def _has_snapshot(folder: Path) -> bool:
-    return any((folder / SNAPSHOT).glob("generation-*.json"))  # else its first writer was killed
-
-
 def _stamp(folder: Path) -> dict[str, list[int]]:
     """Time and size of the file that completes a checkpoint of TorchRL; empty if the folder has none."""
     try:
@@ -139,9 +104,15 @@ def _stamp(folder: Path) -> dict[str, list[int]]:
     return {_STOCK: [status.st_mtime_ns, status.st_size]}
 
 
-def has_newer(folder: Path, older: dict[str, list[int]]) -> bool:
-    """Whether TorchRL wrote a checkpoint into a folder after a snapshot that was written over an ``older`` one."""
-    return _stamp(folder) not in ({}, older)
+def has_newer(snapshot: Path) -> bool:
+    """Whether TorchRL wrote a checkpoint into the folder of a snapshot after it; it names the one that it replaced.
+
+    Raises:
+        SnapshotError: the snapshot is damaged.
+    """
+    _, values = read_values(snapshot)
+    with named(snapshot):
+        return _stamp(snapshot.parent) not in ({}, values.get("older"))
 
 
 def _remove_stock(folder: Path) -> None:

@@ -15,26 +15,27 @@ from obscodec.state import number_of, part_of
 from obscodec_torchrl.checkpointer import SNAPSHOT, has_newer
 from obscodec_torchrl.compressed_tensor import stored_array
 from obscodec_torchrl.leaves import Key, leaves
-from obscodec_torchrl.loading import ELSEWHERE
 from obscodec_torchrl.state import axes_of, fill, leaves_of
 from obscodec_torchrl.storage import CompressedStorage
+
+_ON_CPU = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "max_bytes": None, "spill": None}
 
 
 def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
     """The oldest ``n`` items, the first ones along further axes: see ``obscodec.cli.doctor.saved``."""
+    if path.name == SNAPSHOT and has_newer(path):
+        raise SnapshotError(
+            f"{path} is older than the checkpoint of TorchRL in the same folder: load that into a "
+            "CompressedStorage, whose dumps writes a new snapshot"
+        )
     kind, arguments, state = read_snapshot(path)
     with named(path):
-        if path.name == SNAPSHOT and "older" in state and has_newer(path.parent, part_of(state, "older", dict)):
-            raise SnapshotError(
-                f"{path} is older than the checkpoint of TorchRL in the same folder: load that into a "
-                "CompressedStorage, whose dumps writes a new snapshot"
-            )
-        state = part_of({"storage": state, **state}, "storage", dict)  # a SnapshotHook saves more than the storage
+        state = part_of({"storage": state, **state}, "storage", dict)  # a storage alone, or with more around it
         axes, saved = axes_of(state), leaves_of(state)
         n_rows = -(-number_of(state, "length") // math.prod(axes[1:]))
         if n_rows == 0:
             raise SnapshotError(f"{path} has a {kind} without items")
-        storage = CompressedStorage.from_arguments({**arguments, **ELSEWHERE, "max_size": math.prod(axes)})
+        storage = CompressedStorage.from_arguments({**arguments, **_ON_CPU, "max_size": math.prod(axes)})
         fill(storage, state, _tree_of(saved) if part_of(state, "is_tree", bool) else None)
         last = state.get("last_row") if part_of(state, "is_full", bool) else None
         rows = (np.arange(min(n, n_rows)) + (0 if last is None else last + 1)) % n_rows

@@ -8,14 +8,14 @@ from typing import Any
 
 from obscodec import DTypeError, Snapshot, SnapshotError
 from obscodec.arguments import as_count, kind_of
-from obscodec.snapshots import named, read_snapshot, read_values
+from obscodec.snapshots import named
 from obscodec.state import State, part_of
 from torchrl.data import ReplayBuffer
 from torchrl.trainers import Trainer, TrainerHookBase
 
-from obscodec_torchrl.loading import check_saved, load
+from obscodec_torchrl.loading import load_snapshot
 from obscodec_torchrl.memmaps import files_of, folder_of
-from obscodec_torchrl.state import WRITTEN_BY
+from obscodec_torchrl.state import SavedStorage
 from obscodec_torchrl.storage import CompressedStorage
 
 
@@ -52,7 +52,13 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
         every: int,
         keep: int = 3,
     ) -> None:
-        self._saved = SavedBuffer(buffer)
+        storage: Any = getattr(buffer, "storage", buffer)
+        if not isinstance(storage, CompressedStorage):
+            raise DTypeError(f"SnapshotHook takes a buffer with a CompressedStorage, got {kind_of(storage)}")
+        is_buffer = isinstance(buffer, ReplayBuffer)
+        self._parts = {"sampler": buffer._sampler, "writer": buffer._writer} if is_buffer else {}
+        lock = buffer._replay_lock if is_buffer else storage.lock
+        self._saved = SavedStorage(storage, lock, self._state_of_parts)
         self._path, self._every = Path(path), as_count("every", every)
         self._snapshot = Snapshot(path, keep=keep)
         self._last = 0
@@ -106,9 +112,18 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
         if not fitting:
             found = f"{self._path} has no generation for a trainer that has collected {frames} frames"
             raise SnapshotError(f"{found}, only {there or '(none)'}")
-        self._saved.load(self._path, fitting[-1])
+        with self._saved.lock:
+            state = load_snapshot(self._saved, self._path, fitting[-1])
+            with named(self._path):
+                files = part_of(state, "parts", dict)
+                for name, part in self._parts.items():
+                    with folder_of(part_of(files, name, dict)) as folder:
+                        part.loads(folder)
         self._last = fitting[-1]
         return fitting[-1]
+
+    def _state_of_parts(self) -> State:
+        return {"parts": {name: files_of(part.dumps) for name, part in self._parts.items()}}
 
     def state_dict(self) -> dict[str, Any]:
         """The number of the last generation; the generation itself is in the folder."""
@@ -117,59 +132,3 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the number over; :meth:`resume` loads the generation."""
         self._last = int(state_dict["generation"])
-
-
-class SavedBuffer:
-    """What a generation has: the storage, and what a buffer knows of it.
-
-    Args:
-        buffer: a buffer with a CompressedStorage, or the storage alone.
-    """
-
-    written_by = WRITTEN_BY
-
-    def __init__(self, buffer: ReplayBuffer | CompressedStorage) -> None:
-        storage: Any = getattr(buffer, "storage", buffer)
-        if not isinstance(storage, CompressedStorage):
-            raise DTypeError(f"SnapshotHook takes a buffer with a CompressedStorage, got {kind_of(storage)}")
-        self._storage: CompressedStorage = storage
-        is_buffer = storage is not buffer
-        self._parts = {"sampler": buffer._sampler, "writer": buffer._writer} if is_buffer else {}
-        self._lock = buffer._replay_lock if is_buffer else storage.lock
-
-    def arguments(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        return self._storage.arguments()
-
-    def state(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        with self._lock:
-            parts = {name: files_of(part.dumps) for name, part in self._parts.items()}
-            return {"storage": self._storage.state(), "parts": parts}
-
-    def manifest(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        return self._storage.manifest()
-
-    def restore(self, state: State) -> None:
-        """See ``obscodec.snapshots.Saved``."""
-        self._storage.restore(part_of(state, "storage", dict))
-        self._restore_parts(state)
-
-    def load(self, path: Path, generation: int) -> None:
-        """Replace the items, and the states of sampler and writer, by those of a generation."""
-        arguments, values = read_values(path, generation)
-        with named(path):
-            of_storage = part_of(values, "storage", dict)
-        check_saved(self._storage, arguments, of_storage, path)
-        _, arguments, state = read_snapshot(path, generation, loaded_into=self)
-        with self._lock:
-            load(self._storage, arguments, part_of(state, "storage", dict), path)
-            with named(path):
-                self._restore_parts(state)
-
-    def _restore_parts(self, state: State) -> None:
-        files = part_of(state, "parts", dict)
-        for name, part in self._parts.items():
-            with folder_of(part_of(files, name, dict)) as folder:
-                part.loads(folder)

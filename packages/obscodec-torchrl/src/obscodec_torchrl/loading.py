@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from obscodec import DTypeError, FieldError, Layout, ShapeError, SpecError
-from obscodec.snapshots import named
+from obscodec.snapshots import named, read_snapshot, read_values
 from obscodec.state import State, number_of, part_of
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage
 
-from obscodec_torchrl.checks import OPTIONAL
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from obscodec_torchrl.leaves import Key, leaves
-from obscodec_torchrl.state import arguments_of, axes_of, check_structure, fill, list_of
+from obscodec_torchrl.state import SavedStorage, arguments_of, axes_of, check_structure, fill, list_of
+from obscodec_torchrl.writing import OPTIONAL
 
 _N_TOGETHER = 1024  # rows that are encoded at a time
 # Of arguments, these may differ: where and how much memory is used, and what a state has itself.
 _OF_ANY = {"max_size", "max_bytes", "spill", "device", "compilable", "buffer_device", "heap", "decide_after", "budget"}
-ELSEWHERE = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "compilable": False}
-ELSEWHERE |= {"max_bytes": None, "spill": None}
 
 
 def check_saved(storage: LazyTensorStorage, arguments: State, state: State, path: str | os.PathLike[str]) -> None:
@@ -52,7 +51,7 @@ def check_saved(storage: LazyTensorStorage, arguments: State, state: State, path
     if len(axes) != storage.ndim:
         what = f"the storage has ndim={storage.ndim}, the items in {where} were saved with ndim={len(axes)}"
         raise ShapeError(f"{what}: make a storage with ndim={len(axes)}")
-    check_size(storage, math.prod(axes[1:]), length, is_full=is_full)
+    check_size(storage, math.prod(axes[1:]), max(length, math.prod(axes)), is_full=is_full)
     own = arguments_of(storage)
     differing = [name for name in own if name not in _OF_ANY and own[name] != arguments.get(name)]
     if differing:
@@ -84,6 +83,33 @@ def _check_leaves(own: Mapping[Key, Any], saved: Mapping[Key, Layout | None], *,
             raise ShapeError(f"key {path}: the items of the storage have shape {here.shape}, saved ones {there.shape}")
         if here.dtype != there.dtype:
             raise DTypeError(f"key {path}: the items of the storage are {here.dtype}, the saved ones {there.dtype}")
+
+
+def load_snapshot(saved: SavedStorage, path: Path, generation: int | None = None) -> State:
+    """Put what a snapshot has of a storage into it, which drops its own items when all of these are in memory.
+
+    Args:
+        saved: what a ``Snapshot`` of this folder may write next; its storage changes only if all goes well.
+        path: the folder.
+        generation: its number, None for the last one.
+
+    Returns:
+        The whole state that was saved.
+
+    Raises:
+        SnapshotError: there is no such generation, or it is damaged.
+        RuntimeError, ShapeError, SpecError, FieldError or DTypeError: see :func:`check_saved`, which comes before
+            tensors and items are read.
+    """
+    arguments, values = read_values(path, generation)
+    with named(path):
+        of_storage = part_of(values, "storage", dict)
+    check_saved(saved.storage, arguments, of_storage, path)
+    _, arguments, state = read_snapshot(path, generation, loaded_into=saved)
+    with named(path):
+        of_storage = part_of(state, "storage", dict)
+    load(saved.storage, arguments, of_storage, path)
+    return state
 
 
 def load(storage: LazyTensorStorage, arguments: State, state: State, path: str | os.PathLike[str]) -> None:

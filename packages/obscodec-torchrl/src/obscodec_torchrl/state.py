@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -22,6 +23,38 @@ from obscodec_torchrl.memmaps import files_of, folder_of, load_memmap
 
 WRITTEN_BY = f"obscodec-torchrl {version('obscodec-torchrl')}"  # see ``obscodec.snapshots.Saved``
 V = TypeVar("V")
+
+
+class SavedStorage:
+    """What a snapshot has of a storage, and of what is around it: see ``obscodec.snapshots.Saved``.
+
+    Args:
+        storage: a CompressedStorage.
+        lock: held while its state is taken.
+        around: gives the rest of the state, by names other than ``storage``.
+    """
+
+    written_by = WRITTEN_BY
+
+    def __init__(self, storage: Any, lock: AbstractContextManager[Any], around: Callable[[], State]) -> None:
+        self.storage, self.lock, self._around = storage, lock, around
+
+    def arguments(self) -> State:
+        """The arguments of the storage."""
+        return arguments_of(self.storage)
+
+    def manifest(self) -> State:
+        """What ``obscodec inspect`` prints."""
+        return dict(self.storage.manifest())
+
+    def state(self) -> State:
+        """The state of the storage, and the rest."""
+        with self.lock:
+            return {"storage": state_of(self.storage), **self._around()}
+
+    def restore(self, state: State) -> None:
+        """Fill the storage, which is empty."""
+        self.storage.restore(part_of(state, "storage", dict))
 
 
 def arguments_of(storage: LazyTensorStorage) -> State:

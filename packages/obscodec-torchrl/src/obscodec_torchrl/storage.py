@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from inspect import signature
-from math import prod
 from numbers import Integral
 from typing import Any, NoReturn, Self, Unpack
 
-import numpy as np
 import obscodec
 import torch
 from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
 from obscodec.buffers import (
-    MIN_COMPRESSED_NBYTES,
     BufferKeywords,
     BufferOptions,
-    BufferStats,
     Memory,
     making_room,
 )
@@ -30,14 +26,14 @@ from obscodec.fixed import Fixed
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
 from obscodec.stores import Store
-from tensordict import TensorDict, is_tensor_collection
+from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
-from obscodec_torchrl.arrays import DrawnArray, append_together, shared_stores, stats_of
+from obscodec_torchrl.allocation import new_stores
+from obscodec_torchrl.arrays import DrawnArray
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
-from obscodec_torchrl.checks import check_items
 from obscodec_torchrl.compiling import not_compiled
 from obscodec_torchrl.compressed_tensor import (
     DRAWING,
@@ -45,16 +41,15 @@ from obscodec_torchrl.compressed_tensor import (
     Device,
     as_index,
     decode,
-    drawn_together,
-    stored_array,
 )
-from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, selected, stacked, with_leaves
-from obscodec_torchrl.loading import load_items
+from obscodec_torchrl.episodes import end_episodes, end_loaded_episodes
+from obscodec_torchrl.leaves import Key, as_key, leaves, selected, with_leaves
 from obscodec_torchrl.remote_object import RemoteObject
+from obscodec_torchrl.sizes import manifest_of, memory_bytes_of, stats_of
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
 from obscodec_torchrl.state_dict import load_dict, state_dict_of
+from obscodec_torchrl.writing import check_items, of_one_moment, write
 
-_ID_NBYTES = 4  # of a compressed item, or a part of one that has a batch of its own
 _MAKE_ANOTHER = "make another storage, and extend its buffer with the items of this one"
 
 
@@ -132,6 +127,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     _default_checkpointer = CompressedStorageCheckpointer
     written_by = WRITTEN_BY
+    arguments, state, restore = arguments_of, state_of, fill  # see ``obscodec.snapshots.Saved``
+    state_dict, load_state_dict = state_dict_of, load_dict
+    stats, manifest, memory_bytes = stats_of, manifest_of, memory_bytes_of
     ndim: Fixed[int] = Fixed(_MAKE_ANOTHER)
 
     def __init__(
@@ -204,32 +202,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         made.device = self.device  # None if the first tensordict had no device
         return made
 
-    def arguments(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        return arguments_of(self)
-
     @classmethod
     def from_arguments(cls, arguments: State) -> Self:
         """An empty storage with the :meth:`arguments` of another one."""
         return cls(**as_arguments(arguments))
-
-    def state(self) -> State:
-        """See ``obscodec.snapshots.Saved``.
-
-        Raises:
-            RuntimeError: nothing was ever written.
-            DTypeError: a leaf has a dtype that only torch has.
-        """
-        return state_of(self)
-
-    def restore(self, state: State) -> None:
-        """See ``obscodec.snapshots.Saved``. Only :meth:`loads`, into a storage that has items, restores pytrees.
-
-        Raises:
-            CorruptStream: no storage with equal arguments has such a state.
-            RuntimeError: the saved items are no tensordicts.
-        """
-        fill(self, state)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         sent = RemoteObject.stand_in(self, RemoteStorage, without=("_storage", "_rng"))
@@ -292,7 +268,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """
         try:
             # Before this storage is locked, since this locks another storage that the data are from.
-            data, given = _of_one_moment(_flip_list(data) if isinstance(data, list) else data)
+            data, given = of_one_moment(_flip_list(data) if isinstance(data, list) else data)
             with self.lock:
                 if not self.initialized:
                     with making_room(lambda: self.max_size):
@@ -301,14 +277,18 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 self._check(cursor, given, own)
                 if set_cursor and len(self) >= self._memory.next_look:
                     self._memory.look(self.__len__, self.memory_bytes, self.stores(), self.stats, _drop_none)
-                plain = {path: x.to(self.device) for path, x in given.items() if not _is_compressed(own.get(path))}
+                plain = {
+                    path: x.to(self.device)
+                    for path, x in given.items()
+                    if not isinstance(own.get(path), CompressedTensor)
+                }
                 data = with_leaves(data, plain)
                 if is_tensor_collection(data):
                     data = data.exclude(*(given.keys() - plain.keys()), inplace=True)
                 if set_cursor and self._is_loaded:
-                    self._end_loaded(cursor)
-                write = partial(super().set, cursor, data, set_cursor=set_cursor)
-                self._write(own, given, cursor, write)
+                    end_loaded_episodes(self, cursor)
+                    self._is_loaded = False
+                write(self, own, given, cursor, partial(super().set, cursor, data, set_cursor=set_cursor))
         except BaseException as error:
             for writer in [buffer._writer for buffer in self.buffers_at_work() if set_cursor]:
                 rows, size = torch.as_tensor(cursor).reshape(-1), self._total_shape
@@ -324,46 +304,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         # Before the lock is held, as in `set`.
         patch = {key: x.decoded() if isinstance(x, CompressedTensor) else x for key, x in patch.items()}
         changed = {key: self._conditional_patch_leaf(key) for key in patch}
-        plain = {key: x for key, x in patch.items() if not _is_compressed(changed[key])}
+        plain = {key: x for key, x in patch.items() if not isinstance(changed[key], CompressedTensor)}
         given = plain | {key: patch[key].to(changed[key].dtype) for key in patch.keys() - plain.keys()}
         with self.lock:
             at = tuple(index.unbind(-1)) if index.ndim > 1 else (index,)
-            self._write(changed, given, at, partial(super()._apply_conditional_patch, index, plain))
-
-    def _write(
-        self,
-        changed: Mapping[Any, torch.Tensor],
-        given: Mapping[Any, torch.Tensor],
-        index: Any,
-        write_plain: Callable[[], None],
-    ) -> None:
-        """Write rows into compressed and plain leaves; if an exception comes in between, all keep their old rows.
-
-        Args:
-            changed: the leaves of this storage that change.
-            given: the new rows of compressed leaves.
-            index: selects the rows.
-            write_plain: writes the rows of plain leaves, and updates the number of items.
-        """
-        in_time = sorted(changed.items(), key=lambda leaf: as_key(leaf[0]).count("next"))  # before their "next" ones
-        arrays = {key: x.array for key, x in in_time if isinstance(x, CompressedTensor)}
-        new = append_together(
-            {key: stored_array(given[key]) for key in arrays if key in given}, arrays, as_index(index)
-        )
-        plain = {key: x[index].clone() for key, x in changed.items() if key not in arrays}
-        length, last = len(self), self._last_cursor_index
-        try:
-            write_plain()
-            for tensors in new:
-                tensors.put()
-        except BaseException:
-            for key, rows in plain.items():
-                changed[key][index] = rows
-            self._len = length
-            self._set_last_cursor(last)
-            for tensors in new:
-                tensors.undo()
-            raise
+            write(self, changed, given, at, partial(super()._apply_conditional_patch, index, plain))
 
     @not_compiled
     @says_memory_error
@@ -385,97 +330,30 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         with self.lock:
             if len(self):
                 last = self._last_cursor_index
-                self._end(self._len_along_dim0 - 1 if last is None else last, as_envs(envs, self._n_columns))
+                row = self._len_along_dim0 - 1 if last is None else last
+                end_episodes(self, row, as_envs(envs, self.n_columns))
 
     def note_loaded(self) -> None:
         """Remember that the next item begins an episode, unless those that were running go on."""
         self._is_loaded = bool(len(self)) and not self.continue_episodes
 
-    def _end_loaded(self, cursor: Any) -> None:
-        """Before the first write after a load: end the episodes in the last row, or in the one before the new items."""
-        last, n_rows = self._last_cursor_index, self._len_along_dim0
-        writers = [buffer._writer for buffer in self.buffers_at_work()]
-        if not n_rows or not all(isinstance(writer, RoundRobinWriter) for writer in writers):
-            self._is_loaded = False  # nothing is there, or the rows are in no order of time
-            return
-        if last is None:  # a checkpoint of TorchRL does not tell it
-            last = (int(torch.as_tensor(cursor).reshape(-1)[0]) - 1) % n_rows
-        self._end(min(last, n_rows - 1), np.arange(self._n_columns))
-        self._is_loaded = False
-
     @property
-    def _n_columns(self) -> int:
+    def n_columns(self) -> int:
         """How many items there are in a row."""
         return math.prod(self._total_shape[1:]) if self.initialized else 1
 
-    def _end(self, row: int, columns: Any) -> None:
-        if not len(columns):
-            return
-        at = (row, *map(torch.from_numpy, np.unravel_index(columns, self._total_shape[1:]))) if self.ndim > 1 else row
-        for path, leaf in leaves(self._storage).items():
-            if path[:1] == ("next",) and path[-1] in ("done", "truncated") and leaf.dtype == torch.bool:
-                leaf[at] = True
-        self._bump_mutation_revision()
-
     def _set_tree_map(self, cursor: Any, data: Any, storage: Any) -> None:
-        """Write the plain leaves of a pytree; :meth:`_write` writes the compressed ones."""
+        """Write the plain leaves of a pytree; ``write`` writes the compressed ones."""
 
-        def write(x: Any, leaf: Any) -> None:
-            if not (isinstance(x, torch.Tensor) and _is_compressed(leaf)):
+        def write_leaf(x: Any, leaf: Any) -> None:
+            if not (isinstance(x, torch.Tensor) and isinstance(leaf, CompressedTensor)):
                 leaf[cursor] = x
 
-        tree_map(write, data, storage)
-
-    def stats(self) -> BufferStats:
-        """Statistics of the storage and of each leaf; see ``obscodec.buffers.BufferStats``."""
-        written = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
-        stats = stats_of({key: getattr(leaf, "array", leaf.nbytes) for key, leaf in written.items()})
-        return self._memory.stats(stats, len(self), self.memory_bytes(), self.stores())
-
-    def manifest(self) -> State:
-        """See ``obscodec.snapshots.Saved``."""
-        layouts = {
-            ".".join(path): f"{str(leaf.dtype).removeprefix('torch.')}{[*leaf.shape[self.ndim :]]}"
-            for path, leaf in leaves(self._storage).items()
-        }
-        return self.stats().manifest(layouts, len(self), None)
-
-    def memory_bytes(self) -> int:
-        """About the memory of all items, known at once."""
-        n_rows = self._len_along_dim0 or 0
-        of_rows = 0.0
-        for leaf in leaves(self._storage).values():
-            array = leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf
-            of_rows += array.nbytes / len(array)
-        return sum(store.memory_bytes for store in self.stores()) + int(of_rows * n_rows)
+        tree_map(write_leaf, data, storage)
 
     def stores(self) -> frozenset[Store]:
         """The stores of compressed leaves, each once."""
         return frozenset(leaf.array.store for leaf in self.compressed().values())
-
-    def state_dict(self) -> dict[str, Any]:
-        """The contents as they are stored, of tensors, numbers and strings only: see ``docs/formats/checkpoint.md``."""
-        saved = state_dict_of(self) if self.initialized else {}
-        return {"_storage": saved, "initialized": self.initialized, "_len": len(self)}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the contents from a ``state_dict`` of this class, ``LazyTensorStorage`` or ``LazyMemmapStorage``.
-
-        Raises:
-            RuntimeError: nothing was ever written to this storage, and the saved items are no tensordicts.
-            ShapeError, SpecError, FieldError or DTypeError: the storage can't hold these items, and keeps its own.
-            SnapshotError: the state is damaged.
-        """
-        stored = state_dict["_storage"]
-        if not state_dict["initialized"]:
-            self._empty()
-        elif isinstance(stored, Mapping) and isinstance(stored.get("values"), str):  # where a tensordict has tensors
-            load_dict(self, stored)
-        elif isinstance(stored, Mapping):
-            load_items(self, TensorDict().load_state_dict(stored, strict=False).to("cpu"), state_dict["_len"])
-        else:
-            super().load_state_dict(state_dict)
-            self.note_loaded()
 
     def compressed(self) -> dict[Key, CompressedTensor]:
         """The leaves that are compressed, by their paths; ``leaf.array.store.stats()`` tells their memory."""
@@ -498,32 +376,19 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         TorchRL allocates an id for each compressed item; then compressed tensors take the places of the ids.
 
         Args:
-            data: one item.
-            groups: the leaves that may be compressed, and the group of each. Those of one group share a store if their
-                batches and layouts are alike.
+            data: a row of items.
+            groups: see :func:`new_stores`.
 
         Raises:
             ShapeError: what is not compressed exceeds ``max_bytes``.
         """
-        given = leaves(data)
-        batches = {path: leaf.shape[: n_batch_axes(data, path, self.ndim - 1)] for path, leaf in given.items()}
-        layouts = {
-            path: obscodec.Layout(tuple(leaf.shape[len(batches[path]) :]), str(leaf.dtype).removeprefix("torch."))
-            for path, leaf in given.items()
-        }
-        fields = self.options.fields_of(layouts, min_nbytes=MIN_COMPRESSED_NBYTES)
-        stores = shared_stores({path: fields[path] for path in groups}, lambda path: (batches[path], groups[path]))
-        if given:
-            of_row = sum(_ID_NBYTES * prod(batches[path]) if path in stores else given[path].nbytes for path in given)
-            n_in_row = prod(next(iter(given.values())).shape[: self.ndim - 1])
-            self._memory.check(lambda n: n * of_row // n_in_row)
+        stores, ids, item_nbytes = new_stores(data, groups, self.options, self.ndim)
+        self._memory.check(lambda n: int(n * item_nbytes))
         for store in stores.values():
             store.changing = self.lock
-        super()._init_standard(
-            with_leaves(data, {path: torch.zeros(batches[path], dtype=torch.int32) for path in stores})
-        )
-        ids = leaves(self._storage)
-        arrays = {path: obscodec.TensorArray.zeros(ids[path].shape, store) for path, store in stores.items()}
+        super()._init_standard(with_leaves(data, ids))
+        given, own = leaves(data), leaves(self._storage)
+        arrays = {path: obscodec.TensorArray.zeros(own[path].shape, store) for path, store in stores.items()}
         made = {path: CompressedTensor(array, self.device or given[path].device) for path, array in arrays.items()}
         self._storage: Any = with_leaves(self._storage, made)
 
@@ -541,21 +406,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 def _drop_none(n: int) -> NoReturn:
     """With a folder to spill to, nothing is dropped."""
     raise AssertionError(n)
-
-
-def _is_compressed(leaf: Any) -> bool:
-    return isinstance(leaf, CompressedTensor)
-
-
-def _of_one_moment(data: Any) -> tuple[Any, dict[Key, Any]]:
-    """``data`` with its compressed leaves as they are at one moment, stacked if it is a lazy stack; and its leaves."""
-    data = stacked(data)
-    given = leaves(data)
-    compressed = {path: leaf for path, leaf in given.items() if isinstance(leaf, CompressedTensor)}
-    if compressed:
-        drawn = drawn_together(compressed)
-        return with_leaves(data, drawn), given | drawn
-    return data, given
 
 
 @not_compiled

@@ -9,7 +9,6 @@ from obscodec_torchrl.arrays.indexing import steps_of
 from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
 from obscodec_torchrl.arrays.new_tensors import NewTensors, append_together
 from obscodec_torchrl.arrays.part_array import PartArray
-from obscodec_torchrl.arrays.sharing import shared_stores, stats_of
 
 __all__ = [
     "DrawnArray",
@@ -17,8 +16,6 @@ __all__ = [
     "PartArray",
     "append_together",
     "interleaved_envs",
-    "shared_stores",
-    "stats_of",
     "steps_of",
     "strided_view",
     "strides_of",

@@ -1,13 +1,18 @@
-"""Whether a batch of items fits a storage that has items."""
+"""Writing items into a storage: all of their leaves, or none."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from obscodec import DTypeError, FieldError, ShapeError
+from torchrl.data import LazyTensorStorage
 
-from obscodec_torchrl.compressed_tensor import CompressedTensor
-from obscodec_torchrl.leaves import Key
+from obscodec_torchrl.arrays import append_together
+from obscodec_torchrl.compressed_tensor import CompressedTensor, as_index, drawn_together, stored_array
+from obscodec_torchrl.leaves import Key, as_key, leaves, stacked, with_leaves
 
 OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out
 
@@ -57,3 +62,51 @@ def check_items(
             raise FieldError(
                 f"key {key} was not there in the first write: of {nbytes} bytes each, its items would not be compressed"
             )
+
+
+def of_one_moment(data: Any) -> tuple[Any, dict[Key, Any]]:
+    """``data`` with its compressed leaves as they are at one moment, stacked if it is a lazy stack; and its leaves."""
+    data = stacked(data)
+    given = leaves(data)
+    compressed = {path: leaf for path, leaf in given.items() if isinstance(leaf, CompressedTensor)}
+    if compressed:
+        drawn = drawn_together(compressed)
+        return with_leaves(data, drawn), given | drawn
+    return data, given
+
+
+def write(
+    storage: LazyTensorStorage,
+    changed: Mapping[Any, torch.Tensor],
+    given: Mapping[Any, torch.Tensor],
+    index: Any,
+    write_plain: Callable[[], None],
+) -> None:
+    """Write rows into compressed and plain leaves; if an exception comes in between, all keep their old rows.
+
+    To undo takes no tensor and no memory for one: ids and plain rows are put back.
+
+    Args:
+        storage: the storage, whose lock is held.
+        changed: the leaves of it that change.
+        given: the new rows of compressed leaves.
+        index: selects the rows.
+        write_plain: writes the rows of plain leaves, and updates the number of items.
+    """
+    in_time = sorted(changed.items(), key=lambda leaf: as_key(leaf[0]).count("next"))  # before their "next" ones
+    arrays = {key: x.array for key, x in in_time if isinstance(x, CompressedTensor)}
+    new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays, as_index(index))
+    plain = {key: x[index].clone() for key, x in changed.items() if key not in arrays}
+    length, last = len(storage), storage._last_cursor_index
+    try:
+        write_plain()
+        for tensors in new:
+            tensors.put()
+    except BaseException:
+        for key, rows in plain.items():
+            changed[key][index] = rows
+        storage._len = length
+        storage._set_last_cursor(last)
+        for tensors in new:
+            tensors.undo()
+        raise
