@@ -137,7 +137,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if self._lock.is_held():
             self._lock.refuse_nested()
         with self._lock:
-            if self.pos % LOOK_EVERY == 0:
+            if self.pos % LOOK_EVERY == 0 and self.pos >= self._memory.next_look:
                 self._look()
             pos, has_seams, gone = self.pos, self._has_seams, self._gone
             seams = self.timeouts[pos] if has_seams else None
