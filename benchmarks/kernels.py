@@ -11,13 +11,13 @@ import numpy as np
 from atari_frames import frames
 from numba import njit
 from obscodec import Layout
-from obscodec.codecs.formats.delta_rle.blocks import NO_VERSIONS, read_blocks
-from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
-from obscodec.codecs.formats.delta_rle.patch import are_equal, encode_patch, frame_room, runs_bound
+from obscodec.codecs.formats.delta_rle import DeltaRle
 from obscodec.frames.kernels.append import _fingerprint
 from obscodec.kernels.memory import address, copy
 from obscodec.layout.layout import Rows
 from obscodec.segments import Bytes
+from obscodec.streams.blocks import NO_VERSIONS, read_blocks
+from obscodec.streams.patch import are_equal, encode_patch, frame_room, runs_bound
 
 GAMES = ("MsPacman", "Pong", "Breakout")
 BATCH_FRAMES = 2048  # obs and next_obs of 256 transitions

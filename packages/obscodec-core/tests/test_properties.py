@@ -7,9 +7,9 @@ import numpy.typing as npt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obscodec import EncodedTensor, Layout, codec, decode, encode
-from obscodec.codecs.varint import decode_varint, encode_varint, encode_varints
 from obscodec.segments import Segments
 from obscodec.testing import FLOATS, INTEGERS, OTHERS
+from obscodec.varint import decode_varint, encode_varint, encode_varints
 
 PLAIN = ("raw", "rle", "zstd:1", "zstd:-7", "lz4", "lz4:9", "lz4-frame", "gzip:1", "igzip")
 ANY = (*PLAIN, "shuffle|zstd:3", "rle|zstd:3", "shuffle|rle|lz4")

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from obscodec import CorruptStream, DictionaryMissing, EncodedTensor, Layout, codec, decode, encode, pack, unpack
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
-from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.varint import decode_varint, encode_varint
 
 ROOM = 4 << 30
 SLOW_S = 5.0

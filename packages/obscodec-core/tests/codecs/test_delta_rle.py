@@ -16,19 +16,13 @@ from hypothesis import strategies as st
 from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec, decode
 from obscodec.codecs import Codec, codec_from_config
 from obscodec.codecs.chain import TailedCodec
-from obscodec.codecs.formats.delta_rle import (
-    NO_VERSIONS,
-    check,
-    encode_patch,
-    frame_room,
-    read_blocks,
-    runs_bound,
-)
-from obscodec.codecs.formats.delta_rle.delta_rle import DeltaRle
-from obscodec.codecs.formats.delta_rle.references import encode_block
-from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.codecs.formats.delta_rle import DeltaRle
 from obscodec.segments import Segments
+from obscodec.statuses import check
+from obscodec.streams import NO_VERSIONS, encode_patch, frame_room, read_blocks, runs_bound
+from obscodec.streams.references import encode_block
 from obscodec.testing import SHAPES, CodecContract
+from obscodec.varint import decode_varint, encode_varint
 
 GUARD = 0xA5
 GAMES = ["MsPacman", "Pong", "Breakout"]

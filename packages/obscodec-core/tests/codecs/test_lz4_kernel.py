@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from lz4_streams import LENGTHS, compressed, made_up
 from obscodec import Layout, codec
-from obscodec.codecs.lz4_kernel import N_HEADS, decode_lz4, encode_lz4, index_dictionary
-from obscodec.codecs.statuses import BAD_LZ4, OK
+from obscodec.statuses import BAD_LZ4, OK
+from obscodec.streams.lz4 import N_HEADS, decode_lz4, encode_lz4, index_dictionary
 
 N_STREAMS = int(os.environ.get("HOSTILE_CASES", "20000"))
 MAX_NBYTES = 1 << 13

@@ -7,8 +7,8 @@ import pytest
 from atari_frames import frames
 from obscodec import CorruptStream, EncodedTensor, Layout, codec, decode, encode
 from obscodec.codecs.formats.rle import Rle
-from obscodec.codecs.varint import encode_varint
 from obscodec.segments import Segments
+from obscodec.varint import encode_varint
 
 
 @pytest.mark.parametrize(

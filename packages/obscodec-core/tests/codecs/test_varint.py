@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from obscodec import CorruptStream
-from obscodec.codecs.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint, encode_varints
+from obscodec.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint, encode_varints
 
 FORMS = [
     (0, b"\x00"),

@@ -10,16 +10,15 @@ from importlib import import_module
 
 import numpy as np
 from fenced import Fenced
-from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout
+from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout, streams
 from obscodec import codec as new_codec
 from obscodec.codecs import Codec, Lz4Room, decode_varint
-from obscodec.codecs.formats import delta_rle
-from obscodec.codecs.formats.delta_rle.blocks import NO_PATCHES
 from obscodec.codecs.formats.lz4 import Lz4
 from obscodec.errors import SpecError
 from obscodec.frames import patch_coder
 from obscodec.frames.block_coder import Wanted
 from obscodec.segments import Segments
+from obscodec.streams.blocks import NO_PATCHES
 from targets import READ, SKIPPED, Make, Target, outcome_of
 
 MOST = 1 << 14  # bytes of an input, or of rows
@@ -78,9 +77,9 @@ def fence_scratch() -> None:
         memory[:n] = dictionary
         return Lz4Room(memory, memory.ctypes.data + n, n, nbytes)
 
-    original = delta_rle.frame_room
+    original = streams.frame_room
     patch_coder.frame_room = frame_room
-    import_module("obscodec.codecs.formats.delta_rle.delta_rle").frame_room = frame_room
+    import_module("obscodec.codecs.formats.delta_rle").frame_room = frame_room
     Lz4._new_room = lz4_room
 
 

@@ -11,7 +11,7 @@ from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, TensorArray
 from obscodec.arrays import WriteBuffer
-from obscodec.codecs.formats.delta_rle import MAX_REFERENCES
+from obscodec.streams import MAX_REFERENCES
 from obscodec_cupy.device import opened
 from stores_in_pairs import NOTHING, SMALL, Pair, taken_in, walk, without
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
-from obscodec.codecs.formats.delta_rle import are_equal
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows
 from obscodec.palette import PaletteArray
 from obscodec.stores import Place, Store
+from obscodec.streams import are_equal
 
 _MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
 _MANY_ROWS = 16  # of 16 KiB or less: looking for equal rows among so many takes longer than storing them

@@ -13,8 +13,8 @@ from obscodec.codecs.packing import pack, unpack
 from obscodec.codecs.registry import available, codec_from_config, new_codec
 from obscodec.codecs.spec import check_spec, parse
 from obscodec.codecs.stage import Levels
-from obscodec.codecs.statuses import STATUS_CODES, STATUS_TEXTS
-from obscodec.codecs.varint import decode_varint, encode_varint
+from obscodec.statuses import STATUS_CODES, STATUS_TEXTS
+from obscodec.varint import decode_varint, encode_varint
 
 __all__ = [
     "STATUS_CODES",

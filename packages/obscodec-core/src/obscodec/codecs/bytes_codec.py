@@ -39,7 +39,7 @@ class Lz4Encoder(NamedTuple):
     Attributes:
         room: ``u8[dictionary_nbytes + nbytes + 8]``, which begins with the dictionary.
         dictionary_nbytes: the bytes of the dictionary.
-        heads: see ``codecs.lz4_kernel``, as the next two.
+        heads: see ``streams.lz4``, as the next two.
         recent: ``i32[N_HEADS]``.
         chain: ``u16[dictionary_nbytes + nbytes]``.
         n_attempts: how many earlier positions each position is compared with.

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.filter import Filter
-from obscodec.codecs.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint
 from obscodec.errors import CorruptStream
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments, put_streams
+from obscodec.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint
 
 
 @dataclass(frozen=True)

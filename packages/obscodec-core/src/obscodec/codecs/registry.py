@@ -62,7 +62,7 @@ class Entry:
 _BUILT_IN = {
     "bitpack": Entry("obscodec.codecs.formats.bitpack:BitPack"),
     "delta": Entry("obscodec.codecs.formats.delta:Delta"),
-    "delta-rle": Entry("obscodec.codecs.formats.delta_rle.delta_rle:DeltaRle", "numba", "numba"),
+    "delta-rle": Entry("obscodec.codecs.formats.delta_rle:DeltaRle", "numba", "numba"),
     "gzip": Entry("obscodec.codecs.formats.gzip:Gzip"),
     "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "isal"),
     "lz4": Entry("obscodec.codecs.formats.lz4:Lz4", "lz4", "lz4"),

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from obscodec.codecs import Codec, decode_varint
-from obscodec.codecs.formats.delta_rle import check, copy_frames, read_versions
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import new_table
 from obscodec.segments import Bytes, Segments
+from obscodec.statuses import check
+from obscodec.streams import copy_frames, read_versions
 
 _SCRATCH_NBYTES = 1 << 22
 

@@ -3,7 +3,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle import MAX_REFERENCES, MAX_VARINT_NBYTES, runs_bound
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_queue import BlockQueue
 from obscodec.frames.kernels import sequences as column
@@ -13,6 +12,8 @@ from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
 from obscodec.segments import Bytes, Ints, Segments, segments_of
 from obscodec.state import State, array_of, check_range
+from obscodec.streams import MAX_REFERENCES, runs_bound
+from obscodec.varint import MAX_VARINT_NBYTES
 
 _MOST_RECENT = 1 << 16
 

@@ -6,14 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from obscodec.codecs import BytesCodec, decode_varint, encode_varint
-from obscodec.codecs.formats.delta_rle import (
-    NO_VERSIONS,
-    check,
-    encode_block,
-    frame_room,
-    read_blocks,
-    runs_bound,
-)
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.kernels.compress import compress_blocks
@@ -21,6 +13,8 @@ from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
+from obscodec.statuses import check
+from obscodec.streams import NO_VERSIONS, encode_block, frame_room, read_blocks, runs_bound
 
 PATCHES = "delta-rle"
 

@@ -1,5 +1,5 @@
 // Patches that LZ4 has compressed, see docs/formats/frame-block.md: a warp decodes the block behind the dictionary of its
-// version. It says of each block what the core's codecs/lz4_kernel.py says.
+// version. It says of each block what the core's streams/lz4.py says.
 //
 // Defines: LZ4_NBYTES, the most bytes that the patches of a block can have, 0 if LZ4 compresses none; those of patches.cuh.
 #include "bytes.cuh"

@@ -8,11 +8,11 @@ import lz4.block
 import numpy as np
 
 from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
-from obscodec.codecs.lz4_kernel import N_HEADS, index_dictionary
 from obscodec.codecs.stage import Levels
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.runtime import new_table
 from obscodec.segments import Segments
+from obscodec.streams import N_HEADS, index_dictionary
 
 _DICTIONARY_NBYTES = 1 << 16  # no match of LZ4 reaches further back
 _BEST_MATCHES = 10  # the least level that compares all ways to divide the bytes into matches

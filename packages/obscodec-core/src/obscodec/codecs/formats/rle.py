@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.rle_kernel import decode_items
-from obscodec.codecs.statuses import check
-from obscodec.codecs.varint import encode_varint, encode_varints
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments, put_streams
+from obscodec.statuses import check
+from obscodec.varint import encode_varint, encode_varints
 
 _NO_RUNS = encode_varint(0)
 _CACHED_ELEMENTS = 1 << 18  # temporary arrays of this size stay in the cache, 3x faster on 256 Atari frames

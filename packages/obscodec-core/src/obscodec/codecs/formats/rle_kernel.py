@@ -5,7 +5,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.statuses import (
+from obscodec.kernels import address, compiled, copy, load_u8, signed, unsigned
+from obscodec.layout import Rows
+from obscodec.segments import Ints
+from obscodec.statuses import (
     OK,
     OUTSIDE_BUFFER,
     WRONG_COUNT,
@@ -14,10 +17,7 @@ from obscodec.codecs.statuses import (
     WRONG_SIZE,
     WRONG_SUM,
 )
-from obscodec.codecs.varint_kernels import read_varint
-from obscodec.kernels import address, compiled, copy, load_u8, signed, unsigned
-from obscodec.layout import Rows
-from obscodec.segments import Ints
+from obscodec.streams import read_varint
 
 Items = npt.NDArray[np.unsignedinteger]
 

@@ -9,7 +9,6 @@ changed.
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle import are_equal, encode_first, encode_patch
 from obscodec.frames.kernels.counts import (
     BLOCKS,
     COUNTS,
@@ -46,6 +45,7 @@ from obscodec.frames.kernels.sequences import (
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, load_u64, signed, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Ints
+from obscodec.streams import are_equal, encode_first, encode_patch
 
 # Where new frames go: the table of sequences; the reference frames, ``u8[max_references, nbytes]``, the first one
 # zeros; ``i64[1]``, how many these are; the queue of full blocks; how many frames a block has, and an observation.

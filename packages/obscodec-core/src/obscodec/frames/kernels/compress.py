@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.delta_rle import encode_lz4, write_varint
 from obscodec.kernels import address, compiled, copy
 from obscodec.segments import Bytes, Ints
+from obscodec.streams import encode_lz4, write_varint
 
 
 @compiled

@@ -5,9 +5,10 @@ Addresses in it point into arrays that ``OpenBlocks`` holds. ``sequence`` is a r
 
 from typing import Final
 
-from obscodec.codecs.formats.delta_rle import MAX_VARINT_NBYTES, write_varint
 from obscodec.kernels import compiled, copy, inlined
 from obscodec.segments import Ints
+from obscodec.streams import write_varint
+from obscodec.varint import MAX_VARINT_NBYTES
 
 BLOCK: Final = 0  # number of the open block, 0 for none
 PLACE: Final = 1  # frames in the open block

@@ -19,7 +19,6 @@ from obscodec.codecs.formats.pred import (
     row_offset,
     vector_offset,
 )
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     compiled,
     inlined,
@@ -31,6 +30,7 @@ from obscodec.kernels import (
     unsigned,
     unzigzag_bytes,
 )
+from obscodec.statuses import OK
 
 _TILE_NBYTES: Final = GROUPS_OF_TILE * GROUP_STRIDE
 _FINE: Final = 16  # costs are in sixteenths of a bit

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from obscodec.codecs.formats.palette.orders import N_COLOURS
 from obscodec.codecs.formats.pred import SIDE, Geometry
-from obscodec.codecs.statuses import NO_SUCH_COLOUR, OK
 from obscodec.kernels import (
     compiled,
     inlined,
@@ -23,6 +22,7 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.segments import Bytes, Ints
+from obscodec.statuses import NO_SUCH_COLOUR, OK
 
 Keys = npt.NDArray[np.int64]
 

@@ -21,12 +21,12 @@ from obscodec.codecs.formats.pred import (
     unfold_tile,
     vector_offset,
 )
-from obscodec.codecs.statuses import MANY_COLOURS, NO_SUCH_FRAME, OK
-from obscodec.codecs.varint import encode_varint
-from obscodec.codecs.varint_kernels import read_varint
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+from obscodec.statuses import MANY_COLOURS, NO_SUCH_FRAME, OK
+from obscodec.streams import read_varint
+from obscodec.varint import encode_varint
 
 PRED: Final = b"\0"  # what stands before the stream of ``pred`` of an item of more than 256 colours
 PLAIN: Final = encode_varint(N_COLOURS + 2)  # and before the stream that has no use for the dictionary

@@ -25,11 +25,11 @@ from obscodec.codecs.formats.pred import (
     write_head,
     write_sizes,
 )
-from obscodec.codecs.statuses import OK
-from obscodec.codecs.varint_kernels import write_varint
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, store_u8, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+from obscodec.statuses import OK
+from obscodec.streams import write_varint
 
 _STRANGE: Final = 4  # as many times fewer pixels of new colours make the orders of a dictionary useless
 

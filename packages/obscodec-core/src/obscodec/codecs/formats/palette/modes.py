@@ -5,10 +5,10 @@ from typing import Final
 from obscodec.codecs.formats.pred import (
     N_SPATIAL,
 )
-from obscodec.codecs.statuses import NO_SUCH_MODE, OK
 from obscodec.kernels import (
     inlined,
 )
+from obscodec.statuses import NO_SUCH_MODE, OK
 
 ABOVE: Final = 0
 ABOVE_LEFT: Final = 1

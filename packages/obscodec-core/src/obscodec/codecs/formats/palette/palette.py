@@ -23,10 +23,10 @@ from obscodec.codecs.formats.pred import (
     misread,
     plane_geometry,
 )
-from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
+from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 
 _N_SAMPLES: Final = 256  # frames that a dictionary is trained on
 _MIN_SHARE: Final = 0.75  # of images of few colours

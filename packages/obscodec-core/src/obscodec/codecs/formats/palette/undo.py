@@ -5,7 +5,6 @@ from typing import Final
 from obscodec.codecs.formats.palette.modes import is_after_two
 from obscodec.codecs.formats.palette.orders import N_COLOURS, N_FIRST, OrderAddresses, late_colour
 from obscodec.codecs.formats.pred import N_SPATIAL, SIDE, row_offset
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     compiled,
     inlined,
@@ -17,6 +16,7 @@ from obscodec.kernels import (
     unsigned,
     zigzag_bytes,
 )
+from obscodec.statuses import OK
 
 _LATE: Final = 0xF0F0F0F0F0F0F0F0  # the bits of ranks of 16 or more
 

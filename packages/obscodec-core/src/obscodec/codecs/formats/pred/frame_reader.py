@@ -29,11 +29,11 @@ from obscodec.codecs.formats.pred.widths import (
     read_bits,
     unpack_group,
 )
-from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, WIDE_GROUP
-from obscodec.codecs.varint_kernels import read_varint
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed
 from obscodec.layout import Rows
 from obscodec.segments import Ints
+from obscodec.statuses import NO_SUCH_FRAME, OK, WIDE_GROUP
+from obscodec.streams import read_varint
 
 
 @compiled

@@ -23,10 +23,10 @@ from obscodec.codecs.formats.pred.widths import (
     pack_group,
     write_bits,
 )
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u8, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+from obscodec.statuses import OK
 
 PREDICTED: Final = -1
 

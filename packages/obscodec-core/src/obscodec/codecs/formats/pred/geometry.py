@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from obscodec.codecs.statuses import OK
 from obscodec.errors import SpecError
 from obscodec.kernels import bytes_at, compiled, copy, fill_zeros, inlined, store_u64, unsigned
 from obscodec.layout import Layout
+from obscodec.statuses import OK
 
 SIDE: Final = 8  # of a tile: its rows are words
 GROUP_NBYTES: Final = 32  # residuals in a group: four rows of a tile in one plane

@@ -3,9 +3,9 @@
 from typing import Final
 
 from obscodec.codecs.formats.pred.tiles import N_SPATIAL
-from obscodec.codecs.statuses import NO_SUCH_FRAME, NO_SUCH_STORAGE, OK
-from obscodec.codecs.varint_kernels import read_varint, write_varint
 from obscodec.kernels import copy, inlined, load_u8, load_u64, move, signed, store_u8, store_u16, unsigned
+from obscodec.statuses import NO_SUCH_FRAME, NO_SUCH_STORAGE, OK
+from obscodec.streams import read_varint, write_varint
 
 AS_IS: Final = 0  # the head of a plain frame, or item; others have the number of vectors and 1, or a size
 _LOW: Final = 15  # the bits of a head with that number

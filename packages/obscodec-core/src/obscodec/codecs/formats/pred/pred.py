@@ -14,11 +14,11 @@ from obscodec.codecs.formats.pred.frame_writer import PREDICTED, encode_items
 from obscodec.codecs.formats.pred.geometry import Geometry, geometry_of, misread
 from obscodec.codecs.formats.pred.groups import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.pred.room import new_room
-from obscodec.codecs.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
-from obscodec.codecs.varint import encode_varint
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
+from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
+from obscodec.varint import encode_varint
 
 _FAST: Final = "fast"
 N_STREAMS: Final = 4  # as many as a processor reads at the same time

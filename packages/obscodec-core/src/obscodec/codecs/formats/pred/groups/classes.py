@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, SIDE
 from obscodec.codecs.formats.pred.tiles import N_MODES
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     add_bytes,
     bits_of_bytes,
@@ -27,6 +26,7 @@ from obscodec.kernels import (
     unsigned,
     zigzag_bytes,
 )
+from obscodec.statuses import OK
 
 Words = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint32]

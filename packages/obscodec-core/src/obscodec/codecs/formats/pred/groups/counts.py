@@ -11,7 +11,6 @@ from obscodec.codecs.formats.pred.groups.classes import (
     residuals_of_code,
     symbols_of,
 )
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     address,
     compiled,
@@ -20,6 +19,7 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.segments import Bytes, Ints
+from obscodec.statuses import OK
 
 
 @compiled

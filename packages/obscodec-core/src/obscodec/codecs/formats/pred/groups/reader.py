@@ -13,8 +13,6 @@ from obscodec.codecs.formats.pred.groups.classes import (
     residuals_of_code,
     sort_groups,
 )
-from obscodec.codecs.statuses import NO_SUCH_BITS, OK
-from obscodec.codecs.varint_kernels import read_varint
 from obscodec.kernels import (
     compiled,
     fill_zeros,
@@ -27,6 +25,8 @@ from obscodec.kernels import (
     store_u32,
     unsigned,
 )
+from obscodec.statuses import NO_SUCH_BITS, OK
+from obscodec.streams import read_varint
 
 
 @compiled

@@ -17,7 +17,6 @@ from obscodec.codecs.formats.pred.groups.classes import (
     sort_groups,
     symbols_of,
 )
-from obscodec.codecs.varint_kernels import write_varint
 from obscodec.kernels import (
     compiled,
     copy,
@@ -32,6 +31,7 @@ from obscodec.kernels import (
     store_u64,
     unsigned,
 )
+from obscodec.streams import write_varint
 
 
 @inlined

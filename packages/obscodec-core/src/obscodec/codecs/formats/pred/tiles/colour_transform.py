@@ -6,7 +6,6 @@ A share of green is subtracted from red, and a share of green, or of red, from b
 from typing import Final
 
 from obscodec.codecs.formats.pred.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import (
     add_bytes,
     bits_of_bytes,
@@ -20,6 +19,7 @@ from obscodec.kernels import (
     unsigned,
     zigzag_bytes,
 )
+from obscodec.statuses import OK
 
 TRANSFORM_BITS: Final = 3
 N_TRANSFORMS: Final = 1 << TRANSFORM_BITS

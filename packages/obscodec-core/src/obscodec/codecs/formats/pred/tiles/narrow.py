@@ -4,8 +4,8 @@ from typing import Final
 
 from obscodec.codecs.formats.pred.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, row_offset
 from obscodec.codecs.formats.pred.tiles.colour_transform import PLANE_NBYTES
-from obscodec.codecs.statuses import OK
 from obscodec.kernels import compiled, fill_zeros, inlined, load_u32, load_u64, store_u64, unsigned
+from obscodec.statuses import OK
 
 _MOST_COLUMNS: Final = SIDE // 2  # of a narrow tile, so that a word has two rows
 _N_PAIRS: Final = SIDE // 2  # of rows

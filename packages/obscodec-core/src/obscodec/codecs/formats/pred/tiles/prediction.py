@@ -15,7 +15,6 @@ from obscodec.codecs.formats.pred.tiles.colour_transform import (
     transform_bits,
 )
 from obscodec.codecs.formats.pred.tiles.narrow import fold_tile, is_narrow
-from obscodec.codecs.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 from obscodec.kernels import (
     add_bytes,
     bits_of_bytes,
@@ -31,6 +30,7 @@ from obscodec.kernels import (
     unsigned,
     zigzag_bytes,
 )
+from obscodec.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 
 ABOVE: Final = 0
 LEFT: Final = 1

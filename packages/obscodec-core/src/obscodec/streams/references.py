@@ -4,10 +4,10 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.codecs.formats.delta_rle.patch import encode_patch
 from obscodec.kernels import address, compiled, copy, load_u64
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+from obscodec.streams.patch import encode_patch
 
 MAX_REFERENCES: Final = 33  # that a store or `fit` makes; the first one is the frame of zeros
 

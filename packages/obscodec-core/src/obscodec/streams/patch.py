@@ -9,9 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.codecs.statuses import NO_LITERALS, OUTSIDE_FRAME
-from obscodec.codecs.varint import MAX_VARINT_NBYTES
-from obscodec.codecs.varint_kernels import read_varint, write_varint
 from obscodec.kernels import (
     compiled,
     copy,
@@ -26,6 +23,9 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.segments import Bytes
+from obscodec.statuses import NO_LITERALS, OUTSIDE_FRAME
+from obscodec.streams.varints import read_varint, write_varint
+from obscodec.varint import MAX_VARINT_NBYTES
 
 # Two runs with so few equal bytes between them are shorter as one: a run takes two bytes, and a turn of the decoder's
 # loop. Measured: benchmarks/sizes.py.

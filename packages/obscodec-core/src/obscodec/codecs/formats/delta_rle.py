@@ -9,14 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.formats.delta_rle.blocks import NO_PATCHES, NO_VERSIONS, read_blocks
-from obscodec.codecs.formats.delta_rle.patch import frame_room, runs_bound
-from obscodec.codecs.formats.delta_rle.references import MAX_REFERENCES, add_references, encode_block
-from obscodec.codecs.statuses import OK, OUTSIDE_BUFFER, check
-from obscodec.codecs.varint import MAX_VARINT_NBYTES, encode_varint
 from obscodec.errors import SpecError
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Segments, joined, put_streams
+from obscodec.statuses import OK, OUTSIDE_BUFFER, check
+from obscodec.streams import (
+    MAX_REFERENCES,
+    NO_PATCHES,
+    NO_VERSIONS,
+    add_references,
+    encode_block,
+    frame_room,
+    read_blocks,
+    runs_bound,
+)
+from obscodec.varint import MAX_VARINT_NBYTES, encode_varint
 
 _NO_PATCHES = encode_varint(NO_PATCHES)
 _MOST_IN_DICTIONARY = NO_PATCHES - 1  # frames; reference 0 is zeros

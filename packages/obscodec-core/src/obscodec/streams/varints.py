@@ -1,8 +1,8 @@
-"""Varints at an address, for kernels; see :mod:`obscodec.codecs.varint`."""
+"""Varints at an address, for kernels; see :mod:`obscodec.varint`."""
 
-from obscodec.codecs.statuses import LONG_VARINT, SHORT
-from obscodec.codecs.varint import MAX_VARINT_NBYTES
 from obscodec.kernels import compiled, inlined, load_u8, signed, store_u8, unsigned
+from obscodec.statuses import LONG_VARINT, SHORT
+from obscodec.varint import MAX_VARINT_NBYTES
 
 
 @inlined

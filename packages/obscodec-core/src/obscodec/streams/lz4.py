@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.statuses import BAD_LZ4, OK
 from obscodec.kernels import (
     address,
     compiled,
@@ -26,6 +25,7 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.segments import Bytes
+from obscodec.statuses import BAD_LZ4, OK
 
 _MOST: Final = 15  # in half a token: the length goes on in the bytes behind it
 _LEAST_MATCH: Final = 4

@@ -4,18 +4,6 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.codecs.formats.delta_rle.patch import apply_patch
-from obscodec.codecs.lz4_kernel import decode_lz4
-from obscodec.codecs.statuses import (
-    FEW_FRAMES,
-    LARGE,
-    LEFT_OVER,
-    NO_SUCH_REFERENCE,
-    NO_SUCH_SECTION,
-    OK,
-    OTHER_VERSION,
-)
-from obscodec.codecs.varint_kernels import read_varint
 from obscodec.kernels import (
     LINE_NBYTES,
     address,
@@ -29,6 +17,18 @@ from obscodec.kernels import (
 )
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
+from obscodec.statuses import (
+    FEW_FRAMES,
+    LARGE,
+    LEFT_OVER,
+    NO_SUCH_REFERENCE,
+    NO_SUCH_SECTION,
+    OK,
+    OTHER_VERSION,
+)
+from obscodec.streams.lz4 import decode_lz4
+from obscodec.streams.patch import apply_patch
+from obscodec.streams.varints import read_varint
 
 NO_PATCHES: Final = 0x7F  # in place of a reference, before frames that are kept as they are
 NO_VERSIONS: Final = np.empty((0, 3), np.int64)  # for streams that are no stored blocks
