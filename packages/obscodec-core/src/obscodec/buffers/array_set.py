@@ -1,17 +1,17 @@
 """ArraySet: the arrays of a buffer, which share stores."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import among, as_count, as_option, check_kind, closest
+from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import Index, TensorArray, WriteBuffer
 from obscodec.buffers.columns import again, taken
-from obscodec.buffers.field import Array, Field
-from obscodec.errors import CorruptStream, FieldError, LayoutError, ObscodecError, ShapeError, SpecError
+from obscodec.buffers.field import Array, Field, check_fields, is_among, no_field
+from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
@@ -49,7 +49,7 @@ class ArraySet:
     """
 
     def __init__(self, fields: Mapping[str, Field], n_envs: int = 1, threads: int | None = None) -> None:
-        _check_fields(fields)
+        check_fields(fields)
         self.fields = dict(fields)
         self.n_envs = n_envs = as_count("n_envs", n_envs)
         threads = as_option("threads", threads)
@@ -84,7 +84,7 @@ class ArraySet:
             ShapeError: a number is out of range.
         """
         check_kind("array", array, str, "a name")
-        if not _is_among(field, self.fields):
+        if not is_among(field, self.fields):
             raise no_field(field, self.fields)
         n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
@@ -272,25 +272,6 @@ class ArraySet:
         return str(field.layout) if isinstance(stats, int) else f"{field.layout} {stats.codec}"
 
 
-def listed(names: Iterable[object]) -> str:
-    """Names, for an error text."""
-    return ", ".join(map(str, names)) or "none"
-
-
-def no_field(name: object, fields: Iterable[str]) -> FieldError:
-    """The error about a name that no field has."""
-    names = [*fields]
-    meant = closest(name, names) if isinstance(name, str) else None
-    return FieldError(among(f"no field is named {name!r}", names, meant))
-
-
-def _is_among(name: object, fields: Mapping[str, Field]) -> bool:
-    try:
-        return name in fields
-    except TypeError:  # it can't be hashed, such as a list
-        return False
-
-
 def _new_store(name: str, field: Field, threads: int | None) -> Store | None:
     try:
         return field.new_store(threads)
@@ -301,24 +282,3 @@ def _new_store(name: str, field: Field, threads: int | None) -> Store | None:
 def _of_field(name: str, error: ObscodecError) -> ObscodecError:
     """The same error, and which field it is about; a buffer with one field may have no name for it."""
     return type(error)(f"field {name!r}: {error}" if name else str(error))
-
-
-def _check_fields(fields: Mapping[str, Field]) -> None:
-    """Refuse a mapping to something else than fields, and fields that can't share a store."""
-    check_kind("fields", fields, Mapping, "a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}")
-    for name, field in fields.items():
-        check_kind(f"field {name!r}", field, Field, "a Field, such as Field((84, 84), 'uint8')")
-    for name, field in fields.items():
-        if field.owner is None:
-            continue
-        if not _is_among(field.owner, fields):
-            others = (other for other in fields if other != name)
-            raise FieldError(f"field {name!r} needs {field.owner!r}: {no_field(field.owner, others)}")
-        shared = fields[field.owner]
-        if field.owner == name or shared.owner is not None:
-            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {field.owner!r}")
-        if shared.layout != field.layout:
-            raise ShapeError(
-                f"fields that share a store have one shape and dtype, {name!r} is {field.layout}, "
-                f"{field.owner!r} is {shared.layout}"
-            )

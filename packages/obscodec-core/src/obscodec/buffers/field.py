@@ -1,6 +1,7 @@
 """Field: shape and dtype of one part of a step, and how a buffer keeps it."""
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -8,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_option, says_arguments, warn
+from obscodec.arguments import among, as_option, check_kind, closest, says_arguments, warn
 from obscodec.errors import FieldError, ShapeError
 from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
@@ -161,3 +162,42 @@ class Field(StoreOptions, _Items):
             hint = ": its axes are in another order, so transpose it, or declare its shape" if is_turned else ""
             raise ShapeError(f"expected shape {shape}, got {array.shape}{hint}")
         return as_dtype(array, layout.dtype)
+
+
+def check_fields(fields: Mapping[str, Field]) -> None:
+    """Refuse a mapping to something else than fields, and fields that can't share a store."""
+    check_kind("fields", fields, Mapping, "a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}")
+    for name, of in fields.items():
+        check_kind(f"field {name!r}", of, Field, "a Field, such as Field((84, 84), 'uint8')")
+    for name, of in fields.items():
+        if (owner := of.owner) is None:
+            continue
+        if not is_among(owner, fields):
+            others = (other for other in fields if other != name)
+            raise FieldError(f"field {name!r} needs {owner!r}: {no_field(owner, others)}")
+        shared = fields[owner]
+        if owner == name or shared.owner is not None:
+            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {owner!r}")
+        if shared.layout != of.layout:
+            what = f"{name!r} is {of.layout}, {owner!r} is {shared.layout}"
+            raise ShapeError(f"fields that share a store have one shape and dtype, {what}")
+
+
+def no_field(name: object, fields: Iterable[str]) -> FieldError:
+    """The error about a name that no field has."""
+    names = [*fields]
+    meant = closest(name, names) if isinstance(name, str) else None
+    return FieldError(among(f"no field is named {name!r}", names, meant))
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names, for an error text."""
+    return ", ".join(map(str, names)) or "none"
+
+
+def is_among(name: object, fields: Mapping[str, Field]) -> bool:
+    """Whether a field has this name, be it a list."""
+    try:
+        return name in fields
+    except TypeError:  # it can't be hashed, such as a list
+        return False

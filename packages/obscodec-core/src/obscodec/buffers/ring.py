@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import Index
-from obscodec.buffers.array_set import ArraySet, listed, no_field
+from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack, check_pad
-from obscodec.buffers.field import Array, Field
+from obscodec.buffers.field import Array, Field, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
