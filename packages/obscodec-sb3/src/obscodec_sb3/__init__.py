@@ -8,12 +8,8 @@ from obscodec.installing import install_command
 
 from obscodec_sb3.callback import CompressionCallback
 from obscodec_sb3.compressed import compressed
-from obscodec_sb3.replay import (
-    CompressedDictReplayBuffer,
-    CompressedHerReplayBuffer,
-    CompressedNStepReplayBuffer,
-    CompressedReplayBuffer,
-)
+from obscodec_sb3.her import CompressedHerReplayBuffer
+from obscodec_sb3.replay import CompressedDictReplayBuffer, CompressedNStepReplayBuffer, CompressedReplayBuffer
 from obscodec_sb3.rollout import CompressedDictRolloutBuffer, CompressedRolloutBuffer
 from obscodec_sb3.snapshots import Resumed, SnapshotCallback, resume
 
