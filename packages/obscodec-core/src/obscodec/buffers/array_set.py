@@ -15,7 +15,7 @@ from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
-from obscodec.stats import BufferStats, StoreStats
+from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
 
@@ -262,14 +262,13 @@ class ArraySet:
 
     def described(self, stats: BufferStats) -> str:
         """The fields for a reader: their layouts, and how they are kept."""
-        how = {name: self._described(field, stats.fields[name]) for name, field in self.fields.items()}
-        return "; ".join(f"{name}: {of_field}" if name else of_field for name, of_field in how.items())
-
-    @staticmethod
-    def _described(field: Field, stats: StoreStats | int) -> str:
-        if field.owner is not None:
-            return f"{field.layout} with {field.owner}"
-        return str(field.layout) if isinstance(stats, int) else f"{field.layout} {stats.codec}"
+        texts = []
+        for name, field in self.fields.items():
+            of, kept = stats.fields[name], f" with {field.owner}"
+            if field.owner is None:
+                kept = "" if isinstance(of, int) else f" {of.codec}"
+            texts.append(f"{name}: {field.layout}{kept}" if name else f"{field.layout}{kept}")
+        return "; ".join(texts)
 
 
 def _new_store(name: str, field: Field, threads: int | None) -> Store | None:

@@ -17,7 +17,7 @@ from obscodec.errors import SnapshotError
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.snapshots.array_file import parse_arrays
 from obscodec.snapshots.folder import Folder, Manifest
-from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, Places, SegmentFile, hashes_of
+from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import OnDamage, Piece, mapped, read_pieces
 from obscodec.snapshots.tree import Arrays, Tree
 from obscodec.state import array_of
@@ -144,7 +144,9 @@ class _Reader:
             if not found.all():
                 lost[of] = np.flatnonzero(~found)
                 self._on_damage(f"{len(lost[of])} streams of {of} lie outside of the files, or in damaged records")
-            known[of] = streams[of], self._places_known(where[: OFFSET + 1, found])
+            places_known = where[: OFFSET + 1, found]  # streams of files with damage are written again next time
+            places_known[:, np.isin(places_known[FILE], [*self._with_damage])] = NOWHERE
+            known[of] = streams[of], places_known
         after = Known().after(name, int(self._manifest["generation"]), self._files, known, {})
         return Tree(self._manifest["values"], arrays, streams, lost), after
 
@@ -153,11 +155,6 @@ class _Reader:
         arrays, pages = self._arrays(self._manifest["arrays"]), self._manifest.get("pages", {})
         arrays |= {of: self._paged(of, arrays, about) for of, about in pages.items() if of.startswith(f"{name}/")}
         return Tree(self._manifest["values"], arrays, {}, {})
-
-    def _places_known(self, places: Places) -> Places:
-        """Places in files without damage; streams of other files are written again next time."""
-        places[:, np.isin(places[FILE], [*self._with_damage])] = NOWHERE
-        return places
 
     def _damaged(self, k: int, damage: str) -> None:
         self._with_damage.add(k)
