@@ -19,11 +19,11 @@ from obscodec.arguments import as_option
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers import Field, Prioritized, RingBuffer
 from obscodec.codecs import EncodedTensor, decode, encode
+from obscodec.columns import Column, ColumnReader
 from obscodec.devices import codec
 from obscodec.errors import CorruptStream
 from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import Layout
-from obscodec.palette import PaletteArray, PaletteColumns
 from obscodec.runtime import n_processors, temporary_folder
 from obscodec.snapshots import load, save
 from obscodec.stores import AutoStore, FrameStore
@@ -120,8 +120,8 @@ def read_and_decode() -> None:
     array = TensorArray.zeros((1, 1), plain, WriteBuffer(plain, 1))
     for _ in range(2):  # the second one is compared with the first, which waits
         array[0] = np.ones((1, *layout.shape), layout.dtype)
-    rewards = PaletteArray.zeros((2, 2), np.float32)
-    PaletteColumns([rewards]).take(np.zeros(2, np.int64), np.zeros(2, np.int64))
+    rewards = Column.zeros((2, 2), np.float32)
+    ColumnReader([rewards]).take(np.zeros(2, np.int64), np.zeros(2, np.int64))
     priorities = Prioritized(2)
     priorities.advance(0, 2)
     priorities.update(priorities.sample(1), [1])

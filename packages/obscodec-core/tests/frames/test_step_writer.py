@@ -7,9 +7,9 @@ import pytest
 from faults import at_every_line
 from obscodec import AutoStore, FrameStack, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import WriteBuffer
+from obscodec.columns import Column
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.steps import exchange_step
-from obscodec.palette import PaletteArray
 
 N_STEPS = 7
 KINDS = {
@@ -82,7 +82,7 @@ def test_arrays_equal_plain_ones(kind, n_envs):
     store, player = store_of(kind), Player(kind, n_envs)
     arrays, rng = arrays_of(store, n_envs, np.int32 if n_envs == 1 else np.int64), player.rng
     plain = [np.zeros(array.shape, array.dtype) for array in arrays]
-    columns = PaletteArray.zeros((N_STEPS, n_envs), np.float32), PaletteArray.zeros((N_STEPS, n_envs, 2), np.int16)
+    columns = Column.zeros((N_STEPS, n_envs), np.float32), Column.zeros((N_STEPS, n_envs, 2), np.int16)
     rows, expected = [column[0].copy() for column in columns], [column.copy() for column in columns]
     write_buffer = arrays[0].write_buffer
     assert write_buffer.writes_at_once

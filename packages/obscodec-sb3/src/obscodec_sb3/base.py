@@ -29,8 +29,8 @@ from obscodec.buffers import (
     Memory,
     making_room,
 )
+from obscodec.columns import Column
 from obscodec.devices import check_place
-from obscodec.palette import PaletteArray
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of, versioned
@@ -236,13 +236,13 @@ class CompressedBuffer(buffers.BaseBuffer):
     @property
     def _others(self) -> list[Any]:
         """The arrays that are no observations."""
-        kinds, names = (np.ndarray, PaletteArray), self._arrays.names
+        kinds, names = (np.ndarray, Column), self._arrays.names
         return [array for name, array in vars(self).items() if isinstance(array, kinds) and name not in names]
 
     @property
     def _other_bytes(self) -> int:
         """Their memory, when all of it is written."""
-        return sum(x.memory_bytes if isinstance(x, PaletteArray) else x.nbytes for x in self._others)
+        return sum(x.memory_bytes if isinstance(x, Column) else x.nbytes for x in self._others)
 
     @property
     def _n_rows(self) -> int:
@@ -393,7 +393,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     def _state(self) -> State:
         n_steps, arrays, numbers = self._n_rows, {}, {}
         for name, value in vars(self).items():
-            if isinstance(value, PaletteArray):
+            if isinstance(value, Column):
                 arrays[name] = value.state(n_steps)
             elif isinstance(value, np.ndarray) and name not in self._arrays.names:
                 if value.dtype.hasobject and any(value.flat):
@@ -413,7 +413,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._arrays.restore(part_of(state, "observations", dict), np.arange(n_steps))
         for name, of in part_of(state, "arrays", dict).items():
             array, items = vars(self)[name], part_of(of, "items", np.ndarray)
-            if isinstance(array, PaletteArray):
+            if isinstance(array, Column):
                 array.restore(of)
             elif items.dtype == array.dtype and items.shape[1:] == array.shape[1:] and len(items) <= len(array):
                 array[: len(items)] = items

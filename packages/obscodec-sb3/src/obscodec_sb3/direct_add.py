@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch as th
 from obscodec import TensorArray
-from obscodec.palette import PaletteArray, PaletteColumns
+from obscodec.columns import Column, ColumnReader
 from obscodec.stores import BATCH_MEMORY
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -31,13 +31,13 @@ class DirectAdd:
         self._write_buffer, self._device = obs.write_buffer, buffer.device
         self._shape, self._dtype = self._write_buffer.row_shape, self._write_buffer.dtype
         self._ids = obs.ids, next_obs.ids
-        columns = [array if isinstance(array, PaletteArray) else PaletteArray(array) for array in plain]
+        columns = [array if isinstance(array, Column) else Column(array) for array in plain]
         rows = [np.zeros(array.shape[1:], array.dtype) for array in plain]
         self._action, self._reward, self._done, self._timeout = rows
         self._flat_action = self._action.reshape(-1)
         self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
-        ids, (actions, *others) = [PaletteArray(ids, np.dtype(np.int64)) for ids in self._ids], columns
-        self._columns = PaletteColumns(ids, others, [actions])
+        ids, (actions, *others) = [Column(ids, np.dtype(np.int64)) for ids in self._ids], columns
+        self._columns = ColumnReader(ids, others, [actions])
         self._write_buffer.bind_columns([*zip(columns, rows, strict=True)][: 4 if self._keeps_timeouts else 3])
 
     @classmethod
@@ -49,7 +49,7 @@ class DirectAdd:
         if obs.write_buffer is None or obs.write_buffer is not next_obs.write_buffer:
             return None
         for array in plain:
-            if not (isinstance(array, PaletteArray) or (type(array) is np.ndarray and array.flags.carray)):
+            if not (isinstance(array, Column) or (type(array) is np.ndarray and array.flags.carray)):
                 return None
         return cls(buffer) if obs.write_buffer.writes_at_once else None
 

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ, Prefetcher
 from obscodec.buffers import LOOK_EVERY, Columns, refuse_running, taken, warn_left_out
-from obscodec.palette import PaletteArray
+from obscodec.columns import Column
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
@@ -28,7 +28,7 @@ from obscodec_sb3.keywords import PrefetchKeywords
 from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
-_ARRAYS = np.ndarray, PaletteArray
+_ARRAYS = np.ndarray, Column
 _EMPTY = "the buffer is empty: add a transition before you sample"
 _CHUNK = 1 << 12  # rows at a time, for the begin of an episode
 
@@ -104,7 +104,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if self._add_copies:  # an ``add`` of a user may do more with arrays than assign and read
             for name in _PLAIN & vars(self).keys():
                 array = vars(self)[name]
-                vars(self)[name] = PaletteArray.zeros(array.shape, array.dtype)
+                vars(self)[name] = Column.zeros(array.shape, array.dtype)
         stock: Any = super()
         self._draws_from_all = stock.sample.__func__ is ReplayBuffer.sample
         self._leaves_oldest_out = optimized and self._draws_from_all

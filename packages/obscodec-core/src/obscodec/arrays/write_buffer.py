@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
+from obscodec.columns import Column
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows
-from obscodec.palette import PaletteArray
 from obscodec.stores import Place, Store
 from obscodec.streams import are_equal
 
@@ -141,7 +141,7 @@ class WriteBuffer:
         with self.store.changing:
             return (self._writer or self._new_writer()) is not None
 
-    def bind_columns(self, columns: list[tuple[PaletteArray, npt.NDArray[np.generic]]]) -> None:
+    def bind_columns(self, columns: list[tuple[Column, npt.NDArray[np.generic]]]) -> None:
         """See ``StepState.bind_columns``; for a write buffer that :attr:`writes_at_once`."""
         with self.store.changing:
             assert self._writer is not None

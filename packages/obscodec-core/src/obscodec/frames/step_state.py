@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.columns import Column
 from obscodec.frames.kernels import steps as word
 from obscodec.frames.kernels.append import OpenTables
 from obscodec.frames.kernels.counts import Tables
 from obscodec.frames.kernels.stacks import StackTables
-from obscodec.palette import PaletteArray
 from obscodec.runtime import new_table
 from obscodec.segments import Bytes, Ints
 
@@ -46,7 +46,7 @@ class StepState:
         self.parts_channels = False
         self._known: dict[int, tuple[Ids, int]] = {}  # arrays of ids by their ``id()``, and their addresses
         self.n_columns = 0
-        self._columns: list[tuple[PaletteArray, Numbers, Bytes]] = []
+        self._columns: list[tuple[Column, Numbers, Bytes]] = []
         self.tables: tuple[OpenTables, Tables, StackTables] | None = None
         words = self.words
         words[word.N], words[word.NBYTES], words[word.MOST_REPLACED] = n, nbytes, most
@@ -89,7 +89,7 @@ class StepState:
         self.words[word.CHANNELS + which] = n_channels
         self.parts_channels = bool(self.words[word.CHANNELS : word.CHANNELS + 2].any())
 
-    def bind_columns(self, columns: list[tuple[PaletteArray, Numbers]]) -> None:
+    def bind_columns(self, columns: list[tuple[Column, Numbers]]) -> None:
         """Have rows be exchanged with those of columns, if a call asks for it, in the same step as ids.
 
         Args:

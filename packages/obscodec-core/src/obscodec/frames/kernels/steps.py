@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from obscodec.columns import N_WORDS as N_COLUMN_WORDS
+from obscodec.columns import find_items, swap_row
 from obscodec.frames.kernels.append import OpenTables, append_frame
 from obscodec.frames.kernels.counts import Tables
 from obscodec.frames.kernels.queue import is_due
@@ -28,8 +30,6 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.layout import Rows
-from obscodec.palette import N_WORDS as N_PALETTE_WORDS
-from obscodec.palette import find_items, swap_row
 from obscodec.segments import Bytes, Ints
 
 # What :func:`exchange_step` returns when all is done.
@@ -80,7 +80,7 @@ def exchange_step(
         first_rows: ``u8[n, nbytes]``, contiguous, the row of the one array.
         second_rows: the row of the other one.
         n_arrays: 1; or 2, which are a whole step, so that :func:`undo_step` undoes this call alone.
-        n_columns: how many columns, which are PaletteArrays, get a row, too.
+        n_columns: how many columns, which are Columns, get a row, too.
         step: the number of the row.
         first: the frame to begin with, of all frames; those before it are in the scratch.
         state: changed, as is what it has addresses of.
@@ -93,7 +93,7 @@ def exchange_step(
         return NO_ROOM
     if not first:
         for c in range(COLUMNS, COLUMNS + 3 * n_columns, 3):
-            if not find_items(int64s_at(state[c], N_PALETTE_WORDS), state[c + 1], state[c + 2]):
+            if not find_items(int64s_at(state[c], N_COLUMN_WORDS), state[c + 1], state[c + 2]):
                 return NEW_NUMBERS
     if n_arrays == 2:
         state[N_BEGUN] = state[N_REPLACED]
@@ -186,7 +186,7 @@ def undo_step(step: int, state: Ints) -> None:
 def _swap_columns(step: int, n_columns: int, state: Ints) -> None:
     """Exchange rows of columns with their new rows."""
     for c in range(COLUMNS, COLUMNS + 3 * n_columns, 3):
-        swap_row(int64s_at(state[c], N_PALETTE_WORDS), step, state[c + 2])
+        swap_row(int64s_at(state[c], N_COLUMN_WORDS), step, state[c + 2])
     state[N_CHANGED] = n_columns
 
 

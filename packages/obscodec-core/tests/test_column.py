@@ -1,4 +1,4 @@
-"""A PaletteArray equals a plain array, bit for bit, whatever is assigned to it."""
+"""A Column equals a plain array, bit for bit, whatever is assigned to it."""
 
 import copy
 import mmap
@@ -10,7 +10,7 @@ import pytest
 from faults import at_every_line
 from hypothesis import given
 from hypothesis import strategies as st
-from obscodec.palette import PaletteArray, PaletteColumns, find_items, swap_row
+from obscodec.columns import Column, ColumnReader, find_items, swap_row
 
 SHAPE = 40, 2, 3
 DTYPES = "float32", "float64", "int64", "int16", "uint8", "bool"
@@ -31,7 +31,7 @@ def numbers_of(dtype, n, rng):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_it_equals_a_plain_array(dtype, n_distinct):
     rng = np.random.default_rng(n_distinct)
-    array, plain, numbers = PaletteArray.zeros(SHAPE, dtype), np.zeros(SHAPE, dtype), numbers_of(dtype, n_distinct, rng)
+    array, plain, numbers = Column.zeros(SHAPE, dtype), np.zeros(SHAPE, dtype), numbers_of(dtype, n_distinct, rng)
     indices = [3, -1, (4, 1), (5, 0, 2), slice(7, 20, 3), ..., np.array([1, 1, 30]), (np.arange(5), np.arange(5) % 2)]
     for i in range(300):
         index = indices[rng.integers(len(indices))]
@@ -48,7 +48,7 @@ def test_it_equals_a_plain_array(dtype, n_distinct):
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(width=32), st.booleans()), max_size=40))
 def test_any_numbers_come_back(assigned):
-    array, plain = PaletteArray.zeros((5, 1), np.float32), np.zeros((5, 1), np.float32)
+    array, plain = Column.zeros((5, 1), np.float32), np.zeros((5, 1), np.float32)
     for at, number, many in assigned:
         for x in (array, plain):
             x[at] = number
@@ -58,7 +58,7 @@ def test_any_numbers_come_back(assigned):
 
 
 def test_values_are_cast_as_numpy_casts_them():
-    array, plain = PaletteArray.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32)
+    array, plain = Column.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32)
     for x in (array, plain):
         x[0] = [True, False]
         x[1] = np.array([[1.1, 2.2]])
@@ -74,7 +74,7 @@ def test_values_are_cast_as_numpy_casts_them():
 
 
 def test_it_computes_as_a_plain_array():
-    array, plain = PaletteArray.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32)
+    array, plain = Column.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32)
     array[:] = plain[:] = np.arange(8).reshape(4, 2)
     for x in (1 - array, array * array, np.sqrt(array), np.add(plain, array)):
         assert type(x) is np.ndarray
@@ -96,7 +96,7 @@ def test_it_computes_as_a_plain_array():
 
 @pytest.mark.parametrize("n_distinct", [3, 300])
 def test_a_part_of_it_can_only_be_read(n_distinct):
-    array = PaletteArray.zeros((400, 2), np.float32)
+    array = Column.zeros((400, 2), np.float32)
     array[:n_distinct, 0] = np.arange(n_distinct)
     for change in (
         lambda: array[3].__setitem__(0, 1),
@@ -119,7 +119,7 @@ def test_a_part_of_it_can_only_be_read(n_distinct):
 @pytest.mark.parametrize("n_distinct", [3, 300])
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_copy_is_independent(copied, n_distinct):
-    array = PaletteArray.zeros((400, 1), np.float32)
+    array = Column.zeros((400, 1), np.float32)
     array[:n_distinct, 0] = np.arange(n_distinct)
     before, other = array[:].copy(), copied(array)
     assert not np.shares_memory(other.words, array.words)
@@ -145,7 +145,7 @@ def exchange(array, step, numbers):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_kernels_exchange_rows(dtype):
     rng = np.random.default_rng(0)
-    array, plain, numbers = PaletteArray.zeros((9, 3), dtype), np.zeros((9, 3), dtype), numbers_of(dtype, 300, rng)
+    array, plain, numbers = Column.zeros((9, 3), dtype), np.zeros((9, 3), dtype), numbers_of(dtype, 300, rng)
     for i in range(1000):
         step, row = int(rng.integers(9)), rng.choice(numbers[: 1 + i // 3], size=3)
         undo = exchange(array, step, row)
@@ -157,7 +157,7 @@ def test_kernels_exchange_rows(dtype):
 
 
 def test_an_interrupt_at_any_line_leaves_the_numbers():
-    full = PaletteArray.zeros((300, 2), np.float32)
+    full = Column.zeros((300, 2), np.float32)
     full[:256, 0] = np.arange(256)
     expected, arrays = full[:].copy(), []
 
@@ -181,7 +181,7 @@ def test_an_interrupt_at_any_line_leaves_the_numbers():
 
 @pytest.mark.parametrize(("least", "most", "nbytes"), [(0, 255, 1), (-300, 900, 2), (-9, 99_999, 4), (0, 1 << 40, 8)])
 def test_integers_take_as_few_bytes_as_all_need(least, most, nbytes):
-    array, kernels = PaletteArray.zeros((500, 1), np.int64), PaletteArray.zeros((500, 1), np.int64)
+    array, kernels = Column.zeros((500, 1), np.int64), Column.zeros((500, 1), np.int64)
     numbers = np.linspace(least, most, 500 if nbytes > 1 else 256).astype(np.int64)
     for at, number in enumerate(numbers):
         array[at] = number
@@ -197,7 +197,7 @@ def test_becoming_plain_takes_no_memory_for_zeros():
     def resident():
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
 
-    array = PaletteArray.zeros((1 << 28, 1), np.float32)
+    array = Column.zeros((1 << 28, 1), np.float32)
     before = resident()
     array[:300, 0] = np.arange(300)
     assert array.memory_bytes == 1 << 30
@@ -211,11 +211,11 @@ def test_columns_are_read_together(n_distinct):
     for dtype, shape in (*((dtype, ()) for dtype in DTYPES), ("int64", (1,)), ("float32", (3,)), ("int64", (2, 2))):
         numbers = numbers_of(dtype, n_distinct, rng) if dtype != "int64" else rng.integers(-9, n_distinct, n_distinct)
         plain.append(rng.choice(numbers, size=(50, 3, *shape)).astype(dtype))
-        arrays.append(PaletteArray.zeros((50, 3, *shape), dtype))
+        arrays.append(Column.zeros((50, 3, *shape), dtype))
         arrays[-1][:] = plain[-1]
-    arrays.append(PaletteArray(plain[0]))
+    arrays.append(Column(plain[0]))
     plain.append(plain[0])
-    columns = PaletteColumns(*([array] for array in arrays), arrays[:1] * 3)
+    columns = ColumnReader(*([array] for array in arrays), arrays[:1] * 3)
     plain.append(plain[0])
     for n in (0, 1, 7, 64):
         steps, envs = rng.integers(50, size=n), rng.integers(3, size=n)
@@ -234,9 +234,9 @@ def test_columns_are_read_together(n_distinct):
 
 
 def test_columns_are_read_while_an_array_takes_another_form():
-    array = PaletteArray.zeros((10, 1), np.int64)
+    array = Column.zeros((10, 1), np.int64)
     array[:] = np.arange(10)[:, None]
-    columns, taken, places = PaletteColumns([array]), [], (np.arange(10), np.zeros(10, np.int64))
+    columns, taken, places = ColumnReader([array]), [], (np.arange(10), np.zeros(10, np.int64))
 
     def change():
         for number in np.linspace(0, 1 << 40, 300).astype(np.int64):
