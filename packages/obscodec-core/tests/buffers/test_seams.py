@@ -226,7 +226,7 @@ def test_an_interrupt_leaves_nothing_that_was_found_with_other_ends(what, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(played.buffer), "_forget_found", interrupted)
+        patch.setattr(type(played.buffer._drawer), "forget", interrupted)
         with pytest.raises(KeyboardInterrupt):
             getattr(played.buffer, what)(0)
     if what == "end_episodes":
