@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from obscodec import FrameStore, Layout
-from obscodec.frames.frame_log import FullBlocks
+from obscodec.frames.sizes import FullBlocks
 
 FRAME = Layout((8, 9), "uint8")
 CODECS = ["delta-rle", "raw"]

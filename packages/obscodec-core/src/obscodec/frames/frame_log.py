@@ -1,7 +1,6 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
 from contextlib import suppress
-from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -11,7 +10,6 @@ from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.kernels import sequences as column
-from obscodec.frames.kernels import stacks as wrong_
 from obscodec.frames.kernels.append import append_frames
 from obscodec.frames.kernels.counts import (
     N_DEAD,
@@ -36,14 +34,22 @@ from obscodec.frames.kernels.find import (
     STARTS,
     find_frames,
 )
-from obscodec.frames.kernels.stacks import LISTED_TWICE, N_ROWS, expand_stacks, name_stacks, release_stacks
+from obscodec.frames.kernels.stacks import (
+    LISTED_TWICE,
+    N_ROWS,
+    NO_SUCH_STACK,
+    expand_stacks,
+    name_stacks,
+    release_stacks,
+)
 from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.sealer import Sealer
+from obscodec.frames.sizes import FullBlocks, growing_bytes, mean_frame_bytes, table_bytes
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.step_state import StepState
 from obscodec.frames.tables import FrameTables
-from obscodec.heap import Allocate, HeapStats, SlotHeap
+from obscodec.heap import Allocate, SlotHeap
 from obscodec.layout import Rows
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints, Segments
@@ -53,13 +59,6 @@ from obscodec.stats import StoreStats
 MIN_BLOCKS = 1 << 10
 _UNREADABLE = b"\xff" * 11  # in place of a block that was lost: no version has so many bytes
 _ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
-
-
-class FullBlocks(NamedTuple):
-    """How many blocks are full, and their bytes, with all reference frames."""
-
-    n: int
-    nbytes: int
 
 
 class _Reading:
@@ -142,10 +141,7 @@ class FrameLog:
     def mean_frame_bytes(self, before: FullBlocks) -> float:
         """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
         with self.lock:
-            n, nbytes = self._full_blocks()
-            if n == before.n:
-                return self.open.mean_frame_bytes + self.open.reference_bytes / max(1, self.open.n_frames)
-            return (nbytes - before.nbytes) / ((n - before.n) * self.block_frames)
+            return mean_frame_bytes(before, self._full_blocks(), self.open)
 
     def train(self) -> FullBlocks:
         """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""
@@ -177,19 +173,11 @@ class FrameLog:
                 table_bytes=heap.table_bytes + self._table_nbytes,
                 dictionary_bytes=self.open.reference_bytes + (versions.dictionary_bytes if versions else 0),
                 disk_bytes=heap.disk_bytes,
-                growing_bytes=self._growing_bytes(n_frames, heap),
+                growing_bytes=growing_bytes(n_frames, heap, self.open, self.coder)
+                + heap.table_bytes
+                + self._table_nbytes
+                - table_bytes(self.first, self.block_frames),
             )
-
-    def _growing_bytes(self, n_frames: int, heap: HeapStats) -> int:
-        """What frames take, those in open blocks as much as the others, as soon as some are in full blocks."""
-        n_stored, references = n_frames - self.open.n_frames, self.open.references[: self.open.n_references]
-        known = bool(heap.n_streams) and n_stored > 0
-        lone_nbytes = self.coder.lone_nbytes(references, self.open.lone_references(of_stored=known))
-        if known:
-            of_frames = n_frames / n_stored * (heap.taken_bytes + lone_nbytes)
-        else:
-            of_frames = n_frames * self.open.mean_frame_bytes + lone_nbytes
-        return round(of_frames) + heap.table_bytes + self._table_nbytes - self.first * self._block_table_nbytes
 
     @property
     def memory_bytes(self) -> int:
@@ -203,12 +191,7 @@ class FrameLog:
 
     @property
     def _table_nbytes(self) -> int:
-        return self.n * self._block_table_nbytes + self.stacks.nbytes
-
-    @property
-    def _block_table_nbytes(self) -> int:
-        """Bytes of the tables for each block."""
-        return 8 * self.block_frames + 4
+        return table_bytes(self.n, self.block_frames) + self.stacks.nbytes
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints) -> None:
         """Store stacks of frames; a frame that is known is not stored again.
@@ -292,12 +275,12 @@ class FrameLog:
             self.n_changes += 1
             self._settle()
             wrong, at = release_stacks(ids, frames, self.block_frames, self.tables.arrays, stacks.tables)
-            if wrong == wrong_.NO_STACK and stacks.depth > 1:
+            if wrong == NO_SUCH_STACK and stacks.depth > 1:
                 raise SlotError(f"id {ids[at]} is of no stack in this store")
             if wrong == LISTED_TWICE:
                 raise SlotError(f"id {ids[at]} is released twice, it stands for one stack")
             if wrong:
-                frame = ids[at] if wrong == wrong_.NO_STACK else frames.reshape(-1)[at]
+                frame = ids[at] if wrong == NO_SUCH_STACK else frames.reshape(-1)[at]
                 what = "is of no frame in this store, or is released more often than it was given out"
                 raise SlotError(f"id {frame} {what}")
             if self.tables.tallies[N_DEAD]:

@@ -23,9 +23,9 @@ N_FREE_ROWS: Final = 1  # of these, those in ``free_rows``, to be used again
 N_STACKS: Final = 2  # stacks with an id that is not 0, each reference counted
 
 # What :func:`release_stacks` finds wrong.
-NO_STACK: Final = 1
+NO_SUCH_STACK: Final = 1
 LISTED_TWICE: Final = 2
-NO_FRAME: Final = 3
+NO_SUCH_FRAME: Final = 3
 
 Listed = npt.NDArray[np.int32]  # ``[n_rows, depth]``, the frames of listed stacks; the first is -1 in a free row
 # The table of listed stacks: frames, free rows ``i32[n_rows]``, which rows changed ``bool[n_rows]``, tallies.
@@ -139,12 +139,12 @@ def release_stacks(
     """Take one reference from each of ``ids``, and set them to 0; or change nothing.
 
     ``frames``, ``i64[n, depth]``, is filled with their frames. Returns what is wrong, 0 for nothing; and with which of
-    ``ids``, or for ``NO_FRAME`` with which of all frames.
+    ``ids``, or for ``NO_SUCH_FRAME`` with which of all frames.
     """
     listed, free_rows, changed, tallies = stacks
     known = expand_stacks(ids, tables[FRAMES][PREVIOUS], listed, tallies[N_ROWS], frames)
     if known < len(ids):
-        return NO_STACK, known
+        return NO_SUCH_STACK, known
     for i in range(len(ids)):
         if ids[i] < 0:
             if listed[-1 - ids[i], 0] == -1:
@@ -155,7 +155,7 @@ def release_stacks(
     known = release_frames(flat, block_frames, tables)
     if known < len(flat):
         _put_back(ids, frames, listed)
-        return NO_FRAME, known
+        return NO_SUCH_FRAME, known
     for i in range(len(ids)):
         tallies[N_STACKS] -= ids[i] != 0
         if ids[i] < 0:

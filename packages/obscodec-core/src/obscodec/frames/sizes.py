@@ -1,0 +1,40 @@
+"""How many bytes the frames of a log take."""
+
+from typing import NamedTuple
+
+from obscodec.codecs import BytesCodec, Codec
+from obscodec.frames.block_coder import BlockCoder
+from obscodec.frames.open_blocks import OpenBlocks
+from obscodec.heap import HeapStats
+
+
+class FullBlocks(NamedTuple):
+    """How many blocks are full, and their bytes, with all reference frames."""
+
+    n: int
+    nbytes: int
+
+
+def mean_frame_bytes(before: FullBlocks, now: FullBlocks, open_blocks: OpenBlocks) -> float:
+    """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
+    n = now.n - before.n
+    if n == 0:
+        return open_blocks.mean_frame_bytes + open_blocks.reference_bytes / max(1, open_blocks.n_frames)
+    return (now.nbytes - before.nbytes) / (n * open_blocks.block_frames)
+
+
+def growing_bytes(
+    n_frames: int, heap: HeapStats, open_blocks: OpenBlocks, coder: BlockCoder[BytesCodec] | BlockCoder[Codec]
+) -> int:
+    """What frames take, those in open blocks as much as the others, as soon as some are in full blocks."""
+    n_stored, references = n_frames - open_blocks.n_frames, open_blocks.references[: open_blocks.n_references]
+    known = bool(heap.n_streams) and n_stored > 0
+    lone_nbytes = coder.lone_nbytes(references, open_blocks.lone_references(of_stored=known))
+    if known:
+        return round(n_frames / n_stored * (heap.taken_bytes + lone_nbytes))
+    return round(n_frames * open_blocks.mean_frame_bytes + lone_nbytes)
+
+
+def table_bytes(n_blocks: int, block_frames: int) -> int:
+    """Bytes of the tables of so many blocks."""
+    return n_blocks * (8 * block_frames + 4)
