@@ -446,6 +446,9 @@ def test_the_first_items_are_the_oldest_steps_in_their_order(kind, n_steps, tmp_
         assert found["rewards"][k] == buffer.rewards[row, 0]
         assert found["actions"][k] == buffer.actions[row, 0]
     assert len(found["dones"]) == 20
+    newest = (buffer.pos - 1) % 50, 0
+    for name in ("dones", "timeouts"):  # the running episode is read as it was saved
+        assert first_items(tmp_path, 50)[name][-1] == getattr(buffer, name)[newest]
     assert len(first_items(tmp_path, 1000)["dones"]) == min(n_steps, 50)
     if space == BOTH:
         following = [observations(oldest + k + 1, VECTOR)[0] for k in range(20)]
@@ -479,3 +482,12 @@ def test_a_class_of_a_user_has_no_first_items(tmp_path):
     what = f"has a {kind.__name__}, which is no class of obscodec_sb3: save its arrays with numpy.savez"
     with pytest.raises(SnapshotError, match=f"{what}$"):
         first_items(tmp_path, 20)
+
+
+def test_an_argument_that_no_buffer_takes_is_refused(tmp_path, monkeypatch):
+    buffer = CompressedReplayBuffer(50, IMAGE, spaces.Discrete(4), device="cpu")
+    arguments = {**buffer.arguments(), "extra": 3}
+    monkeypatch.setattr(buffer, "arguments", lambda: arguments, raising=True)
+    buffer.save(tmp_path)
+    with pytest.raises(SnapshotError, match="that no obscodec writes: CompressedReplayBuffer got an unexpected"):
+        CompressedReplayBuffer.load(tmp_path, device="cpu")

@@ -4,11 +4,16 @@ import os
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import torch
 from extended_rows import Rows
 from failing_allocator import run_with
 from faults import at_every_line
+from obscodec_torchrl import CompressedStorage
+from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "23"))
 OPTIONS = [("delta-rle", 8), ("zstd:1", 8), ("auto", 100_000)]
@@ -32,3 +37,21 @@ def test_each_allocation_of_a_write_and_a_sample_may_fail(tmp_path: Path) -> Non
     printed = run_with(script, *options, folder=tmp_path)
     for option in options:
         assert int(re.search(rf"^{re.escape(option)}: (\d+)$", printed, re.M)[1]) > 10
+
+
+def test_a_failed_write_whose_exception_is_kept_lets_tensors_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps(seed: int) -> TensorDict:
+        pixels = torch.randint(256, (50, 1, 24, 24), dtype=torch.uint8, generator=torch.manual_seed(seed))
+        return TensorDict(pixels=pixels, number=torch.arange(50), batch_size=50)
+
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(50, codec="raw", min_nbytes=100))
+    buffer.extend(steps(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(LazyTensorStorage, "set", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt) as kept:
+            buffer.extend(steps(1))
+    (store,) = buffer.storage.stores()
+    for seed in range(5):
+        buffer.extend(steps(seed))
+        assert store.stats().n_tensors == 50
+    assert kept.traceback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import threading
 from collections.abc import Callable
@@ -77,6 +78,16 @@ def assert_same(given: TensorDictReplayBuffer, expected: TensorDictReplayBuffer)
     assert (samples[0] == samples[1]).all()
 
 
+def test_a_state_dict_that_does_not_know_the_last_row_is_loaded() -> None:
+    state = filled(going_on(400), 100).storage.state_dict()
+    values = json.loads(state["_storage"]["values"])
+    del values["state"]["last_row"]
+    state["_storage"]["values"] = json.dumps(values)
+    storage = going_on(400)
+    storage.load_state_dict(state)
+    assert len(storage) == 100
+
+
 @pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
 @pytest.mark.parametrize("n", [200, 600], ids=["not full", "full"])
 @pytest.mark.parametrize("initialized", [False, True])
@@ -129,6 +140,12 @@ def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
     assert not list((tmp_path / "buffer" / "storage").glob("*.tmp"))
 
 
+def without_layout(values: str) -> str:
+    changed = json.loads(values)
+    changed["state"]["leaves"][0]["layout"] = "x"
+    return json.dumps(changed)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "text"),
     [
@@ -136,6 +153,7 @@ def test_a_checkpoint_is_compressed(tmp_path: Path) -> None:
         (("version",), "1", "the state dict has a content that no obscodec writes: 'version' of a state is a int"),
         (("values",), "{", "the state dict has a content that no obscodec writes: "),
         (("values",), "{}", "the state dict has a content that no obscodec writes: 'arguments' of a state is a dict"),
+        (("values",), without_layout, "'layout' of a state is a Layout, got str"),
         (("arrays",), {}, "the state dict has a content that no obscodec writes: "),
         (("streams",), {}, "the state dict has a content that no obscodec writes: "),
         (("streams", LOG, "bytes"), torch.zeros(3, dtype=torch.uint8), r"streams of \d+ bytes are in 3 bytes"),
@@ -151,7 +169,7 @@ def test_a_damaged_state_is_refused(path: tuple[str, ...], value: object, text: 
     for name in path[:-1]:
         of = of[name]
     assert path[-1] in of
-    of[path[-1]] = value
+    of[path[-1]] = value(of[path[-1]]) if callable(value) else value
     storage = filled(going_on(400), 100).storage
     before = storage[torch.arange(100)]
     with pytest.raises(SnapshotError, match=text):
@@ -193,7 +211,7 @@ def test_options_that_differ_are_named_before_anything_is_read(
 ) -> None:
     source, target = filled(going_on(400), 100), new_buffer(going_on(400, **options))
     copy(source, new_buffer(going_on(400)), tmp_path)
-    monkeypatch.setattr("obscodec_torchrl.checkpointer.read_snapshot", None)
+    monkeypatch.setattr("obscodec_torchrl.loading.read_snapshot", None)
     monkeypatch.setattr("obscodec_torchrl.loading.fill", None)
     with pytest.raises((SpecError, ShapeError), match=text):
         copy(source, target, tmp_path)

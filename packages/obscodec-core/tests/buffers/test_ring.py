@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
+import obscodec
 import pytest
 from atari_frames import frames
 from hypothesis import given, settings
@@ -573,3 +574,37 @@ def test_the_arguments_of_a_buffer_with_stacks_say_what_is_before_an_episode():
     del arguments["pad"]
     with pytest.raises(SpecError, match="pad"):
         RingBuffer.from_arguments(arguments)
+
+
+@pytest.mark.parametrize("how", ["load", "with_envs", "clear"])
+def test_what_a_refused_append_has_stored_goes(tmp_path, how):
+    """The first field has its tensors when the second one is full: they are in the spare row, which nobody reads."""
+    rng = np.random.default_rng(0)
+    full = {"codec": "raw", "max_bytes": 1 << 21}
+    buffer = RingBuffer(
+        5000,
+        {"a": Field((40, 40), np.uint8, "delta-rle"), "b": Field((40, 40), np.uint8, **full), "done": Field((), bool)},
+        episode_end="done",
+    )
+
+    a, b = rng.integers(256, size=(2, 5000, 1, 40, 40), dtype=np.uint8)
+    with pytest.raises(HeapFull):
+        buffer.extend(a=a, b=b, done=np.ones((5000, 1), bool))
+    if how == "clear":
+        buffer.clear()
+    elif how == "load":
+        obscodec.save(buffer, tmp_path)
+        buffer = obscodec.load(tmp_path)
+    else:
+        buffer = buffer.with_envs(1)
+    assert buffer.stats().fields["a"].n_tensors == len(buffer)
+
+
+def test_a_loaded_ring_is_cleared_as_a_whole(tmp_path):
+    buffer = RingBuffer(5, {"a": Field((40, 40), np.uint8, "delta-rle")})
+    for i in range(60):
+        buffer.append(a=np.full((1, 40, 40), i, np.uint8))
+    obscodec.save(buffer, tmp_path)
+    loaded = obscodec.load(tmp_path)
+    loaded.clear()
+    assert loaded.stats().fields["a"].n_tensors == 0

@@ -32,6 +32,14 @@ def test_the_oldest_steps_of_the_first_environment(tmp_path):
     np.testing.assert_array_equal(found["next speed"], np.arange(50, 70)[:, None] + [0, 0])
 
 
+def test_a_running_episode_is_read_as_it_was_saved(tmp_path):
+    fields = {"obs": Field((4,), np.float32), "truncated": Field((), bool)}
+    buffer = RingBuffer(50, fields, episode_end="truncated")
+    buffer.extend(obs=np.zeros((20, 4), np.float32), truncated=np.zeros(20, bool))
+    obscodec.save(buffer, tmp_path)
+    assert not saved_items(tmp_path, 20)["truncated"].any()
+
+
 def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
     whole = array(50)
     obscodec.save(whole, tmp_path)

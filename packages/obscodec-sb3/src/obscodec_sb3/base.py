@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import obscodec
 import torch as th
-from obscodec.arguments import as_count, as_envs, as_flag
+from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import (
     LOOK_EVERY,
@@ -351,6 +351,7 @@ class CompressedBuffer(buffers.BaseBuffer):
                 raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {by}")
             with named(path):
                 of_spaces = {name: space_of(saved[name]) for name in SPACES}
+                refuse_unknown(kind, saved.keys() - cls.__signature__.parameters.keys(), saved)  # type: ignore[attr-defined]
             check_arguments(cls, saved, arguments, path)
             return cls(**{**saved, **of_spaces, **arguments})
 

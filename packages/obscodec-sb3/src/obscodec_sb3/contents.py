@@ -26,7 +26,7 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
     cls = getattr(obscodec_sb3, kind, None)
     if not (isinstance(cls, type) and issubclass(cls, CompressedBuffer)):
         raise SnapshotError(f"{path} has a {kind}, which is no class of obscodec_sb3: save its arrays with numpy.savez")
-    options: dict[str, Any] = {"device": "cpu", "buffer_device": "cpu", "heap": "device"}
+    options: dict[str, Any] = {"device": "cpu", "buffer_device": "cpu", "heap": "device", "continue_episodes": True}
     if "env" in cls.__signature__.parameters:  # type: ignore[attr-defined]
         options["env"] = None  # of HerReplayBuffer, to compute rewards
     with temporary_folder() as folder:

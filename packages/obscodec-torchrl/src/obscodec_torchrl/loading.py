@@ -68,7 +68,9 @@ def check_saved(storage: LazyTensorStorage, arguments: State, state: State, path
 def _layout_of(leaf: State) -> Layout | None:
     """The layout of a compressed leaf of a state, or of the JSON values of one."""
     layout = leaf.get("layout")
-    return Layout.from_config(part_of(layout, "config", dict)) if isinstance(layout, dict) else layout
+    if isinstance(layout, dict):
+        return Layout.from_config(part_of(layout, "config", dict))
+    return None if layout is None else part_of(leaf, "layout", Layout)
 
 
 def _check_leaves(own: Mapping[Key, Any], saved: Mapping[Key, Layout | None], *, is_tree: bool) -> None:
@@ -129,7 +131,7 @@ def load(storage: LazyTensorStorage, arguments: State, state: State, path: str |
     made = storage.empty_copy()
     with named(path):
         fill(made, state, storage._storage)
-    replace(storage, made, len(made), state["last_row"])
+    replace(storage, made, len(made), made._last_cursor_index)
 
 
 def load_items(storage: LazyTensorStorage, items: TensorDict, length: int) -> None:

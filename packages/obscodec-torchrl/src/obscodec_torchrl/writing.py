@@ -95,18 +95,22 @@ def write(
     """
     in_time = sorted(changed.items(), key=lambda leaf: as_key(leaf[0]).count("next"))  # before their "next" ones
     arrays = {key: x.array for key, x in in_time if isinstance(x, CompressedTensor)}
-    new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays, as_index(index))
     plain = {key: x[index].clone() for key, x in changed.items() if key not in arrays}
     length, last = len(storage), storage._last_cursor_index
+    new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays, as_index(index))
     try:
         write_plain()
         for tensors in new:
             tensors.put()
     except BaseException:
-        for key, rows in plain.items():
-            changed[key][index] = rows
-        storage._len = length
-        storage._set_last_cursor(last)
-        for tensors in new:
-            tensors.undo()
+        try:
+            for key, rows in plain.items():
+                changed[key][index] = rows
+            storage._len = length
+            storage._set_last_cursor(last)
+            for tensors in new:
+                tensors.undo()
+        finally:
+            for tensors in new:
+                tensors.close()
         raise

@@ -223,6 +223,7 @@ class RingBuffer:
         with self._lock:
             self._first = self._earliest = self._n_appended
             self._release()
+            self._empty_spare_row()
 
     @says_memory_error
     def end_episodes(self, envs: npt.ArrayLike | None = None) -> None:
@@ -410,6 +411,7 @@ class RingBuffer:
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
         with self._lock:
+            self._empty_spare_row()
             arrays = self._set.state(min(self._n_appended, self._n_rows))
             numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
             seams = self._stored_seams.state()
@@ -793,6 +795,10 @@ class RingBuffer:
             self._set.drop(slice(row, row + end - begin))
             begin = end
         self._released = self._earliest
+
+    def _empty_spare_row(self) -> None:
+        """Release what an append that failed has left in the row of the next step, where no reader looks."""
+        self._set.drop(self._n_appended % self._n_rows)
 
     def _check_fields(self, method: str, unnamed: Sequence[object], values: Mapping[str, object]) -> None:
         if unnamed:

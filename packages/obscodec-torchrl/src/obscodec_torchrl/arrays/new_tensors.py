@@ -38,7 +38,15 @@ def append_together(
     names: dict[object, list[K]] = {}
     for name in given:
         names.setdefault(arrays[name].store, []).append(name)
-    return [NewTensors([arrays[name] for name in of], [given[name] for name in of], index) for of in names.values()]
+    new: list[NewTensors] = []
+    try:
+        for of in names.values():
+            new.append(NewTensors([arrays[name] for name in of], [given[name] for name in of], index))
+    except BaseException:
+        for tensors in new:
+            tensors.close()
+        raise
+    return new
 
 
 class NewTensors:
@@ -89,10 +97,14 @@ class NewTensors:
             if stay is not None:
                 flat = self._ids.reshape(-1)
                 flat[:] = flat[np.argsort(~np.tile(stay, len(arrays)), kind="stable")]  # first the ids that stay
-        except BaseException:  # its traceback may keep this object
-            self._guard.close()
-            self._owner.close()
+        except BaseException:
+            self.close()
             raise
+
+    def close(self) -> None:
+        """Drop what this object keeps, as its end does: after an exception, whose traceback may keep the object."""
+        self._guard.close()
+        self._owner.close()
 
     def put(self) -> None:
         """Put the tensors into their places."""

@@ -46,7 +46,7 @@ def saved_items(path: Path, n: int) -> Items:
 def _of_core(path: Path, n: int) -> Items:
     kind, arguments = read_arguments(path)
     with temporary_folder() as folder:
-        loaded: Any = load(path, spill=folder if arguments.get("spill") else None)
+        loaded: Any = load(path, spill=folder if arguments.get("spill") else None, continue_episodes=True)
         with named(path):
             if isinstance(loaded, RingBuffer) and len(loaded):
                 steps, every = loaded[:n, 0], loaded.fields.items()
