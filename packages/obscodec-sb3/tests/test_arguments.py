@@ -358,7 +358,7 @@ def test_arguments_in_another_order_are_named(tmp_path):
 
 def test_a_limit_that_no_step_fits_in_is_refused():
     arguments = 1000, spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(2), "cpu"
-    with pytest.raises(ShapeError, match=r"^max_bytes must be \d+ or more, got 10: so much do 1000 steps take"):
+    with pytest.raises(ShapeError, match=r"^max_bytes must be \d+ or more, got 10: 1000 steps take so many bytes"):
         CompressedReplayBuffer(*arguments, max_bytes=10)
 
 

@@ -104,7 +104,7 @@ def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_the_first_write(n
             raise
         check_equal(buffer[:].reshape(-1).exclude("index"), vectors.reshape(-1))
 
-    text = "^max_bytes must be (\\d+) or more, got 3000000: so much do 10000 steps .* room for (\\d+) steps or"
+    text = "^max_bytes must be (\\d+) or more, got 3000000: 10000 steps take .* room for (\\d+) steps or"
     with pytest.raises(obscodec.ShapeError, match=text) as caught:
         written(10_000, 3_000_000)
     least, n_fit = map(int, re.search(text, str(caught.value)).groups())

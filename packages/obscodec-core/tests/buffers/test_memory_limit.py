@@ -244,9 +244,9 @@ def test_bad_limits_are_refused(tmp_path):
         (ShapeError, "max_bytes must be 1 or more, or None, got 0", {"max_bytes": 0}),
         (
             ShapeError,
-            f"max_bytes must be {least} or more, got {least - 1}: so much do {limited(10**6).capacity} steps take in "
-            "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
-            f"a codec for large fields, or make room for {limited(10**6).capacity - 1} steps or fewer",
+            f"max_bytes must be {least} or more, got {least - 1}: {limited(10**6).capacity} steps take so many bytes "
+            "in uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, "
+            f"name a codec for large fields, or make room for {limited(10**6).capacity - 1} steps or fewer",
             {"max_bytes": least - 1},
         ),
         (
@@ -393,9 +393,9 @@ def test_a_limit_that_plain_fields_and_ids_exceed_is_refused_at_once(name, spill
     with pytest.raises(ShapeError) as caught:
         made(100_000, limit)
     least, n_fit = re.fullmatch(
-        rf"max_bytes must be (\d+) or more, got {limit}: so much do 100000 steps take in uncompressed fields and ids, "
-        r"which neither move to files nor go with their steps\. Allow more bytes, name a codec for large fields, or "
-        r"make room for (\d+) steps or fewer",
+        rf"max_bytes must be (\d+) or more, got {limit}: 100000 steps take so many bytes in uncompressed fields and "
+        r"ids, which neither move to files nor go with their steps\. Allow more bytes, name a codec for large fields, "
+        r"or make room for (\d+) steps or fewer",
         str(caught.value),
     ).groups()
     made(100_000, int(least))

@@ -92,7 +92,7 @@ def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
     buffer.extend(obs=frames[:-1], next=frames[1:])
     assert best.item_bytes == pytest.approx(buffer.stats().projected_bytes / 1e6, rel=0.02)
     lines = printed(report, width=200)
-    why = f"the smallest that the table of costs counts as fast as uncompressed, on the first {129} frames"
+    why = f"the smallest codec that reads as fast as plain arrays, on the first {129} frames"
     takes = (
         f"transition takes {best.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it"
     )
@@ -166,7 +166,7 @@ def test_images_of_four_channels_are_told_to_be_planes(tmp_path):
 def test_noise_is_called_what_it_is(tmp_path):
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).integers(256, size=(N, 64, 64), dtype=np.uint8))
     ran = run(tmp_path / "noise.npy")
-    assert "Recommended: raw, the smallest that the table of costs counts as fast as uncompressed" in ran.stdout
+    assert "Recommended: raw, the smallest codec that reads as fast as plain arrays" in ran.stdout
     assert "This hardly shrinks: it is noise, a textured camera image, or a vector." in ran.stdout
 
 

@@ -70,9 +70,7 @@ def test_the_reason_is_whole_whatever_it_says():
     assert why(field) == f"{field.reason}. A {takes}"
     in_blocks = why(replace(odd, block_frames=4))
     assert in_blocks.startswith("the first: of two: as asked for. In blocks of 4 frames, a transition takes")
-    assert (
-        field.reason == "the smallest that the table of costs counts as fast as uncompressed, on the first 100 frames"
-    )
+    assert field.reason == "the smallest codec that reads as fast as plain arrays, on the first 100 frames"
 
 
 def test_the_sizes_begin_where_the_codec_is_decided_on(moving):

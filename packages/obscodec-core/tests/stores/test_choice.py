@@ -39,7 +39,7 @@ def test_the_smallest_of_the_fast_ones_is_chosen():
     fast = [trial for trial in choice.trials if trial.fits]
     assert choice.chosen in fast
     assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in fast)
-    why = "the smallest that the table of costs counts as fast as uncompressed"
+    why = "the smallest codec that reads as fast as plain arrays"
     assert choice.reason == f"{why}, on the first 300 frames"
     layout = Layout((84, 84), np.uint8)
     assert [codec(trial.spec, layout).spec for trial in choice.trials] == [trial.spec for trial in choice.trials]
@@ -51,7 +51,7 @@ def test_frames_that_only_a_slow_codec_shrinks_get_one():
     assert choice.chosen.frame_bytes < 84 * 84 / 2
     fast = min(trial.frame_bytes for trial in choice.trials if trial.fits)
     saved = f"{1 - choice.chosen.frame_bytes / fast:.0%}"
-    why = f"{saved} smaller than any that the table of costs counts as fast as uncompressed"
+    why = f"{saved} smaller than any codec that reads as fast as plain arrays"
     assert choice.reason == f"{why}, on the first 300 frames"
     assert not choice.chosen.fits
 
@@ -117,9 +117,7 @@ def test_a_fast_budget_takes_no_slow_codec(seen, specs):
     assert {trial.spec for trial in choice.trials} == {"raw", "delta-rle", "delta-rle|lz4:6"}
     assert {trial.spec for trial in choice.trials if trial.fits} == specs
     assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in choice.trials if trial.fits)
-    why = (
-        "the smallest that the table of costs counts as fast as uncompressed, since budget='fast' leaves out the others"
-    )
+    why = "the smallest codec that reads as fast as plain arrays, since budget='fast' leaves out the others"
     assert choice.reason == f"{why}, on the first 256 frames"
 
 

@@ -90,7 +90,7 @@ class Memory:
         empty = memory_bytes(0)
         n_fit = max(self.max_bytes - empty, 0) * self.capacity // max(least - empty, 1)
         raise LimitTooLow(
-            f"max_bytes must be {least} or more, got {self.max_bytes}: so much do {self.capacity} steps take in "
+            f"max_bytes must be {least} or more, got {self.max_bytes}: {self.capacity} steps take so many bytes in "
             "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
             f"a codec for large fields, or make room for {n_fit} steps or fewer"
         )

@@ -67,7 +67,7 @@ _OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images mostly ma
 # A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a gather takes less time,
 # and all costs are higher, some twice as high.
 _MAX_COST = 1.2
-_AS_FAST = "that the table of costs counts as fast as uncompressed"
+_AS_FAST = "codec that reads as fast as plain arrays"
 _MUCH_CHANGE = 0.2  # pixels that differ from the frame before; slow codecs will be tried where more of them do
 _N_EXPECTED = 64  # frames of a stack or of a sequence, equal ones among them, to look at before any codec is tried
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
