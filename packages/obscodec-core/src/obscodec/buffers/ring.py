@@ -154,6 +154,7 @@ class RingBuffer:
         self._memory.check(self._set.memory_bytes)
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._n_appended = 0
+        self._is_half_written = False  # the row of the next step
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack
         self._released = 0  # and none before this one has tensors
@@ -212,9 +213,11 @@ class RingBuffer:
             if self._n_appended >= self._next_look:
                 self._look()
             at = self._n_appended % self._n_rows
+            self._is_half_written = True
             for name, array in self._arrays.items():
                 array[at] = step[name]
             self._n_appended += 1
+            self._is_half_written = False
 
     @says_memory_error
     def clear(self) -> None:
@@ -411,7 +414,8 @@ class RingBuffer:
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
         with self._lock:
-            self._empty_spare_row()
+            if self._is_half_written:
+                self._empty_spare_row()
             arrays = self._set.state(min(self._n_appended, self._n_rows))
             numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
             seams = self._stored_seams.state()
@@ -797,8 +801,9 @@ class RingBuffer:
         self._released = self._earliest
 
     def _empty_spare_row(self) -> None:
-        """Release what an append that failed has left in the row of the next step, where no reader looks."""
+        """Release what is in the row of the next step, where no reader looks, such as a part of a refused step."""
         self._set.drop(self._n_appended % self._n_rows)
+        self._is_half_written = False
 
     def _check_fields(self, method: str, unnamed: Sequence[object], values: Mapping[str, object]) -> None:
         if unnamed:
