@@ -26,9 +26,11 @@ _told: set[str] = set()  # changes that a test has failed for
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist, if it is installed, counts the processes
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run all tests in several processes, each file in one of them, unless tests are named or ``-s`` is given."""
+    """Unless tests are named: leave slow ones out, and run each file in one of several processes, without ``-s``."""
     options = config.option
     takes_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
+    if takes_all and "slow" not in options.markexpr:
+        options.markexpr = f"{options.markexpr} and not slow"
     if takes_all and options.capture != "no" and getattr(options, "numprocesses", 0) is None:
         options.numprocesses, options.maxprocesses, options.dist = "auto", _MOST_PROCESSES, "loadfile"
 

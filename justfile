@@ -17,7 +17,7 @@ with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.p
 with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports rooms site platforms sdists alone example oldest oldest-torchrl oldest-core newest-core test (upstream "-k" "delta-rle")
+check: lint types imports rooms site platforms sdists alone example oldest oldest-torchrl oldest-core newest-core test slow (upstream "-k" "delta-rle")
 
 # What a developer waits for: style, and the tests that should notice all mutants; some minutes.
 quick: lint
@@ -109,9 +109,13 @@ example:
     uv run examples/torchrl_dqn.py --steps 400
     uv run examples/torchrl_epochs.py
 
-# All tests, as the README says.
+# The tests that take less than two seconds, as the README says.
 test:
     uv run pytest
+
+# The other tests, but those that need a GPU or are of other projects.
+slow:
+    uv run pytest -m "slow and not upstream and not gpu"
 
 # The first run on a machine with a GPU: what is exact, what is fast, what the tests and NVIDIA's tools find.
 gpu-first *options:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 README = Path(__file__).parents[1] / "packages" / "obscodec-cupy" / "README.md"
@@ -19,6 +20,7 @@ def check(names: dict[str, Any]) -> None:
     names["reader"].check()
 
 
+@pytest.mark.slow
 def test_the_example_runs(cuda: str) -> None:
     eager, graph = re.findall(r"^```py\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}

@@ -108,6 +108,7 @@ def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[
         assert content(results, name)["rows"], name
 
 
+@pytest.mark.slow
 def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_folder, "_RECORDED", {"Pong": 20})
     gpu_folder.main(tmp_path)
@@ -131,6 +132,7 @@ def test_a_carried_folder_runs_from_its_wheels(tmp_path: Path, monkeypatch: pyte
     assert len(np.load(tmp_path / "benchmarks" / "recorded" / "Pong-0.npz")["frames"]) == 20
 
 
+@pytest.mark.slow
 def test_a_carried_folder_has_all_that_its_tests_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_folder, "_RECORDED", {})
     gpu_folder.main(tmp_path)

@@ -77,6 +77,7 @@ def test_a_codec_does_not_write_it(x: Exporter) -> None:
     assert device.n_launches == n_launches
 
 
+@pytest.mark.slow
 def test_an_array_of_jax_is_read_only() -> None:
     """In a process of its own, since JAX warns of each fork in one that has imported it."""
     script = """

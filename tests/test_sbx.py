@@ -8,6 +8,7 @@ import pytest
 import trained_in_jax
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", trained_in_jax.RUNS)
 def test_training_in_jax_gives_the_same_weights(run: str) -> None:
     done = subprocess.run(

@@ -4,6 +4,7 @@ import csv
 import itertools
 
 import numpy as np
+import pytest
 import scale
 
 
@@ -22,6 +23,7 @@ def test_steps_are_stacks_of_frames_that_no_other_lap_has():
     assert len({observation[0, -3:].tobytes() for observation in observations}) == 15
 
 
+@pytest.mark.slow
 def test_figures_are_written_at_each_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(scale, "_RECORDED_NBYTES", 1 << 20)
     monkeypatch.setattr(scale, "_ROUNDS", {32: 2, 256: 2})

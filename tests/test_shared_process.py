@@ -12,6 +12,7 @@ AT_ONCE = "import jax\n\n\ndef test_it() -> None:\n    pass\n"
 LATER = "def test_it() -> None:\n    import jax\n\n\ndef test_another() -> None:\n    pass\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 
+@pytest.mark.slow
 def test_the_codec_of_the_documents_keeps_the_contract(tmp_path: Path) -> None:
     text = CONTRIBUTING.read_text(encoding="utf-8")
     codec, contract = (dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.M | re.S))

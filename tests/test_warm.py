@@ -75,12 +75,14 @@ def warmed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", BUFFERS)
 def test_the_buffers_of_adapters_compile_nothing(library, warmed):
     program = f"{COUNTED}\n{textwrap.dedent(BUFFERS[library])}\nprint(compiled)"
     assert run("-c", program, folder=warmed) == "[]"
 
 
+@pytest.mark.slow
 def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
     """Parts run at the same time, and numba's files of a kernel are not made for two processes that add types to it."""
     program = textwrap.dedent(
@@ -101,6 +103,7 @@ def test_no_two_parts_compile_a_kernel_for_different_types(tmp_path):
     assert {kernel: of_parts for kernel, of_parts in types.items() if len(of_parts) > 1} == {}
 
 
+@pytest.mark.slow
 def test_kernels_of_torchrl_are_compiled_without_it(tmp_path):
     program = """if True:
         import sys, obscodec_torchrl, obscodec_torchrl.warming

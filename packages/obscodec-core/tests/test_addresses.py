@@ -134,6 +134,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[3:] if parts[0] == "packages" else parts)
 
 
+@pytest.mark.slow
 def test_addresses_are_of_memory_that_is_held() -> None:
     texts = {module_of(path): path.read_text(encoding="utf-8") for path in SOURCES}
     assert "address(room)" in texts["obscodec.streams.blocks"]

@@ -8,6 +8,7 @@ from failing_allocator import run_with
 SCRIPT = Path(__file__).with_name("allocation_faults.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["delta-rle", "delta-rle|zstd:3", "zstd:1", "pred", "palette", "undecided", "floats", "decided", "books"]
 )

@@ -233,6 +233,7 @@ def test_columns_are_read_together(n_distinct):
             columns.take(np.array(steps), np.array(envs))
 
 
+@pytest.mark.slow
 def test_columns_are_read_while_an_array_takes_another_form():
     array = Column.zeros((10, 1), np.int64)
     array[:] = np.arange(10)[:, None]

@@ -10,6 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the calls of a disk are replaced as Linux does it")
 def test_each_call_of_a_save_may_fail(tmp_path):
     library = tmp_path / "failing_disk.so"

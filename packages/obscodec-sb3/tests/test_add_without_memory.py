@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.needs("limits of a process"), pytest.mark.needs("/proc")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["box", "dict"])
 def test_what_has_no_memory_is_undone_in_a_new_process(kind):
     program = Path(__file__).with_name("add_without_memory.py")

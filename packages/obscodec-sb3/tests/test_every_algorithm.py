@@ -92,6 +92,7 @@ OFF_POLICY_RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "policy", "env", "buffer", "kwargs"), OFF_POLICY_RUNS.values(), ids=OFF_POLICY_RUNS.keys()
 )
@@ -106,6 +107,7 @@ def test_off_policy_training_gives_the_same_weights(algorithm, policy, env, buff
     assert_same_weights(*models)
 
 
+@pytest.mark.slow
 def test_another_environment_may_go_on_with_the_buffer():
     models = []
     for buffer_class, more in ((ReplayBuffer, {}), (obscodec_sb3.CompressedReplayBuffer, DELTAS)):
@@ -149,6 +151,7 @@ ON_POLICY_RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "policy", "env", "options"), ON_POLICY_RUNS.values(), ids=ON_POLICY_RUNS.keys())
 def test_on_policy_training_gives_the_same_weights(algorithm, policy, env, options):
     stock = algorithm(policy, env(), **ROLLOUT, **options)

@@ -25,6 +25,7 @@ def test_a_step_that_is_interrupted_is_added_or_not(codec, decide_after):
     assert n_interrupts > 300 // STEP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "decide_after"), OPTIONS)
 def test_each_allocation_of_a_step_may_fail(codec, decide_after, tmp_path):
     script = Path(__file__).with_name("allocation_faults_sb3.py")

@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.needs("fork")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sample", "add"])
 def test_forks_beside_threads(kind):
     program = Path(__file__).with_name("fork_beside_threads_sb3.py")

@@ -66,6 +66,7 @@ def resident_bytes(program: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_filled_buffer_takes_a_fraction_of_the_stock_one():
     stock = resident_bytes(FILL.format(buffer="ReplayBuffer"))
     compressed = resident_bytes(FILL.format(buffer="CompressedReplayBuffer"))
@@ -73,5 +74,6 @@ def test_a_filled_buffer_takes_a_fraction_of_the_stock_one():
     assert compressed <= stock / 10
 
 
+@pytest.mark.slow
 def test_a_buffer_of_a_million_transitions_is_made_without_memory():
     assert resident_bytes(CONSTRUCT) < 4_000_000

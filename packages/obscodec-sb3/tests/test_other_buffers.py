@@ -115,6 +115,7 @@ def reload(buffer: ReplayBuffer, env: object) -> ReplayBuffer:
     return loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REPLAY)
 @given(
     buffer_size=st.integers(1, 30),

@@ -32,6 +32,7 @@ def assert_right(samples, played):
         np.testing.assert_array_equal(next_obs, played[i + 1 : i + 5])
 
 
+@pytest.mark.slow
 def test_batches_are_right_while_steps_are_overwritten():
     played = frames("Pong", 700, seed=3)
     buffer = CompressedReplayBuffer(150, *SPACES, device="cpu", prefetch=True)

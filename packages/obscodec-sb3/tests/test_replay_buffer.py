@@ -120,6 +120,7 @@ def test_samples_are_those_of_the_stock_buffer(space, n_envs, options):
     assert_same_contents(stock, compressed)
 
 
+@pytest.mark.slow
 @given(
     space=st.sampled_from(list(SPACES.values())),
     action_space=st.sampled_from(list(ACTIONS.values())),

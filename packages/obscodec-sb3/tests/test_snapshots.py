@@ -380,6 +380,7 @@ def test_a_model_never_meets_the_buffer_of_another_training(tmp_path, monkeypatc
     assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 200
 
 
+@pytest.mark.slow
 def test_a_buffer_of_goals_goes_on(tmp_path):
     from stable_baselines3.common.envs import BitFlippingEnv
 

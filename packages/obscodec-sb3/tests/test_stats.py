@@ -110,6 +110,7 @@ def test_the_callback_needs_a_compressed_buffer():
         model.learn(10, callback=CompressionCallback())
 
 
+@pytest.mark.slow
 def test_without_sb3_contrib_its_buffers_say_what_to_install():
     program = (
         "import sys; sys.modules['sb3_contrib'] = None\n"
@@ -121,6 +122,7 @@ def test_without_sb3_contrib_its_buffers_say_what_to_install():
     assert done.stdout == "CompressedMaskableRolloutBuffer needs sb3-contrib: pip install sb3-contrib\n"
 
 
+@pytest.mark.slow
 def test_sb3_contrib_is_not_imported_before_it_is_asked_for():
     program = "import sys, obscodec_sb3; print('sb3_contrib' in sys.modules)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)

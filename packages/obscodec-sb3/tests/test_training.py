@@ -29,6 +29,7 @@ def trained(n_envs: int = 1, **arguments: object) -> DQN:
     return model.learn(500)
 
 
+@pytest.mark.slow
 def test_stock_and_compressed_buffer_give_the_same_weights():
     stock = trained()
     compressed = trained(replay_buffer_class=CompressedReplayBuffer)

@@ -138,6 +138,7 @@ def test_each_frame_is_stored_once(steps: TensorDict) -> None:
     assert buffer.storage._storage["pixels"].array.store.stats().total_bytes < 1500 * 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_envs", [2, 8])
 def test_environments_that_alternate_at_every_item_share_frames_within_their_own(n_envs: int) -> None:
     games = torch.stack([atari_steps("MsPacman", 300, seed=i) for i in range(n_envs)], dim=1)

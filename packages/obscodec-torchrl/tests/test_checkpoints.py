@@ -50,6 +50,7 @@ def assert_equal(given: TensorDict, expected: TensorDict) -> None:
     assert (given.exclude("name") == expected.exclude("name")).all()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("fork")
 def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> None:
     """At lines of a writer over a checkpoint of ours or of TorchRL's, and at random times."""

@@ -58,6 +58,7 @@ INDEX_PARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 @pytest.mark.parametrize("n_axes", [1, 2, 3])
 @pytest.mark.parametrize("length", [1, 2, 3, 4])

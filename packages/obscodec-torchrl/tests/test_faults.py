@@ -31,6 +31,7 @@ def test_a_write_that_is_interrupted_changes_its_rows_or_none(codec: str, decide
     rows.check_end()
 
 
+@pytest.mark.slow
 def test_each_allocation_of_a_write_and_a_sample_may_fail(tmp_path: Path) -> None:
     script = Path(__file__).with_name("allocation_faults_torchrl.py")
     options = [f"{codec}/{decide_after}" for codec, decide_after in OPTIONS]

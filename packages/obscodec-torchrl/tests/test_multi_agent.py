@@ -104,6 +104,7 @@ def through_state_dict(source: TensorDictReplayBuffer, target: TensorDictReplayB
     target.load_state_dict(torch.load(file, weights_only=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
 @every_storage
 def test_what_is_saved_is_restored(

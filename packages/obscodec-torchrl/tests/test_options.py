@@ -128,6 +128,7 @@ def test_options_that_ask_for_nothing_more_are_taken(options: dict[str, bool]) -
     assert (len(copy), copy._compilable) == (0, storage._compilable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compilable", [False, True])
 def test_compiled_code_calls_the_storage(*, compilable: bool) -> None:
     buffer = TensorDictReplayBuffer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 import torch
 from moving_square import MovingSquare, read_and_write, stacked_square
 from obscodec_torchrl import CompressedStorage
@@ -51,6 +52,7 @@ def test_a_collector_writes_into_the_buffer_itself() -> None:
     assert_whole(buffer, 600)
 
 
+@pytest.mark.slow
 def test_collectors_in_other_processes_fill_a_buffer() -> None:
     for collector_class in (MultiSyncCollector, MultiAsyncCollector):
         collector = collector_class([stacked_square, stacked_square], None, frames_per_batch=100, total_frames=600)
@@ -78,6 +80,7 @@ def test_frames_that_are_stacked_when_they_are_sampled_are_stored_once() -> None
     assert buffer.storage.stats().ratio > 10
 
 
+@pytest.mark.slow
 def test_workers_read_and_write_the_storage() -> None:
     pixels = torch.randint(0, 9, (20, 1, 40, 40), dtype=torch.uint8)
     buffer = TensorDictReplayBuffer(storage=CompressedStorage(100), batch_size=32).share()
@@ -103,6 +106,7 @@ def test_workers_read_and_write_the_storage() -> None:
     assert (steps["pixels"] == steps["number"].to(torch.uint8).view(20, 1, 1, 1)).all()
 
 
+@pytest.mark.slow
 def test_workers_of_a_collector_write_into_the_buffer_themselves() -> None:
     for collector_class in (MultiSyncCollector, MultiAsyncCollector):
         buffer = TensorDictReplayBuffer(storage=CompressedStorage(600), batch_size=32)
@@ -114,6 +118,7 @@ def test_workers_of_a_collector_write_into_the_buffer_themselves() -> None:
         assert_whole(buffer, 600)
 
 
+@pytest.mark.slow
 def test_a_worker_makes_the_first_write() -> None:
     buffer = TensorDictReplayBuffer(storage=CompressedStorage(600), batch_size=32)
     collector = MultiSyncCollector(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 import torch
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -135,5 +136,5 @@ class Programs(RuleBasedStateMachine):
             assert (held > 0) == (n_held > 0)
 
 
-TestPrograms = Programs.TestCase
+TestPrograms = pytest.mark.slow(Programs.TestCase)
 TestPrograms.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)

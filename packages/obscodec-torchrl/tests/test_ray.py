@@ -41,6 +41,7 @@ def test_compressed_steps_are_filed(buffer_class: type[ReplayBuffer]) -> None:
     assert (buffer[torch.arange(len(expected))].exclude("index") == expected).all()
 
 
+@pytest.mark.slow
 def test_actors_add_compressed_steps_to_buffers_on_another_machine() -> None:
     """In a process of its own, which Ray changes."""
     command = [sys.executable, ray_actors.__file__, "TensorDictReplayBuffer", "RemoteTensorDictReplayBuffer"]

@@ -405,6 +405,7 @@ def test_threads_write_views_while_a_storage_is_written() -> None:
     assert (storage[torch.arange(40)] == steps(40, seed=2)).all()
 
 
+@pytest.mark.slow
 def test_what_reads_several_leaves_of_a_slice_reads_them_at_one_moment() -> None:
     """Writes of a storage, and conditional ones of a buffer, change all leaves at once for who compares them."""
     writer = TensorDictRoundRobinWriter(track_generations=True)

@@ -313,6 +313,7 @@ def test_an_interrupt_leaves_no_reading_open():
     assert n_interrupts > 100
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_is_forked_between_two_readings():
     (array,) = filled(1)

@@ -122,7 +122,7 @@ class ArrayEqualsNdarray(RuleBasedStateMachine):
         assert_no_leak(self.array)
 
 
-TestArrayEqualsNdarray = ArrayEqualsNdarray.TestCase
+TestArrayEqualsNdarray = pytest.mark.slow(ArrayEqualsNdarray.TestCase)
 TestArrayEqualsNdarray.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
 
 

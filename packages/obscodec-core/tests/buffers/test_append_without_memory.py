@@ -10,6 +10,7 @@ import pytest
 pytestmark = [pytest.mark.needs("limits of a process"), pytest.mark.needs("/proc")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["delta-rle", "stacks", "zstd:1", "pred", "auto", "deciding", "floats", "limited"])
 def test_an_append_without_memory_is_undone_in_a_new_process(kind):
     program = Path(__file__).with_name("append_without_memory.py")

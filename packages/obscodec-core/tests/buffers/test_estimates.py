@@ -40,6 +40,7 @@ class Dictionaries(gym.Env):
         return {"image": image.astype(np.uint8), "vector": np.zeros(3, np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_envs", [None, 4])
 def test_it_is_what_a_real_buffer_takes(n_envs):
     n = 8000

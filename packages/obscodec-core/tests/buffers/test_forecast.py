@@ -49,6 +49,7 @@ def fill(buffer: RingBuffer, n: int) -> None:
         buffer.append(**step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["auto", "delta-rle", "delta-rle|zstd:3", "zstd:1", "rle", "raw", None])
 @pytest.mark.parametrize("n_envs", [1, 8])
 def test_the_projection_is_what_the_full_buffer_takes(codec, n_envs):

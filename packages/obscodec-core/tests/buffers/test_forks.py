@@ -10,6 +10,7 @@ import pytest
 pytestmark = pytest.mark.needs("fork")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["delta-rle", "auto"])
 @pytest.mark.parametrize("kind", ["sample", "delete", "append"])
 def test_forks_beside_threads(kind, codec):

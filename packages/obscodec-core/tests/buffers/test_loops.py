@@ -139,6 +139,7 @@ def at(indices: np.ndarray) -> list[tuple[int, int]]:
     return [divmod(int(index), N_ENVS) for index in indices]
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 130), seed=st.integers(0, 10), pad=st.sampled_from(["edge", "zeros"]))
 @settings(deadline=None)
 def test_stacks_of_steps_and_of_their_next_observations_are_what_the_actor_saw(n, seed, pad):

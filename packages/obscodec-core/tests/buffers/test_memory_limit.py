@@ -67,6 +67,7 @@ def limited(max_bytes: int | None, capacity: int = 10_000, n_envs: int = 2, **op
     return RingBuffer(capacity, fields(), n_envs, **stacked, max_bytes=max_bytes, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("capacity", [150, 10_000])
@@ -278,6 +279,7 @@ def test_a_full_disk_leaves_the_buffer_as_it_was(tmp_path):
     assert buffer.stats().steps_that_fit is None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
 @pytest.mark.parametrize("spills", [False, True])
 def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
@@ -361,6 +363,7 @@ print(most, len(made), made.stats().disk_bytes)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is resident")
 @pytest.mark.parametrize("spills", [False, True])
 def test_resident_memory_stays_within_the_limit(spills, tmp_path):

@@ -63,6 +63,7 @@ def check(found, frames, name):
     return field
 
 
+@pytest.mark.slow
 def test_an_npy_file(tmp_path, frames):
     np.save(tmp_path / "frames.npy", frames)
     field = check(result(tmp_path / "frames.npy"), frames, "frames")
@@ -153,6 +154,7 @@ def test_a_file_that_may_be_one_image_is_told_apart_from_steps(tmp_path, shape, 
     )
 
 
+@pytest.mark.slow
 def test_images_of_four_channels_are_told_to_be_planes(tmp_path):
     rng = np.random.default_rng(0)
     wall = rng.normal(0, 6, (32 + N, 32 + N, 4)).cumsum(0).cumsum(1) / 4
@@ -181,6 +183,7 @@ def test_hdf5(tmp_path, frames):
     assert [field["name"] for field in found["fields"]] == ["episode/observations", "episode/rewards"]
 
 
+@pytest.mark.slow
 def test_zarr(tmp_path, frames):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(str(tmp_path / "run.zarr"), mode="w")
@@ -188,6 +191,7 @@ def test_zarr(tmp_path, frames):
     check(result(tmp_path / "run.zarr"), frames, "data/observations")
 
 
+@pytest.mark.slow
 def test_minari(tmp_path, frames):
     pytest.importorskip("minari")
     np.save(tmp_path / "frames.npy", frames)
@@ -201,6 +205,7 @@ def test_minari(tmp_path, frames):
     check(json.loads(ran.stdout), frames, "observation")
 
 
+@pytest.mark.slow
 def test_a_snapshot(tmp_path, frames):
     fields = {"frame": Field((64, 64), np.uint8), "done": Field((), np.bool_), "action": Field((2,), "bfloat16")}
     buffer = RingBuffer(N, fields, n_envs=2)
@@ -225,6 +230,7 @@ def test_what_is_printed_while_a_source_is_read_is_not_in_the_json(tmp_path, mon
     assert printed.err == "TorchRL logs to stdout\n"
 
 
+@pytest.mark.slow
 def test_an_environment_in_its_wrappers():
     found = result("ALE/Pong-v5", "--wrapper", "atari", "--stack", 4, "--steps", 300)
     observation = found["fields"][0]

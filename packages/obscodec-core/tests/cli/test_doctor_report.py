@@ -199,6 +199,7 @@ def test_the_choice_is_that_of_a_buffer_of_transitions(n_shown):
     assert found.reason == choice.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint16", "int32"])
 def test_numbers_that_are_stored_as_bytes(dtype):
     frames = textured()
@@ -220,6 +221,7 @@ def test_numbers_that_are_stored_as_bytes(dtype):
     assert found.takes_name == (not found.recommended.startswith(of_images))
 
 
+@pytest.mark.slow
 def test_next_observations_of_a_source_count_where_they_are_no_observations():
     frames = textured(2 * N)
     ends = replace_every(frames, 2)

@@ -72,12 +72,14 @@ def test_no_later_process_compiles(warmed):
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
+@pytest.mark.slow
 def test_a_second_time_nothing_is_compiled(warmed):
     ran = run("warm", "--processes", "1", NUMBA_CACHE_DIR=warmed[0])
     assert ran.returncode == 0, ran.stderr
     assert re.fullmatch(rf"all \d\d+ kernels that buffers call are compiled already: {warmed[0]}\n", ran.stdout)
 
 
+@pytest.mark.slow
 def test_another_processor_is_another_cache(warmed):
     """Numba keeps machine code for one processor, so an image for several needs the name of what all have."""
     used = "import numpy, obscodec; obscodec.decode(obscodec.encode(numpy.zeros(9, 'u1'), 'rle'))"
@@ -105,6 +107,7 @@ def test_where_nothing_can_be_kept_it_exits(unwritable):
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"nothing was compiled: {NOT_KEPT}\n")
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_kept_kernels_work_and_one_line_says_so(unwritable):
     program = """
         import numpy as np

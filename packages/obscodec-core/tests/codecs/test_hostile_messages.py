@@ -12,6 +12,7 @@ import pytest
 CASES = os.environ.get("HOSTILE_CASES", "4000")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("/proc")
 def test_messages_that_are_changed_below_their_checksums() -> None:
     """In a process of its own, which may die of it, and which has little memory."""

@@ -132,6 +132,7 @@ def test_all_damage_of_whole_frames_does_no_harm(fitted: Codec) -> None:
     assert set(memory[:64]) | set(memory[-64:]) == {7}
 
 
+@pytest.mark.slow
 def test_a_plain_decoder_reads_damaged_narrow_tiles_the_same() -> None:
     """Of images whose channels are in front, too."""
     x = images(0, 20, (2, 11, 12, 3))

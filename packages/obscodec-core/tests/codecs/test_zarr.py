@@ -31,6 +31,7 @@ def stored(store: Path, x: npt.NDArray[np.generic], version: int, spec: str = "a
     return zarr.create_array(store, data=x, zarr_format=version, overwrite=True, **codecs, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("spec", SPECS)
 def test_frames_are_read_by_a_program_that_does_not_import_obscodec(version: int, spec: str, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def learned(spec: str) -> BlockCoder:
     return coder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_block_is_read_as_it_was_sealed_or_opened(spec: str) -> None:
     coder = new_coder(spec, FRAME, N)

@@ -166,6 +166,7 @@ def test_a_step_that_finds_no_room_changes_nothing(monkeypatch):
     assert not arrays[1].ids.any()
 
 
+@pytest.mark.slow
 def test_a_step_that_is_interrupted_is_done_or_not():
     store, player = store_of("stacks"), Player("stacks", 2)
     arrays = arrays_of(store, 2)

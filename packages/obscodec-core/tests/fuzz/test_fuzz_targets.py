@@ -11,6 +11,7 @@ from targets import SHARES
 EXECUTIONS = os.environ.get("FUZZ_EXECUTIONS", "250")  # of each target
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is fenced and limited as Linux does it")
 def test_what_strangers_may_send_is_read_or_refused(tmp_path):
     """In a process of its own, which may die of it, and which has little memory."""

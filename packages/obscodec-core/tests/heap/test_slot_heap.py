@@ -217,6 +217,7 @@ def test_slots_are_integers(slots):
         SlotHeap(4).free(slots)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.sampled_from([50, 1000, 20_000]))
 @settings(max_examples=10, deadline=None)
 def test_reserved_bytes_stay_in_proportion_under_endless_overwriting(seed, mean_nbytes):

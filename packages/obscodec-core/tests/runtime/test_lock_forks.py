@@ -111,6 +111,7 @@ def test_a_fork_of_a_signal_handler_ends_though_others_wait_for_its_thread():
     assert is_free(other)
 
 
+@pytest.mark.slow
 def test_two_threads_fork_at_once():
     statuses = []
 

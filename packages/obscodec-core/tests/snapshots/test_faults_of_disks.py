@@ -14,6 +14,7 @@ from saved import check_equal_rings, ring
 BEFORE, AFTER = ring(40), ring(130)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_killed_process_leaves_the_last_generation():
     program = Path(__file__).with_name("kill_saves.py")

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 N_FORKS = os.environ.get("OBSCODEC_FORKS", "6")  # with each of three codecs
 
 
+@pytest.mark.slow
 def test_forks_at_random_moments_of_a_save():
     program = Path(__file__).with_name("fork_while_saving.py")
     path = os.pathsep.join([str(program.parent), os.environ.get("PYTHONPATH", "")])

@@ -249,6 +249,7 @@ def test_python_exits_when_the_last_generation_is_finished(tmp_path):
     check_equal_rings(ring(90), obscodec.load(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_thread_appends_to_a_store_while_it_is_written(tmp_path):
     store, stop, ids = FrameStore(FRAME, block_frames=4), threading.Event(), []
 

@@ -35,6 +35,7 @@ def check_folder(folder, before, after, place):
     return is_after
 
 
+@pytest.mark.slow
 def test_a_save_that_is_interrupted_is_done_or_not(tmp_path, monkeypatch):
     """The disk is waited for in the last save only: no power is lost here."""
     before, after, n_done, n_interrupts = small(N_BEFORE), small(N_AFTER), 0, 0

@@ -189,6 +189,7 @@ print(started[0].returncode)
     assert done.stdout == "0\nNone\n", done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["pred", "palette"])
 @pytest.mark.parametrize("order", [["encode"], ["decode"], ["decode", "encode"], ["encode", "decode"]])
 def test_what_the_process_compiles(spec, order):

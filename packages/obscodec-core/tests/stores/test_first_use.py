@@ -33,6 +33,7 @@ def beside_the_source(monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
 
 
+@pytest.mark.slow
 def test_the_first_use_says_why_it_takes_long(tmp_path):
     said = []
     for _ in range(2):

@@ -122,7 +122,7 @@ class FrameStoreEqualsDict(RuleBasedStateMachine):
         assert self.store.read(ids).tobytes() == b"".join(self.model[frame_id] for frame_id in ids)
 
 
-TestFrameStoreEqualsDict = FrameStoreEqualsDict.TestCase
+TestFrameStoreEqualsDict = pytest.mark.slow(FrameStoreEqualsDict.TestCase)
 TestFrameStoreEqualsDict.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 

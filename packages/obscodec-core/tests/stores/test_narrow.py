@@ -301,7 +301,7 @@ class NarrowStoreEqualsDict(RuleBasedStateMachine):
         assert not out[-1:].view(np.uint32).any()
 
 
-TestNarrowStoreEqualsDict = NarrowStoreEqualsDict.TestCase
+TestNarrowStoreEqualsDict = pytest.mark.slow(NarrowStoreEqualsDict.TestCase)
 TestNarrowStoreEqualsDict.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
 
 

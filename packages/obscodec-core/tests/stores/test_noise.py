@@ -50,6 +50,7 @@ def test_noise_in_a_frame_store(spec, block_frames):
     assert (store.read(ids) == frames).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [*SPECS, "auto"])
 def test_noise_in_a_ring_buffer(spec):
     frames, buffers = noise(FRAME, 6000), []

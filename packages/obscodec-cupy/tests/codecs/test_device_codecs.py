@@ -119,6 +119,7 @@ def test_runs_and_gaps_of_delta_rle_of_every_size(device: Device, gap: int, leng
     Pair(device, "delta-rle", Layout(block.shape, "uint8")).check(block.reshape(1, -1))
 
 
+@pytest.mark.slow
 def test_runs_of_more_than_two_megabytes(device: Device) -> None:
     x = np.zeros((1, (1 << 21) + 300), np.uint8)
     x[0, 100:-5] = 1  # a length of 4 bytes

@@ -63,6 +63,7 @@ def altered(stream: bytes, rng: np.random.Generator) -> bytes:
     return stream[:at] + rng.bytes(len(stream) - at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["rle", "delta-rle"])
 def test_real_streams_that_are_altered(device: Device, spec: str) -> None:
     played = frames("MsPacman", 64, seed=0)

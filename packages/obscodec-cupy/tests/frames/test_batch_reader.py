@@ -202,7 +202,7 @@ def test_what_is_assigned_through_views_arrives(cuda):
 
 def test_the_arrays_of_a_ring_buffer(cuda):
     device = opened.device(cuda)
-    ring = RingBuffer(300, {"image": Field(SMALL.shape, np.uint8, "delta-rle", FrameStack(3), device=cuda)})
+    ring = RingBuffer(300, {"image": Field(SMALL.shape, np.uint8, "delta-rle", frame_stack=FrameStack(3), device=cuda)})
     tensors = small_stacks(400)
     array = ring._arrays["image"]
     reader = BatchReader([array])
@@ -239,6 +239,7 @@ def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
             np.testing.assert_array_equal(device.download(out), flat(expected)[device.download(places)])
 
 
+@pytest.mark.slow
 def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monkeypatch):
     """Chunks that the heap gives back, and rooms that are too small, stay until then."""
     device = SimulatedDevice(seed=3)
@@ -356,6 +357,7 @@ def test_streams_take_turns(monkeypatch):
             np.testing.assert_array_equal(device.download(out), tensors)
 
 
+@pytest.mark.slow
 def test_frames_that_are_larger_than_shared_memory(cuda):
     device, layout = opened.device(cuda), Layout((3, 400, 300), np.uint8)
     arrays, model = small_arrays(cuda, 2, 6, 1, layout)
@@ -366,6 +368,7 @@ def test_frames_that_are_larger_than_shared_memory(cuda):
             np.testing.assert_array_equal(out, flat(expected)[places])
 
 
+@pytest.mark.slow
 def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
     device, recorded = SimulatedDevice(seed=5), []
     monkeypatch.setattr(opened, "device", lambda name: device)

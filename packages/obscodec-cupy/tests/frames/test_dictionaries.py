@@ -45,6 +45,7 @@ def read(store: FrameStore, ids: np.ndarray) -> np.ndarray:
     return device.download(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 def test_a_dictionary_is_there_before_the_first_block_that_needs_it(cuda: str, heap: str) -> None:
     store, ids = new_store(heap), np.zeros(0, np.int64)

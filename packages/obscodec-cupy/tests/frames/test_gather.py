@@ -125,6 +125,7 @@ def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str,
     assert got.tobytes() == rows[places].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["delta-rle", "raw", "delta-rle|lz4"])
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, seed: int) -> None:

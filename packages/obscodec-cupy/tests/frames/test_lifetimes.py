@@ -47,6 +47,7 @@ def check(device: SimulatedDevice, where_it_was: On, where_it_is_read: On, out: 
     device.keep(None)  # asks the events of all that was held whether it can go
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 @pytest.mark.parametrize("spec", ["rle", "delta-rle", "raw"])

@@ -53,7 +53,7 @@ class Snapshot:
         ...         for step in range(4):
         ...             buffer.append(frame=np.full((84, 84), step, np.uint8))
         ...             generation = snapshot.write(buffer)
-        ...     snapshot.generations, len(load(folder, generation=3))
+        ...     snapshot.generations, len(obscodec.load(folder, generation=3))
         ([2, 3, 4], 3)
     """
 
@@ -173,7 +173,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
         >>> ids = store.append(np.ones((1, 84, 84), np.uint8))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save(store, folder)
-        ...     load(folder).read(ids).mean()
+        ...     obscodec.load(folder).read(ids).mean()
         np.float64(1.0)
     """
     if not isinstance(saved, (RingBuffer, Prioritized, TensorArray, Store)):
