@@ -34,7 +34,7 @@ def narrow_store():
 
 
 MADE = {
-    "RingBuffer": (ring, "capacity fields n_envs stack episode_end pad mask"),
+    "RingBuffer": (ring, "capacity fields n_envs stack episode_end pad mask max_bytes"),
     "Prioritized": (lambda: Prioritized(30), "capacity alpha eps"),
     "FrameStore": (lambda: FrameStore(STACK, frame_stack=4), "layout device block_frames frame_stack"),
     "AutoStore": (lambda: AutoStore(FRAME), "layout device options"),

@@ -414,6 +414,17 @@ def test_settings_stay_as_they_are(cls, name):
     assert getattr(buffer, name) == before
 
 
+@pytest.mark.parametrize("cls", REPLAY)
+@pytest.mark.parametrize("given", [False, True])
+def test_the_layout_of_sb3_stays_that_of_its_other_mode(cls, given):
+    """With True, SB3 would take the next observation from a row that another episode may begin with."""
+    space = {"optimize_memory_usage": given} if cls is CompressedReplayBuffer else {}
+    buffer = cls(10, IMAGE, ONE, "cpu", **space) if space else new_buffer(cls)
+    with pytest.raises(AttributeError, match=rf"^optimize_memory_usage of a {cls.__name__} stays False: make another"):
+        buffer.optimize_memory_usage = True
+    assert buffer.optimize_memory_usage is False
+
+
 @pytest.mark.parametrize("cls", [CompressedReplayBuffer, CompressedRolloutBuffer])
 def test_options_can_be_read_and_stay(cls, tmp_path):
     options = {"codec": "zstd:1", "threads": 1, "prefetch": True, "max_bytes": 9 << 20, "spill": str(tmp_path)}

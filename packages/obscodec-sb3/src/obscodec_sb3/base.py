@@ -57,7 +57,7 @@ _DRAW = ("stable_baselines3.common.buffers", "sb3_contrib.common.maskable.", "ob
 free_in_forks(np.random.get_bit_generator().lock)  # type: ignore[attr-defined]
 
 
-class _Setting:
+class Setting:
     """An attribute that SB3 sets before it makes arrays, and that stays as it is then: the arrays depend on it.
 
     Without ``__get__``, Python reads it from the buffer itself, as fast as any attribute.
@@ -104,11 +104,11 @@ class CompressedBuffer(buffers.BaseBuffer):
     own methods work with it. All arrays of one observation share a store, which keeps each frame once.
     """
 
-    buffer_size: int = _Setting(as_count)  # type: ignore[assignment]
-    n_envs: int = _Setting(as_count)  # type: ignore[assignment]
-    observation_space: Any = _Setting()
-    action_space: Any = _Setting()
-    action_dim: int = _Setting()  # type: ignore[assignment]
+    buffer_size: int = Setting(as_count)  # type: ignore[assignment]
+    n_envs: int = Setting(as_count)  # type: ignore[assignment]
+    observation_space: Any = Setting()
+    action_space: Any = Setting()
+    action_dim: int = Setting()  # type: ignore[assignment]
     codec, min_nbytes, frame_stack, budget = _Option(), _Option(), _Option(), _Option()
     decide_after, block_frames, buffer_device, heap = _Option(), _Option(), _Option(), _Option()
     threads, max_bytes, spill, prefetch = _Option(), _Option(), _Option(), _Option()

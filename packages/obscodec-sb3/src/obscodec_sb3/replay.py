@@ -22,7 +22,7 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples, Repla
 from stable_baselines3.common.vec_env import VecNormalize
 
 from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
-from obscodec_sb3.base import CompressedBuffer
+from obscodec_sb3.base import CompressedBuffer, Setting
 from obscodec_sb3.direct_add import DirectAdd
 from obscodec_sb3.keywords import PrefetchKeywords
 from obscodec_sb3.taken_out import TakenOut, at_envs
@@ -86,6 +86,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
 
+    optimize_memory_usage: bool = Setting()  # type: ignore[assignment]  # False: SB3 would read rows of its own layout
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once
     _direct: DirectAdd | None = None
     _samples_directly = False

@@ -108,6 +108,7 @@ class RingBuffer:
     episode_end: Fixed[tuple[str, ...]] = Fixed(_INSTEAD)
     pad: Fixed[Pad | None] = Fixed(_INSTEAD)
     mask: Fixed[str | None] = Fixed(_INSTEAD)
+    max_bytes: Fixed[int | None] = Fixed("make another RingBuffer, or load this one with another limit")
     _seams = Seams()
 
     def __init__(
@@ -138,6 +139,7 @@ class RingBuffer:
         check_pad(pad, self.stack)
         stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
         self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
+        self.max_bytes = self._memory.max_bytes
         self._memory.capacity = self.capacity
         # Steps before the oldest one, of which its stack is made.
         self._n_before = max(self.stack.values(), default=1) - 1
