@@ -20,15 +20,17 @@ def main(codec):
     storage = CompressedStorage(20_000, codec=codec)
     for begin in range(0, 600, 8):
         storage.set(range(begin, begin + 8), items(begin, 8))
-    n_refused, end, more = 0, 600, items(600, 8)
+    n_refused, end = 0, 600
+    more = [items(begin, 8) for begin in range(end, 6000, 8)]  # here, since memory for them may be refused, too
     with limited_memory(0):
-        while n_refused < 20 and end < 6000:
+        while n_refused < 20 and more:
             try:
-                storage.set(range(end, end + 8), more)
-                end += 8
-                more = items(end, 8)
+                storage.set(range(end, end + 8), more[0])
             except (MemoryError, RuntimeError):  # of torch
                 n_refused += 1
+            else:
+                end += 8
+                del more[0]
     storage.set(range(end, end + 8), items(end, 8))
     assert n_refused == 20
     for begin in range(0, end + 8, 40):
