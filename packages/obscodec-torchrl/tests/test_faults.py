@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -56,3 +57,24 @@ def test_a_failed_write_whose_exception_is_kept_lets_tensors_go(monkeypatch: pyt
         buffer.extend(steps(seed))
         assert store.stats().n_tensors == 50
     assert kept.traceback
+
+
+def test_a_write_that_is_interrupted_at_any_line_keeps_no_tensors_while_its_exception_is_kept() -> None:
+    rows, kept = Rows(codec="delta-rle", decide_after=8), []
+
+    def prepare() -> Callable[[], None]:
+        write = rows.prepare()
+
+        def keeping() -> None:
+            try:
+                write()
+            except KeyboardInterrupt as error:
+                kept.append(error)
+                raise
+
+        return keeping
+
+    for where in at_every_line(prepare, STEP, KeyboardInterrupt):
+        references: list[Any] = [store._references for store in rows.storage.stores()]
+        assert not any(of._readers or of._owners for of in references), where
+    assert len(kept) > 300 // STEP

@@ -89,8 +89,12 @@ class References:
     def own(self, ids: Ints) -> Guard:
         """Have ``ids``, as the array is then, be given back when the guard is closed."""
         guard = Guard(self._owners, number := next(self._numbers))
-        self._owned[number] = ids
-        return guard
+        try:
+            self._owned[number] = ids
+            return guard
+        except BaseException:
+            guard.close()  # the traceback may keep it
+            raise
 
     @property
     def must_wait(self) -> bool:
