@@ -8,6 +8,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from faults import Interrupt, at_every_line
 from forked import exit_status, forked
 from obscodec import AutoStore, FrameStore, Layout, SlotError
 
@@ -64,6 +65,21 @@ def test_a_guard_that_is_gone_is_closed(store: FrameStore) -> None:
     del guard
     gc.collect()
     assert store.stats().n_tensors == 0
+
+
+def test_an_owner_that_nobody_has_is_closed_while_the_exception_is_kept(store: FrameStore) -> None:
+    kept = []
+
+    def own() -> None:
+        try:
+            store.own(np.zeros(3, np.int64))
+        except Interrupt as error:
+            kept.append(error)
+            raise
+
+    for where in at_every_line(lambda: own):
+        assert not store._references._owners, where
+    assert len(kept) > 5
 
 
 def test_garbage_may_be_collected_in_the_midst_of_a_call(store: FrameStore) -> None:
