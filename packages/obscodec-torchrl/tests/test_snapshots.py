@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from obscodec import CorruptStream, FieldError, ShapeError, SnapshotError
 from obscodec.snapshots import find_snapshot, inspect_snapshot, read_snapshot, restored, write_snapshot
 from obscodec_torchrl import CompressedStorage, SnapshotHook
 from obscodec_torchrl.contents import first_items
+from obscodec_torchrl.state import SavedStorage
 from tensordict import NonTensorStack, TensorDict, tensorclass
 from torchrl.data import PrioritizedSampler, TensorDictReplayBuffer
 
@@ -435,3 +437,26 @@ def test_the_first_items_of_several_axes_of_trees_and_of_generations_of_a_hook(t
     hook.write(50)
     hook.finish()
     np.testing.assert_array_equal(first_items(tmp_path / "hook", 20)["action"], np.arange(20))
+
+
+def test_a_manifest_counts_the_steps_that_are_saved_though_another_thread_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = new_buffer()
+    extend(buffer, 0, 50)
+    hook, state, writers = SnapshotHook(buffer, tmp_path, every=10), SavedStorage.state, []
+
+    def state_while_a_thread_writes(self: SavedStorage) -> Any:
+        taken = state(self)
+        writers.append(threading.Thread(target=extend, args=(buffer, 50, 75)))
+        writers[0].start()
+        writers[0].join(0.5)
+        return taken
+
+    monkeypatch.setattr(SavedStorage, "state", state_while_a_thread_writes)
+    hook.write(50)
+    hook.finish()
+    writers[0].join()
+    assert len(buffer) == 75
+    (report,) = inspect_snapshot(tmp_path)
+    assert report.n_steps == 50

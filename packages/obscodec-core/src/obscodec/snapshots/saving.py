@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Self
@@ -193,14 +193,15 @@ def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     """A state, and what a manifest says of it."""
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in MADE or of in Store.kinds.values())
     head = {"kind": next(known, type(saved).__name__), "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
-    tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
-    if isinstance(saved, (Store, TensorArray)):
-        name, store = ("array", saved.store) if isinstance(saved, TensorArray) else ("tensors", saved)
-        stats = BufferStats({name: store.stats()}, id_bytes=0, waiting_bytes=0, other_bytes=0, raw_bytes=0)
-        n_steps = len(saved) if isinstance(saved, TensorArray) and saved.ids.ndim else None
-        head["contents"] = stats.manifest({name: store.layout}, n_steps, None)
-    elif describe := getattr(saved, "manifest", None):
-        head["contents"] = describe()
+    with getattr(saved, "lock", None) or nullcontext():
+        tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
+        if isinstance(saved, (Store, TensorArray)):
+            name, store = ("array", saved.store) if isinstance(saved, TensorArray) else ("tensors", saved)
+            stats = BufferStats({name: store.stats()}, id_bytes=0, waiting_bytes=0, other_bytes=0, raw_bytes=0)
+            n_steps = len(saved) if isinstance(saved, TensorArray) and saved.ids.ndim else None
+            head["contents"] = stats.manifest({name: store.layout}, n_steps, None)
+        elif describe := getattr(saved, "manifest", None):
+            head["contents"] = describe()
     return tree, head
 
 
