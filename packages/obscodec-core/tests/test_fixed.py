@@ -34,9 +34,12 @@ def narrow_store():
 
 
 MADE = {
-    "RingBuffer": (ring, "capacity fields n_envs stack episode_end pad mask max_bytes"),
+    "RingBuffer": (ring, "capacity fields n_envs stack episode_end pad mask max_bytes spill threads"),
     "Prioritized": (lambda: Prioritized(30), "capacity alpha eps"),
-    "FrameStore": (lambda: FrameStore(STACK, frame_stack=4), "layout device block_frames frame_stack"),
+    "FrameStore": (
+        lambda: FrameStore(STACK, frame_stack=4),
+        "layout device block_frames frame_stack codec recent first_id max_bytes heap",
+    ),
     "AutoStore": (lambda: AutoStore(FRAME), "layout device options"),
     "NarrowStore": (narrow_store, "layout device narrow codes wide"),
     "TensorArray": (lambda: TensorArray.zeros((3,), FrameStore(FRAME)), "store shape dtype layout"),

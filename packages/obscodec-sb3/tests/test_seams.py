@@ -432,7 +432,7 @@ def test_options_can_be_read_and_stay(cls, tmp_path):
     buffer = cls(10, IMAGE, ONE, "cpu", **options)
     for name, value in {**options, **defaults, "buffer_device": "cpu", "heap": "device"}.items():
         assert getattr(buffer, name) == value
-        text = rf"^{name} of a {cls.__name__} stays {re.escape(repr(value))}: make another buffer$"
+        text = rf"^{name} of a {cls.__name__} stays {re.escape(repr(value))}: make another one$"
         with pytest.raises(AttributeError, match=text):
             setattr(buffer, name, value)
         assert getattr(buffer, name) == value

@@ -50,6 +50,34 @@ class Fixed(Generic[T]):
         raise AttributeError(f"{self._name} of a {type(owner).__name__} stays", name=self._name, obj=owner)
 
 
+class Option:
+    """An option of a constructor that can be read, and stays as the dictionary ``_given`` of the object has it.
+
+    Example:
+        >>> class Storage:
+        ...     codec = Option()
+        ...     def __init__(self, **given: object) -> None:
+        ...         self._given = given
+        >>> Storage(codec="raw").codec
+        'raw'
+        >>> Storage(codec="raw").codec = "auto"
+        Traceback (most recent call last):
+        AttributeError: codec of a Storage stays 'raw': make another one
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else owner._given[self._name]
+
+    def __set__(self, owner: Any, value: object) -> None:
+        name = type(owner).__name__
+        if "_given" not in vars(owner):
+            raise AttributeError(f"{self._name} is an option of a {name}: give your own attribute another name")
+        raise AttributeError(f"{self._name} of a {name} stays {self.__get__(owner)!r}: make another one")
+
+
 class FixedMapping(Fixed[Mapping[str, T]]):
     """A :class:`Fixed` dictionary, of which readers get a view that can't be changed.
 

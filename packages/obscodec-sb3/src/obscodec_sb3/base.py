@@ -31,6 +31,7 @@ from obscodec.buffers import (
 )
 from obscodec.columns import Column
 from obscodec.devices import check_place
+from obscodec.fixed import Option
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load_by, named, write_snapshot
 from obscodec.state import State, number_of, part_of, versioned
@@ -80,22 +81,6 @@ class Setting:
         vars(buffer)[self._name] = self._check(self._name, value)
 
 
-class _Option:
-    """An option of the constructor, which can be read, and stays as it was given."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, buffer: CompressedBuffer | None, kind: type | None = None) -> Any:
-        return self if buffer is None else buffer._given[self._name]
-
-    def __set__(self, buffer: CompressedBuffer, value: object) -> None:
-        name = type(buffer).__name__
-        if "_given" not in vars(buffer):
-            raise AttributeError(f"{self._name} is an option of a {name}: give your own attribute another name")
-        raise AttributeError(f"{self._name} of a {name} stays {self.__get__(buffer)!r}: make another buffer")
-
-
 class CompressedBuffer(buffers.BaseBuffer):
     """The common base of compressed buffers; it comes before a buffer of SB3 among the bases of a class.
 
@@ -109,9 +94,9 @@ class CompressedBuffer(buffers.BaseBuffer):
     observation_space: Any = Setting()
     action_space: Any = Setting()
     action_dim: int = Setting()  # type: ignore[assignment]
-    codec, min_nbytes, frame_stack, budget = _Option(), _Option(), _Option(), _Option()
-    decide_after, block_frames, buffer_device, heap = _Option(), _Option(), _Option(), _Option()
-    threads, max_bytes, spill, prefetch = _Option(), _Option(), _Option(), _Option()
+    codec, min_nbytes, frame_stack, budget = Option(), Option(), Option(), Option()
+    decide_after, block_frames, buffer_device, heap = Option(), Option(), Option(), Option()
+    threads, max_bytes, spill, prefetch = Option(), Option(), Option(), Option()
     written_by = f"obscodec-sb3 {version('obscodec-sb3')}"  # see ``obscodec.snapshots.Saved``
     _allocates_placeholders = False
     _waiting = 3  # steps that may wait in a write buffer, however large they are

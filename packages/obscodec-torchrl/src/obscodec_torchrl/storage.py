@@ -22,7 +22,7 @@ from obscodec.buffers import (
     making_room,
 )
 from obscodec.devices import check_place
-from obscodec.fixed import Fixed
+from obscodec.fixed import Fixed, Option
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
 from obscodec.stores import Store
@@ -131,6 +131,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     state_dict, load_state_dict = state_dict_of, load_dict
     stats, manifest, memory_bytes = stats_of, manifest_of, memory_bytes_of
     ndim: Fixed[int] = Fixed(_MAKE_ANOTHER)
+    codec, min_nbytes, frame_stack, budget = Option(), Option(), Option(), Option()
+    decide_after, block_frames, buffer_device, heap = Option(), Option(), Option(), Option()
+    max_bytes, spill = Option(), Option()
 
     def __init__(
         self,
@@ -179,6 +182,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 "make max_size smaller; obscodec.estimate(env, max_size) says how many bytes the full storage will take"
             )
         self.options = BufferOptions[Key](**given)
+        self._given = {**vars(self.options), "max_bytes": self._memory.max_bytes, "spill": self._memory.folder}
         new_batch = None if self.device == "auto" else lambda: torch.empty(1, device=self.device)
         check_place(self.options.buffer_device, self.options.heap, new_batch)
         self.continue_episodes = as_flag("continue_episodes", continue_episodes)

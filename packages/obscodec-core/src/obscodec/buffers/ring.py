@@ -109,6 +109,8 @@ class RingBuffer:
     pad: Fixed[Pad | None] = Fixed(_INSTEAD)
     mask: Fixed[str | None] = Fixed(_INSTEAD)
     max_bytes: Fixed[int | None] = Fixed("make another RingBuffer, or load this one with another limit")
+    spill: Fixed[str | None] = Fixed("make another RingBuffer, or load this one with another folder")
+    threads: Fixed[int | None] = Fixed(_INSTEAD)
     _seams = Seams()
 
     def __init__(
@@ -127,7 +129,7 @@ class RingBuffer:
     ) -> None:
         self._set = ArraySet(fields, n_envs, threads)
         self.fields, self.n_envs = self._set.fields, self._set.n_envs
-        self._threads = as_option("threads", threads)
+        self.threads = as_option("threads", threads)
         self.capacity = as_count("capacity", capacity)
         if stack is not None:
             check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
@@ -139,7 +141,7 @@ class RingBuffer:
         check_pad(pad, self.stack)
         stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
         self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
-        self.max_bytes = self._memory.max_bytes
+        self.max_bytes, self.spill = self._memory.max_bytes, self._memory.folder
         self._memory.capacity = self.capacity
         # Steps before the oldest one, of which its stack is made.
         self._n_before = max(self.stack.values(), default=1) - 1
@@ -395,7 +397,7 @@ class RingBuffer:
             "n_envs": self.n_envs,
             "stack": dict(self.stack),
             "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
-            "threads": self._threads,
+            "threads": self.threads,
             "max_bytes": self._memory.max_bytes,
             "spill": self._memory.folder is not None,
             "pad": self.pad,

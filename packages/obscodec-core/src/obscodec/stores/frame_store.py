@@ -75,6 +75,10 @@ class FrameStore(Store):
 
     block_frames: Fixed[int] = Fixed(MAKE_ANOTHER)
     frame_stack: Fixed[FrameStack | None] = Fixed(MAKE_ANOTHER)
+    recent: Fixed[int] = Fixed(MAKE_ANOTHER)
+    first_id: Fixed[int] = Fixed(MAKE_ANOTHER)
+    max_bytes: Fixed[int | None] = Fixed(MAKE_ANOTHER)
+    heap: Fixed[str] = Fixed(MAKE_ANOTHER)
     log: FrameLog
     reader: FrameReader | None
 
@@ -98,27 +102,27 @@ class FrameStore(Store):
         self._last = stack if stack and stack.axis == -1 else None  # with the frames in the last axis
         if self._frame.nbytes == 0:
             raise ShapeError(f"a frame has at least one byte, got {self._frame}")
-        block_frames, first_id = as_count("block_frames", block_frames), as_count("first_id", first_id)
-        n_recent = as_option("recent", recent) or self._depth + 2
+        self.block_frames, self.first_id = as_count("block_frames", block_frames), as_count("first_id", first_id)
+        self.recent = as_option("recent", recent) or self._depth + 2
         check_place(device, heap)
         announce()
         self.layout, self.frame_stack = layout, stack
-        self.device, self._heap = device, heap
-        self.block_frames = block_frames
+        self.device, self.heap = device, heap
         self.threads = as_threads(threads)
-        coder = new_coder(codec, self._frame, block_frames)
-        decoding = decoding_device(device, coder.spec, block_frames, f"frames of the codec {coder.spec!r}")
+        coder = new_coder(codec, self._frame, self.block_frames)
+        decoding = decoding_device(device, coder.spec, self.block_frames, f"frames of the codec {coder.spec!r}")
         self.log = FrameLog(
             coder,
             self._frame.nbytes,
-            block_frames=block_frames,
+            block_frames=self.block_frames,
             stack=self._depth,
-            n_recent=n_recent,
-            first_id=first_id,
+            n_recent=self.recent,
+            first_id=self.first_id,
             last_id=last_frame_id(self._depth),
             max_bytes=max_bytes,
             allocate=backend(device).pinned(device) if decoding != "cpu" and heap == "pinned" else new_chunk,
         )
+        self.max_bytes = self.log.heap.max_bytes
         self.reader = None
         if decoding != "cpu":
             self.reader = backend(device).frame_reader(device, heap, layout, stack, self.log)
@@ -185,12 +189,12 @@ class FrameStore(Store):
             "frame_stack": self.frame_stack,
             "codec": self.codec,
             "block_frames": self.block_frames,
-            "recent": self.log.open.n_recent,
-            "first_id": self.log.first * self.block_frames,
-            "max_bytes": self.log.heap.max_bytes,
+            "recent": self.recent,
+            "first_id": self.first_id,
+            "max_bytes": self.max_bytes,
             "threads": self.threads,
             "device": self.device,
-            "heap": self._heap,
+            "heap": self.heap,
         }
 
     def _state(self) -> State:
