@@ -17,7 +17,7 @@ from obscodec_sb3 import (
     compressed,
     resume,
 )
-from stable_baselines3 import DQN
+from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv, IdentityEnvBox
@@ -91,6 +91,29 @@ def test_resume_refuses_other_spaces(folder):
     )
     with pytest.raises(SpecError, match=text):
         resume(Unbuilt, folder, env, device="cpu")
+
+
+def test_resume_names_all_that_differs(folder):
+    env = env_of(4)
+    env.action_space = spaces.Discrete(3)
+    text = (
+        r"of 2 environments \(n_envs\), and env has 4: .*; and whose action_space is Discrete\(2\), and that of env is "
+    )
+    with pytest.raises(SpecError, match=text):
+        resume(Unbuilt, folder, env, device="cpu")
+
+
+def test_resume_refuses_another_algorithm(folder):
+    class UnbuiltSAC(Unbuilt):
+        policy_aliases = SAC.policy_aliases
+
+    text = (
+        r"rl_model_40_steps.zip has a DQNPolicy, and UnbuiltSAC takes CnnPolicy or MultiInputPolicy or SACPolicy: pass"
+    )
+    with pytest.raises(SpecError, match=text):
+        resume(UnbuiltSAC, folder, env_of(2), device="cpu")
+    with pytest.raises(DTypeError, match=r"^algorithm must be one with a replay buffer, such as DQN, got PPO$"):
+        resume(PPO, folder, env_of(2), device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -57,17 +57,20 @@ def check_environment(kind: str, saved: State, env: Any, path: str, remedy: str)
         remedy: what to do with a buffer of as many environments as the snapshot has, in an error text.
 
     Raises:
-        SpecError: it has another number of environments, or other spaces.
+        SpecError: it has another number of environments, or other spaces; the text names all that differs.
     """
+    differing = []
     there, found = number_of(saved, "n_envs", 1), int(env.num_envs)
     if there != found:
-        what = f"{path} has a {kind} of {there} environments (n_envs), and env has {found}"
-        raise SpecError(f"{what}: pass an env of {there}, or {remedy}")
+        what = f"of {there} environments (n_envs), and env has {found}"
+        differing.append(f"{what}: pass an env of {there}, or {remedy}")
     for name in SPACES:
         before, now = space_of(saved[name]), _as_saved(getattr(env, name))
         if _differ(now, before):
-            what = f"{path} has a {kind} whose {name} is {before}, and that of env is {now}"
-            raise SpecError(f"{what}: pass an env with the spaces of the training")
+            what = f"whose {name} is {before}, and that of env is {now}"
+            differing.append(f"{what}: pass an env with the spaces of the training")
+    if differing:
+        raise SpecError(f"{path} has a {kind} " + "; and ".join(differing))
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from obscodec.snapshots import check_beside, named, read_arguments
 from obscodec.state import State, number_of
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
@@ -149,12 +150,15 @@ def resume(
     Raises:
         SnapshotError: there is no complete checkpoint.
         SpecError: the buffer is for another number of environments than ``env``, or for other spaces, or of another
-            class than that of the model. This is found before anything is built; the text has both values.
-        DTypeError: an argument has another type.
+            class than that of the model; or the policy is none of ``algorithm``. This is found before anything is
+            built; the text has both values.
+        DTypeError: an argument has another type, or ``algorithm`` has no replay buffer.
 
     Example: see :class:`SnapshotCallback`.
     """
     check_kind("algorithm", algorithm, type, "the class of an algorithm, such as DQN")
+    if not issubclass(algorithm, OffPolicyAlgorithm):
+        raise DTypeError(f"algorithm must be one with a replay buffer, such as DQN, got {algorithm.__name__}")
     check_kind("path", path, (str, os.PathLike), _A_FOLDER)
     env = gymnasium.make(env) if isinstance(env, str) else env
     if not hasattr(env, "step"):  # of this class, or of the older gym
@@ -213,7 +217,13 @@ def _prepared(
         SpecError: they don't.
     """
     kind, path = saved.kind, os.fspath(saved.path)
-    cls = _class_of_buffer(model, arguments)
+    policy, known = _class_in(model, "policy_class", arguments), tuple({*algorithm.policy_aliases.values()})
+    if policy is not None and known and not issubclass(policy, known):
+        raise SpecError(
+            f"{model} has a {policy.__name__}, and {algorithm.__name__} takes {_listed(known)}: pass the class of the "
+            "algorithm that was trained"
+        )
+    cls = _class_in(model, "replay_buffer_class", arguments)
     if cls is not None:
         if cls.__name__ != kind:
             raise SpecError(
@@ -244,9 +254,12 @@ def _of_buffer(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**(arguments.get("replay_buffer_kwargs") or {}), **size}
 
 
-def _class_of_buffer(model: Path, arguments: Mapping[str, Any]) -> type | None:
-    """The class of the buffer that a model will make; None if that is not known before it is loaded."""
-    name = "replay_buffer_class"
+def _listed(classes: tuple[type, ...]) -> str:
+    return " or ".join(sorted(of.__name__ for of in classes))
+
+
+def _class_in(model: Path, name: str, arguments: Mapping[str, Any]) -> type | None:
+    """A class that a model has under a name, or will be given; None if that is not known before it is loaded."""
     for given in (arguments, arguments.get("custom_objects") or {}):
         if name in given:
             found = given[name]
