@@ -27,7 +27,7 @@ from obscodec_sb3 import (
     resume,
 )
 from obscodec_sb3.contents import first_items
-from stable_baselines3 import DQN
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
@@ -358,8 +358,13 @@ def test_another_training_does_not_write_over_checkpoints(tmp_path):
     ):
         dqn(cart_pole(False)).learn(200, callback=SnapshotCallback(50, tmp_path))
     assert {file.name: file.read_bytes() for file in tmp_path.glob("*.zip")} == models
-    with pytest.raises(TypeError, match="the algorithm has no compressed replay buffer: give it one"):
+
+
+def test_a_callback_refuses_an_algorithm_without_a_compressed_replay_buffer(tmp_path):
+    with pytest.raises(TypeError, match=r"^DQN has no compressed replay buffer: give it one"):
         DQN("MlpPolicy", "CartPole-v1").learn(10, callback=SnapshotCallback(5, tmp_path))
+    with pytest.raises(TypeError, match=r"^PPO has no replay buffer: SB3's CheckpointCallback saves all that it has$"):
+        PPO("MlpPolicy", "CartPole-v1", device="cpu").learn(10, callback=SnapshotCallback(5, tmp_path))
 
 
 def test_a_model_never_meets_the_buffer_of_another_training(tmp_path, monkeypatch):

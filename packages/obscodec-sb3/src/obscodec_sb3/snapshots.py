@@ -47,7 +47,7 @@ class SnapshotCallback(CheckpointCallback):
     Raises:
         DTypeError: an argument has another type.
         ShapeError: a number is less than 1.
-        TypeError: the algorithm has no compressed replay buffer; when training starts.
+        TypeError: the algorithm has no compressed replay buffer, or none at all; when training starts.
         SnapshotError: the folder has later checkpoints of another training; at the first checkpoint.
 
     Example:
@@ -73,10 +73,11 @@ class SnapshotCallback(CheckpointCallback):
         self._snapshot = Snapshot(_buffer_folder(save_path, name_prefix), keep=keep)
 
     def _on_training_start(self) -> None:
-        if not isinstance(getattr(self.model, "replay_buffer", None), CompressedBuffer):
-            raise TypeError(
-                "the algorithm has no compressed replay buffer: give it one, such as CompressedReplayBuffer"
-            )
+        name = type(self.model).__name__
+        if not isinstance(self.model, OffPolicyAlgorithm):
+            raise TypeError(f"{name} has no replay buffer: SB3's CheckpointCallback saves all that it has")
+        if not isinstance(self.model.replay_buffer, CompressedBuffer):
+            raise TypeError(f"{name} has no compressed replay buffer: give it one, such as CompressedReplayBuffer")
 
     def _on_step(self) -> bool:
         if self.n_calls % self.save_freq == 0:

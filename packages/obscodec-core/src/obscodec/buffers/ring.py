@@ -270,7 +270,8 @@ class RingBuffer:
     def drop_episode(self, env: int | None = None) -> None:
         """Take the running episode of an environment out: its steps are not drawn any more, and keep no memory.
 
-        The steps keep their indices, which :meth:`take` refuses from then on; ``buffer[:]`` has zeros for them. The
+        The steps keep their indices, which :meth:`take` refuses from then on, and count in ``len(buffer)``;
+        ``buffer[:]`` has zeros for them. The
         next step of this environment begins an episode. Nothing happens if no episode is running.
 
         Args:
