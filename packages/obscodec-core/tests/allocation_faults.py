@@ -6,7 +6,7 @@ import numpy as np
 from failing_allocator import at_every_allocation
 from obscodec import AutoStore, Field, Layout, RingBuffer, TensorArray
 from obscodec.arrays import write_buffer
-from obscodec.codecs.formats.pred.groups.books import books_from, built_in
+from obscodec.codecs.formats.images.groups.books import books_from, built_in
 from obscodec.runtime import says_memory_error
 
 N_STEPS, N_ENVS, SHAPE = 6, 2, (3, 40, 40)

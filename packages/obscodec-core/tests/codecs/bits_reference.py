@@ -12,6 +12,7 @@ Group = list[int]  # 32 residuals
 LIMITS = (0, 1, 1, 1, 2, 2, 7, 7, 12, 12, 20, 128, 128, 128, 128)
 OF_CODE = (0, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 1, 1, 1, 1)
 OF_CLASSES = [256 if of == 1 else (2 * a + 1) ** of for a, of in zip(LIMITS[1:], OF_CODE[1:], strict=True)]
+N_STREAMS = 4
 SIZES = [256, *OF_CLASSES, 152]  # of the books of pairs of classes, of classes, and of modes
 
 
@@ -72,11 +73,9 @@ def books(lengths: Bytes) -> list[Book]:
     return found
 
 
-def groups_of(
-    source: Reader, n_streams: int, n_tiles: int, n_groups: int, tables: list[Book]
-) -> tuple[list[int], list[Group]]:
+def groups_of(source: Reader, n_tiles: int, n_groups: int, tables: list[Book]) -> tuple[list[int], list[Group]]:
     """The modes of a frame, and the residuals of each group."""
-    sizes = [source.varint() for _ in range(n_streams)]
+    sizes = [source.varint() for _ in range(N_STREAMS)]
     head, *streams = [*(Bits(source.take(size)) for size in sizes), Bits(source.rest())]
     classes = []
     for _ in range(n_groups // 2):
@@ -86,7 +85,7 @@ def groups_of(
     for of_class in range(1, 16):
         which = [g for g, found in enumerate(classes) if found == of_class]
         for j, g in enumerate(which):
-            groups[g] = group_of(streams[j % n_streams], of_class, tables)
+            groups[g] = group_of(streams[j % N_STREAMS], of_class, tables)
     return modes, groups
 
 

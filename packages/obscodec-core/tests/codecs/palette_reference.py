@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 from bits_reference import SIZES, Bits, Bytes, Reader, books, groups_of
-from obscodec.codecs.formats.pred import books_of
+from obscodec.codecs.formats.images.groups import books_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,7 +88,7 @@ def frame_of(source: Reader, costs: Costs, old: Ints, width: int) -> Ints:
     vectors = [(0, 0), *(tuple(np.frombuffer(source.take(2), np.int8).tolist()) for _ in range(n_vectors - 1))]
     plane = np.zeros_like(old)
     corners = [(y, x) for y in range(1, len(plane), 8) for x in range(1, plane.shape[1], 8)]
-    modes, residuals = groups_of(source, 4 << (head >> 4), len(corners), 2 * len(corners), costs.books)
+    modes, residuals = groups_of(source, len(corners), 2 * len(corners), costs.books)
     ranks = [[2 * r if r >= 0 else -2 * r - 1 for r in group] for group in residuals]
     for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
         vector, kind = divmod(mode - 3, 2) if mode >= 3 else (0, mode)

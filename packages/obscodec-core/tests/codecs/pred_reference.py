@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from bits_reference import Bits, Book, Group, Reader, books, groups_of
 from obscodec import Layout
-from obscodec.codecs.formats.pred import books_of
+from obscodec.codecs.formats.images.groups import books_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -72,7 +72,7 @@ def frame_of(source: Reader, tables: list[Book] | None, old: Ints, width: int) -
     if tables is None:
         modes, groups = packed_groups(source, form, n_vectors, len(corners), n_groups, n_planes)
     else:
-        modes, groups = groups_of(source, 4 << form, len(corners), n_groups, tables)
+        modes, groups = groups_of(source, len(corners), n_groups, tables)
     for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
         kind, transform = divmod(mode, 8) if n_planes == 3 else (mode, 0)
         of_tile = groups[2 * n_planes * t : 2 * n_planes * (t + 1)]

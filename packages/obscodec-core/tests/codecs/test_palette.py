@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from make_golden import tensors
 from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec
 from obscodec.codecs import Codec
-from obscodec.codecs.formats.palette.frame_reader import PLAIN, PRED
-from obscodec.codecs.formats.pred import DICTIONARY_NBYTES
+from obscodec.codecs.formats.images.groups import DICTIONARY_NBYTES
+from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED
 from obscodec.segments import Segments
 from palette_reference import decode as plainly_decoded
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from make_golden import tensors
 from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec, decode, encode
 from obscodec.codecs import Codec
-from obscodec.codecs.formats.pred import pred
-from obscodec.codecs.formats.pred.groups.books import DICTIONARY_NBYTES, built_in
+from obscodec.codecs.formats.images.groups.books import DICTIONARY_NBYTES, built_in
 from obscodec.segments import Segments
 from pred_reference import TRANSFORMS, with_shares
 from pred_reference import decode as plainly_decoded
@@ -118,16 +117,6 @@ def test_damage_of_whole_frames_does_no_harm(spec: str) -> None:
                 assert len(bad) == len(stream)
     assert n_refused >= len(stream)
     assert set(memory[:64]) | set(memory[-64:]) == {7}
-
-
-@pytest.mark.parametrize("n_streams", [8, 16, 32])
-def test_a_frame_says_how_many_streams_of_bits_it_has(n_streams: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tested = codec("pred", Layout.of(COLORS))
-    few = encoded(tested, COLORS)
-    monkeypatch.setattr(pred, "N_STREAMS", n_streams)
-    many = encoded(tested, COLORS)
-    assert len(few) < len(many)
-    assert decoded(tested, many).tobytes() == COLORS.tobytes()
 
 
 def test_items_that_are_no_images() -> None:

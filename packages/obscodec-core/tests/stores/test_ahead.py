@@ -196,6 +196,6 @@ def test_what_the_process_compiles(spec, order):
     says = "; from obscodec.kernels import kernels_here; print(*(x[0] for of in kernels_here()[:2] for x in of))"
     command = [sys.executable, "-P", "-c", ahead._COMPILES + says, spec, *order]
     names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    prefix = f"obscodec.codecs.formats.{spec}."
+    prefix = f"obscodec.codecs.formats.images.{spec}."
     found = {name.rpartition(".")[2] for name in names if name.startswith(prefix)} & {"encode_items", "decode_items"}
     assert found == {f"{what}_items" for what in order}

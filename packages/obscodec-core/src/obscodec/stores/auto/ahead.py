@@ -39,7 +39,7 @@ def compile_ahead(name: str) -> None:
     # This process is going to encode: at once, or when it has compiled what comes before.
     is_ready = is_on_disk("obscodec.frames", "append_frames")
     order = ("decode", "encode") if is_ready else ("encode", "decode")
-    missing = [what for what in order if not is_on_disk(f"obscodec.codecs.formats.{name}", f"{what}_items")]
+    missing = [what for what in order if not is_on_disk(f"obscodec.codecs.formats.images.{name}", f"{what}_items")]
     if not missing or cache_folder() is None:
         return
     _log.warning(f"obscodec compiles the codec {name!r} for images, for 10 to 20 seconds, the first time only")

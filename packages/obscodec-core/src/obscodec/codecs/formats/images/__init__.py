@@ -1,0 +1,1 @@
+"""Codecs for images, in tiles that are predicted: ``pred``, and ``palette``, whose ranks are coded as residuals are."""

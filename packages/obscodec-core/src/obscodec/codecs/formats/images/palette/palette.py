@@ -1,0 +1,188 @@
+"""``palette``: images of few colours, as what their pixels are among the colours that follow their neighbours."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.formats.images.colours import count_colours
+from obscodec.codecs.formats.images.geometry import Geometry, geometry_of, misread, plane_geometry
+from obscodec.codecs.formats.images.palette.dictionary import Tables, tables_in
+from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED, decode_items
+from obscodec.codecs.formats.images.palette.frame_writer import encode_with
+from obscodec.codecs.formats.images.palette.training import train
+from obscodec.codecs.formats.images.pred import Pred
+from obscodec.codecs.formats.images.room import N_COLOURS, new_room
+from obscodec.errors import SpecError
+from obscodec.layout import Layout, Rows
+from obscodec.segments import Bytes, Ints, Segments
+from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
+
+_N_SAMPLES: Final = 256  # frames that a dictionary is trained on
+_MIN_SHARE: Final = 0.75  # of images of few colours
+_MOST_GREYS: Final = 64  # more of them are rather smooth than a palette
+
+
+@dataclass(frozen=True)
+class Palette(Codec):
+    """Images of at most 256 colours, in tiles that are predicted from the pixels around them, or from the frame before.
+
+    Items of more colours are stored by ``pred``. See ``docs/formats/palette.md``.
+
+    The dictionary is a palette, the orders in which its colours follow each other, and the code lengths of all books.
+    """
+
+    name: ClassVar[str] = "palette"
+    format: ClassVar[str] = "palette@1"
+
+    dictionary: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self._frames
+        if self.dictionary:
+            _ = self._pred
+
+    @classmethod
+    def from_args(cls, layout: Layout, args: tuple[str, ...]) -> Self:
+        """Build the codec from the arguments in a spec, none.
+
+        Raises:
+            SpecError: there are arguments, or the layout is not of images.
+        """
+        if args:
+            raise SpecError(f"palette takes no argument, got {','.join(args)!r}")
+        return cls(layout)
+
+    @cached_property
+    def _frames(self) -> tuple[int, Geometry]:
+        """How many frames an item has, none if it has no bytes; and their geometry."""
+        n_frames, geometry = geometry_of(self.layout, self.spec, takes_depth=False)
+        return n_frames if self.layout.nbytes else 0, geometry
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return tables_in(self.dictionary, self._frames[1].n_channels, self.spec)
+
+    @cached_property
+    def _pred(self) -> Pred:
+        """The codec of items of more than 256 colours."""
+        return Pred(self.layout, dictionary=self._tables.pred)
+
+    @cached_property
+    def _plain(self) -> Self:
+        """The codec of items of at most 256 colours that are more together with those of the dictionary."""
+        return self.with_dictionary(b"")
+
+    def with_dictionary(self, dictionary: bytes) -> Self:
+        """This codec with another palette, orders and books.
+
+        Raises:
+            SpecError: the bytes are no dictionary of this format, or one for images of other channels.
+        """
+        return replace(self, dictionary=dictionary)
+
+    def fit(self, samples: npt.NDArray[np.generic]) -> Self:
+        """A codec with a dictionary trained on up to 256 frames of ``samples``, or a few more.
+
+        The colours of this codec's dictionary keep their places, unless those of the samples find no room behind them.
+        Samples of more than 256 colours train the books of ``pred`` alone; this codec if there are no others.
+        """
+        rows = self.layout.rows(samples)
+        if not rows.size:
+            return self
+        n_items = max(1, _N_SAMPLES // self._frames[0])
+        chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
+        trained = train(chosen, Pred(self.layout), self._tables.keys)
+        return self if trained is None else self.with_dictionary(trained.to_bytes())
+
+    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
+        """See ``Codec.suits``: if three quarters of the images have few colours; the others are stored by ``pred``."""
+        rows = self.layout.rows(samples)
+        if not rows.size:
+            return False
+        found = count_colours(rows, *self._frames)
+        most = min(_MOST_GREYS if found.are_grey else N_COLOURS, found.most)
+        return bool(np.mean(found.numbers <= most) >= _MIN_SHARE)
+
+    @property
+    def misreads(self) -> str:
+        """See ``Codec.misreads``: images of two or four channels."""
+        return misread(self.layout)
+
+    def bound(self) -> int:
+        """The bytes that an item takes while it is encoded: those of ``pred``, and the byte that says so."""
+        return Pred(self.layout).bound() + (1 if self.layout.nbytes else 0)
+
+    def encode_rows(self, rows: Rows, out: Bytes) -> Ints:
+        """Encode all items of few colours in one compiled call, without the GIL, and the others in another one."""
+        if not rows.size:
+            return np.zeros(len(rows), np.int64)
+        lengths = self._encode_few(rows, out)
+        if lengths.all():
+            return lengths
+        parts = [stream.tobytes() for stream in Segments.packed(out, lengths)]
+        if self.dictionary:
+            which = [i for i, part in enumerate(parts) if not part]
+            room = np.empty(len(which) * self.bound(), np.uint8)
+            plain = Segments.packed(room, self._plain._encode_few(rows[which], room))
+            parts = _filled(parts, which, [PLAIN + stream.tobytes() if len(stream) else b"" for stream in plain])
+        which = [i for i, part in enumerate(parts) if not part]
+        streams = self._pred.encode_batch(rows[which], np.empty(len(which) * self._pred.bound(), np.uint8))
+        joined = b"".join(parts := _filled(parts, which, [PRED + stream.tobytes() for stream in streams]))
+        out[: len(joined)] = np.frombuffer(joined, np.uint8)
+        return np.array([len(part) for part in parts])
+
+    def decode_rows(self, src: Segments, rows: Rows) -> None:
+        """Decode all items of few colours in one compiled call, without the GIL, and the others in another one."""
+        self.decode_beginnings(src, rows, np.full(len(rows), self.layout.nbytes))
+
+    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
+        """Decode the frames in which the wanted bytes are, as :meth:`decode_rows`."""
+        n_frames, geometry = self._frames
+        check(OK if src.inside().all() else OUTSIDE_BUFFER)
+        if not rows.size:
+            check(NO_SUCH_FRAME if src.lengths.any() else OK)
+            return
+        src = src.contiguous()
+        tables, others = self._tables, np.empty(len(rows), np.uint8)
+        memory, room = new_room(geometry, n_frames)
+        status = decode_items(
+            src.addresses(),
+            src.lengths,
+            rows,
+            others,
+            n_frames,
+            -(-wanted * n_frames // rows.shape[1]),
+            tuple(geometry),
+            tuple(plane_geometry(geometry)),
+            tables.known.ctypes.data,
+            len(tables.keys),
+            tuple(tables.orders),
+            tables.books.tables.ctypes.data,
+            room,
+        )
+        del memory  # not before
+        check(status)
+        if others.any():
+            for behind, other in ((PRED, self._pred), (PLAIN, self._plain)):
+                which = np.flatnonzero(others == len(behind))
+                if which.size:
+                    decoded = np.empty((len(which), rows.shape[1]), np.uint8)
+                    streams = src.take(which).behind(np.full(len(which), len(behind)))
+                    other.decode_beginnings(streams, decoded, wanted[which])
+                    rows[which] = decoded
+
+    def _encode_few(self, rows: Rows, out: Bytes) -> Ints:
+        """Write the streams of items that the palette suits, and return their lengths, 0 for the others."""
+        tables = self._tables
+        return encode_with(tables, rows, *self._frames, out, tables.books.codes.ctypes.data)
+
+
+def _filled(parts: list[bytes], which: list[int], streams: list[bytes]) -> list[bytes]:
+    """The parts with others in some places."""
+    filled = dict(zip(which, streams, strict=True))
+    return [filled.get(i, part) for i, part in enumerate(parts)]

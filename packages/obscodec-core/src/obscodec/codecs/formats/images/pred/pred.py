@@ -1,0 +1,151 @@
+"""``pred``: images as what their pixels have more than a prediction from their neighbours."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obscodec.codecs.codec import Codec
+from obscodec.codecs.formats.images.colours import count_colours
+from obscodec.codecs.formats.images.geometry import Geometry, geometry_of, misread
+from obscodec.codecs.formats.images.groups import Books, books_of, new_predicted, trained
+from obscodec.codecs.formats.images.pred.frame_reader import decode_items
+from obscodec.codecs.formats.images.pred.frame_writer import encode_items
+from obscodec.codecs.formats.images.room import new_room
+from obscodec.codecs.formats.images.sections import PREDICTED
+from obscodec.errors import SpecError
+from obscodec.layout import Layout, Rows
+from obscodec.segments import Bytes, Ints, Segments
+from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
+from obscodec.varint import encode_varint
+
+_FAST: Final = "fast"
+_FEW_COLOURS: Final = 64
+_N_SAMPLES: Final = 128  # frames that a dictionary is trained on
+
+
+@dataclass(frozen=True)
+class Pred(Codec):
+    """Images in tiles that are predicted from the pixels around them, or from the frame before; also of depths.
+
+    See ``docs/formats/pred.md``.
+
+    The dictionary is the code lengths of all books.
+    """
+
+    name: ClassVar[str] = "pred"
+    format: ClassVar[str] = "pred@1"
+
+    fast: bool = False
+    dictionary: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self._frames
+        if self.fast and self.dictionary:
+            raise SpecError(f"{self.spec} has no dictionaries, got one of {len(self.dictionary)} bytes: use pred")
+        if self.dictionary:
+            _ = self._books
+
+    @classmethod
+    def from_args(cls, layout: Layout, args: tuple[str, ...]) -> Self:
+        """Build the codec from the arguments in a spec, none or ``fast``.
+
+        Raises:
+            SpecError: there are other arguments, or the layout is not of images.
+        """
+        if args not in ((), (_FAST,)):
+            raise SpecError(f"pred takes no argument, or {_FAST!r}, got {','.join(args)!r}")
+        return cls(layout, fast=bool(args))
+
+    @property
+    def spec(self) -> str:
+        """The canonical text that builds this codec."""
+        return f"{self.name}:{_FAST}" if self.fast else self.name
+
+    @cached_property
+    def _frames(self) -> tuple[int, Geometry]:
+        """How many frames an item has, none if it has no bytes; and their geometry."""
+        n_frames, geometry = geometry_of(self.layout, self.spec, takes_depth=True)
+        return n_frames if self.layout.nbytes else 0, geometry
+
+    @cached_property
+    def _books(self) -> Books:
+        return books_of(self.dictionary, self.spec)
+
+    def with_dictionary(self, dictionary: bytes) -> Self:
+        """This codec with other books.
+
+        Raises:
+            SpecError: the bytes are no dictionary of this format, or this is ``pred:fast``.
+        """
+        return replace(self, dictionary=dictionary)
+
+    def fit(self, samples: npt.NDArray[np.generic]) -> Self:
+        """A codec with books trained on up to 128 frames of ``samples``, or a few more; ``pred:fast`` has none."""
+        rows = self.layout.rows(samples)
+        n_frames, geometry = self._frames
+        if self.fast or not rows.size:
+            return self
+        n_items = max(1, _N_SAMPLES // n_frames)
+        chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
+        predicted = new_predicted(len(chosen) * n_frames, geometry)
+        self._encode(chosen, predicted.reshape(-1), PREDICTED)
+        return self.with_dictionary(trained(predicted, geometry.n_groups).dictionary())
+
+    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
+        """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
+        rows, (n_frames, geometry) = self.layout.rows(samples), self._frames
+        if not rows.size or geometry.n_channels == 2:  # `palette` takes no depths
+            return bool(rows.size)
+        found = count_colours(rows, n_frames, geometry)
+        return bool(found.numbers.max() > min(_FEW_COLOURS, found.most))
+
+    @property
+    def misreads(self) -> str:
+        """See ``Codec.misreads``: images of two or four channels."""
+        return misread(self.layout)
+
+    def bound(self) -> int:
+        """The bytes that an item takes while it is encoded: all frames as they are, and their lengths.
+
+        A stream that is longer than the item becomes the item as it is, behind one byte.
+        """
+        n_frames, geometry = self._frames
+        size_nbytes = len(encode_varint(1 + geometry.frame_nbytes))
+        return self.layout.nbytes + n_frames + size_nbytes * max(0, n_frames - 1)
+
+    def encode_rows(self, rows: Rows, out: Bytes) -> Ints:
+        """Encode all items in one compiled call, without the GIL."""
+        if not rows.size:
+            return np.zeros(len(rows), np.int64)
+        return self._encode(rows, out, 0 if self.fast else self._books.codes.ctypes.data)
+
+    def _encode(self, rows: Rows, out: Bytes, codes: int) -> Ints:
+        (n_frames, geometry), classes = self._frames, self._books.classes.ctypes.data if codes else 0
+        lengths, (memory, room) = np.zeros(len(rows), np.int64), new_room(geometry, n_frames)
+        encode_items(rows, n_frames, tuple(geometry), classes, codes, out, lengths, room)
+        del memory  # not before
+        return lengths
+
+    def decode_rows(self, src: Segments, rows: Rows) -> None:
+        """Decode all items in one compiled call, without the GIL."""
+        self.decode_beginnings(src, rows, np.full(len(rows), self.layout.nbytes))
+
+    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
+        """Decode the frames in which the wanted bytes are, in one compiled call, without the GIL."""
+        n_frames, geometry = self._frames
+        check(OK if src.inside().all() else OUTSIDE_BUFFER)
+        if not rows.size:
+            check(NO_SUCH_FRAME if src.lengths.any() else OK)
+            return
+        src, (memory, room) = src.contiguous(), new_room(geometry, n_frames)
+        books = None if self.fast else self._books
+        tables = books.tables.ctypes.data if books else 0
+        n_wanted = -(-wanted * n_frames // rows.shape[1])
+        where = src.addresses(), src.lengths
+        status = decode_items(*where, rows, n_frames, n_wanted, tuple(geometry), tables, room)
+        del memory, books  # not before
+        check(status)

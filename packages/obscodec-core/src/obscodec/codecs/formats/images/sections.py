@@ -1,0 +1,115 @@
+"""The sections of an item and of a frame."""
+
+from typing import Final
+
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, Geometry, Room
+from obscodec.codecs.formats.images.groups import decode_groups, encode_groups
+from obscodec.codecs.formats.images.tiles import N_SPATIAL
+from obscodec.codecs.formats.images.widths import pack_groups, unpack_groups
+from obscodec.kernels import compiled, copy, inlined, load_u8, load_u64, move, signed, store_u8, store_u16, unsigned
+from obscodec.statuses import NO_SUCH_FRAME, NO_SUCH_STORAGE
+from obscodec.streams import read_varint, write_varint
+
+AS_IS: Final = 0  # the head of a plain frame, or item; others have the number of vectors and 1, or a size
+PREDICTED: Final = -1  # in place of code words: residuals and modes are written as they are
+_LOW: Final = 15  # the bits of a head with the number of vectors and 1
+
+
+@inlined
+def skip_sizes(at: int, end: int, n_frames: int) -> int:
+    """The address behind the bytes of each frame but the last, where the first one begins; or minus a status."""
+    for _ in range(n_frames - 1):
+        _, at = read_varint(at, end)
+        if at < 0:
+            return at
+    return at
+
+
+@inlined
+def size_bound(frame_nbytes: int) -> int:
+    """The bytes of the size of a frame that is as it is: ``frame_nbytes`` and its head."""
+    nbytes = 1
+    while 1 + frame_nbytes >> (7 * nbytes):
+        nbytes += 1
+    return nbytes
+
+
+@inlined
+def write_sizes(here: int, body: int, end: int, n_frames: int, room: Room) -> int:
+    """Write the sizes of all frames but the last at ``here``, and move the frames behind them, to where these end.
+
+    The frames are at ``body``, far enough behind ``here``, up to ``end``.
+    """
+    for k in range(n_frames - 1):
+        here = write_varint(here, signed(load_u64(room.sizes + 8 * k)))
+    move(here, body, end - body)
+    return here + end - body
+
+
+@compiled
+def read_frame(
+    body: int, nbytes: int, most_vectors: int, geometry: Geometry, tables: int, room: Room
+) -> tuple[int, int]:
+    """Read the vectors, the modes and the residuals of a frame into a room.
+
+    Args:
+        body: the address of the frame.
+        nbytes: its bytes, not more than its pixels have.
+        most_vectors: that it can have.
+        geometry: of the frame.
+        tables: the address of those of books, ``u64[16, 2048]``; 0 for ``pred:fast``.
+        room: filled.
+
+    Returns:
+        How many vectors there are, and a status.
+    """
+    begin, end = room.bits, room.bits + nbytes
+    copy(begin, body, nbytes)
+    head = signed(load_u8(begin))
+    n_vectors, form = (head & _LOW) - 1, head >> 4
+    at = begin + 1 + 2 * max(0, n_vectors - 1)
+    if n_vectors < 0 or n_vectors > most_vectors or form > (0 if tables else 1):
+        return 0, NO_SUCH_STORAGE
+    if at > end:
+        return 0, NO_SUCH_FRAME
+    store_u16(room.vectors, unsigned(0))
+    copy(room.vectors + 2, begin + 1, at - begin - 1)
+    if tables:
+        return n_vectors, decode_groups(at, end, geometry, tables, room)
+    return n_vectors, unpack_groups(at, end, n_vectors, form, geometry, room)
+
+
+@compiled
+def write_frame(out: int, most: int, largest: int, geometry: Geometry, classes: int, codes: int, room: Room) -> int:
+    """Write a frame whose vectors, modes and residuals are in a room.
+
+    Args:
+        out: the address to write at.
+        most: bytes that it may have.
+        largest: its largest kind of prediction.
+        geometry: of the frame.
+        classes: the address of those of books, see ``encode_groups``.
+        codes: the address of the code words of books; 0 for ``pred:fast``; :data:`PREDICTED`.
+        room: changed.
+
+    Returns:
+        Its bytes; more than ``most`` if it is not written.
+    """
+    if codes == PREDICTED:
+        nbytes = GROUP_STRIDE * geometry.n_groups
+        copy(out, room.residuals, nbytes)
+        copy(out + nbytes, room.modes, geometry.n_tiles)
+        return nbytes + geometry.n_tiles
+    n_vectors, form = (largest - N_SPATIAL >> 1) + 1 if largest >= N_SPATIAL else 0, 0
+    body = out + 1 + 2 * max(0, n_vectors - 1)
+    left = out + most + 1 - body
+    if left <= 1:
+        return most + 1
+    if codes:
+        nbytes = encode_groups(body, left, geometry, classes, codes, room)
+    else:
+        nbytes, form = pack_groups(body, left, n_vectors, geometry, room)
+    if nbytes < left:
+        store_u8(out, unsigned(n_vectors + 1 | form << 4))
+        copy(out + 1, room.vectors + 2, body - out - 1)
+    return body - out + nbytes

@@ -1,0 +1,33 @@
+"""Tiles of 8x8 pixels, and how they are predicted.
+
+Pixels become residuals and back. A tile never knows how its residuals are written.
+"""
+
+from obscodec.codecs.formats.images.tiles.colour_transform import N_TRANSFORMS, transform_bits, undo_transform
+from obscodec.codecs.formats.images.tiles.narrow import fold_tile, is_narrow, unfold_tile
+from obscodec.codecs.formats.images.tiles.prediction import (
+    MAX_VECTORS,
+    N_MODES,
+    N_SPATIAL,
+    apply_tiles,
+    undo_tile,
+    vector_offset,
+)
+from obscodec.codecs.formats.images.tiles.vectors import N_TRIED, find_vectors
+
+__all__ = [
+    "MAX_VECTORS",
+    "N_MODES",
+    "N_SPATIAL",
+    "N_TRANSFORMS",
+    "N_TRIED",
+    "apply_tiles",
+    "find_vectors",
+    "fold_tile",
+    "is_narrow",
+    "transform_bits",
+    "undo_tile",
+    "undo_transform",
+    "unfold_tile",
+    "vector_offset",
+]

@@ -1,0 +1,259 @@
+"""Prediction, tile by tile: a residual is what a pixel has more than its prediction, modulo 256.
+
+A tile has 8x8 pixels in all planes, and one **mode**: a kind of prediction, and in frames of three colours, in the low
+bits, a colour transform. Kinds 0 to 2 predict from the pixel above, the pixel on the left, and left + above - above
+left; from 3 on they also name a vector into the frame before.
+"""
+
+from typing import Final
+
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Room, row_offset
+from obscodec.codecs.formats.images.tiles.colour_transform import (
+    N_TRANSFORMS,
+    PLANE_NBYTES,
+    apply_best_transform,
+    transform_bits,
+)
+from obscodec.codecs.formats.images.tiles.narrow import fold_tile, is_narrow
+from obscodec.kernels import (
+    add_bytes,
+    bits_of_bytes,
+    compiled,
+    inlined,
+    load_i8,
+    load_u8,
+    load_u64,
+    store_u8,
+    store_u64,
+    subtract_bytes,
+    sum_bytes_up_to,
+    unsigned,
+    zigzag_bytes,
+)
+from obscodec.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
+
+ABOVE: Final = 0
+LEFT: Final = 1
+GRADIENT: Final = 2
+N_SPATIAL: Final = 3
+BEFORE: Final = 0  # behind N_SPATIAL, and 2 for each vector
+BEFORE_GRADIENT: Final = 1
+MAX_VECTORS: Final = 8
+N_KINDS: Final = N_SPATIAL + 2 * MAX_VECTORS
+N_MODES: Final = N_TRANSFORMS * N_KINDS
+_DIFFERENT: Final = 48  # bits of a tile from which vectors are tried
+_VECTOR_BITS: Final = 8  # that a vector must save
+
+
+@compiled
+def undo_tile(
+    kind: int, target: int, before: int, residuals: int, stride: int, plane_nbytes: int, n_channels: int
+) -> int:
+    """Turn the residuals of a tile into pixels at the address ``target``; ``before`` is where its vector leads."""
+    for c in range(n_channels):
+        row, old, own = target + c * plane_nbytes, before + c * plane_nbytes, residuals + c * PLANE_NBYTES
+        above = load_u64(row - stride)
+        if kind == ABOVE:
+            for half in range(GROUPS_OF_TILE):
+                for y in range(4):
+                    above = add_bytes(above, load_u64(own + half * GROUP_STRIDE + SIDE * y))
+                    store_u64(row, above)
+                    row += stride
+        elif kind == LEFT:
+            for half in range(GROUPS_OF_TILE):
+                for y in range(4):
+                    word = load_u64(own + half * GROUP_STRIDE + SIDE * y)
+                    store_u64(row, sum_bytes_up_to(add_bytes(word, load_u8(row - 1))))
+                    row += stride
+        elif kind == GRADIENT:
+            corner = load_u8(row - stride - 1)
+            for half in range(GROUPS_OF_TILE):
+                for y in range(4):
+                    word, left = load_u64(own + half * GROUP_STRIDE + SIDE * y), load_u8(row - 1)
+                    above = add_bytes(above, sum_bytes_up_to(add_bytes(word, subtract_bytes(left, corner))))
+                    store_u64(row, above)
+                    corner = left
+                    row += stride
+        elif kind - N_SPATIAL & BEFORE_GRADIENT:
+            old_above = load_u64(old - stride)
+            for half in range(GROUPS_OF_TILE):
+                for y in range(4):
+                    word, here = load_u64(own + half * GROUP_STRIDE + SIDE * y), load_u64(old)
+                    above = add_bytes(above, add_bytes(word, subtract_bytes(here, old_above)))
+                    store_u64(row, above)
+                    old_above = here
+                    row += stride
+                    old += stride
+        else:
+            for half in range(GROUPS_OF_TILE):
+                for y in range(4):
+                    store_u64(row, add_bytes(load_u64(old), load_u64(own + half * GROUP_STRIDE + SIDE * y)))
+                    row += stride
+                    old += stride
+    return OK
+
+
+@inlined
+def vector_offset(kind: int, y: int, x: int, n_vectors: int, geometry: Geometry, room: Room) -> tuple[int, int]:
+    """Where the vector of a kind leads a tile with the corner ``y, x``, as a distance in bytes; and a status."""
+    offset, status = 0, OK
+    if kind >= N_SPATIAL:
+        vector = kind - N_SPATIAL >> 1
+        if vector >= n_vectors:
+            status = NO_SUCH_MODE
+        else:
+            down, right = load_i8(room.vectors + 2 * vector), load_i8(room.vectors + 2 * vector + 1)
+            if not (0 <= y + down <= SIDE * (geometry.tiles_down - 1)):
+                status = OUTSIDE_PADDING
+            if not (0 <= x + right <= SIDE * (geometry.tiles_across - 1)):
+                status = OUTSIDE_PADDING
+            offset = down * geometry.stride + right
+    return offset, status
+
+
+@compiled
+def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, room: Room) -> int:
+    """Choose a mode for each tile of a frame, and compute its residuals.
+
+    The padding of the frame becomes its prediction, which costs nothing: its residuals are 0.
+
+    Args:
+        work: the address of the planes of the frame, changed in the padding.
+        before: of those of the frame before.
+        n_vectors: how many vectors are in the room, 0 if there is no frame before.
+        geometry: of the frame.
+        room: gets the modes and the residuals.
+
+    Returns:
+        The largest kind.
+    """
+    stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
+    residuals, modes, n_bits, largest = room.residuals, room.modes, transform_bits(n_channels), 0
+    for ty in range(geometry.tiles_down):
+        for tx in range(geometry.tiles_across):
+            y, x = SIDE * ty, SIDE * tx
+            n_rows, n_columns = min(SIDE, geometry.height - y), min(SIDE, geometry.width - x)
+            mask = ~unsigned(0) >> unsigned(8 * (SIDE - n_columns))
+            offset = (y + 1) * stride + SIDE + x
+            tile, old, kind, fewest = work + offset, before + offset, ABOVE, 1 << 60
+            if n_vectors:
+                fewest, kind, old = _best_before(tile, before, n_vectors, n_rows, mask, y, x, geometry, room)
+                kind += N_SPATIAL
+            if fewest > 0:
+                bits, spatial = _best_spatial(tile, stride, plane_nbytes, n_channels, n_rows, mask)
+                if bits < fewest:
+                    kind, old = spatial, before + offset
+            largest = max(largest, kind)
+            _write_residuals(kind, tile, old, residuals, geometry, n_rows, mask)
+            mode = kind << n_bits
+            if n_bits and fewest > 0:
+                mode |= apply_best_transform(residuals)
+            if is_narrow(x, geometry):
+                fold_tile(residuals, n_channels)
+            store_u8(modes, unsigned(mode))
+            modes += 1
+            residuals += PLANE_NBYTES * n_channels
+    return largest
+
+
+@inlined
+def _fewer(fewest: int, best: int, plain: int, less: int, kind: int) -> tuple[int, int]:
+    """The fewest bits and their kind, of some before and of a kind without and with residuals of green subtracted."""
+    bits = min(plain, less)
+    return (bits, kind) if bits < fewest else (fewest, best)
+
+
+@compiled
+def _best_spatial(
+    tile: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
+) -> tuple[int, int]:
+    """The fewest bits that kinds without the frame before need for a tile, and the kind."""
+    plain_above, plain_left, plain_gradient, less_above, less_left, less_gradient = 0, 0, 0, 0, 0, 0
+    for y in range(n_rows):
+        green_above, green_left, green_gradient = unsigned(0), unsigned(0), unsigned(0)
+        for c in range(n_channels):
+            row = tile + y * stride + c * plane_nbytes
+            here, up = load_u64(row), load_u64(row - stride)
+            above, left = subtract_bytes(here, up) & mask, subtract_bytes(here, load_u64(row - 1)) & mask
+            gradient = subtract_bytes(left, subtract_bytes(up, load_u64(row - stride - 1))) & mask
+            plain_above += bits_of_bytes(zigzag_bytes(above))
+            plain_left += bits_of_bytes(zigzag_bytes(left))
+            plain_gradient += bits_of_bytes(zigzag_bytes(gradient))
+            less_above += bits_of_bytes(zigzag_bytes(subtract_bytes(above, green_above)))
+            less_left += bits_of_bytes(zigzag_bytes(subtract_bytes(left, green_left)))
+            less_gradient += bits_of_bytes(zigzag_bytes(subtract_bytes(gradient, green_gradient)))
+            if c == 0:
+                green_above, green_left, green_gradient = above, left, gradient
+    fewest, kind = _fewer(1 << 60, ABOVE, plain_above, less_above, ABOVE)
+    fewest, kind = _fewer(fewest, kind, plain_left, less_left, LEFT)
+    fewest, kind = _fewer(fewest, kind, plain_gradient, less_gradient, GRADIENT)
+    return fewest, kind
+
+
+@compiled
+def _temporal_bits(
+    tile: int, old: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
+) -> tuple[int, int]:
+    """The fewest bits of a tile, predicted from the tile ``old``, and what is added for the kind that needs them."""
+    plain, plain_gradient, less, less_gradient = 0, 0, 0, 0
+    for y in range(n_rows):
+        green, green_gradient = unsigned(0), unsigned(0)
+        for c in range(n_channels):
+            row, earlier = tile + y * stride + c * plane_nbytes, old + y * stride + c * plane_nbytes
+            change = subtract_bytes(load_u64(row), load_u64(earlier)) & mask
+            gradient = subtract_bytes(change, subtract_bytes(load_u64(row - stride), load_u64(earlier - stride))) & mask
+            plain += bits_of_bytes(zigzag_bytes(change))
+            plain_gradient += bits_of_bytes(zigzag_bytes(gradient))
+            less += bits_of_bytes(zigzag_bytes(subtract_bytes(change, green)))
+            less_gradient += bits_of_bytes(zigzag_bytes(subtract_bytes(gradient, green_gradient)))
+            if c == 0:
+                green, green_gradient = change, gradient
+    fewest, kind = _fewer(1 << 60, BEFORE, plain, less, BEFORE)
+    fewest, kind = _fewer(fewest, kind, plain_gradient, less_gradient, BEFORE_GRADIENT)
+    return fewest, kind
+
+
+@inlined
+def _best_before(
+    tile: int, before: int, n_vectors: int, n_rows: int, mask: int, y: int, x: int, geometry: Geometry, room: Room
+) -> tuple[int, int, int]:
+    """Fewest bits, kind behind ``N_SPATIAL``, and address of the tile of the frame before."""
+    stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
+    corner = before + (y + 1) * stride + SIDE + x
+    fewest, best = _temporal_bits(tile, corner, stride, plane_nbytes, n_channels, n_rows, mask)
+    old = corner
+    if fewest > _DIFFERENT:
+        for v in range(1, n_vectors):
+            offset, status = vector_offset(N_SPATIAL + 2 * v, y, x, n_vectors, geometry, room)
+            if status == OK:
+                bits, kind = _temporal_bits(tile, corner + offset, stride, plane_nbytes, n_channels, n_rows, mask)
+                if bits + _VECTOR_BITS < fewest:
+                    fewest, best, old = bits + _VECTOR_BITS, 2 * v + kind, corner + offset
+    return fewest, best, old
+
+
+@compiled
+def _write_residuals(kind: int, tile: int, old: int, residuals: int, geometry: Geometry, n_rows: int, mask: int) -> int:
+    """Write the residuals of a tile, and turn its padding into its prediction."""
+    stride = geometry.stride
+    for c in range(geometry.n_channels):
+        row, earlier = tile + c * geometry.plane_nbytes, old + c * geometry.plane_nbytes
+        for y in range(SIDE):
+            here, up = load_u64(row), load_u64(row - stride)
+            if kind == ABOVE:
+                word = subtract_bytes(here, up)
+            elif kind in (LEFT, GRADIENT):
+                word = subtract_bytes(here, load_u64(row - 1))
+                if kind == GRADIENT:
+                    word = subtract_bytes(word, subtract_bytes(up, load_u64(row - stride - 1)))
+            else:
+                word = subtract_bytes(here, load_u64(earlier))
+                if kind - N_SPATIAL & BEFORE_GRADIENT:
+                    word = subtract_bytes(word, subtract_bytes(up, load_u64(earlier - stride)))
+            word = word & mask if y < n_rows else unsigned(0)
+            store_u64(residuals + c * PLANE_NBYTES + row_offset(y), word)
+            row += stride
+            earlier += stride
+    if n_rows < SIDE or mask != ~unsigned(0):
+        undo_tile(kind, tile, old, residuals, stride, geometry.plane_nbytes, geometry.n_channels)
+    return OK
