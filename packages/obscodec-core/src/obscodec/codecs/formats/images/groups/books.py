@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, Geometry
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, Geometry
 from obscodec.codecs.formats.images.groups.classes import (
     FIRST_OF_SINGLES,
     LARGEST,
@@ -19,14 +20,13 @@ from obscodec.codecs.formats.images.groups.classes import (
     N_MEANS,
     N_SYMBOLS,
     PAIRS,
-    RAW,
     STARTS,
     Codes,
     Words,
     residuals_of_code,
 )
 from obscodec.codecs.formats.images.groups.counts import count_symbols, measure_groups
-from obscodec.codecs.formats.images.tiles import N_MODES, N_SPATIAL, N_TRANSFORMS
+from obscodec.codecs.formats.images.tiles import N_MODES
 from obscodec.errors import SpecError
 from obscodec.layout import Rows
 from obscodec.runtime import new_table
@@ -38,9 +38,7 @@ _VERSION: Final = 1
 _N_ROUNDS: Final = 4  # of the training: books, then the cheapest class of each group, then books
 _PRIOR: Final = 1.0  # symbols of each book that the training has seen before it begins
 _FINE: Final = 16  # costs are in sixteenths of a bit
-_SPREADS: Final = (0, 6, 15, 30, 40, 60, 90, 130, 180, 260, 400, 600, 1000, 1800, 3500)  # of classes, in hundredths
-_DISTANCE: Final = 3, 5  # how much rarer a class is beside another with each step between them, as a fraction
-_RARER: Final = 7, 10  # how much rarer each vector, or transform, is than the one before it
+_BUILT_IN: Final = Path(__file__).with_name("built_in.books")  # a dictionary
 _SIZE: Final = 1 << MAX_BITS
 _REVERSED: Final = np.array([int(f"{k:0{MAX_BITS}b}"[::-1], 2) for k in range(_SIZE)])
 
@@ -117,22 +115,8 @@ def books_from(lengths: Bytes, classes: Bytes) -> Books:
 
 @cache
 def built_in() -> Books:
-    """Books for residuals whose frequency falls by the same factor with each step away from 0."""
-    weights, bits = _built_in_weights(), _bits_of_residuals()
-    lengths = _lengths(weights)
-    spreads = np.geomspace(0.01, 200, 400)
-    magnitudes = np.abs((np.arange(256) + 128) % 256 - 128)
-    shares = (spreads / (1 + spreads))[:, None] ** magnitudes
-    shares /= shares.sum(axis=1, keepdims=True)
-    needed = np.ceil(np.log2(_zigzag(np.arange(256)) + 1.0)) @ shares.T * GROUP_NBYTES / 8
-    costs = shares @ bits.T
-    classes = np.zeros(N_KEYS, np.uint8)
-    for key in range(1, N_KEYS):
-        allowed = _allowed(key)
-        nearest = int(np.abs(needed - (key % N_MEANS + 0.5)).argmin())
-        classes[key] = np.where(allowed, costs[nearest], np.inf).argmin()
-    classes[:N_MEANS] = 0
-    return books_from(lengths, classes)
+    """Books for residuals whose frequency falls by the same factor with each step away from 0, from their file."""
+    return books_of(_BUILT_IN.read_bytes(), "pred")
 
 
 def new_predicted(n_frames: int, geometry: Geometry) -> Rows:
@@ -216,54 +200,10 @@ def _contents(k: int) -> Words:
     return contents
 
 
-def _bits_of_residuals() -> Weights:
-    """``f64[16, 256]``: the bits of each residual in each class, if residuals are as the built-in books expect."""
-    bits = np.full((N_CLASSES, 256), 8.0)
-    magnitudes = np.abs((np.arange(256) + 128) % 256 - 128)
-    for k in range(1, RAW):
-        shares = (_SPREADS[k] / (100 + _SPREADS[k])) ** magnitudes + 1e-6
-        bits[k] = -np.log2(shares / shares.sum())
-    return bits
-
-
-@cache
-def _built_in_weights() -> Ints:
-    """``i64[N_SYMBOLS]``: how often symbols appear, if residuals are as the built-in books expect.
-
-    Whole numbers, since the lengths of the code words must be the same on every machine.
-    """
-    weights = np.ones(N_SYMBOLS, np.int64)
-    for k in range(1, RAW):
-        n = _n_residuals(k)
-        of_magnitude = _powers(_SPREADS[k], 100 + _SPREADS[k], 40 // n, 129)
-        contents, product = _contents(k), np.ones(int(STARTS[k + 1] - STARTS[k]), np.int64)
-        for j in range(n):
-            residuals = (contents >> np.uint64(8 * j) & np.uint64(0xFF)).astype(np.int64)
-            product *= of_magnitude[np.minimum(residuals, 256 - residuals)]
-        weights[STARTS[k] : STARTS[k + 1]] = product
-    one, other = np.divmod(np.arange(N_CLASSES**2), N_CLASSES)
-    weights[STARTS[PAIRS] : STARTS[PAIRS + 1]] = _powers(*_DISTANCE, 40, N_CLASSES)[np.abs(one - other)]
-    kinds, transforms = np.divmod(np.arange(N_MODES), N_TRANSFORMS)
-    rarer = transforms + (np.maximum(0, kinds - N_SPATIAL) >> 1)
-    weights[STARTS[MODES] : STARTS[MODES + 1]] = _powers(*_RARER, 40, N_MODES)[rarer]
-    weights.setflags(write=False)
-    return weights
-
-
-def _powers(above: int, below: int, scale_bits: int, n: int) -> Ints:
-    """``i64[n]``: the powers of a fraction, times ``2**scale_bits``, rounded down, but not to 0."""
-    powers = [1 << scale_bits]
-    while len(powers) < n:
-        powers.append(max(1, powers[-1] * above // below))
-    return np.array(powers)
-
-
 def _prior() -> Weights:
-    """``f64[N_SYMBOLS]``: the built-in weights, :data:`_PRIOR` in each book."""
-    weights = _built_in_weights().astype(np.float64)
-    for k in range(N_CLASSES):
-        weights[STARTS[k] : STARTS[k + 1]] *= _PRIOR / weights[STARTS[k] : STARTS[k + 1]].sum()
-    return np.maximum(weights, 1e-9)
+    """``f64[N_SYMBOLS]``: how often the built-in code words expect each symbol, :data:`_PRIOR` in each book."""
+    prior: Weights = _PRIOR * np.exp2(-built_in().lengths.astype(np.float64))
+    return prior
 
 
 def _costs(weights: Weights) -> Ints:
@@ -275,11 +215,6 @@ def _cost_of(weights: Weights) -> Ints:
     bits = np.minimum(-np.log2(weights / weights.sum()), MAX_BITS + 3)
     costs: Ints = np.round(bits * _FINE).astype(np.int64)
     return costs
-
-
-def _zigzag(residuals: Ints) -> Ints:
-    zigzag: Ints = np.where(residuals < 128, 2 * residuals, 511 - 2 * residuals)
-    return zigzag
 
 
 def _allowed(key: int) -> npt.NDArray[np.bool_]:
