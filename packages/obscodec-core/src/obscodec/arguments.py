@@ -191,22 +191,28 @@ def says_arguments(of: F) -> F:
     if isinstance(of, type):
         of.__init__ = says_arguments(of.__init__)  # type: ignore[misc]
         return of
-    own = f"{of.__qualname__}()"
 
     @wraps(of)
     def called(*args: object, **kwargs: object) -> object:
         try:
             return of(*args, **kwargs)
         except TypeError as error:
-            name = type(args[0]).__name__ if of.__name__ == "__init__" else of.__qualname__
-            known = [one.name for one in signature(of).parameters.values() if one.name != "self"]
-            if not any(one.kind is Parameter.VAR_KEYWORD for one in signature(of).parameters.values()):
-                refuse_unknown(name, [given for given in kwargs if given not in known], known)
-            if str(error).startswith(own) and name != of.__qualname__:  # such as for a missing argument
-                raise TypeError(str(error).replace(own, f"{name}()", 1)) from None
+            say_arguments(of, args, kwargs, error)
             raise
 
     return cast("F", called)
+
+
+def say_arguments(of: Callable[..., Any], args: tuple[object, ...], kwargs: Iterable[str], error: TypeError) -> None:
+    """Raise a better error than Python's, if ``of`` was called with wrong arguments; see :func:`says_arguments`."""
+    name = type(args[0]).__name__ if of.__name__ == "__init__" else of.__qualname__
+    parameters = signature(of).parameters.values()
+    known = [one.name for one in parameters if one.name != "self"]
+    if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+        refuse_unknown(name, [given for given in kwargs if given not in known], known)
+    own = f"{of.__qualname__}()"
+    if str(error).startswith(own) and name != of.__qualname__:  # such as for a missing argument
+        raise TypeError(str(error).replace(own, f"{name}()", 1)) from None
 
 
 def kind_of(value: object) -> str:

@@ -454,7 +454,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         """The result of SB3's ``get``; decodes observations and next observations together if possible."""
         read = partial(get, *args, **kwargs)
         normalizes = any(isinstance(given, VecNormalize) for given in (*args, *kwargs.values()))
-        return read() if normalizes or not self._hands_on or OPEN_READ.get() else self._deferred(read).result()
+        is_deferred = OPEN_READ.get() is not None
+        return read() if normalizes or not self._hands_on or is_deferred else self._deferred(read).result()
 
     def _deferred(self, read: Callable[[], Any]) -> DeferredRead:
         looked_at = [self._arrays.stores.get(key) for key in self._looks_at]

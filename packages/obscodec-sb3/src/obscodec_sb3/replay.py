@@ -390,7 +390,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             read = self._chosen(batch_size, env)
         sampled: ReplayBufferSamples = read()
         with self._lock:
-            self._arrays.note_sample(began)
+            self._arrays.n_samples += 1
+            self._arrays.sample_s += perf_counter() - began
         return sampled
 
     def _chosen(self, batch_size: int, env: VecNormalize | None) -> Callable[[], Any]:
@@ -403,24 +404,27 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             sampled = self._draw(batch_size, env)
             return lambda: sampled
         is_own = self._draws_from_all and type(self)._get_samples is CompressedReplayBuffer._get_samples
-        if is_own and (direct := self._direct_reader()):
-            if self._gone:
-                return direct.chosen(*self._draw_left(batch_size, self._gone))
-            return self._read_directly(direct, self._rows(batch_size))
+        if is_own and not (gone := self._gone):
+            rows = self._rows(batch_size)
+            return self._read_directly(rows) or self._deferred(partial(self._get_samples, rows)).result
+        if is_own and gone and (direct := self._direct_reader()):
+            return direct.chosen(*self._draw_left(batch_size, gone))
         return self._deferred(partial(self._draw, batch_size)).result
 
     def _get_samples(self, batch_inds: Any, env: VecNormalize | None = None, **kwargs: Any) -> Any:
-        direct = self._direct_reader()
-        if env is not None or kwargs or direct is None or OPEN_READ.get() is not None:  # somebody decodes it later
-            return super()._get_samples(batch_inds, env=env, **kwargs)
-        return self._read_directly(direct, batch_inds)()
+        if env is None and not kwargs and OPEN_READ.get() is None and (read := self._read_directly(batch_inds)):
+            return read()
+        return super()._get_samples(batch_inds, env=env, **kwargs)  # somebody may decode it later
 
     def _direct_reader(self) -> DirectAdd | None:
         """What reads transitions without SB3's own code; None if that does more than SB3's ReplayBuffer."""
         direct = self._direct
         return direct if direct is not None and self._samples_directly and direct.is_for(self) else None
 
-    def _read_directly(self, direct: DirectAdd, rows: Ints) -> Callable[[], ReplayBufferSamples]:
+    def _read_directly(self, rows: Ints) -> Callable[[], ReplayBufferSamples] | None:
+        """Reads transitions of random environments, if there is a direct reader."""
+        if (direct := self._direct_reader()) is None:
+            return None
         n, n_envs = len(rows), self.n_envs  # SB3 draws from one environment, too, which takes no random number
         envs = np.random.randint(0, high=n_envs, size=(n,)) if n_envs > 1 else np.zeros(n, np.int64)
         return direct.chosen(rows, envs)

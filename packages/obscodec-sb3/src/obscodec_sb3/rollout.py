@@ -113,7 +113,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
             if following is not None:
                 following.start()
             read = minibatch.result()
-            self._arrays.note_sample(began)
+            self._arrays.n_samples += 1
+            self._arrays.sample_s += perf_counter() - began
             yield read
 
     def _drawn(self, minibatches: Generator[Any]) -> DeferredRead | None:
@@ -140,7 +141,8 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         began = perf_counter()
         sampled = super()._get_samples(*args, **kwargs)
         if OPEN_READ.get() is None:  # else it is decoded later
-            self._arrays.note_sample(began)
+            self._arrays.n_samples += 1
+            self._arrays.sample_s += perf_counter() - began
         return sampled
 
 

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable
 from contextvars import ContextVar, copy_context
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.runtime import Background, Job, LockOrder, says_memory_error
-from obscodec.segments import Ints
+from obscodec.runtime import Background, Job, LockOrder, raise_memory_error
 from obscodec.stores import Guard, Store, new_batch
 
-T = TypeVar("T")
 _MAX_AHEAD = 2
-
-
-class Tensors(Protocol):
-    """Decoded tensors: an array of numpy, or of another library."""
-
-    def __getitem__(self, part: slice, /) -> Self:
-        """Some of the tensors."""
-
-    def reshape(self, shape: tuple[int, ...], /) -> Self:
-        """The same in another shape."""
-
-
-# The DeferredRead whose function runs in this thread.
-OPEN_READ: ContextVar[DeferredRead | None] = ContextVar("OPEN_READ", default=None)
-
-
 _DECODER = Background(LockOrder.DECODING)
+
+# While the function of a DeferredRead runs in this thread: the stores whose tensors it looks at.
+OPEN_READ: ContextVar[Collection[Store | None] | None] = ContextVar("OPEN_READ", default=None)
+
+
+class Selection(NamedTuple):
+    """Stands for an array of tensors that a :class:`DeferredRead` decodes later.
+
+    Attributes:
+        store: the store of the tensors.
+        ids: ``[*chosen]``, a copy.
+        guard: of the store; it keeps the tensors until they are decoded.
+    """
+
+    store: Store
+    ids: npt.NDArray[np.integer]
+    guard: Guard
 
 
 class DeferredRead:
@@ -44,7 +42,8 @@ class DeferredRead:
     although an observation and its next observation share most of their frames.
 
     Args:
-        read: the function. It returns arrays, or dictionaries, lists, tuples and named tuples with arrays.
+        read: the function, or what one has returned: arrays and selections, or dictionaries, lists, tuples and named
+            tuples of these.
         new_array: called with a store and a number ``n``; returns an array ``[n, *shape]`` to decode into, of numpy, or
             in the memory of the GPU of the store.
         convert: called with all tensors of a store, a numpy array; returns an array of another library.
@@ -64,32 +63,19 @@ class DeferredRead:
 
     def __init__(
         self,
-        read: Callable[[], Any],
+        read: Any,
         new_array: Callable[[Store, int], Any] = new_batch,
-        convert: Callable[[Any], Tensors] | None = None,
+        convert: Callable[[Any], Any] | None = None,
         at_once: Collection[Store | None] = (),
     ) -> None:
         self._new_array = new_array
         self._convert = convert
-        self._at_once = at_once
-        self._ids: dict[Store, list[Ints]] = {}
-        self._guards: list[Guard] = []  # open until the tensors are decoded
-        self._job: Job[dict[Store, Tensors]] | None = None
+        self._job: Job[dict[Store, Any]] | None = None
         self._process = os.getpid()
-        self._read = copy_context().run(self._call, read)  # in a copy: an interrupt leaves OPEN_READ as it is
-
-    def select(self, store: Store, ids: npt.NDArray[np.integer], guard: Guard) -> Selection | None:
-        """A selection of the tensors ``ids``, ``[*chosen]``, which a guard of the store keeps until they are decoded.
-
-        None if the function looks at tensors of this store.
-        """
-        if store in self._at_once:
-            return None
-        self._guards.append(guard)
-        chosen = self._ids.setdefault(store, [])
-        begin = sum(map(len, chosen))
-        chosen.append(ids.reshape(-1).astype(np.int64))
-        return Selection(store, begin, ids.shape)
+        # In a copy of the context: an interrupt leaves OPEN_READ as it is.
+        self._read = copy_context().run(_called, read, at_once) if callable(read) else read
+        self._selections: list[Selection] = []  # their guards are open until the tensors are decoded
+        _filled(self._read, self._selections.append)
 
     def start(self) -> None:
         """Decode in the background.
@@ -97,41 +83,47 @@ class DeferredRead:
         A GPU works in the background anyway: this call queues its kernels on the current stream. Use :meth:`result` on
         the same stream.
         """
-        if any(store.device != "cpu" for store in self._ids):
+        if any(of.store.device != "cpu" for of in self._selections):
             self._job = Job(self._decode)
             self._job.run()
             return
         self._job = _DECODER.submit(self._decode)
 
-    @says_memory_error
     def result(self) -> Any:
         """What the function returned, with an array ``[*chosen, *shape]`` in place of each selection.
 
         The arrays of one store are views of one new array. Call this method once.
         """
-        job = self._pending()
-        decoded = self._decode() if job is None else job.result()
-        return _filled(self._read, {store: self._converted(array) for store, array in decoded.items()})
+        try:
+            job = self._job
+            if job is None or not (job.is_done or self._process == os.getpid()):  # a forked process has no such thread
+                tensors = self._decode()
+            else:
+                tensors = job.result()
+            if self._convert is not None:
+                tensors = {k: self._convert(x) if isinstance(x, np.ndarray) else x for k, x in tensors.items()}
+            begins = dict.fromkeys(tensors, 0)
 
-    def _converted(self, array: Tensors) -> Tensors:
-        return array if self._convert is None or not isinstance(array, np.ndarray) else self._convert(array)
+            def tensors_of(selection: Selection) -> Any:
+                store, ids, _ = selection
+                begin = begins[store]
+                begins[store] += ids.size
+                return tensors[store][begin : begins[store]].reshape((*ids.shape, *store.layout.shape))
 
-    def _pending(self) -> Job[dict[Store, Tensors]] | None:
-        """The decoding in the background; in a forked process, where its thread does not exist, only if it is done."""
-        job = self._job
-        return job if job is None or job.is_done or self._process == os.getpid() else None
+            return _filled(self._read, tensors_of)
+        except Exception as error:
+            raise_memory_error(error)
 
-    def _call(self, read: Callable[[], Any]) -> Any:
-        OPEN_READ.set(self)
-        return read()
-
-    def _decode(self) -> dict[Store, Tensors]:
+    def _decode(self) -> dict[Store, Any]:
+        parts: dict[Store, list[npt.NDArray[np.integer]]] = {}
+        for store, ids, _ in self._selections:
+            parts.setdefault(store, []).append(ids.reshape(-1))
         decoded: dict[Store, Any] = {}
-        for store, parts in self._ids.items():
-            ids = np.concatenate(parts)
-            decoded[store] = self._new_array(store, len(ids))
-            store.read_into(ids, decoded[store])
-        for guard in self._guards:
+        for store, of_store in parts.items():
+            joined = np.concatenate(of_store).astype(np.int64, copy=False)
+            decoded[store] = self._new_array(store, len(joined))
+            store.read_into(joined, decoded[store])
+        for _, _, guard in self._selections:
             guard.close()
         return decoded
 
@@ -167,29 +159,18 @@ class Prefetcher:
         return Prefetcher, ()
 
 
-class Selection(NamedTuple):
-    """Stands for an array of tensors that a :class:`DeferredRead` decodes later.
-
-    Attributes:
-        store: the store of the tensors.
-        begin: how many tensors of this store were selected before.
-        shape: the axes before the axes of a tensor.
-    """
-
-    store: Store
-    begin: int
-    shape: tuple[int, ...]
+def _called(read: Callable[[], Any], at_once: Collection[Store | None]) -> Any:
+    OPEN_READ.set(at_once)
+    return read()
 
 
-def _filled(read: Any, decoded: Mapping[Store, Tensors]) -> Any:
+def _filled(read: Any, tensors_of: Callable[[Selection], Any]) -> Any:
+    """What was read, with the tensors of each selection in its place."""
     if isinstance(read, Selection):
-        tensors = decoded[read.store][read.begin : read.begin + math.prod(read.shape)]
-        return tensors.reshape((*read.shape, *read.store.layout.shape))
+        return tensors_of(read)
     if isinstance(read, dict):
-        return {key: _filled(value, decoded) for key, value in read.items()}
-    if isinstance(read, list):
-        return [_filled(part, decoded) for part in read]
-    if isinstance(read, tuple):
-        parts = [_filled(part, decoded) for part in read]
-        return type(read)(*parts) if hasattr(read, "_fields") else tuple(parts)
+        return {key: _filled(value, tensors_of) for key, value in read.items()}
+    if isinstance(read, (list, tuple)):
+        parts = [_filled(part, tensors_of) for part in read]
+        return type(read)(*parts) if hasattr(read, "_fields") else type(read)(parts)
     return read

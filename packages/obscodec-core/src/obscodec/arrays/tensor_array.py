@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import check_kind, kind_of
-from obscodec.arrays.deferred_read import OPEN_READ
+from obscodec.arrays.deferred_read import OPEN_READ, Selection
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.arrays.write_buffer import WriteBuffer
@@ -180,10 +180,8 @@ class TensorArray:
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         guard = self.store.guard()  # before the ids are copied: another thread may replace them
         ids = np.array(self.ids[leading])
-        if not of_items and (deferred := OPEN_READ.get()) is not None:
-            selection = deferred.select(self.store, ids, guard)
-            if selection is not None:
-                return cast("npt.NDArray[np.generic]", selection)
+        if not of_items and (at_once := OPEN_READ.get()) is not None and self.store not in at_once:
+            return cast("npt.NDArray[np.generic]", Selection(self.store, ids, guard))
         with guard:
             return self._decoded(ids, of_items)
 

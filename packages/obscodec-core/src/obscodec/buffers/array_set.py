@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,8 @@ class ArraySet:
     Attributes:
         owners: for each field the name of the field that has its store.
         stores: for each field its store, None if it is not compressed.
+        n_samples: how many samples were drawn.
+        sample_s: seconds that these took.
 
     Raises:
         SpecError: the codec of a field does not take its tensors.
@@ -60,7 +61,7 @@ class ArraySet:
         self._write_buffers: dict[str, WriteBuffer] = {}  # by owner
         self._n_waiting: dict[str, int] = {}  # rows of one step, by owner
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
-        self._n_samples, self._sample_s = 0, 0.0
+        self.n_samples, self.sample_s = 0, 0.0
 
     @property
     def names(self) -> set[str]:
@@ -177,10 +178,6 @@ class ArraySet:
         waiting = sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values())
         return n_steps * of_row + waiting + sum(store.memory_bytes for store in self.own_stores)
 
-    def note_sample(self, began: float) -> None:
-        """Count a sample, which began at this ``perf_counter()``."""
-        self._n_samples, self._sample_s = self._n_samples + 1, self._sample_s + perf_counter() - began
-
     def state(self, n_steps: int) -> State:
         """The first ``n_steps`` of all arrays, all stores, and the count of samples: see ``obscodec.state``."""
         stores = {owner: self.stores[owner] for owner in dict.fromkeys(self.owners.values())}
@@ -189,7 +186,7 @@ class ArraySet:
         for (name, field), array in self._arrays.items():
             items = array.ids if isinstance(array, TensorArray) else array
             arrays.append({"name": name, "field": field, "items": items[:n_steps].copy()})
-        return {"stores": of_stores, "arrays": arrays, "n_samples": self._n_samples, "sample_s": self._sample_s}
+        return {"stores": of_stores, "arrays": arrays, "n_samples": self.n_samples, "sample_s": self.sample_s}
 
     def restore(self, state: State, rows: Ints) -> None:
         """Fill the arrays, which are new: step ``k`` of the state goes to row ``rows[k]``.
@@ -207,7 +204,7 @@ class ArraySet:
         for of, array in zip(arrays, self._arrays.values(), strict=True):
             items = array.ids if isinstance(array, TensorArray) else array
             items[rows] = array_of(of, "items", items.dtype, (len(rows), *items.shape[1:]))
-        self._n_samples, self._sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
+        self.n_samples, self.sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
     def restore_columns(self, state: State, numbers: Ints) -> None:
         """Fill the arrays, which are new, with the steps of other environments.
@@ -256,8 +253,8 @@ class ArraySet:
             waiting_bytes=sum(write_buffer.memory_bytes for write_buffer in self._write_buffers.values()),
             other_bytes=0,
             raw_bytes=sum(plain.values()),
-            n_samples=self._n_samples,
-            sample_s=self._sample_s,
+            n_samples=self.n_samples,
+            sample_s=self.sample_s,
         )
 
     def described(self, stats: BufferStats) -> str:

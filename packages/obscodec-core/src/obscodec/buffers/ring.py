@@ -24,7 +24,7 @@ from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
-from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, says_errors, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of, versioned
 from obscodec.stats import BufferStats
@@ -506,8 +506,7 @@ class RingBuffer:
         convert: Convert = None, **how: Unpack[Drawing],
     ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
 
-    @says_memory_error
-    @says_arguments
+    @says_errors
     def sample(
         self,
         batch: int,
@@ -556,21 +555,23 @@ class RingBuffer:
             MissingPackage: ``to`` is given, and PyTorch is not installed.
             BackendUnavailable: PyTorch can't use the device.
         """
-        began, batch = perf_counter(), as_count("batch", batch, 0)
-        replace, returns_indices = as_flag("replace", replace), as_flag("return_indices", return_indices)
-        choose = self._reader.chooser(n_step, gamma, reward, to, convert)
+        began, choose = perf_counter(), self._reader.choose
+        if not (n_step is gamma is to is convert is None):
+            choose = self._reader.chooser(n_step, gamma, reward, to, convert)
         with self._lock:
             span = self._span
+            batch, replace = as_count("batch", batch, 0), as_flag("replace", replace)
+            returns_indices = as_flag("return_indices", return_indices)
             steps, envs = self._drawer.steps(span, batch, rng, replace, p)
             indices = span.indices(steps, envs) if returns_indices else None
             read = choose(span, steps, envs)
         sampled = read()
         with self._lock:
-            self._set.note_sample(began)
+            self._set.n_samples += 1
+            self._set.sample_s += perf_counter() - began
         return (sampled, indices) if returns_indices else sampled
 
-    @says_memory_error
-    @says_arguments
+    @says_errors
     def take(
         self,
         indices: npt.ArrayLike,
@@ -606,8 +607,7 @@ class RingBuffer:
         return_indices: Literal[True],
     ) -> Iterator[tuple[dict[str, Any], Ints]]: ...  # fmt: skip
 
-    @says_memory_error
-    @says_arguments
+    @says_errors
     def epochs(
         self,
         batch: int,
@@ -658,8 +658,7 @@ class RingBuffer:
         p: npt.ArrayLike | Prioritized | None = None, to: object = None, return_indices: Literal[True],
     ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
 
-    @says_memory_error
-    @says_arguments
+    @says_errors
     def sequences(
         self,
         batch: int,
@@ -729,11 +728,11 @@ class RingBuffer:
             read = choose(span, drawn.steps, drawn.envs, drawn.real)
         sequences = read()
         with self._lock:
-            self._set.note_sample(began)
+            self._set.n_samples += 1
+            self._set.sample_s += perf_counter() - began
         return (sequences, drawn.indices) if returns_indices else sequences
 
-    @says_memory_error
-    @says_arguments
+    @says_errors
     def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:
         """The episodes that are stored, one after the other, by environment and time.
 

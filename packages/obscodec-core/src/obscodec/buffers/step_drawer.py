@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obscodec.buffers.drawing import Ends, Episodes, Prioritized, Rng, as_generator, draw, draw_starts, drawable_steps
 from obscodec.buffers.step_reader import Bools, Span, StepReader
-from obscodec.errors import FieldError, ShapeError, SpecError
+from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
 
 
@@ -46,13 +46,13 @@ class StepDrawer:
         Raises:
             SlotError: there are none.
         """
-        span.refuse_empty()
+        _refuse_empty(span)
         if isinstance(p, Prioritized):
             if not replace:
                 raise SpecError("priorities are drawn with replacement: leave replace out")
             steps, envs = np.divmod(self._by_priority(span, batch, as_generator(rng), p), span.n_envs)
             return steps - span.oldest, envs
-        drawable = None if self._reader.draws_all(span) else partial(self._reader.drawable, span)
+        drawable = None if self._draws_all(span) else partial(self._reader.drawable, span)
         return draw(rng, batch, (span.n, span.n_envs), drawable, replace, p)
 
     def _by_priority(self, span: Span, batch: int, rng: np.random.Generator, p: Prioritized) -> Ints:
@@ -64,7 +64,7 @@ class StepDrawer:
             )
         first, end = span.oldest * span.n_envs, (span.oldest + span.n) * span.n_envs
         masked = np.empty(0, np.int64)
-        if not self._reader.draws_all(span):
+        if not self._draws_all(span):
             new = np.arange(max(first, p.indices.stop), end)
             masked = new[~self._reader.drawable(span, *np.divmod(new - first, span.n_envs))]
         p.advance(first, end, masked)
@@ -76,7 +76,7 @@ class StepDrawer:
 
     def epochs(self, span: Span, batch: int, rng: Rng, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
         """The indices of all steps in random order, ``i64[batch]`` at a time; see ``RingBuffer.epochs``."""
-        span.refuse_empty()
+        _refuse_empty(span)
         drawable, shuffles = partial(self._reader.drawable, span), as_generator(rng)
         among = drawable_steps((span.n, span.n_envs), drawable) + span.oldest * span.n_envs
 
@@ -102,7 +102,7 @@ class StepDrawer:
         p: npt.ArrayLike | Prioritized | None,
     ) -> Sequences:
         """Random sequences; see ``RingBuffer.sequences``, whose ``overlap`` is ``length - stride``."""
-        span.refuse_empty()
+        _refuse_empty(span)
         generator, parts = as_generator(rng), self.episodes(span, across_seams_alone=across)
         if starts is None and p is None:
             part, start = draw_starts(generator, parts, batch, length, stride, strict)
@@ -137,7 +137,16 @@ class StepDrawer:
             self._found = steps, Episodes.between(ends, *steps, span.n_envs)
         return self._found[1]
 
+    def _draws_all(self, span: Span) -> bool:
+        """Whether all steps may be drawn."""
+        return self._reader.mask is None and not len(span.seams.gone)
+
     def forget(self, step: int) -> None:
         """Look for the episodes again from a step on, which counts all that were appended."""
         self._found = None
         self._ends = self._ends.before(step)
+
+
+def _refuse_empty(span: Span) -> None:
+    if not span.n:
+        raise SlotError("the buffer is empty: append a step before you sample")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import kind_of
-from obscodec.arrays import OPEN_READ, DeferredRead, TensorArray
+from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Ends, NStep, Seams, Stack, TorchBatch
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
@@ -35,11 +35,6 @@ class Span(NamedTuple):
     n_envs: int
     earliest: int
     seams: Seams
-
-    def refuse_empty(self) -> None:
-        """Raise SlotError if there are no steps."""
-        if not self.n:
-            raise SlotError("the buffer is empty: append a step before you sample")
 
     def indices(self, steps: Ints, envs: Ints) -> Ints:
         """``i64[...]``: the indices of steps of environments, as users have them."""
@@ -98,7 +93,7 @@ class StepReader:
         mask: str | None,
     ) -> None:
         self._fields, self._arrays, self._stacks = fields, arrays, stacks
-        self._episode_end, self._mask = episode_end, mask
+        self._episode_end, self.mask = episode_end, mask
         self._n_rows = len(next(iter(arrays.values())))
         # What a step led to.
         self._outcomes = {name for name, of in fields.items() if of.next_of is not None or name in episode_end}
@@ -110,19 +105,15 @@ class StepReader:
     def ends(self, span: Span, steps: Ints, envs: Ints) -> Bools:
         """Whether the episode of a step ends with it."""
         flags = [self._flags(span, name, steps, envs) for name in self._episode_end]
-        if self._mask is not None:
-            flags.append(~self._flags(span, self._mask, steps, envs))
+        if self.mask is not None:
+            flags.append(~self._flags(span, self.mask, steps, envs))
         if not flags or len(span.seams.ends):
             flags.append(span.seams.are_ends(span.indices(steps, envs)))
         return flags[0] if len(flags) == 1 else np.logical_or.reduce(flags)
 
-    def draws_all(self, span: Span) -> bool:
-        """Whether all steps may be drawn."""
-        return self._mask is None and not len(span.seams.gone)
-
     def drawable(self, span: Span, steps: Ints, envs: Ints) -> Bools:
         """Whether steps may be drawn."""
-        drawable = [] if self._mask is None else [self._flags(span, self._mask, steps, envs)]
+        drawable = [] if self.mask is None else [self._flags(span, self.mask, steps, envs)]
         if len(span.seams.gone):
             drawable.append(~span.seams.are_gone(span.indices(steps, envs)))
         if not drawable:
@@ -173,13 +164,16 @@ class StepReader:
         If a step stands for several, what comes after it, and whether its episode ends, is read at the ``last`` of
         these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
-        at = {name: steps if last is None or name not in self._outcomes else last for name in self._fields}
-        inside = {name: self.n_inside(span, of.n, at[name], envs) for name, of in self._stacks.items()}
+        picked = {}
+        for name in self._fields:
+            at = steps if last is None or name not in self._outcomes else last
+            picked[name] = self._picked(span, name, at, envs, real)
+        return DeferredRead(picked, new_array, convert)
 
-        def choose() -> dict[str, Any]:
-            return {name: self._picked(span, name, at[name], envs, inside.get(name), real) for name in self._fields}
-
-        return DeferredRead(choose, new_array, convert)
+    def choose(self, span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
+        """Choose steps, see :meth:`read`, with the lock of the ring; the result reads them, without the lock."""
+        chosen = self.read(span, steps, envs, real=real)
+        return chosen.result if real is None else lambda: {**chosen.result(), "mask": real}
 
     def chooser(
         self,
@@ -189,11 +183,9 @@ class StepReader:
         to: object = None,
         convert: Callable[[Array], Any] | None = None,
     ) -> Callable[..., Read]:
-        """A function that chooses steps: ``choose(span, steps, envs, real=None)``, see :meth:`read`.
-
-        It is called with the lock of the ring. It returns a function that reads the steps, without the lock. All
-        arguments are checked before.
-        """
+        """:meth:`choose` with these arguments of ``RingBuffer.sample``, which are checked before it is called."""
+        if n_step is gamma is to is convert is None:
+            return self.choose
         if convert is not None and not callable(convert):
             raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
         if to is not None and convert is not None:
@@ -240,18 +232,17 @@ class StepReader:
             raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
         n_steps.check(self._fields[n_steps.reward].layout.dtype)
 
-    def _picked(self, span: Span, name: str, steps: Ints, envs: Ints, inside: Ints | None, real: Bools | None) -> Any:
-        if inside is None:
+    def _picked(self, span: Span, name: str, steps: Ints, envs: Ints, real: Bools | None) -> Any:
+        """What a field has at some steps: an array, or a selection of compressed tensors."""
+        array, stack = self._arrays[name], self._stacks.get(name)
+        if stack is None:
             picked = self._items(span, envs, name, steps)
         else:
-            picked = self._stacks[name].pick(partial(self._items, span, envs[..., None]), name, steps, inside)
+            n_inside = self.n_inside(span, stack.n, steps, envs)
+            picked = stack.pick(partial(self._items, span, envs[..., None]), name, steps, n_inside)
         if real is not None:
             picked[~real] = 0  # zeros, or the id of the zero tensor
-        array, deferred = self._arrays[name], OPEN_READ.get()
-        if not isinstance(array, TensorArray):
-            return picked
-        assert deferred is not None
-        return deferred.select(array.store, picked, array.store.guard())
+        return Selection(array.store, picked, array.store.guard()) if isinstance(array, TensorArray) else picked
 
     def _items(self, span: Span, envs: Ints, name: str, steps: Ints) -> Any:
         """A new array of what the array of a field has: ids if it is compressed."""

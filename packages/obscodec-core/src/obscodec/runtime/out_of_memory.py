@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import NoReturn, TypeVar, cast
 
+from obscodec.arguments import say_arguments
+
 F = TypeVar("F", bound=Callable[..., object])
 _SAID = (
     *("without exception set", "without setting an exception", "with an exception set", "computing overlap"),  # numpy
@@ -33,6 +35,21 @@ def says_memory_error(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            raise_memory_error(error)
+
+    return cast("F", called)
+
+
+def says_errors(function: F) -> F:
+    """:func:`says_memory_error` and ``says_arguments`` in one call, for what is called often."""
+
+    @wraps(function)
+    def called(*args: object, **kwargs: object) -> object:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if isinstance(error, TypeError):
+                say_arguments(function, args, kwargs, error)
             raise_memory_error(error)
 
     return cast("F", called)

@@ -66,13 +66,7 @@ class BatchMemory:
         if nbytes < _MIN_NBYTES:
             return np.empty((n, *layout.shape), layout.dtype)
         lease = _Lease(self._take(nbytes), self._give)
-        return layout.tensors(np.asarray(lease)[:nbytes].reshape(n, layout.nbytes))
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes kept for later batches."""
-        with self._lock:
-            return sum(memory.nbytes for memory in self._free)
+        return np.asarray(lease)[:nbytes].view(layout.dtype).reshape(n, *layout.shape)
 
     def _take(self, nbytes: int) -> Bytes:
         with self._lock:

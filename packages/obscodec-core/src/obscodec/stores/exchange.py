@@ -1,7 +1,7 @@
 """IdExchange: replaces ids in arrays, all of them or none, whatever interrupts it."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, Self
@@ -91,10 +91,14 @@ class IdExchange:
     """The part of a store that keeps arrays of its ids in step with it.
 
     Attributes:
+        guard: keeps all tensors of this moment until the guard that it returns is closed, though they are released
+            meanwhile. A reader that does not hold :attr:`changing` makes a guard before it copies ids, and closes it
+            when it has decoded them. So no writer waits for it.
         changing: the lock for changes of arrays of ids; stores whose arrays change together share it.
         write_buffers: buffers with rows on their way into this store.
     """
 
+    guard: Callable[[], Guard]
     changing: PicklableLock
     write_buffers: WeakSet[Buffered]
     _exchange: _Exchange | None  # under way, or interrupted before it was settled
@@ -105,6 +109,7 @@ class IdExchange:
         made = super().__new__(cls)
         made.changing, made.write_buffers, made._exchange = PicklableLock(LockOrder.CHANGING), WeakSet(), None
         made._references = References()
+        made.guard = made._references.guard
         return made
 
     @abstractmethod
@@ -114,14 +119,6 @@ class IdExchange:
     @abstractmethod
     def give_back(self, ids: Ints) -> None:
         """See ``Store.give_back``."""
-
-    def guard(self) -> Guard:
-        """Keep all tensors of this moment until the guard is closed, though they are released meanwhile.
-
-        A reader that does not hold :attr:`changing` makes a guard before it copies ids, and closes it when it has
-        decoded them. So no writer waits for it.
-        """
-        return self._references.guard()
 
     def own(self, ids: Ints) -> Guard:
         """Have ``ids``, as the array is then, be given back soon after the guard is closed."""

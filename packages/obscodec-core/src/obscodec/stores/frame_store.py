@@ -207,7 +207,10 @@ class FrameStore(Store):
     def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
         """The frames of tensors, ``u8[n * depth, nbytes]``."""
         if self._last is None:
-            return self.layout.rows(tensors).reshape(-1, self._frame.nbytes)
+            layout = self.layout
+            if tensors.dtype != layout.dtype or tensors.shape[1:] != layout.shape or not tensors.flags.c_contiguous:
+                tensors = layout.rows(tensors)
+            return tensors.view(np.uint8).reshape(-1, self._frame.nbytes)
         self.layout.check(tensors)  # an error tells the shape of a stack, not of a frame
         return self._frame.rows(self._last.split(tensors))
 

@@ -101,33 +101,14 @@ def give_out(ids: Ints, first_id: int, begin: int, gone: npt.NDArray[np.bool_]) 
 
 
 @compiled
-def follow(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_], out: Ints) -> int:
-    """Translate ids of tensors that were moved to another store; other ids stay the same.
+def leave(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_]) -> int:
+    """Translate ids of tensors that were moved to another store in place, and mark these tensors as gone.
 
     Args:
-        ids: ``i64[n]``.
+        ids: ``i64[n]``; other ids stay the same.
         first_id: the id that the first moved tensor had.
         moved: ``i64[m]``, the new id of each moved tensor.
         gone: ``bool[m]``, which moved tensors have no reference any more.
-        out: ``i64[n]``, filled.
-
-    Returns:
-        The place in ``ids`` of the first tensor that is gone, n if there is none.
-    """
-    for i in range(len(ids)):
-        at = ids[i] - first_id
-        if 0 <= at < len(moved):
-            if gone[at]:
-                return i
-            out[i] = moved[at]
-        else:
-            out[i] = ids[i]
-    return len(ids)
-
-
-@compiled
-def leave(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_]) -> int:
-    """Translate ``ids`` in place, as :func:`follow` does, and mark the moved tensors as gone.
 
     Returns:
         The place in ``ids`` of the first tensor that is gone or named twice, then nothing is done; n if there is none.

@@ -138,7 +138,7 @@ class BatchReader:
 
         Guards keep what was assigned before.
         """
-        guards = [*map(Store.guard, group.ids)]
+        guards = [store.guard() for store in group.ids]
         try:
             for store, some in group.ids.items():
                 write_ids(store, some, self._writes)

@@ -19,7 +19,7 @@ from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.stats import Choice, StoreStats
 from obscodec.stores.auto.options import StoreKeywords, StoreOptions, shows_options
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
-from obscodec.stores.ids import FIRST_ID, NO_TENSOR, follow, give_out, leave
+from obscodec.stores.ids import FIRST_ID, NO_TENSOR, give_out, leave
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
 _MOST_FIRST = 1 << 24
@@ -238,9 +238,11 @@ class AutoStore(Store):
         """Ids in the chosen store: the table has those of the first tensors; the others are the same in both stores."""
         if not self._n_early:
             return ids
-        inner = np.empty(len(ids), np.int64)
-        if (n_known := follow(ids, FIRST_ID, self._moved, self._gone, inner)) < len(ids):
-            raise SlotError(f"id {int(ids[n_known])} is of no tensor in this store")
+        inner, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self._n_first)
+        at = ids[first] - FIRST_ID
+        if (gone := self._gone[at]).any():
+            raise SlotError(f"id {int(at[gone][0]) + FIRST_ID} is of no tensor in this store")
+        inner[first] = self._moved[at]
         return inner
 
     def _room(self, n: int) -> npt.NDArray[np.generic]:
