@@ -73,14 +73,6 @@ def test_the_reason_is_whole_whatever_it_says():
     assert field.reason == "the smallest codec that reads as fast as plain arrays, on the first 100 frames"
 
 
-def test_the_sizes_begin_where_the_codec_is_decided_on(moving):
-    n, nbytes = np.array(moving.sizes).T
-    assert n[0] >= 128  # a step has two of the 256 observations
-    assert n[-1] == N
-    assert (np.diff(nbytes) >= 0).all()
-    assert nbytes[-1] < 48 * 48 * 3 * N / 4
-
-
 def executed(lines, names):
     """The value of the last line."""
     exec(lines, names)

@@ -6,10 +6,10 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.columns import Columns, refuse_running, taken, warn_left_out
 from obscodec.buffers.drawing import Prioritized
-from obscodec.buffers.estimates import Estimate, FieldEstimate, estimate
-from obscodec.buffers.exploration import is_space, random_steps
+from obscodec.buffers.estimates import estimate
+from obscodec.buffers.exploration import leaves, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.buffers.memory import LOOK_EVERY, LimitTooLow, Memory, in_units, making_room, projected
+from obscodec.buffers.memory import LOOK_EVERY, LimitTooLow, Memory, making_room, projected
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
@@ -23,16 +23,13 @@ __all__ = [
     "BufferOptions",
     "BufferStats",
     "Columns",
-    "Estimate",
     "Field",
-    "FieldEstimate",
     "LimitTooLow",
     "Memory",
     "Prioritized",
     "RingBuffer",
     "estimate",
-    "in_units",
-    "is_space",
+    "leaves",
     "making_room",
     "projected",
     "random_steps",

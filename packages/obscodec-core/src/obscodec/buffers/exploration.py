@@ -68,18 +68,16 @@ def random_steps(env: Any, n: int, seed: int | None = 0) -> Iterator[dict[str, A
 
 
 def _transition(values: Mapping[str, Any], *, is_vector: bool) -> dict[str, Array]:
-    arrays = {name: np.array(leaf) for part, value in values.items() for name, leaf in _leaves(part, value)}
+    arrays = dict(leaf for part, value in values.items() for leaf in leaves(part, value))
     return arrays if is_vector else {name: array[None] for name, array in arrays.items()}
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The arrays in a value, and the name of each."""
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:
+    """The arrays in a value, a dictionary or a tuple of values, and the name of each, such as ``"name.key"``."""
+    if isinstance(value, tuple):
+        value = dict(enumerate(value))
     if isinstance(value, Mapping):
-        parts = value.items()
-    elif isinstance(value, tuple):
-        parts = dict(enumerate(value)).items()
+        for key, part in value.items():
+            yield from leaves(f"{name}.{key}", part)
     else:
-        yield name, value
-        return
-    for key, part in parts:
-        yield from _leaves(f"{name}.{key}", part)
+        yield name, np.array(value)

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from obscodec.cli.doctor import doctor
+from obscodec.cli.doctor import doctor, narrow_table
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
 from obscodec.snapshots import GenerationReport, find_snapshot, folder_nbytes, inspect_snapshot
@@ -68,16 +67,8 @@ def warm(
     raise typer.Exit(run_warm(processes))
 
 
-def _table(*columns: str, right: tuple[str, ...]) -> Table:
-    """A table that stays narrow: no lines but one stand between its columns."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table
-
-
 def _generations(reports: list[GenerationReport]) -> Table:
-    table = _table("generation", "class", "written by", "bytes", "checksums", right=("generation", "bytes"))
+    table = narrow_table("generation", "class", "written by", "bytes", "checksums", right=("generation", "bytes"))
     for report in reports:
         places = "1 place" if len(report.damage) == 1 else f"{len(report.damage)} places"
         checked = f"[red]{places} damaged" if report.damage else "[green]ok"
@@ -96,7 +87,7 @@ def _contents(report: GenerationReport) -> str:
 
 
 def _fields(report: GenerationReport) -> Table:
-    table = _table("field", "item", "codec", "bytes", right=("bytes",))
+    table = narrow_table("field", "item", "codec", "bytes", right=("bytes",))
     for field in report.fields:
         table.add_row(*map(escape, (field.name, field.item, field.codec or "none")), f"{field.nbytes:,}")
     table.add_row("all else", "", "", f"{report.other_nbytes:,}")

@@ -5,9 +5,8 @@ A state becomes files and comes back checked. It never knows what a state means:
 
 from obscodec.snapshots.beside import check_beside
 from obscodec.snapshots.folder import VERSION, find_snapshot, folder_nbytes
-from obscodec.snapshots.inspection import GenerationReport, SavedField, inspect_snapshot
+from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
 from obscodec.snapshots.loading import (
-    Salvaged,
     load,
     load_by,
     read_arguments,
@@ -23,9 +22,7 @@ from obscodec.snapshots.tree import Tree, flatten, unflatten
 __all__ = [
     "VERSION",
     "GenerationReport",
-    "Salvaged",
     "Saved",
-    "SavedField",
     "Snapshot",
     "Tree",
     "check_beside",

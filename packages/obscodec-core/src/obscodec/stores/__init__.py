@@ -3,9 +3,9 @@
 A store gives an id for a tensor, and the tensor for the id. It never knows arrays of steps, only places of ids in them.
 """
 
-from obscodec.stats import Choice, StoreStats, Trial
+from obscodec.stats import StoreStats
 from obscodec.stores.auto.auto_store import AutoStore
-from obscodec.stores.auto.options import StoreKeywords, StoreOptions
+from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
@@ -20,7 +20,6 @@ __all__ = [
     "BATCH_MEMORY",
     "AutoStore",
     "BatchMemory",
-    "Choice",
     "FrameStore",
     "Guard",
     "Narrow",
@@ -28,10 +27,8 @@ __all__ = [
     "Place",
     "StoragePlan",
     "Store",
-    "StoreKeywords",
     "StoreOptions",
     "StoreStats",
-    "Trial",
     "find_narrow",
     "find_plan",
     "frames_of_block",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from obscodec.cli.doctor.paste import lines_to_paste
-from obscodec.cli.doctor.trials import MILLION, FieldReport, Measured
+from obscodec.cli.doctor.trials import MILLION, FieldReport
 
 COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "exact"
 TABLE_OF_COSTS = (
@@ -52,42 +53,39 @@ class Report:
         """Memory for each transition, as recommended."""
         return sum(field.item_bytes for field in self.fields)
 
-    @property
-    def shared(self) -> str:
-        """Which next observations take no memory of their own, as the end of a sentence; "" if there are none."""
-        names = ", ".join(field.name for field in self.fields if field.measured)
-        return f"; this includes the next observations of {names}, which share the frames" if names else ""
-
     def as_json(self) -> dict[str, object]:
         """Plain values."""
-        fields = [_field_as_json(field) for field in self.fields]
         return {
             "source": self.source,
             "is_lossless": self.is_lossless,
             "bytes_per_step": self.step_bytes,
-            "fields": fields,
+            "fields": [_field_as_json(field) for field in self.fields],
             "paste": self.pastes,
             "remarks": list(self.remarks),
         }
 
     def print(self, out: Console) -> None:
         """Print a table for each field that was compressed, and a line for each of the others."""
-        for field in self.fields:
-            if field.measured:
-                out.print(f"[italic]{escape(title(field))}[/]", soft_wrap=True, highlight=False)
-                out.print(_table(field))
-                for line in _notes(field):
-                    out.print(line, soft_wrap=True, highlight=False)
-                out.print()
+        say = partial(out.print, soft_wrap=True, highlight=False)
+        measured = [field for field in self.fields if field.measured]
+        for field in measured:
+            what = f"{field.name}: {field.n:,} items {field.layout}, {field.layout.nbytes:,} bytes each"
+            say(f"[italic]{escape(what)}[/]")
+            out.print(_table(field))
+            say(f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(why(field))}")
+            for line in notes(field):
+                say(escape(line))
+            out.print()
         if plain := [field for field in self.fields if not field.measured]:
             listed = ", ".join(f"{field.name} {field.layout}" for field in plain)
-            out.print(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.", soft_wrap=True, highlight=False)
+            say(f"Plain arrays: {escape(listed)}; {escape(plain[0].reason)}.")
         for line in self.remarks:  # before what is pasted: something may have been taken for what it is not
-            out.print(escape(line), soft_wrap=True, highlight=False)
+            say(escape(line))
         for library, lines in self.pastes.items():
-            out.print(f"\nPaste for {library}:\n\n{escape(lines)}\n", soft_wrap=True, highlight=False)
-        taken = f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{self.shared}."
-        out.print(escape(taken), soft_wrap=True, highlight=False)
+            say(f"\nPaste for {library}:\n\n{escape(lines)}\n")
+        names = ", ".join(field.name for field in measured)
+        shared = f"; this includes the next observations of {names}, which share the frames" if names else ""
+        say(escape(f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{shared}."))
 
 
 def gb_per_million(item_bytes: float) -> float:
@@ -116,42 +114,32 @@ def _field_as_json(field: FieldReport) -> dict[str, object]:
         "frame_stack": field.frame_stack.config() if field.frame_stack else None,
         "stored_as": field.stored_as,
         "codecs": codecs,
-        "sizes": [list(point) for point in field.sizes],
     }
 
 
-def cells(field: FieldReport, of: Measured) -> tuple[str, ...]:
-    """The texts of a row, for ``COLUMNS``."""
-    return (
-        of.spec,
-        str(of.block_frames),
-        f"{of.ratio:,.1f}",
-        f"{gb_per_million(of.item_bytes):,.3f}",
-        f"{of.encode_us:,.1f}",
-        f"{of.decode_us:,.1f}",
-        "yes" if of.decoded_sha256 == field.raw_sha256 else "NO",
-    )
-
-
-def title(field: FieldReport) -> str:
-    """What a field is."""
-    return f"{field.name}: {field.n:,} items {field.layout}, {field.layout.nbytes:,} bytes each"
-
-
-def _table(field: FieldReport) -> Table:
-    """Seven columns that fit into 60 characters: no lines but one stand between them."""
+def narrow_table(*columns: str, right: tuple[str, ...]) -> Table:
+    """A table that fits into 60 characters: no lines but one stand between its columns."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    for column in COLUMNS:
-        left = column == "codec"
-        table.add_column(column, justify="left" if left else "right", no_wrap=left)
-    for of in sorted(field.measured, key=lambda of: of.item_bytes):
-        table.add_row(*map(escape, cells(field, of)), style="bold green" if of == field.chosen else None)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return table
 
 
-def _notes(field: FieldReport) -> Iterator[str]:
-    yield f"Recommended: [bold]{escape(field.recommended or 'none')}[/], {escape(why(field))}"
-    yield from map(escape, notes(field))
+def _table(field: FieldReport) -> Table:
+    table = narrow_table(*COLUMNS, right=COLUMNS[1:])
+    table.columns[0].no_wrap = True
+    for of in sorted(field.measured, key=lambda of: of.item_bytes):
+        table.add_row(
+            escape(of.spec),
+            str(of.block_frames),
+            f"{of.ratio:,.1f}",
+            f"{gb_per_million(of.item_bytes):,.3f}",
+            f"{of.encode_us:,.1f}",
+            f"{of.decode_us:,.1f}",
+            "yes" if of.decoded_sha256 == field.raw_sha256 else "NO",
+            style="bold green" if of == field.chosen else None,
+        )
+    return table
 
 
 def why(field: FieldReport) -> str:

@@ -1,7 +1,7 @@
 """Sources: where the doctor gets its data from."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers import MIN_COMPRESSED_NBYTES
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, leaves
 from obscodec.cli.doctor.saved import saved_items
 from obscodec.errors import DTypeError, ObscodecError
 from obscodec.layout import Layout, storable
@@ -230,7 +230,7 @@ def _from_minari(request: Request) -> Content:
     n = 0
     for episode in dataset.iterate_episodes():
         values = {"observation": episode.observations, "action": episode.actions, "reward": episode.rewards}
-        for of, array in _leaves("", values):
+        for of, array in (leaf for part, value in values.items() for leaf in leaves(part, value)):
             parts.setdefault(of, []).append(array)
         n += len(episode.rewards)
         request.advance(len(episode.rewards))
@@ -238,13 +238,3 @@ def _from_minari(request: Request) -> Content:
             break
     items = {of: np.concatenate(arrays)[: request.n] for of, arrays in parts.items()}
     return Content(items, {}, has_episodes=True)
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _leaves(f"{name}.{key}" if name else str(key), part)
-    elif isinstance(value, tuple):
-        yield from _leaves(name, dict(enumerate(value)))
-    else:
-        yield name, np.asarray(value)

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,6 @@ Array = npt.NDArray[np.generic]
 Steps = tuple[Array, Array]  # observations, and the next one of each
 _BATCH, _N_BATCHES = 256, 7
 _AT_ONCE = 32  # items, as a buffer stores some steps together
-_N_POINTS = 40
 MILLION = 1_000_000
 
 
@@ -49,11 +48,6 @@ class Measured:
     fits: bool
     decoded_sha256: str
 
-    @property
-    def label(self) -> str:
-        """The codec, and the number of frames that it encodes together."""
-        return self.spec if self.block_frames == 1 else f"{self.spec}, {self.block_frames} frames"
-
 
 @dataclass(frozen=True)
 class FieldReport:
@@ -70,8 +64,6 @@ class FieldReport:
         frame_stack: how items are made of frames, None if an item is a frame.
         stored_as: the dtype of the codes that numbers are stored as, None if they are stored as they are.
         measured: every codec that was tried.
-        sizes: memory after so many items, as recommended, from the first ones on that it compresses; fixed costs are
-            left out.
         budget: see ``Field``.
         next_name: the name of its next observations, None if the source has none.
     """
@@ -86,7 +78,6 @@ class FieldReport:
     frame_stack: FrameStack | None
     stored_as: str | None
     measured: tuple[Measured, ...]
-    sizes: tuple[tuple[int, int], ...]
     budget: str | None = None
     next_name: str | None = None
 
@@ -139,7 +130,7 @@ def examine(
     if layout.nbytes < MIN_COMPRESSED_NBYTES:
         show(1, 1)
         why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
-        return FieldReport(name, layout, len(items), digest, None, 1, why, None, None, (), ())
+        return FieldReport(name, layout, len(items), digest, None, 1, why, None, None, ())
     after = np.concatenate([items[1:], items[-1:]]) if following is None else following.items
     steps, n_first = (items, layout.tensors(layout.rows(after))), n_first_of(layout)
     first = np.stack([of[:n_first] for of in steps], axis=1).reshape(-1, *layout.shape)[:n_first]
@@ -152,7 +143,6 @@ def examine(
         show(len(measured), len(trials))
     narrow = str(plan.narrow.code_dtype) if plan.narrow else None
     best = plan.choice.chosen
-    _, sizes = _memory(plan, layout, steps)
     return FieldReport(
         name,
         layout,
@@ -164,22 +154,21 @@ def examine(
         plan.frame_stack,
         narrow,
         tuple(measured),
-        sizes,
         budget,
         following.name if following else None,
     )
 
 
 def _measure(plan: StoragePlan, fits: bool, layout: Layout, steps: Steps, options: StoreOptions) -> Measured:
-    items, _ = steps
+    items, following = steps
     small = plan.new_store(layout, options)
     small.read(small.append(items[:_AT_ONCE]))  # compiles its kernels
     store = plan.new_store(layout, options)
     began = time.perf_counter()
-    ids = np.concatenate([store.append(part) for part in _parts(items)])
+    ids = np.concatenate([store.append(items[k : k + _AT_ONCE]) for k in range(0, len(items), _AT_ONCE)])
     store.stats()  # which compresses the blocks that wait
     encode_s = time.perf_counter() - began
-    item_bytes, _ = _memory(plan, layout, steps)
+    item_bytes = _item_bytes(plan, layout, items, following)
     return Measured(
         plan.spec,
         plan.block_frames,
@@ -190,11 +179,6 @@ def _measure(plan: StoragePlan, fits: bool, layout: Layout, steps: Steps, option
         fits,
         _decoded_digest(store, ids),
     )
-
-
-def _parts(items: Array) -> Iterator[Array]:
-    for begin in range(0, len(items), _AT_ONCE):
-        yield items[begin : begin + _AT_ONCE]
 
 
 def _decode_us(store: Store, ids: Ints) -> float:
@@ -216,20 +200,17 @@ def _decoded_digest(store: Store, ids: Ints) -> str:
     return digest.hexdigest()
 
 
-def _memory(plan: StoragePlan, layout: Layout, steps: Steps) -> tuple[float, tuple[tuple[int, int], ...]]:
-    """What a buffer of transitions takes: bytes for each of a million, and its growing memory after so many items."""
-    items, late = steps[0], 2 * len(steps[0]) + 1  # the store is told what to do
-    fields = {"obs": Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)}
-    buffer = RingBuffer(len(items), {**fields, "next": Field(layout.shape, layout.dtype, next_of="obs")})
-    n_raw = min(n_first_of(layout) // 2, len(items))  # steps of two tensors that wait until it decides
-    sizes = list[tuple[int, int]]()
-    for part, following in zip(*(np.array_split(of, min(_N_POINTS, len(of))) for of in steps), strict=True):
-        buffer.extend(obs=part, next=following)
-        if len(buffer) >= n_raw:
-            for store in buffer.stores:
-                assert isinstance(store, AutoStore)
-                store.follow(plan)
-            sizes.append((len(buffer), buffer.stats().growing_bytes))
+def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Array) -> float:
+    """Bytes for each transition in a buffer of a million."""
+    late = 2 * len(items) + 1  # the store is told what to do
+    obs = Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)
+    buffer = RingBuffer(len(items), {"obs": obs, "next": Field(layout.shape, layout.dtype, next_of="obs")})
+    n_raw = n_first_of(layout) // 2  # steps of two tensors that wait until it decides
+    for part in (slice(n_raw), slice(n_raw, None)):
+        buffer.extend(obs=items[part], next=following[part])
+        for store in buffer.stores:
+            assert isinstance(store, AutoStore)
+            store.follow(plan)
     of_million = projected(buffer.stats(), len(buffer), MILLION, buffer.stores).projected_bytes
     assert of_million is not None  # it has decided
-    return of_million / MILLION, tuple(sizes)
+    return of_million / MILLION
