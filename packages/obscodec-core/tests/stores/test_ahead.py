@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
+from functools import partial
 from multiprocessing import process
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from new_python import run_python
 from obscodec import AutoStore, FrameStack, Layout
 from obscodec.stores.auto import ahead
+from together import together
 
 RNG = np.random.default_rng(0)
 TEXTURE = RNG.integers(256, size=(64, 1, 1, 3)).astype(np.uint8) + np.arange(32 * 32 * 3, dtype=np.uint8).reshape(
@@ -107,11 +109,7 @@ def test_next_observations_hide_no_change(started):
 
 
 def test_threads_start_one_process(started):
-    threads = [threading.Thread(target=ahead.compile_ahead, args=("pred",)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[partial(ahead.compile_ahead, "pred")] * 8)
     assert len(started) == 1
 
 
@@ -184,9 +182,7 @@ print(exit_status(forked(atexit._run_exitfuncs, seconds=20)))
 time.sleep(0.1)
 print(started[0].returncode)
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "0\nNone\n", done.stderr
+    assert run_python("-c", script) == "0\nNone\n"
 
 
 @pytest.mark.slow
@@ -194,8 +190,7 @@ print(started[0].returncode)
 @pytest.mark.parametrize("order", [["encode"], ["decode"], ["decode", "encode"], ["encode", "decode"]])
 def test_what_the_process_compiles(spec, order):
     says = "; from obscodec.kernels import kernels_here; print(*(x[0] for of in kernels_here()[:2] for x in of))"
-    command = [sys.executable, "-P", "-c", ahead._COMPILES + says, spec, *order]
-    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    names = run_python("-P", "-c", ahead._COMPILES + says, spec, *order).split()
     prefix = f"obscodec.codecs.formats.images.{spec}."
     found = {name.rpartition(".")[2] for name in names if name.startswith(prefix)} & {"encode_items", "decode_items"}
     assert found == {f"{what}_items" for what in order}

@@ -2,15 +2,7 @@
 
 import numpy as np
 import pytest
-from obscodec import (
-    CorruptStream,
-    Field,
-    FrameStore,
-    HeapFull,
-    Layout,
-    RingBuffer,
-    TensorArray,
-)
+from obscodec import CorruptStream, Field, FrameStore, HeapFull, Layout, RingBuffer, TensorArray
 from obscodec.frames import stack_table
 from obscodec.frames.kernels.counts import MOST_COUNT
 

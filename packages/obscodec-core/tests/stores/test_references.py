@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from faults import Interrupt, at_every_line
 from forked import exit_status, forked
-from obscodec import AutoStore, FrameStore, Layout, SlotError
+from obscodec import AutoStore, FrameStore, Layout, SlotError, TensorArray
+from obscodec.arrays import WriteBuffer
+from obscodec.stores import Place
 
 LAYOUT = Layout((8, 8), np.uint8)
 
@@ -167,3 +169,44 @@ def test_a_forked_process_has_no_guards_of_other_threads(store: FrameStore) -> N
     assert exit_status(forked(child)) == 0
     done.set()
     thread.join()
+
+
+LAYOUT_OF_EXCHANGE = Layout((84, 84), np.uint8)
+
+
+def noise(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 256, (n, 84, 84), np.uint8)
+
+
+def test_an_id_of_no_tensor_in_one_place_keeps_no_tensors_of_another() -> None:
+    store = FrameStore(LAYOUT_OF_EXCHANGE)
+    good, bad = store.append(noise(4)), np.array([1 << 20])
+    places = [Place(good, slice(None)), Place(bad, slice(None))]
+    with pytest.raises(SlotError, match=r"^id 1048576 is of no frame in this store"):
+        store.exchange(places, np.zeros((5, 84, 84), np.uint8), np.arange(5), np.zeros(5, np.int64))
+    assert good.tolist() == [0] * 4
+    assert bad.tolist() == [0]
+    assert store.stats().n_tensors == 0
+
+
+def test_rows_that_wait_are_in_a_pickle_of_a_store() -> None:
+    store = FrameStore(LAYOUT_OF_EXCHANGE)
+    array, played = TensorArray.zeros((3, 1), store, WriteBuffer(store, 1)), noise(1)
+    array[1] = played
+    _, rebuilt = pickle.loads(pickle.dumps((store, array)))
+    np.testing.assert_array_equal(rebuilt[1], played)
+
+
+def test_a_failed_allocation_is_said_of_rows_that_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = AutoStore(LAYOUT_OF_EXCHANGE)
+    array = TensorArray.zeros((3, 1), store, WriteBuffer(store, 1))
+    array[1] = noise(1)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("std::bad_alloc")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "take_in", fail)
+        with pytest.raises(MemoryError, match=r"^there is not enough memory: std::bad_alloc$"):
+            _ = array.ids
+    np.testing.assert_array_equal(array[1], noise(1))

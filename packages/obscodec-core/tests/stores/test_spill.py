@@ -1,7 +1,7 @@
 """Each kind of store reads from files what it reads from memory."""
 
 import pickle
-import threading
+from functools import partial
 
 import numpy as np
 import obscodec
@@ -9,6 +9,7 @@ import obscodec.heap
 import pytest
 from obscodec import AutoStore, FrameStack, FrameStore, Layout
 from obscodec.stores import Store
+from together import meanwhile
 
 FRAME = Layout((1, 40, 40), np.uint8)
 STACK = FrameStack(4)
@@ -80,30 +81,20 @@ def check_equal(store: Store, ids: np.ndarray, expected: np.ndarray) -> None:
 
 
 def test_threads_read_frames_while_their_blocks_move(tmp_path):
-    store, expected, wrong = FrameStore(FRAME), frames(), []
+    store, expected = FrameStore(FRAME), frames()
     ids = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
-    stop = threading.Event()
 
-    def read(seed):
-        rng = np.random.default_rng(seed)
-        while not stop.is_set():
-            which = rng.choice(N, 64)
-            if not np.array_equal(store.read(ids[which]), expected[which]):
-                wrong.append(which)
+    def read(rng):
+        which = rng.choice(N, 64)
+        np.testing.assert_array_equal(store.read(ids[which]), expected[which])
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
-    while store.spill(str(tmp_path), 1):
-        pass
-    for _ in range(20):
-        more = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
-        store.spill(str(tmp_path), 1 << 20)
-        store.release(more)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with meanwhile(*(partial(read, np.random.default_rng(seed)) for seed in range(2))):
+        while store.spill(str(tmp_path), 1):
+            pass
+        for _ in range(20):
+            more = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
+            store.spill(str(tmp_path), 1 << 20)
+            store.release(more)
 
 
 def test_a_heap_in_pinned_memory_refuses():

@@ -8,15 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from faults import at_every_line
-from obscodec import (
-    AutoStore,
-    Field,
-    FrameStore,
-    HeapFull,
-    Layout,
-    RingBuffer,
-    TensorArray,
-)
+from obscodec import AutoStore, Field, FrameStore, HeapFull, Layout, RingBuffer, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.stores import Store
 

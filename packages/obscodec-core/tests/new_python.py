@@ -1,0 +1,18 @@
+"""Programs in a Python process of their own."""
+
+import os
+import subprocess
+import sys
+
+
+def run_python(*arguments: object, timeout: float | None = None, **environment: str) -> str:
+    """What Python prints, given a program, or ``-c`` and code; it finds modules as this process does.
+
+    Raises:
+        AssertionError: it did not end by itself, without an error.
+    """
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
+    command = [sys.executable, *map(str, arguments)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-6000:]
+    return ran.stdout
