@@ -1,4 +1,4 @@
-"""Run by ``test_save_faults.py``: a replay buffer whose allocations fail while it is saved; prints how many did."""
+"""Run by ``test_faults.py``: a replay buffer whose allocations fail while it is saved; prints how many did."""
 
 import sys
 import tempfile

@@ -12,10 +12,12 @@ import torch
 from extended_rows import Rows
 from failing_allocator import run_with
 from faults import at_every_line
+from new_python import run_python
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
+HERE = Path(__file__).parent
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "23"))
 OPTIONS = [("delta-rle", 8), ("zstd:1", 8), ("auto", 100_000)]
 
@@ -34,9 +36,8 @@ def test_a_write_that_is_interrupted_changes_its_rows_or_none(codec: str, decide
 
 @pytest.mark.slow
 def test_each_allocation_of_a_write_and_a_sample_may_fail(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("allocation_faults_torchrl.py")
     options = [f"{codec}/{decide_after}" for codec, decide_after in OPTIONS]
-    printed = run_with(script, *options, folder=tmp_path)
+    printed = run_with(HERE / "allocation_faults_torchrl.py", *options, folder=tmp_path)
     for option in options:
         assert int(re.search(rf"^{re.escape(option)}: (\d+)$", printed, re.M)[1]) > 10
 
@@ -78,3 +79,20 @@ def test_a_write_that_is_interrupted_at_any_line_keeps_no_tensors_while_its_exce
         references: list[Any] = [store._references for store in rows.storage.stores()]
         assert not any(of._readers or of._owners for of in references), where
     assert len(kept) > 300 // STEP
+
+
+@pytest.mark.slow
+@pytest.mark.needs("limits of a process", "/proc")
+@pytest.mark.parametrize("kind", ["delta-rle", "auto"])
+def test_what_has_no_memory_is_undone_in_a_new_process(kind: str) -> None:
+    """Also in one that has never undone anything."""
+    assert run_python(HERE / "extend_without_memory.py", kind, timeout=300).endswith("all is there\n")
+
+
+@pytest.mark.slow
+@pytest.mark.needs("fork")
+@pytest.mark.parametrize("kind", ["prefetch", "extend"])
+def test_forks_beside_threads(kind: str) -> None:
+    """A process may be forked while other threads sample and add; the child ends, and has whole items."""
+    program = HERE / "fork_beside_threads_torchrl.py"
+    assert run_python(program, kind, 20, timeout=200).endswith("all children ended\n")

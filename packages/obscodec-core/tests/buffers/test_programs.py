@@ -1,29 +1,29 @@
-"""An append that has no memory is refused and undone, also in a process that has never undone one."""
+"""What needs processes of its own: forks beside threads, and appends without memory."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from new_python import run_python
 
-pytestmark = [pytest.mark.needs("limits of a process"), pytest.mark.needs("/proc")]
+HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
+@pytest.mark.needs("fork")
+@pytest.mark.parametrize("codec", ["delta-rle", "auto"])
+@pytest.mark.parametrize("kind", ["sample", "delete", "append"])
+def test_forks_beside_threads(kind, codec):
+    """A process may be forked while other threads sample and append; the child ends, and has whole steps."""
+    program = HERE / "fork_beside_threads.py"
+    assert run_python(program, kind, 10, codec, timeout=200) == "all children ended\n"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("limits of a process", "/proc")
 @pytest.mark.parametrize("kind", ["delta-rle", "stacks", "zstd:1", "pred", "auto", "deciding", "floats", "limited"])
 def test_an_append_without_memory_is_undone_in_a_new_process(kind):
-    program = Path(__file__).with_name("append_without_memory.py")
-    path = os.pathsep.join([str(program.parents[1]), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [sys.executable, program, kind],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "all is there\n"
+    """Also in one that has never undone an append."""
+    assert run_python(HERE / "append_without_memory.py", kind, timeout=300) == "all is there\n"
 
 
 MAKES_STORES = """
@@ -48,8 +48,7 @@ show(NarrowStore(Narrow(np.dtype(np.float32), 8, (("/", 2),)), FrameStore(bytes_
 
 def test_what_undoes_a_change_is_loaded_before_the_first_change():
     """A step that can't be undone stays where the next one goes, so the programs above would not tell."""
-    ran = subprocess.run([sys.executable, "-c", MAKES_STORES], capture_output=True, text=True, check=True)
-    loaded = [set(line.split()) for line in ran.stdout.splitlines()]
+    loaded = [set(line.split()) for line in run_python("-c", MAKES_STORES).splitlines()]
     assert [sorted(now - before) for before, now in zip([set(), *loaded], loaded, strict=False)] == [
         ["leave"],
         ["give_back_frames", "reclaim", "release_stacks"],
