@@ -7,8 +7,8 @@ import json
 import random
 from typing import Any
 
-from fuzz_messages import DTYPE_JUNK, JUNK, SPEC_JUNK
-from fuzz_messages import changed as _changed
+from hostile_messages import DTYPE_JUNK, JUNK, SPEC_JUNK
+from hostile_messages import changed as _changed
 
 HOSTILE: list[Any] = [*JUNK, *DTYPE_JUNK, *SPEC_JUNK, -(2**31), 2**31 - 1, 2**63 - 1, -(2**63), 255, 256, 65536]
 

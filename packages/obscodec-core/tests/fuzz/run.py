@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from mmap import mmap
@@ -250,6 +251,7 @@ def main() -> None:
 
     names = list(SHARES) if asked.target == "all" else asked.target.split(",")
     if asked.child:
+        warnings.simplefilter("error")
         sys.exit(sum(fuzz_plainly(name, asked.folder / name, asked.executions, asked.seed) for name in names) > 0)
     total = sum(SHARES[name] for name in names)
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="obscodec-fuzz-"))

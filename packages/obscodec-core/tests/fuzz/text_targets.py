@@ -8,7 +8,7 @@ import struct
 import zlib
 
 import numpy as np
-from fuzz_messages import a_message, packed
+from hostile_messages import a_message, packed
 from mutators import changed, changed_text
 from obscodec import CorruptStream, DictionaryMissing, EncodedTensor, Layout, decode, pack, unpack
 from obscodec import codec as new_codec
@@ -26,7 +26,7 @@ def messages() -> list[bytes]:
     """Headers and streams of hostile messages, without what leads to them and without their checksums."""
     rng = random.Random(0)
     made = []
-    for _ in range(400):
+    for _ in range(3000):
         whole = a_message(rng)
         (n,) = struct.unpack_from("<I", whole, 5)
         if n < 4096:
@@ -47,6 +47,8 @@ def read_message(content: bytes) -> str:
         return outcome_of(error)
     if (x.shape, x.dtype) != (found.layout.shape, found.layout.dtype):
         raise AssertionError(f"{found.layout} became {x.dtype}{x.shape}")
+    if EncodedTensor.from_bytes(found.to_bytes()).layout != found.layout:
+        raise AssertionError(f"{found.layout} is another one when it is written again")
     if x.dtype == np.bool_ and x.view(np.uint8).max(initial=0) > 1:
         raise AssertionError("a bool is neither 0 nor 1")
     return READ
@@ -163,7 +165,7 @@ def _packed() -> list[bytes]:
     rng = random.Random(1)
     shapes = ((3,), (4, 2, 5), (2, 3, 4, 5), (0, 3), (2, 0, 4), (5, 4, 9, 9))
     right = [pack([np.ones(shape, dtype)]) for shape in shapes for dtype in ("|u1", "<f4", "|b1")]
-    return [*right, pack([np.zeros((2, 3), "u1"), np.ones((3, 4, 5), "u1")]), *(packed(rng) for _ in range(100))]
+    return [*right, pack([np.zeros((2, 3), "u1"), np.ones((3, 4, 5), "u1")]), *(packed(rng) for _ in range(1000))]
 
 
 def text_targets() -> dict[str, Make]:
