@@ -1,14 +1,13 @@
 """An actor thread adds while learners sample: each row of a batch is one transition."""
 
 import os
-import sys
-import threading
 import warnings
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 from obscodec_sb3 import CompressedDictReplayBuffer, CompressedNStepReplayBuffer, CompressedReplayBuffer
+from together import meanwhile
 
 SECONDS = float(os.environ.get("THREADS_SECONDS", "1.5"))
 IMAGE, ONE = spaces.Box(0, 255, (16, 16, 1), np.uint8), spaces.Box(-1e9, 1e9, (1,), np.float64)
@@ -66,38 +65,19 @@ def test_a_batch_has_whole_transitions_while_another_thread_adds(kind):
     cls, options = KINDS[kind]
     space = spaces.Dict(a=IMAGE) if cls is CompressedDictReplayBuffer else IMAGE
     arguments = {"buffer_size": 120, "codec": "delta-rle", "device": "cpu", **options}
-    buffer = cls(observation_space=space, action_space=ONE, **arguments)
-    stop, raised, counts = threading.Event(), [], {"add": 0, "sample": 0}
-
-    def run(name, call):
-        try:
-            while not stop.is_set():
-                call()
-                counts[name] += 1
-        except BaseException as error:
-            raised.append(error)
-            stop.set()
+    buffer, counts = cls(observation_space=space, action_space=ONE, **arguments), {"add": 0, "sample": 0}
 
     def actor():
         add(buffer, counts["add"])
+        counts["add"] += 1
+
+    def learner():
+        assert_whole(buffer)
+        counts["sample"] += 1
 
     for _ in range(150):
         actor()
-        counts["add"] += 1
-    loops = [("add", actor)] + 2 * [("sample", lambda: assert_whole(buffer))]
-    threads = [threading.Thread(target=run, args=of) for of in loops]
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    with warnings.catch_warnings(action="ignore"):
-        for thread in threads:
-            thread.start()
-        stop.wait(SECONDS)
-        stop.set()
-        for thread in threads:
-            thread.join(20)
-    sys.setswitchinterval(before)
-    assert not any(thread.is_alive() for thread in threads)
-    if raised:
-        raise raised[0]
+    with warnings.catch_warnings(action="ignore"), meanwhile(actor, learner, learner, seconds=SECONDS):
+        pass
     assert counts["add"] > 160
     assert counts["sample"] > 5

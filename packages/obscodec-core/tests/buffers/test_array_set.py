@@ -138,11 +138,7 @@ def test_a_rebuilt_set_goes_on_with_its_arrays():
 def test_fields_take_options_for_all_or_for_some():
     layouts = {"image": Layout((4, 40, 40), np.uint8), "vector": Layout((3,), np.float32)}
     options = BufferOptions(
-        codec={"vector": "raw"},
-        frame_stack={"image": FrameStack(4)},
-        budget="fast",
-        decide_after=8,
-        block_frames=4,
+        codec={"vector": "raw"}, frame_stack={"image": FrameStack(4)}, budget="fast", decide_after=8, block_frames=4
     )
     fields = options.fields_of(layouts)
     assert fields["image"] == Field(

@@ -3,16 +3,17 @@
 import itertools
 import pickle
 import re
-import subprocess
 import sys
-import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import obscodec
 import pytest
 from faults import at_every_line
+from new_python import run_python
 from obscodec import DTypeError, Field, HeapFull, RingBuffer, ShapeError, SnapshotError, SpecError
+from together import meanwhile
 
 SIDE = 40
 
@@ -39,6 +40,12 @@ def step(i: int, n_envs: int) -> dict[str, np.ndarray]:
         "reward": rng.normal(size=n_envs).astype(np.float32),
         "done": rng.random(n_envs) < 0.05,
     }
+
+
+def fill(buffer: RingBuffer, steps: list[dict[str, np.ndarray]], n: int) -> None:
+    for _ in range(n):
+        steps.append(step(len(steps), buffer.n_envs))
+        buffer.append(**steps[-1])
 
 
 def stacked(steps: list[dict[str, np.ndarray]], at: int, env: int, n: int) -> np.ndarray:
@@ -75,8 +82,7 @@ def test_a_limited_buffer_equals_its_last_steps(capacity, n_envs):
     buffer, steps, lengths = limited(1_200_000, capacity, n_envs), [], []
     rng = np.random.default_rng(0)
     for i in range(900 // n_envs):
-        steps.append(step(i, n_envs))
-        buffer.append(**steps[-1])
+        fill(buffer, steps, 1)
         lengths.append(len(buffer))
         if i % 40 == 0:
             check_equal(buffer, steps)
@@ -86,17 +92,14 @@ def test_a_limited_buffer_equals_its_last_steps(capacity, n_envs):
     check_equal(buffer, steps)
     assert (max(lengths) == min(150, capacity)) or max(lengths) < 900 // n_envs
     rebuilt = pickle.loads(pickle.dumps(buffer))
-    for i in range(60):
-        steps.append(step(5000 + i, n_envs))
-        rebuilt.append(**steps[-1])
+    fill(rebuilt, steps, 60)
     check_equal(rebuilt, steps)
 
 
 def test_a_buffer_that_spills_keeps_all_steps(tmp_path):
     buffer, steps = limited(1_200_000, 600, spill=tmp_path / "made"), []
     for i in range(800):
-        steps.append(step(i, 2))
-        buffer.append(**steps[-1])
+        fill(buffer, steps, 1)
         assert len(buffer) == min(i + 1, 600)
         if i % 20 == 0:
             assert buffer.stats().total_bytes < 1_200_000 + 16 * 2 * 4 * SIDE * SIDE
@@ -110,9 +113,7 @@ def test_a_buffer_that_spills_keeps_all_steps(tmp_path):
     for rebuilt in (pickle.loads(pickle.dumps(buffer)), loaded):
         check_equal(rebuilt, steps)
         more = list(steps)
-        for i in range(40):
-            more.append(step(9000 + i, 2))
-            rebuilt.append(**more[-1])
+        fill(rebuilt, more, 40)
         check_equal(rebuilt, more)
         assert rebuilt.stats().disk_bytes > 500_000
 
@@ -120,16 +121,12 @@ def test_a_buffer_that_spills_keeps_all_steps(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
 def test_a_saved_buffer_has_its_limit_and_the_steps_that_are_left(tmp_path):
     buffer, steps = limited(1_200_000), []
-    for i in range(500):
-        steps.append(step(i, 2))
-        buffer.append(**steps[-1])
+    fill(buffer, steps, 500)
     obscodec.save(buffer, tmp_path)
     loaded = obscodec.load(tmp_path)
     assert 16 <= len(loaded) == len(buffer) < 500
     check_equal(loaded, steps)
-    for i in range(500, 800):
-        steps.append(step(i, 2))
-        loaded.append(**steps[-1])
+    fill(loaded, steps, 300)
     check_equal(loaded, steps)
     assert loaded.arguments()["max_bytes"] == 1_200_000
 
@@ -147,18 +144,14 @@ def test_a_buffer_below_its_limit_loses_no_step_when_it_is_loaded(tmp_path):
     loaded = obscodec.load(tmp_path)
     assert len(buffer) == 300
     assert loaded._memory_bytes() < 1.3 * buffer._memory_bytes()
-    for i in range(300, 320):
-        steps.append(step(i, 2))
-        loaded.append(**steps[-1])
+    fill(loaded, steps, 20)
     assert len(loaded) == 320
     check_equal(loaded, steps)
 
 
 def test_a_snapshot_does_not_choose_where_files_are_written(tmp_path):
     buffer, steps = limited(1_200_000, spill=tmp_path / "blocks"), []
-    for i in range(400):
-        steps.append(step(i, 2))
-        buffer.append(**steps[-1])
+    fill(buffer, steps, 400)
     obscodec.save(buffer, tmp_path / "saved")
     (tmp_path / "blocks").rmdir()
     with pytest.raises(SnapshotError) as caught:
@@ -170,9 +163,7 @@ def test_a_snapshot_does_not_choose_where_files_are_written(tmp_path):
     assert not (tmp_path / "blocks").exists()
     check_equal(loaded, steps)
     assert len(loaded) == 400
-    for i in range(400, 500):
-        steps.append(step(i, 2))
-        loaded.append(**steps[-1])
+    fill(loaded, steps, 100)
     check_equal(loaded, steps)
     assert loaded.stats().disk_bytes > 500_000
 
@@ -197,12 +188,6 @@ def test_one_warning_says_what_ran_out_and_what_to_do():
     unlimited = limited(None)
     unlimited.append(**step(0, 2))
     assert (unlimited.stats().n_steps, unlimited.stats().steps_that_fit) == (None, None)
-
-
-def fill(buffer: RingBuffer, steps: list[dict[str, np.ndarray]], n: int) -> None:
-    for _ in range(n):
-        steps.append(step(len(steps), buffer.n_envs))
-        buffer.append(**steps[-1])
 
 
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
@@ -235,19 +220,16 @@ def test_bad_limits_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     least = limited(10**6)._set.memory_bytes(limited(10**6).capacity)
     assert limited(least).arguments()["max_bytes"] == least
+    capacity = limited(10**6).capacity
     for error, text, options in (
         (SpecError, "spill says where blocks go that exceed max_bytes: pass max_bytes, too", {"spill": tmp_path}),
-        (
-            DTypeError,
-            "max_bytes must be a number of bytes, or None, got '1GB': write 1_000_000_000",
-            {"max_bytes": "1GB"},
-        ),
         (ShapeError, "max_bytes must be 1 or more, or None, got 0", {"max_bytes": 0}),
+        (DTypeError, "max_bytes must be a number of bytes, or None, got '5B': write 5", {"max_bytes": "5B"}),
         (
             ShapeError,
-            f"max_bytes must be {least} or more, got {least - 1}: {limited(10**6).capacity} steps take so many bytes "
-            "in uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, "
-            f"name a codec for large fields, or make room for {limited(10**6).capacity - 1} steps or fewer",
+            f"max_bytes must be {least} or more, got {least - 1}: {capacity} steps take so many bytes in uncompressed "
+            "fields and ids, which neither move to files nor go with their steps. Allow more bytes, name a codec for "
+            f"large fields, or make room for {capacity - 1} steps or fewer",
             {"max_bytes": least - 1},
         ),
         (
@@ -284,14 +266,11 @@ def test_a_full_disk_leaves_the_buffer_as_it_was(tmp_path):
 @pytest.mark.parametrize("spills", [False, True])
 def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
     buffer, steps = limited(1_200_000, **({"spill": tmp_path} if spills else {})), []
-    for i in range(320):
-        steps.append(step(i, 2))
-        buffer.append(**steps[-1])
+    fill(buffer, steps, 320)
 
     def prepare():
         while buffer._n_appended < buffer._next_look:
-            steps.append(step(len(steps), 2))
-            buffer.append(**steps[-1])
+            fill(buffer, steps, 1)
         steps.append(step(len(steps), 2))
         return lambda: buffer.append(**steps[-1])
 
@@ -308,28 +287,16 @@ def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
 
 def test_threads_sample_while_blocks_move_to_files(tmp_path):
     buffer, steps = limited(1_200_000, spill=tmp_path), []
-    for i in range(400):
-        steps.append(step(i, 2))
-        buffer.append(**steps[-1])
-    stop, wrong = threading.Event(), []
+    fill(buffer, steps, 400)
 
-    def sample(seed):
-        rng = np.random.default_rng(seed)
-        while not stop.is_set():
-            which = rng.integers(400, size=16)
-            if not np.array_equal(buffer[which]["next"], np.stack([steps[at]["next"] for at in which])):
-                wrong.append(which)
+    def sample(rng):
+        which = rng.integers(400, size=16)
+        np.testing.assert_array_equal(buffer[which]["next"], np.stack([steps[at]["next"] for at in which]))
 
-    threads = [threading.Thread(target=sample, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
-    for store in buffer._set.own_stores:
-        while store.spill(str(tmp_path), 1):
-            pass
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with meanwhile(*(partial(sample, np.random.default_rng(seed)) for seed in range(2))):
+        for store in buffer._set.own_stores:
+            while store.spill(str(tmp_path), 1):
+                pass
 
 
 _RESIDENT = """
@@ -368,8 +335,7 @@ print(most, len(made), made.stats().disk_bytes)
 @pytest.mark.parametrize("spills", [False, True])
 def test_resident_memory_stays_within_the_limit(spills, tmp_path):
     def ran(max_bytes):
-        argv = [sys.executable, "-c", _RESIDENT, str(tmp_path) if spills else "", str(max_bytes)]
-        return map(int, subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
+        return map(int, run_python("-c", _RESIDENT, tmp_path if spills else "", max_bytes).split())
 
     # What the process takes beside the buffer is different each time, by MB: two limits in two processes tell it apart.
     least, *_ = ran(4_000_000)
@@ -412,9 +378,7 @@ def test_a_limit_that_plain_fields_and_ids_exceed_is_refused_at_once(name, spill
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
 def test_a_buffer_is_loaded_with_another_limit(tmp_path):
     buffer = limited(1_200_000, 300, spill=tmp_path / "spill")
-    steps = [step(i, 2) for i in range(300)]
-    for values in steps:
-        buffer.append(**values)
+    fill(buffer, steps := [], 300)
     obscodec.save(buffer, tmp_path / "saved")
     with pytest.raises(ShapeError, match=r"has a buffer that does not fit: .*load takes another max_bytes$") as caught:
         obscodec.load(tmp_path / "saved", max_bytes=1000, spill=tmp_path)
@@ -435,15 +399,12 @@ def test_a_buffer_is_loaded_with_another_limit(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
 def test_a_limit_can_be_given_to_a_buffer_that_had_none(tmp_path):
     buffer = limited(None)
-    steps = [step(i, 2) for i in range(300)]
-    for values in steps:
-        buffer.append(**values)
+    fill(buffer, steps := [], 300)
     obscodec.save(buffer, tmp_path / "saved")
     dropping = obscodec.load(tmp_path / "saved", max_bytes=900_000)
-    for i in range(300, 340):
-        dropping.append(**step(i, 2))
+    fill(dropping, more := list(steps), 40)
     assert 16 <= len(dropping) < 300
-    check_equal(dropping, [*steps, *(step(i, 2) for i in range(300, 340))])
+    check_equal(dropping, more)
     spilling = obscodec.load(tmp_path / "saved", max_bytes=700_000, spill=tmp_path / "spill")
     assert spilling.stats().disk_bytes > 0
     check_equal(spilling, steps)

@@ -1,15 +1,14 @@
 """Threads append to a buffer while others sample: each row is one step, under its own index."""
 
 import os
-import sys
 import threading
 import time
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from obscodec import Field, Prioritized, RingBuffer
+from together import meanwhile, together
 
 SECONDS = float(os.environ.get("THREADS_SECONDS", "1.5"))
 
@@ -41,37 +40,6 @@ def assert_whole(batch, indices=None):
         np.testing.assert_array_equal(indices, numbers)
 
 
-@contextmanager
-def threads(*loops):
-    """Threads that call functions again and again; what they raise is raised at the end."""
-    stop, raised = threading.Event(), []
-
-    def run(call):
-        try:
-            while not stop.is_set():
-                call()
-        except BaseException as error:
-            raised.append(error)
-            stop.set()
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    started = [threading.Thread(target=run, args=(call,)) for call in loops]
-    for thread in started:
-        thread.start()
-    try:
-        yield stop
-    finally:
-        stop.wait(SECONDS)
-        stop.set()
-        for thread in started:
-            thread.join(20)
-        sys.setswitchinterval(before)
-    assert not any(thread.is_alive() for thread in started)
-    if raised:
-        raise raised[0]
-
-
 class Steps:
     def __init__(self, buffer, n=60):
         self.buffer, self.n = buffer, 0
@@ -97,7 +65,7 @@ def test_a_sample_has_whole_steps_while_another_thread_appends(capacity, by):
         batches.append(len(indices))
 
     n = steps.n
-    with threads(steps.append, sample, sample):
+    with meanwhile(steps.append, sample, sample, seconds=SECONDS):
         pass
     assert len(batches) > 10
     assert steps.n > n + 10
@@ -126,7 +94,7 @@ def test_sequences_n_steps_and_everything_are_whole_while_another_thread_appends
         after = (indices + batch["reward"]).astype(int).tolist()
         np.testing.assert_array_equal(batch["next_obs"], [frame(number) for number in after])
 
-    with threads(steps.append, sequences, everything, returns):
+    with meanwhile(steps.append, sequences, everything, returns, seconds=SECONDS):
         pass
 
 
@@ -140,7 +108,7 @@ def test_a_buffer_that_drops_steps_for_want_of_bytes_gives_whole_ones():
     def sample():
         assert_whole(*steps.buffer.sample(16, return_indices=True))
 
-    with warnings.catch_warnings(action="ignore"), threads(steps.append, sample) as stop:
+    with warnings.catch_warnings(action="ignore"), meanwhile(steps.append, sample, seconds=SECONDS) as stop:
         for _ in range(3000):
             if steps.buffer.indices.start > first or stop.wait(0.01):
                 break
@@ -158,7 +126,7 @@ def test_steps_of_two_writers_are_whole_and_none_is_lost():
         return write
 
     append(buffer, 5_000_000)
-    with threads(writer(0), writer(1)):
+    with meanwhile(writer(0), writer(1), seconds=SECONDS):
         pass
     assert buffer.indices.stop == 1 + counts[0] + counts[1] - 1_000_000
     assert_whole(buffer[:])
@@ -178,7 +146,7 @@ def test_episodes_end_and_go_while_other_threads_sample():
         batch, indices = steps.buffer.sample(16, return_indices=True)
         assert_whole(batch, indices)
 
-    with threads(seam, sample, sample):
+    with meanwhile(seam, sample, sample, seconds=SECONDS):
         pass
 
 
@@ -194,18 +162,15 @@ def test_a_writer_does_not_wait_for_a_reader(monkeypatch):
         assert go_on.wait(20)
         read_into(self, ids, out)
 
-    batches = []
-    with monkeypatch.context() as patch:
-        patch.setattr(type(store), "read_into", slow)
-        reader = threading.Thread(
-            target=lambda: batches.append(steps.buffer.sample(16, return_indices=True)), daemon=True
-        )
-        reader.start()
+    def write():
         assert entered.wait(20)
         began = time.monotonic()
         for _ in range(100):  # the ring goes round twice
             steps.append()
         assert time.monotonic() - began < 15
         go_on.set()
-        reader.join(20)
+
+    batches = []
+    monkeypatch.setattr(type(store), "read_into", slow)
+    together(lambda: batches.append(steps.buffer.sample(16, return_indices=True)), write)
     assert_whole(*batches[0])
