@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 
@@ -58,13 +59,7 @@ def test_real_frames(spec: str) -> None:
 def test_default_levels() -> None:
     layout = Layout((2,), "uint8")
     specs = {name: codec(name, layout).spec for name in LEVELS}
-    assert specs == {
-        "zstd": "zstd:3",
-        "lz4": "lz4",
-        "lz4-frame": "lz4-frame:0",
-        "gzip": "gzip:6",
-        "igzip": "igzip:2",
-    }
+    assert specs == {"zstd": "zstd:3", "lz4": "lz4", "lz4-frame": "lz4-frame:0", "gzip": "gzip:6", "igzip": "igzip:2"}
 
 
 def test_other_readers_of_the_formats_read_them() -> None:
@@ -133,3 +128,20 @@ def test_a_codec_without_dictionaries_stays_the_same_when_fitted() -> None:
 def test_no_streams_make_no_rows() -> None:
     for spec in SPECS:
         codec(spec, Layout((4,), "uint8")).decode_batch(Segments.of([]), np.empty((0, 4), np.uint8))
+
+
+@pytest.mark.parametrize("spec", ["pred", "palette"])
+def test_training_takes_little_memory_beside_its_samples(spec: str) -> None:
+    """A mapping, which goes back to the operating system at once, is not counted by tracemalloc."""
+    rng = np.random.default_rng(0)
+    colours, places = rng.integers(256, size=(100, 3), dtype=np.uint8), rng.integers(100, size=(50, 4, 84, 84))
+    samples = colours[np.sort(places)]
+    tested = codec(spec, Layout(samples.shape[1:], np.uint8))
+    assert tested.fit(samples).dictionary  # compiles
+    tracemalloc.start()
+    try:
+        assert tested.fit(samples).dictionary
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * samples.nbytes

@@ -49,11 +49,7 @@ CASES = [
     ("lz4-frame", b"", "its LZ4 frame has no end"),
     ("lz4-frame", FRAME[:-1], "its LZ4 frame has no end"),
     ("lz4-frame", FRAME + b"xy", "2 bytes follow its LZ4 frame"),
-    (
-        "lz4-frame",
-        b"no lz4 frame",
-        "it is no LZ4 frame: LZ4F_decompress failed with code: ERROR_frameType_unknown",
-    ),
+    ("lz4-frame", b"no lz4 frame", "it is no LZ4 frame: LZ4F_decompress failed with code: ERROR_frameType_unknown"),
     ("lz4-frame", bytes(encode(np.zeros(3, np.uint8), "lz4-frame").stream), "it holds 3 bytes, expected 4"),
     ("lz4-frame", bytes(encode(np.zeros(10**6, np.uint8), "lz4-frame").stream), "it holds more than 4 bytes"),
     ("gzip", b"", "its gzip member has no end"),
@@ -101,25 +97,35 @@ def test_padding_of_packed_bits_is_zero() -> None:
     )
 
 
-def test_segments_that_lie_outside_of_their_buffer() -> None:
-    rle = codec("rle", FOUR)
-    outside = Segments.packed(np.array([1, 4, 7], np.uint8), np.array([4]))
+STREAMS = [("rle", b"\1\2", b""), ("delta-rle", b"\0\3\1\0\1", b"\0")]  # of two equal bytes, or of one and a zero
+
+
+@pytest.mark.parametrize(("spec", "head", "second"), STREAMS)
+def test_streams_in_several_buffers_and_with_gaps(spec: str, head: bytes, second: bytes) -> None:
+    tested, n = codec(spec, Layout((1, 2), np.uint8)), len(head) + 1
+    first = np.frombuffer(head + b"x" + head + b"y", np.uint8)
+    apart = np.zeros(2 * n + 4, np.uint8)
+    apart[4::2] = first[:n]
+    rows = np.zeros((3, 2), np.uint8)
+    tested.decode_batch(Segments((apart[4::2], first), np.array([1, 0, 1]), np.array([n, 0, 0]), np.full(3, n)), rows)
+    assert rows.tobytes() == b"".join(value + (second or value) for value in (b"y", b"x", b"x"))
+    with pytest.raises(CorruptStream):  # one of several
+        tested.decode_batch(Segments.of([first[:n], first[:2]]), rows[:2])
+
+
+@pytest.mark.parametrize(("spec", "head", "second"), STREAMS)
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("offset", "more"), [(0, 1), (1, 0), (-1, 0), (9, 0), (2**62, 2**62), (0, -9)])
+def test_streams_that_lie_outside_of_their_buffer(
+    spec: str, head: bytes, second: bytes, step: int, offset: int, more: int
+) -> None:
+    """Of one with gaps, a slice would be shorter."""
+    tested, n = codec(spec, Layout((1, 2), np.uint8)), len(head) + 1
+    buffer = np.frombuffer(head + b"x", np.uint8).repeat(step)[::step]
+    outside = Segments((buffer,), np.zeros(1, np.int64), np.array([offset]), np.array([n + more]))
     with pytest.raises(CorruptStream) as caught:
-        rle.decode_batch(outside, np.zeros((1, 4), np.uint8))
-    assert str(caught.value) == "rle stream of uint8[4] can't be decoded: it lies outside of its buffer"
-
-
-@pytest.mark.parametrize("spec", ["rle", "delta-rle"])
-def test_segments_that_lie_outside_of_a_buffer_with_strides(spec: str) -> None:
-    layout = Layout((2, 3), "uint8")
-    made = codec(spec, layout)
-    stream = made.encode_batch(np.arange(6, dtype=np.uint8)[None], np.empty(made.bound(), np.uint8))[0]
-    buffer = np.zeros(2 * len(stream), np.uint8)[::2]
-    buffer[:] = stream
-    made.decode_batch(Segments.packed(buffer, np.array([len(stream)])), np.zeros((1, 6), np.uint8))
-    with pytest.raises(CorruptStream) as caught:  # a slice of the buffer would be the stream
-        made.decode_batch(Segments.packed(buffer, np.array([len(stream) + 1])), np.zeros((1, 6), np.uint8))
-    assert str(caught.value) == f"{spec} stream of {layout} can't be decoded: it lies outside of its buffer"
+        tested.decode_batch(outside, np.zeros((1, 2), np.uint8))
+    assert str(caught.value) == f"{spec} stream of uint8[1, 2] can't be decoded: it lies outside of its buffer"
 
 
 @pytest.mark.parametrize("spec", ["zstd:1", "zstd:19", "delta-rle|zstd:1", "shuffle|zstd", "lz4", "delta-rle|lz4:6"])

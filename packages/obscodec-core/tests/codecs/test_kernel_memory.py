@@ -43,11 +43,7 @@ CASES = {
         "item,delta-rle,7056,40,10",
         "frames,delta-rle,7056,8,50",
     ),
-    "large frames": (
-        {},
-        "item,delta-rle,33554432,1,1",
-        "frames,delta-rle,33554432,1,1",
-    ),
+    "large frames": ({}, "item,delta-rle,33554432,1,1", "frames,delta-rle,33554432,1,1"),
 }
 
 

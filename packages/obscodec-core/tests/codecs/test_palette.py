@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_golden import tensors
-from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec
+from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.images.groups import DICTIONARY_NBYTES
 from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED
@@ -304,25 +304,6 @@ def test_altered_dictionaries_are_refused_or_decode_within_bounds(fitted: Codec)
             continue
     assert taken > 50
     assert set(memory[:64]) | set(memory[-64:]) == {7}
-
-
-def test_items_that_are_no_images() -> None:
-    with pytest.raises(SpecError, match=r"^palette takes images of uint8, .* got int8\[2, 8, 8\]: use zstd:3$"):
-        codec("palette", Layout((2, 8, 8), "int8"))
-    with pytest.raises(SpecError, match=r"^palette takes no argument, got 'fast'$"):
-        codec("palette:fast", TWO)
-
-
-def test_a_ring_buffer_trains_and_is_exact() -> None:
-    buffer = RingBuffer(400, {"obs": Field((48, 48, 3), np.uint8, "palette", block_frames=1)})
-    frames = images(0, 60, (500, 48, 48, 3))
-    for frame in frames:
-        buffer.append(obs=frame)
-    stats = buffer.stats().fields["obs"]
-    assert stats.live_bytes < stats.raw_bytes // 4
-    sample = buffer.sample(64, 0)["obs"]
-    known = {frame.tobytes() for frame in frames[-400:]}
-    assert {frame.tobytes() for frame in sample} <= known
 
 
 @pytest.mark.parametrize("planar", [False, True])

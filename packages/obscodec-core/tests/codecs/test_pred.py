@@ -299,9 +299,10 @@ def test_depths_are_smaller_than_with_codecs_of_bytes() -> None:
     assert sizes["pred"] < 0.8 * sizes["shuffle|zstd:3"]
 
 
-def test_arguments_that_do_not_exist() -> None:
-    with pytest.raises(SpecError, match=r"^pred takes no argument, or 'fast', got 'slow'$"):
-        codec("pred:slow", TWO)
+@pytest.mark.parametrize(("spec", "takes"), [("pred:slow", "or 'fast', got 'slow'"), ("palette:fast", "got 'fast'")])
+def test_arguments_that_do_not_exist(spec: str, takes: str) -> None:
+    with pytest.raises(SpecError, match=rf"^{spec.partition(':')[0]} takes no argument, {takes}$"):
+        codec(spec, TWO)
 
 
 def test_books_are_smaller_where_they_were_trained() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from atari_frames import frames
 from obscodec import CorruptStream, EncodedTensor, Layout, codec, decode, encode
 from obscodec.codecs.formats.rle import Rle
 from obscodec.segments import Segments
@@ -114,39 +113,3 @@ def test_rows_that_are_not_aligned(dtype: str) -> None:
     rle.decode_batch(streams, unaligned)
     assert np.array_equal(unaligned, rows)
     assert memory[[0, -1]].tolist() == [0xA5, 0xA5]
-
-
-def test_streams_in_several_buffers() -> None:
-    rle = codec("rle", Layout((4,), "uint8"))
-    buffers = (np.array([1, 4, 7, 1, 4, 8], np.uint8), np.array([0xFF, 1, 4, 9], np.uint8))
-    segments = Segments(buffers, np.array([1, 0, 0]), np.array([1, 3, 0]), np.array([3, 3, 3]))
-    rows = np.zeros((3, 4), np.uint8)
-    rle.decode_batch(segments, rows)
-    assert rows[:, 0].tolist() == [9, 8, 7]
-
-
-def test_read_only_streams() -> None:
-    rle = codec("rle", Layout((4,), "uint8"))
-    stream = np.frombuffer(bytes([1, 4, 7]), np.uint8)
-    rows = np.zeros((1, 4), np.uint8)
-    rle.decode_batch(Segments.packed(stream, np.array([3])), rows)
-    assert rows.tolist() == [[7] * 4]
-
-
-def test_a_corrupt_stream_in_a_batch_is_noticed() -> None:
-    rle = codec("rle", Layout((4,), "uint8"))
-    with pytest.raises(CorruptStream):
-        rle.decode_batch(Segments.of([bytes([1, 4, 7]), bytes([1, 3, 7])]), np.zeros((2, 4), np.uint8))
-
-
-@pytest.mark.parametrize("game", ["MsPacman", "Pong"])
-def test_real_frames(game: str) -> None:
-    played = frames(game, 300, seed=1)
-    rle = codec("rle", Layout((84, 84), "uint8"))
-    rows = rle.layout.rows(played)
-    streams = rle.encode_batch(rows, np.empty(len(rows) * rle.bound(), np.uint8))
-    decoded = np.empty_like(rows)
-    rle.decode_batch(streams, decoded)
-    assert np.array_equal(decoded, rows)
-    runs = 1 + np.count_nonzero(np.diff(rows[0].astype(np.int16)))
-    assert streams.lengths[0] <= 2 + 2 * runs + rows.shape[1] // 128
