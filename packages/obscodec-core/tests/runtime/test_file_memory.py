@@ -1,14 +1,17 @@
 """Memory in files: it reads as it was written, and goes with its last reader."""
 
 import mmap
+import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from obscodec.runtime import in_file, is_in_file, new_chunk
+from forked import exit_status, forked
+from obscodec.runtime import in_file, is_in_file, new_chunk, temporary_folder
 
 
 def test_a_copy_in_a_file_has_the_same_bytes_and_leaves_no_name(tmp_path):
@@ -73,3 +76,35 @@ def test_a_full_disk_leaves_the_heap_as_it_was(tmp_path):
     assert ran.returncode == 0, ran.stderr
     said = f"can't be moved to a file in {str(tmp_path)!r}: File too large; make room there, or choose another folder"
     assert re.fullmatch(rf"\[Errno 27\] \d+ bytes {re.escape(said)}\n", ran.stdout), ran.stdout
+
+
+def test_it_goes_with_the_context():
+    with suppress(KeyError), temporary_folder() as folder:
+        (folder / "part").mkdir()
+        (folder / "part" / "file").touch()
+        raise KeyError
+    assert not folder.exists()
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_that_leaves_the_context_leaves_the_folder():
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        assert exit_status(forked(stack.close)) == 0
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_that_ends_leaves_the_folder():
+    script = """
+import atexit
+from forked import exit_status, forked
+from obscodec.runtime import temporary_folder
+with temporary_folder() as folder:
+    print(exit_status(forked(atexit._run_exitfuncs)), folder.is_dir())
+print(folder.exists())
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "0 True\nFalse\n", done.stderr

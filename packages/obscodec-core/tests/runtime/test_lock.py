@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
-from obscodec.runtime import PicklableLock
+from obscodec.kernels import COMPILING
+from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks
+from obscodec.runtime.lock import _locks
 
 
 def is_free(lock: PicklableLock) -> bool:
@@ -50,3 +57,151 @@ def test_a_copy_is_a_lock_of_its_own_that_nobody_holds(rebuild) -> None:
             assert not is_free(other)
     with other:
         assert is_free(lock)
+
+
+pytestmark = pytest.mark.needs("fork")
+
+
+def in_child(work):
+    """The exit status of a child that calls a function; True is 0."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)  # a deadlock ends it
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def held_for(lock, seconds, then=lambda: None):
+    """A thread that holds a lock now, and for so long, and calls a function before it releases the lock."""
+    holds = threading.Event()
+
+    def hold():
+        with lock:
+            holds.set()
+            time.sleep(seconds)
+            then()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait(20)
+    return thread
+
+
+def is_free_of_lock_forks(lock):
+    """Whether this thread can have a lock that it does not hold."""
+    free = not lock._is_owned() and lock.acquire(timeout=5)
+    if free:
+        lock.release()
+    return free
+
+
+def test_a_fork_waits_for_the_end_of_what_a_lock_is_for():
+    lock, done = PicklableLock(), []
+    thread = held_for(lock, 0.3, lambda: done.append(True))
+    assert in_child(lambda: done and is_free_of_lock_forks(lock)) == 0
+    thread.join()
+    assert is_free_of_lock_forks(lock)
+
+
+def test_a_fork_waits_for_no_thread_that_waits_for_it():
+    """The thread takes locks in another order than forks do."""
+    first, second = PicklableLock(LockOrder.CHANGING), PicklableLock(LockOrder.STREAMS)
+
+    def take_first():
+        with first:
+            pass
+
+    thread = held_for(second, 0.2, take_first)
+    assert in_child(lambda: is_free_of_lock_forks(first) and is_free_of_lock_forks(second)) == 0
+    thread.join()
+
+
+def test_a_fork_waits_for_a_call_in_the_background_that_takes_a_lock():
+    lock, background = PicklableLock(LockOrder.FRAMES), Background(LockOrder.DECODING)
+
+    def call():
+        time.sleep(0.2)
+        with lock:
+            return 7
+
+    job = background.submit(call)
+    while not job.has_begun:
+        time.sleep(0.001)
+    assert (
+        in_child(lambda: job.is_done and is_free_of_lock_forks(lock) and background.submit(lambda: True).result()) == 0
+    )
+    assert job.result() == 7
+
+
+def test_a_fork_of_a_signal_handler_ends_though_others_wait_for_its_thread():
+    own, other = PicklableLock(LockOrder.FRAMES), PicklableLock(LockOrder.CHANGING)
+
+    def take_own():
+        with own:
+            pass
+
+    statuses = []
+
+    def fork(*_):
+        statuses.append(in_child(lambda: own._is_owned() and is_free_of_lock_forks(other)))
+
+    before = signal.signal(signal.SIGUSR1, fork)
+    try:
+        with own:
+            thread = held_for(other, 0, take_own)  # it waits for this thread
+            os.kill(os.getpid(), signal.SIGUSR1)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert statuses == [0]
+    assert is_free_of_lock_forks(own)
+    assert is_free_of_lock_forks(other)
+
+
+@pytest.mark.slow
+def test_two_threads_fork_at_once():
+    statuses = []
+
+    def fork_often():
+        while len(statuses) < 20:
+            with suppress(RuntimeError):  # of filelock, if torch has imported it: it refuses a fork beside another one
+                statuses.append(in_child(lambda: True))
+
+    lock = PicklableLock()
+    threads = [threading.Thread(target=fork_often) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not any(statuses)
+    assert is_free_of_lock_forks(lock)
+
+
+def test_a_lock_that_goes_is_forgotten():
+    n = len(_locks)
+    lock = PicklableLock()
+    assert len(_locks) == n + 1
+    del lock
+    assert len(_locks) == n
+
+
+@pytest.mark.parametrize("of", ["numba", "another library"])
+def test_locks_of_other_libraries_are_free_too(of):
+    lock = COMPILING if of == "numba" else threading.RLock()
+    if of == "another library":
+        free_in_forks(lock)
+    thread = held_for(lock, 0.2)
+    assert in_child(lambda: is_free_of_lock_forks(lock)) == 0
+    thread.join()
+
+
+def test_a_lock_that_is_not_reentrant_is_left_alone():
+    n, lock = len(_locks), threading.Lock()
+    free_in_forks(lock)
+    free_in_forks(None)
+    assert len(_locks) == n
+    with lock:
+        assert in_child(lock.locked) == 0

@@ -3,16 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from obscodec import (
-    AutoStore,
-    Field,
-    FrameStack,
-    FrameStore,
-    Layout,
-    Prioritized,
-    RingBuffer,
-    TensorArray,
-)
+from obscodec import AutoStore, Field, FrameStack, FrameStore, Layout, Prioritized, RingBuffer, TensorArray
 
 GOLDEN = Path(__file__).parent / "golden"
 FRAME = Layout((12, 16), np.uint8)

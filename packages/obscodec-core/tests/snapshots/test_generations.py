@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -13,10 +11,12 @@ import numpy as np
 import obscodec
 import pytest
 from forked import exit_status, forked
+from new_python import run_python
 from obscodec import FrameStore, Layout, RingBuffer, ShapeError, Snapshot, SnapshotError, TensorArray
 from obscodec.snapshots import reader, writer
 from obscodec.snapshots.folder import Folder
 from saved import append, array, check_equal_rings, frames, ring
+from together import meanwhile
 
 FRAME = Layout((42, 42), np.uint8)
 
@@ -169,21 +169,6 @@ def test_numbers_rise(tmp_path):
         Snapshot(tmp_path, keep=0)
 
 
-def test_a_training_that_goes_on_from_an_earlier_generation_replaces_the_later_ones(tmp_path):
-    saved = array(4)
-    with Snapshot(tmp_path, keep=9) as snapshot:
-        for n in (10, 20, 30, 40):
-            saved[n // 10] = 7
-            snapshot.write(saved, generation=n)
-    loaded = obscodec.load(tmp_path, generation=20)
-    loaded[40] = 9
-    with Snapshot(tmp_path, keep=9) as snapshot:
-        snapshot.write(loaded, generation=30)
-    assert snapshot.generations == [10, 20, 30]
-    np.testing.assert_array_equal(obscodec.load(tmp_path)[:], loaded[:])
-    assert loaded[40].min() == 9
-
-
 def test_write_returns_before_the_files_are_written(tmp_path, monkeypatch):
     may_go, fsync = threading.Event(), os.fsync
     monkeypatch.setattr(os, "fsync", lambda descriptor: (may_go.wait(), fsync(descriptor)))
@@ -244,38 +229,28 @@ def test_a_fork_while_a_generation_is_written(tmp_path):
 def test_python_exits_when_the_last_generation_is_finished(tmp_path):
     """In a process of its own, since others have exit handlers of much else."""
     script = "import sys; from obscodec import Snapshot; from saved import ring; Snapshot(sys.argv[1]).write(ring(90))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env=environment)
+    run_python("-c", script, tmp_path)
     check_equal_rings(ring(90), obscodec.load(tmp_path))
 
 
 @pytest.mark.slow
 def test_a_thread_appends_to_a_store_while_it_is_written(tmp_path):
-    store, stop, ids = FrameStore(FRAME, block_frames=4), threading.Event(), []
+    store, ids, n_read = FrameStore(FRAME, block_frames=4), [], []
 
     def play():
-        for k in range(10_000):
-            if stop.is_set():
-                break
-            ids.append(store.append(frames_of(k)))
-            time.sleep(0)
+        if len(ids) < 10_000:
+            ids.append(store.append(frames_of(len(ids))))
+        time.sleep(0)
 
-    player = threading.Thread(target=play)
-    player.start()
-    n_read = []
-    try:
-        with Snapshot(tmp_path) as snapshot:
-            for _ in range(20):
-                n_before = len(ids)
-                snapshot.write(store)
-                snapshot.wait()
-                loaded = obscodec.load(tmp_path)
-                for k in range(n_before):
-                    np.testing.assert_array_equal(loaded.read(ids[k]), frames_of(k))
-                n_read.append(n_before)
-    finally:
-        stop.set()
-        player.join()
+    with meanwhile(play), Snapshot(tmp_path) as snapshot:
+        for _ in range(20):
+            n_before = len(ids)
+            snapshot.write(store)
+            snapshot.wait()
+            loaded = obscodec.load(tmp_path)
+            for k in range(n_before):
+                np.testing.assert_array_equal(loaded.read(ids[k]), frames_of(k))
+            n_read.append(n_before)
     assert n_read[-1] > n_read[0]
 
 
@@ -358,21 +333,26 @@ def test_generations_that_cut_off_writes_have_left_do_not_pile_up(tmp_path, monk
 
 
 def test_only_what_was_loaded_removes_later_generations(tmp_path):
+    """As a training that goes on from an earlier generation."""
     saved = array(4)
     with Snapshot(tmp_path, keep=9) as snapshot:
-        for n in (10, 20, 30):
+        for n in (10, 20, 30, 40):
+            saved[n // 10] = 7
             snapshot.write(saved, generation=n)
-    loaded = obscodec.load(tmp_path, generation=10)
+    loaded = obscodec.load(tmp_path, generation=20)
+    loaded[40] = 9
     other = Snapshot(tmp_path, keep=9)
-    with pytest.raises(SnapshotError, match="has generation 30 already, and what is written as generation 15"):
-        other.write(array(3), generation=15)
-    assert other.generations == [10, 20, 30]
+    with pytest.raises(SnapshotError, match="has generation 40 already, and what is written as generation 25"):
+        other.write(array(3), generation=25)
+    assert other.generations == [10, 20, 30, 40]
     Snapshot(tmp_path)  # only a look
     with Snapshot(tmp_path.with_name("elsewhere")) as elsewhere:
         elsewhere.write(loaded)
     with Snapshot(tmp_path, keep=9) as snapshot:
-        snapshot.write(loaded, generation=15)
-    assert snapshot.generations == [10, 15]
+        snapshot.write(loaded, generation=25)
+    assert snapshot.generations == [10, 20, 25]
+    np.testing.assert_array_equal(obscodec.load(tmp_path)[:], loaded[:])
+    assert loaded[40].min() == 9
 
 
 def test_full_files_are_not_written_again(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, RingBuffer, Snapshot, SnapshotError
-from obscodec.snapshots import reader
-from saved import append, check_equal_rings, ring
+from obscodec.snapshots import check_beside, reader
+from saved import append, array, check_equal_rings, ring
 
 FRAME = (42, 42)
 HEAD_NBYTES = 32
@@ -161,3 +161,32 @@ def test_each_file_has_a_number_of_its_own(tmp_path):
     obscodec.save(noisy_ring(0), tmp_path / "elsewhere")
     numbers = [file.read_bytes()[24:HEAD_NBYTES] for file in tmp_path.rglob("*.segment")]
     assert len(set(numbers)) == len(numbers) > 3
+
+
+def test_files_beside_a_generation_are_the_same_or_refused(tmp_path):
+    model, other = tmp_path / "model.zip", tmp_path / "other.zip"
+    model.write_bytes(bytes(3_000_000))
+    other.write_bytes(bytes(2_999_999) + b"\x01")
+    folder = tmp_path / "saved"
+    with Snapshot(folder) as snapshot:
+        snapshot.write(array(4), beside={"model": model})
+        snapshot.write(array(4))
+    check_beside(folder, 1, {"model": model})
+    check_beside(folder, 2, {})
+    for number, files, told in (
+        (1, {"model": other}, f"{other} is damaged, or was not written with generation 1 in {folder}: restore the one"),
+        (1, {"model": model, "more": model}, f"{model} is damaged, or was not written with generation 1 in {folder}"),
+        (2, {"model": model}, f"{model} is damaged, or was not written with generation 2 in {folder}"),
+        (1, {}, f"generation 1 in {folder} was written with a model, which is missing"),
+        (1, {"model": tmp_path / "gone"}, f"{tmp_path}/gone can't be read: No such file or directory"),
+        (3, {}, f"{folder} has no generation 3, only generations [1, 2]"),
+    ):
+        with pytest.raises(SnapshotError, match=f"^{re.escape(told)}"):
+            check_beside(folder, number, files)
+
+
+def test_a_file_that_can_not_be_read_begins_no_generation(tmp_path):
+    snapshot = Snapshot(tmp_path / "saved")
+    with pytest.raises(FileNotFoundError):
+        snapshot.write(array(4), beside={"model": tmp_path / "gone"})
+    assert snapshot.generations == []

@@ -6,16 +6,7 @@ import numpy as np
 import obscodec
 import pytest
 import xxhash
-from obscodec import (
-    CorruptStream,
-    Field,
-    FrameStore,
-    Layout,
-    RingBuffer,
-    Snapshot,
-    SnapshotError,
-    TensorArray,
-)
+from obscodec import CorruptStream, Field, FrameStore, Layout, RingBuffer, Snapshot, SnapshotError, TensorArray
 from obscodec.snapshots import load_by
 from saved import append, check_equal_rings, ring
 

@@ -1,10 +1,15 @@
 """A device that can't be used says what is missing; all else works without it."""
 
+import importlib
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from obscodec import BackendUnavailable, SpecError
+from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.opened import device
 
 NO_DRIVER = "device 'cuda' needs the NVIDIA driver, which is not installed or not running"
@@ -108,3 +113,48 @@ def test_what_is_missing_is_named(
     with pytest.raises(BackendUnavailable) as caught:
         device(name)
     assert str(caught.value) == text
+
+
+_CURRENT = threading.local()
+
+
+class FakeDevice:
+    """Remembers what was current as CuPy's does: in the object, whichever thread that is."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._before = number, list[int]()
+
+    def __enter__(self) -> None:
+        self._before.append(_CURRENT.number)
+        _CURRENT.number = self._number
+
+    def __exit__(self, *error: object) -> None:
+        _CURRENT.number = self._before.pop()
+
+
+def fake_cupy(meet: threading.Barrier) -> Any:
+    def current_stream() -> Any:
+        meet.wait(10)  # both threads are in the context now
+        return SimpleNamespace(is_capturing=lambda: True)
+
+    runtime = SimpleNamespace(deviceGetAttribute=lambda *of: 0, cudaDevAttrMaxSharedMemoryPerBlockOptin=0)
+    return SimpleNamespace(cuda=SimpleNamespace(Device=FakeDevice, get_current_stream=current_stream, runtime=runtime))
+
+
+def test_two_threads_with_other_current_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = fake_cupy(threading.Barrier(2))
+    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
+    device, found = Device(5), dict[int, list[int]]()
+
+    def work(number: int) -> None:
+        _CURRENT.number, found[number] = number, []
+        for _ in range(50):
+            device.mark()
+            found[number].append(_CURRENT.number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {0: [0] * 50, 1: [1] * 50}
