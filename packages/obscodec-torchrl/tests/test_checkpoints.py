@@ -7,22 +7,21 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pytest
 import torch
+from new_python import run_python
 from obscodec import CorruptStream, SnapshotError
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.contents import first_items
 from tensordict import NonTensorStack, TensorDict
-from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
+from together import meanwhile
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 N = 40
 
@@ -54,11 +53,9 @@ def assert_equal(given: TensorDict, expected: TensorDict) -> None:
 @pytest.mark.needs("fork")
 def test_writers_that_are_killed_leave_the_old_checkpoint_or_the_new_one() -> None:
     """At lines of a writer over a checkpoint of ours or of TorchRL's, and at random times."""
-    script = Path(__file__).parent / "killed_dumps.py"
-    done = subprocess.run([sys.executable, script, "12"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert len(re.findall(r"over .*: {.*'old': \d+", done.stdout)) == 2
-    assert "at random times: " in done.stdout
+    printed = run_python(Path(__file__).parent / "killed_dumps.py", 12)
+    assert len(re.findall(r"over .*: {.*'old': \d+", printed)) == 2
+    assert "at random times: " in printed
 
 
 @contextmanager
@@ -118,33 +115,24 @@ def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
 
 def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path) -> None:
     of_torchrl = filled(7, LazyTensorStorage)
-    of_torchrl.dumps(tmp_path / "both")
-    filled(1).dumps(tmp_path / "both")
-    assert_equal(loaded(tmp_path / "both"), steps(1))
-    snapshot = tmp_path / "both" / "snapshot"
+    of_torchrl.dumps(tmp_path)
+    filled(1).dumps(tmp_path)
+    assert_equal(loaded(tmp_path), steps(1))
+    snapshot = tmp_path / "snapshot"
     assert len(first_items(snapshot, N)["number"]) == N
-    of_torchrl.dumps(tmp_path / "both")
-    assert_equal(loaded(tmp_path / "both"), steps(7))
+    of_torchrl.dumps(tmp_path)
+    assert_equal(loaded(tmp_path), steps(7))
     text = (
         f"{re.escape(str(snapshot))} is older than the checkpoint of TorchRL in the same folder: load that into a "
         "CompressedStorage, whose dumps writes a new snapshot"
     )
     with pytest.raises(SnapshotError, match=f"^{text}$"):  # as old items would look like those of the checkpoint
         first_items(snapshot, N)
-    filled(2).dumps(tmp_path / "both")
-    assert_equal(loaded(tmp_path / "both"), steps(2))
+    (tmp_path / "storage_metadata.json").unlink()  # TorchRL has not finished
+    assert_equal(loaded(tmp_path), steps(1))
+    filled(2).dumps(tmp_path)
+    assert_equal(loaded(tmp_path), steps(2))
     np.testing.assert_array_equal(first_items(snapshot, N)["number"], steps(2)["number"])
-
-
-def test_a_pytree_of_torchrl_is_loaded_in_place_of_an_older_checkpoint(tmp_path: Path) -> None:
-    filled(1).dumps(tmp_path)
-    of_torchrl = LazyTensorStorage(2 * N)
-    of_torchrl.set(range(N), {"number": torch.arange(N)})
-    of_torchrl.dumps(tmp_path)
-    storage = CompressedStorage(2 * N)
-    storage.set(range(3), {"number": torch.zeros(3, dtype=torch.int64)})
-    storage.loads(tmp_path)
-    assert torch.equal(storage[torch.arange(N)]["number"], torch.arange(N))
 
 
 def altered(folder: Path) -> Iterator[Path]:
@@ -203,13 +191,6 @@ def test_what_torchrl_did_not_finish_is_refused(tmp_path: Path, name: str) -> No
     assert_equal(storage[torch.arange(N)], steps(1))
 
 
-def test_what_torchrl_did_not_finish_beside_a_snapshot_changes_nothing(tmp_path: Path) -> None:
-    filled(1).dumps(tmp_path)
-    filled(2, LazyTensorStorage).dumps(tmp_path)
-    (tmp_path / "storage_metadata.json").unlink()
-    assert_equal(loaded(tmp_path), steps(1))
-
-
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_pytree_that_torchrl_did_not_finish_is_refused(tmp_path: Path, damage: str) -> None:
     data = {"image": steps(1)["pixels"], "numbers": (torch.arange(N), torch.ones(N))}
@@ -256,43 +237,28 @@ def test_what_is_dumped_while_threads_extend_and_sample_is_of_one_moment(
 ) -> None:
     storage = CompressedStorage(100, decide_after=16)
     buffer = TensorDictReplayBuffer(storage=storage, batch_size=16, prefetch=2)
-    done = Event()
-
-    def numbered(number: int) -> TensorDict:
-        numbers = torch.full((20,), number % 251, dtype=torch.uint8)
-        pixels = numbers.view(20, 1, 1, 1).expand(20, 2, 32, 32).clone()
-        return TensorDict({"pixels": pixels, "number": numbers, "next": TensorDict({"pixels": pixels}, [20])}, [20])
+    number = count()
 
     def check(batch: TensorDict) -> None:
         for pixels in (batch["pixels"], batch["next", "pixels"]):
             assert (pixels == batch["number"].view(-1, 1, 1, 1)).all()
 
     def extend() -> None:
-        number = 0
-        while not done.is_set():
-            number += 1
-            buffer.extend(numbered(number))
+        numbers = torch.full((20,), next(number) % 251, dtype=torch.uint8)
+        pixels = numbers.view(20, 1, 1, 1).expand(20, 2, 32, 32).clone()
+        following = TensorDict({"pixels": pixels}, [20])
+        buffer.extend(TensorDict({"pixels": pixels, "number": numbers, "next": following}, [20]))
 
-    def sample() -> None:
-        while not done.is_set():
-            check(buffer.sample())
-
-    buffer.extend(numbered(0))
-    with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(extend), pool.submit(sample)]
-        try:
-            for i in range(6):
-                folder = tmp_path / f"{i % 2}"
-                (buffer if through_buffer else storage).dumps(folder)
-                copy = CompressedStorage(100)
-                copy.loads(folder / "storage" if through_buffer else folder)
-                check(copy[torch.arange(len(copy))])
-                numbers = copy[torch.arange(len(copy))]["number"]
-                assert (numbers.view(-1, 20) == numbers[::20, None]).all()  # whole batches
-        finally:
-            done.set()
-        for other in others:
-            other.result()
+    extend()
+    with meanwhile(extend, lambda: check(buffer.sample())):
+        for i in range(6):
+            folder = tmp_path / f"{i % 2}"
+            (buffer if through_buffer else storage).dumps(folder)
+            copy = CompressedStorage(100)
+            copy.loads(folder / "storage" if through_buffer else folder)
+            found = copy[torch.arange(len(copy))]
+            check(found)
+            assert (found["number"].view(-1, 20) == found["number"][::20, None]).all()  # whole batches
 
 
 def test_another_checkpoint_in_a_folder_writes_only_what_is_new(tmp_path: Path) -> None:
@@ -308,16 +274,3 @@ def test_another_checkpoint_in_a_folder_writes_only_what_is_new(tmp_path: Path) 
         copy = CompressedStorage(400, codec="zstd:1", decide_after=16, block_frames=1)
         copy.loads(tmp_path)
         assert torch.equal(copy[torch.arange(len(copy))]["noise"], noise[: begin + 100])
-
-
-def test_a_buffer_is_saved_into_a_new_folder_each_time(tmp_path: Path) -> None:
-    """As the README says: what TorchRL writes beside the storage is not replaced at once."""
-    buffer = ReplayBuffer(storage=CompressedStorage(2 * N), batch_size=4)
-    for seed in range(2):
-        buffer.extend(steps(seed))
-        buffer.dumps(tmp_path / f"{seed}.unfinished")
-        (tmp_path / f"{seed}.unfinished").rename(tmp_path / f"{seed}")
-    copy = ReplayBuffer(storage=CompressedStorage(2 * N), batch_size=4)
-    copy.loads(tmp_path / "1")
-    assert len(copy) == 2 * N
-    assert_equal(copy[torch.arange(N, 2 * N)], steps(1))

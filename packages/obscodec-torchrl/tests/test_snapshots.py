@@ -17,7 +17,7 @@ from obscodec_torchrl import CompressedStorage, SnapshotHook
 from obscodec_torchrl.contents import first_items
 from obscodec_torchrl.state import SavedStorage
 from tensordict import NonTensorStack, TensorDict, tensorclass
-from torchrl.data import PrioritizedSampler, TensorDictReplayBuffer
+from torchrl.data import PrioritizedSampler, ReplayBuffer, TensorDictReplayBuffer
 
 DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -255,6 +255,10 @@ def test_a_tree_is_loaded_into_its_structure_only(tmp_path: Path, *, tree: bool)
     loaded.set(range(2), {"image": images[:2], "others": (torch.arange(2), images[:2])} if tree else images[:2])
     loaded.loads(tmp_path)
     check_alike(loaded, saved)
+    given = ReplayBuffer(storage=loaded)[torch.arange(30)]
+    assert torch.equal(given["image"] if tree else given, images)
+    assert not tree or torch.equal(given["others"][0], data["others"][0])
+    assert not tree or torch.equal(given["others"][1], data["others"][1])
 
 
 class Thing:
