@@ -47,7 +47,7 @@ class DeviceTables:
             live = np.flatnonzero(blocks.tables.live[: blocks.n] > 0)
             streams = [b""] * blocks.n
             for number, stream in zip(live.tolist(), blocks.heap.locate(live), strict=True):
-                streams[number] = bytes(stream) or bytes(blocks.open.contents(np.array([number]))[0])
+                streams[number] = bytes(stream) or bytes(blocks.open.content(number))
         self.streams = streams
         self._memory, table = addressed(device, streams)
         self._blocks = device.upload(table)

@@ -48,9 +48,9 @@ def taught(fit=train) -> TrainedCodecs:
 def test_a_dictionary_is_trained_on_the_first_streams() -> None:
     codecs, samples = TrainedCodecs(ZSTD, train), samples_of(0)
     feed(codecs, samples[:255])
-    assert (codecs.newest, codecs.learning, codecs.dictionary_bytes, codecs.are_several) == (1, True, 0, False)
+    assert (codecs.newest, codecs.learning, codecs.dictionary_bytes, len(codecs.by_version)) == (1, True, 0, 1)
     feed(codecs, samples[255:])
-    assert (codecs.newest, codecs.learning, codecs.are_several) == (2, False, True)
+    assert (codecs.newest, codecs.learning, len(codecs.by_version)) == (2, False, 2)
     assert 1 in codecs.by_version
     assert 2 in codecs.by_version
     assert 3 not in codecs.by_version
@@ -99,7 +99,7 @@ def test_a_codec_without_dictionaries_stays_as_it_is() -> None:
     gzip = codec("gzip:1", Layout((0,), "uint8"))
     codecs = TrainedCodecs(gzip, train)
     feed(codecs, samples_of(0))
-    assert (codecs.newest, codecs.learning, codecs.are_several) == (1, False, False)
+    assert (codecs.newest, codecs.learning, len(codecs.by_version)) == (1, False, 1)
     feed(codecs, samples_of(1, 256), 0.1)
     feed(codecs, samples_of(1, 600), 0.9)
     assert (codecs.newest, codecs.learning, codecs.is_due) == (1, False, False)
@@ -190,7 +190,7 @@ def test_versions_that_nothing_needs_are_forgotten_but_the_newest() -> None:
     assert [version in codecs.by_version for version in (1, 2, 3)] == [False, True, True]
     codecs.keep([])
     assert [version in codecs.by_version for version in (1, 2, 3)] == [False, False, True]
-    assert not codecs.are_several
+    assert len(codecs.by_version) == 1
     codecs.learn_again(samples_of(4), compress)
     assert codecs.newest == 4  # no number comes twice
 
@@ -202,7 +202,7 @@ def test_a_training_that_fails_leaves_the_codec_as_it_is(error: Exception) -> No
 
     codecs = TrainedCodecs(ZSTD, fit)
     feed(codecs, samples_of(0))
-    assert (codecs.newest, codecs.learning, codecs.are_several) == (1, False, False)
+    assert (codecs.newest, codecs.learning, len(codecs.by_version)) == (1, False, 1)
     assert codecs.by_version[1] is ZSTD
     feed(codecs, samples_of(0, 600))
     assert codecs.newest == 1

@@ -119,6 +119,7 @@ class FrameLog:
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = self.first
         self.stacks = StackTable(stack)
+        self._of_ids = "frame" if stack == 1 else "stack"
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
         self._reading = ref(_Reading())  # that of all readers; none now
         self.n_changes = 0
@@ -212,7 +213,8 @@ class FrameLog:
             try:
                 self._held = held = np.zeros(len(rows), np.int64)
                 self._append(rows, sequences if self.stacks.depth == 1 else sequences.repeat(self.stacks.depth), held)
-                self._name(held, which, ids)
+                while not name_stacks(held, which, self.tables.arrays, self.stacks.tables, ids):
+                    self.stacks.reserve(len(which))
             except BaseException:
                 self._settle()
                 raise
@@ -286,21 +288,6 @@ class FrameLog:
             if self.tables.tallies[N_DEAD]:
                 self._sweep()
 
-    def expand(self, ids: Ints) -> npt.NDArray[np.int64]:
-        """The frames of stacks, ``i64[n, depth]``; called with the lock held.
-
-        Raises:
-            SlotError: an id is of no stack.
-        """
-        if self.stacks.depth == 1:
-            return ids[:, None]
-        frames = np.empty((len(ids), self.stacks.depth), np.int64)
-        listed, _, _, tallies = self.stacks.tables
-        n_known = expand_stacks(ids, self.tables.previous, listed, tallies[N_ROWS], frames)
-        if n_known < len(ids):
-            raise SlotError(f"id {ids[n_known]} is of no stack in this store")
-        return frames
-
     def read(self, ids: Ints, rows: Rows, threads: int) -> None:
         """Decode the frames of stacks into ``u8[n * depth, nbytes]``; each block is decoded once.
 
@@ -334,10 +321,10 @@ class FrameLog:
             if n != FEW_BYTES:
                 break
             content = np.empty(value, np.uint8)
-        if n == NO_STACK and stacks.depth > 1:
-            raise SlotError(f"id {ids[value]} is of no stack in this store")
-        if n in (NO_STACK, NO_FRAME):
-            raise SlotError(f"id {ids[value] if n == NO_STACK else value} is of no frame in this store")
+        if n == NO_STACK:
+            raise SlotError(f"id {ids[value]} is of no {self._of_ids} in this store")
+        if n == NO_FRAME:
+            raise SlotError(f"id {value} is of no frame in this store")
         if n == NO_BLOCK:
             raise CorruptStream(f"block {value} is neither stored nor open")
         if value:
@@ -352,11 +339,15 @@ class FrameLog:
         Raises:
             SlotError: an id is of no stack or frame.
         """
-        frames = self.expand(ids).reshape(-1)
-        n_known = count_known(frames, self.tables.counts)
-        if n_known < len(frames):
-            raise SlotError(f"id {frames[n_known]} is of no frame in this store")
-        return frames
+        frames, (listed, _, _, tallies) = np.empty((len(ids), self.stacks.depth), np.int64), self.stacks.tables
+        n_known = expand_stacks(ids, self.tables.previous, listed, tallies[N_ROWS], frames)
+        if n_known < len(ids):
+            raise SlotError(f"id {ids[n_known]} is of no {self._of_ids} in this store")
+        flat = frames.reshape(-1)
+        n_known = count_known(flat, self.tables.counts)
+        if n_known < len(flat):
+            raise SlotError(f"id {flat[n_known]} is of no frame in this store")
+        return flat
 
     def seal(self) -> None:
         """Compress and store the blocks of the queue, all or none; called with the lock held.
@@ -373,10 +364,6 @@ class FrameLog:
         if self.open.queue.is_due:
             self._sealer.soon(self.tables.versions)
 
-    def _name(self, held: Ints, which: Ints, ids: Ints) -> None:
-        while not name_stacks(held, which, self.tables.arrays, self.stacks.tables, ids):
-            self.stacks.reserve(len(which))
-
     def _prepare(self, sequence: int) -> None:
         """Make sure that a sequence exists and can begin another block."""
         if sequence < 0:
@@ -386,7 +373,7 @@ class FrameLog:
             self.seal()
             if not self.open.queue.is_open:
                 self._sealer.alone(int(self.open.blocks[sequence]), self.tables.versions)
-                self.open.mark_stored(sequence)
+                self.open.rows[sequence, column.QUEUED] = 1
         self._make_room(1)
         self.open.add_sequences(sequence + 1)
 
@@ -419,7 +406,7 @@ class FrameLog:
         self.heap.free(dead[tables.live[dead] == 0])
         reclaim(tables.arrays, *self.open.queues)
         versions = self.coder.versions
-        if versions is not None and versions.are_several and not self._sealer.is_busy and self._reading() is None:
+        if versions and len(versions.by_version) > 1 and not self._sealer.is_busy and self._reading() is None:
             versions.keep(set(np.unique(tables.versions[: self.n]).tolist()))
 
     def state(self) -> State:

@@ -7,7 +7,7 @@ from obscodec.errors import CorruptStream
 from obscodec.frames.block_queue import BlockQueue
 from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels.append import OpenTables
-from obscodec.frames.kernels.queue import Queue, most_nbytes, write_contents
+from obscodec.frames.kernels.queue import Queue, nbytes_of, write_content
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
 from obscodec.segments import Bytes, Ints, Segments, segments_of
@@ -118,7 +118,8 @@ class OpenBlocks:
             runs = new_chunk(self.block_frames * runs_bound(self.nbytes)) if self.patches else np.empty(0, np.uint8)
             room = runs, new_chunk(self.block_frames * self.nbytes), new_chunk(self.n_recent * self.nbytes)
             rooms.append(room)
-            self._point(row, room)
+            row[column.RUNS] = runs.ctypes.data if len(runs) else 0
+            row[column.LITERALS], row[column.RECENT] = (memory.ctypes.data for memory in room[1:])
         tables = (np.concatenate([self.rows, added]), *self.tables[1:])
         self._rooms, self.tables = rooms, tables
 
@@ -139,22 +140,10 @@ class OpenBlocks:
             return False
         return bool(self.rows[sequence, column.PLACE] == self.block_frames and not self.rows[sequence, column.QUEUED])
 
-    def mark_stored(self, sequence: int) -> None:
-        """Note that the full block of a sequence is stored."""
-        self.rows[sequence, column.QUEUED] = 1
-
-    def contents(self, numbers: Ints) -> Segments:
-        """Copies of blocks that are open or in a queue, of version 0.
-
-        Raises:
-            CorruptStream: a block is neither.
-        """
-        nbytes = most_nbytes(numbers, self.rows, *self.queues)
-        if nbytes < 0:
-            raise CorruptStream("a block is neither stored nor open")
-        out, lengths = np.empty(nbytes, np.uint8), np.empty(len(numbers), np.int64)
-        write_contents(numbers, self.rows, *self.queues, out, lengths)
-        return Segments.packed(out, lengths)
+    def content(self, number: int) -> Bytes:
+        """A copy of a block that is open or in a queue, of version 0."""
+        out = np.empty(nbytes_of(number, self.rows, self.queues), np.uint8)
+        return out[: write_content(number, self.rows, self.queues, out.ctypes.data)]
 
     def state(self) -> State:
         """The open blocks, recent frames and references, not the queues: see ``obscodec.state``."""
@@ -222,10 +211,3 @@ class OpenBlocks:
     def _new_tables(self, rows: npt.NDArray[np.int64], n_references: int) -> OpenTables:
         references, tally = new_table((MAX_REFERENCES, self.nbytes), np.uint8), np.array([n_references])
         return rows, references, tally, self.queue.table, self.block_frames, self.stack
-
-    @staticmethod
-    def _point(row: npt.NDArray[np.int64], room: tuple[Bytes, Bytes, Bytes]) -> None:
-        runs, literals, recent = room
-        row[column.RUNS] = runs.ctypes.data if len(runs) else 0
-        row[column.LITERALS] = literals.ctypes.data
-        row[column.RECENT] = recent.ctypes.data

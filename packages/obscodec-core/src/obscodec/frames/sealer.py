@@ -81,8 +81,8 @@ class Sealer:
         """
         numbers = np.array([number])
         if not self._heap.holds(numbers)[0]:
-            contents = self._open.contents(numbers)
-            self._put(numbers, contents, self._sealed(contents, self._samples(len(versions))), versions)
+            plain = Segments.of([self._open.content(number)])
+            self._put(numbers, plain, self._sealed(plain, self._samples(len(versions))), versions)
 
     def _begin(self, versions: Table) -> None:
         """Compress the blocks of a queue in the background, or here if there is no second processor."""

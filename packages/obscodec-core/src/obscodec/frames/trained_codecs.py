@@ -111,11 +111,6 @@ class TrainedCodecs(Generic[C]):
         if len(kept) < len(self.by_version):
             self.by_version = kept
 
-    @property
-    def are_several(self) -> bool:
-        """Whether there is a version that :meth:`keep` could forget."""
-        return len(self.by_version) > 1
-
     def state(self) -> State:
         """The dictionaries, and what was learned for the next one: see ``obscodec.state``."""
         codecs, samples = self.by_version, self._samples

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.frames.kernels.sequences import BLOCK, QUEUED, block_bound, write_block
-from obscodec.kernels import address, compiled, copy, inlined
-from obscodec.segments import Bytes, Ints
+from obscodec.kernels import compiled, copy, inlined
+from obscodec.segments import Ints
 
 Queue = npt.NDArray[np.int64]
 
@@ -83,26 +83,3 @@ def write_content(number: int, sequences: npt.NDArray[np.int64], queues: tuple[Q
         if sequences[s, BLOCK] == number:
             return int(write_block(sequences[s], at))
     return 0
-
-
-@compiled
-def most_nbytes(numbers: Ints, sequences: npt.NDArray[np.int64], queue: Queue, other_queue: Queue) -> int:
-    """The most bytes that :func:`write_contents` writes; -1 if a block is neither open nor in a queue."""
-    total = 0
-    for number in numbers:
-        nbytes = nbytes_of(number, sequences, (queue, other_queue))
-        if nbytes < 0:
-            return -1
-        total += nbytes
-    return total
-
-
-@compiled
-def write_contents(
-    numbers: Ints, sequences: npt.NDArray[np.int64], queue: Queue, other_queue: Queue, out: Bytes, lengths: Ints
-) -> None:
-    """Write blocks that are open or in a queue, one behind the other, and fill in the bytes of each."""
-    at = address(out)
-    for b in range(len(numbers)):
-        lengths[b] = write_content(numbers[b], sequences, (queue, other_queue), at)
-        at += lengths[b]

@@ -14,7 +14,6 @@ SIDE: Final = 8  # of a tile: its rows are words
 GROUP_NBYTES: Final = 32  # residuals in a group: four rows of a tile in one plane
 GROUP_STRIDE: Final = 40  # from group to group in memory: decoders write up to seven bytes behind a group
 GROUPS_OF_TILE: Final = 2  # in each plane
-_NO_WIDTHS: Final = (2, 4)  # of images: behind two longer axes, these are channels
 
 
 class Geometry(NamedTuple):
@@ -124,17 +123,6 @@ def geometry_of(layout: Layout, spec: str, *, takes_depth: bool) -> tuple[int, G
         f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
         f"[n, height, width, 1 or 3] or [n, 3, height, width]{depth}, got {layout}: use zstd:3"
     )
-
-
-def misread(layout: Layout) -> str:
-    """What an image of two or four channels, or so many frames behind each other, is taken for; "" if it is none.
-
-    Streams of such items can be read, so :func:`geometry_of` takes them.
-    """
-    *in_front, height, width, channels = layout.shape if len(layout.shape) >= 3 else (0, 0, 0)
-    if channels not in _NO_WIDTHS or min(height, width) < SIDE:
-        return ""
-    return f"{prod(in_front) * height} images of {width}x{channels}"
 
 
 def plane_geometry(geometry: Geometry) -> Geometry:

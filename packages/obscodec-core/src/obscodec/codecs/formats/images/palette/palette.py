@@ -1,15 +1,15 @@
 """``palette``: images of few colours, as what their pixels are among the colours that follow their neighbours."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.images.colours import count_colours
-from obscodec.codecs.formats.images.geometry import Geometry, geometry_of, misread, plane_geometry
+from obscodec.codecs.formats.images.geometry import plane_geometry
+from obscodec.codecs.formats.images.image_codec import ImageCodec
 from obscodec.codecs.formats.images.palette.dictionary import Tables, tables_in
 from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED, decode_items
 from obscodec.codecs.formats.images.palette.frame_writer import encode_with
@@ -19,7 +19,7 @@ from obscodec.codecs.formats.images.room import N_COLOURS, new_room
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
-from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
+from obscodec.statuses import check
 
 _N_SAMPLES: Final = 256  # frames that a dictionary is trained on
 _MIN_SHARE: Final = 0.75  # of images of few colours
@@ -27,7 +27,7 @@ _MOST_GREYS: Final = 64  # more of them are rather smooth than a palette
 
 
 @dataclass(frozen=True)
-class Palette(Codec):
+class Palette(ImageCodec):
     """Images of at most 256 colours, in tiles that are predicted from the pixels around them, or from the frame before.
 
     Items of more colours are stored by ``pred``. See ``docs/formats/palette.md``.
@@ -38,11 +38,8 @@ class Palette(Codec):
     name: ClassVar[str] = "palette"
     format: ClassVar[str] = "palette@1"
 
-    dictionary: bytes = field(default=b"", repr=False)
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self._frames
         if self.dictionary:
             _ = self._pred
 
@@ -58,12 +55,6 @@ class Palette(Codec):
         return cls(layout)
 
     @cached_property
-    def _frames(self) -> tuple[int, Geometry]:
-        """How many frames an item has, none if it has no bytes; and their geometry."""
-        n_frames, geometry = geometry_of(self.layout, self.spec, takes_depth=False)
-        return n_frames if self.layout.nbytes else 0, geometry
-
-    @cached_property
     def _tables(self) -> Tables:
         return tables_in(self.dictionary, self._frames[1].n_channels, self.spec)
 
@@ -76,14 +67,6 @@ class Palette(Codec):
     def _plain(self) -> Self:
         """The codec of items of at most 256 colours that are more together with those of the dictionary."""
         return self.with_dictionary(b"")
-
-    def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with another palette, orders and books.
-
-        Raises:
-            SpecError: the bytes are no dictionary of this format, or one for images of other channels.
-        """
-        return replace(self, dictionary=dictionary)
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
         """A codec with a dictionary trained on up to 256 frames of ``samples``, or a few more.
@@ -108,11 +91,6 @@ class Palette(Codec):
         most = min(_MOST_GREYS if found.are_grey else N_COLOURS, found.most)
         return bool(np.mean(found.numbers <= most) >= _MIN_SHARE)
 
-    @property
-    def misreads(self) -> str:
-        """See ``Codec.misreads``: images of two or four channels."""
-        return misread(self.layout)
-
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: those of ``pred``, and the byte that says so."""
         return Pred(self.layout).bound() + (1 if self.layout.nbytes else 0)
@@ -136,18 +114,9 @@ class Palette(Codec):
         out[: len(joined)] = np.frombuffer(joined, np.uint8)
         return np.array([len(part) for part in parts])
 
-    def decode_rows(self, src: Segments, rows: Rows) -> None:
+    def _decode(self, src: Segments, rows: Rows, n_wanted: Ints) -> None:
         """Decode all items of few colours in one compiled call, without the GIL, and the others in another one."""
-        self.decode_beginnings(src, rows, np.full(len(rows), self.layout.nbytes))
-
-    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
-        """Decode the frames in which the wanted bytes are, as :meth:`decode_rows`."""
         n_frames, geometry = self._frames
-        check(OK if src.inside().all() else OUTSIDE_BUFFER)
-        if not rows.size:
-            check(NO_SUCH_FRAME if src.lengths.any() else OK)
-            return
-        src = src.contiguous()
         tables, others = self._tables, np.empty(len(rows), np.uint8)
         memory, room = new_room(geometry, n_frames)
         status = decode_items(
@@ -156,7 +125,7 @@ class Palette(Codec):
             rows,
             others,
             n_frames,
-            -(-wanted * n_frames // rows.shape[1]),
+            n_wanted,
             tuple(geometry),
             tuple(plane_geometry(geometry)),
             tables.known.ctypes.data,
@@ -172,8 +141,7 @@ class Palette(Codec):
                 which = np.flatnonzero(others == len(behind))
                 if which.size:
                     decoded = np.empty((len(which), rows.shape[1]), np.uint8)
-                    streams = src.take(which).behind(np.full(len(which), len(behind)))
-                    other.decode_beginnings(streams, decoded, wanted[which])
+                    other._decode(src.take(which).behind(np.full(len(which), len(behind))), decoded, n_wanted[which])
                     rows[which] = decoded
 
     def _encode_few(self, rows: Rows, out: Bytes) -> Ints:

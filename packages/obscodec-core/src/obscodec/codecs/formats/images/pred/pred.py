@@ -1,16 +1,15 @@
 """``pred``: images as what their pixels have more than a prediction from their neighbours."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.codec import Codec
 from obscodec.codecs.formats.images.colours import count_colours
-from obscodec.codecs.formats.images.geometry import Geometry, geometry_of, misread
 from obscodec.codecs.formats.images.groups import Books, books_of, new_predicted, trained
+from obscodec.codecs.formats.images.image_codec import ImageCodec
 from obscodec.codecs.formats.images.pred.frame_reader import decode_items
 from obscodec.codecs.formats.images.pred.frame_writer import encode_items
 from obscodec.codecs.formats.images.room import new_room
@@ -18,7 +17,7 @@ from obscodec.codecs.formats.images.sections import PREDICTED
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
-from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
+from obscodec.statuses import check
 from obscodec.varint import encode_varint
 
 _FAST: Final = "fast"
@@ -27,7 +26,7 @@ _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
 
 
 @dataclass(frozen=True)
-class Pred(Codec):
+class Pred(ImageCodec):
     """Images in tiles that are predicted from the pixels around them, or from the frame before; also of depths.
 
     See ``docs/formats/pred.md``.
@@ -38,12 +37,12 @@ class Pred(Codec):
     name: ClassVar[str] = "pred"
     format: ClassVar[str] = "pred@1"
 
+    takes_depth: ClassVar[bool] = True
+
     fast: bool = False
-    dictionary: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self._frames
         if self.fast and self.dictionary:
             raise SpecError(f"{self.spec} has no dictionaries, got one of {len(self.dictionary)} bytes: use pred")
         if self.dictionary:
@@ -66,22 +65,8 @@ class Pred(Codec):
         return f"{self.name}:{_FAST}" if self.fast else self.name
 
     @cached_property
-    def _frames(self) -> tuple[int, Geometry]:
-        """How many frames an item has, none if it has no bytes; and their geometry."""
-        n_frames, geometry = geometry_of(self.layout, self.spec, takes_depth=True)
-        return n_frames if self.layout.nbytes else 0, geometry
-
-    @cached_property
     def _books(self) -> Books:
         return books_of(self.dictionary, self.spec)
-
-    def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with other books.
-
-        Raises:
-            SpecError: the bytes are no dictionary of this format, or this is ``pred:fast``.
-        """
-        return replace(self, dictionary=dictionary)
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
         """A codec with books trained on up to 128 frames of ``samples``, or a few more; ``pred:fast`` has none."""
@@ -102,11 +87,6 @@ class Pred(Codec):
             return bool(rows.size)
         found = count_colours(rows, n_frames, geometry)
         return bool(found.numbers.max() > min(_FEW_COLOURS, found.most))
-
-    @property
-    def misreads(self) -> str:
-        """See ``Codec.misreads``: images of two or four channels."""
-        return misread(self.layout)
 
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: all frames as they are, and their lengths.
@@ -130,21 +110,11 @@ class Pred(Codec):
         del memory  # not before
         return lengths
 
-    def decode_rows(self, src: Segments, rows: Rows) -> None:
+    def _decode(self, src: Segments, rows: Rows, n_wanted: Ints) -> None:
         """Decode all items in one compiled call, without the GIL."""
-        self.decode_beginnings(src, rows, np.full(len(rows), self.layout.nbytes))
-
-    def decode_beginnings(self, src: Segments, rows: Rows, wanted: Ints) -> None:
-        """Decode the frames in which the wanted bytes are, in one compiled call, without the GIL."""
-        n_frames, geometry = self._frames
-        check(OK if src.inside().all() else OUTSIDE_BUFFER)
-        if not rows.size:
-            check(NO_SUCH_FRAME if src.lengths.any() else OK)
-            return
-        src, (memory, room) = src.contiguous(), new_room(geometry, n_frames)
-        books = None if self.fast else self._books
+        (n_frames, geometry), books = self._frames, None if self.fast else self._books
+        memory, room = new_room(geometry, n_frames)
         tables = books.tables.ctypes.data if books else 0
-        n_wanted = -(-wanted * n_frames // rows.shape[1])
         where = src.addresses(), src.lengths
         status = decode_items(*where, rows, n_frames, n_wanted, tuple(geometry), tables, room)
         del memory, books  # not before
