@@ -7,6 +7,7 @@ import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,20 @@ _told: set[str] = set()  # changes that a test has failed for
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Unless tests are named: leave slow ones out, and run each file in one of several processes, without ``-s``."""
     options = config.option
-    takes_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
+    if hasattr(config, "workerinput"):
+        options.markexpr = config.workerinput["markexpr"]
+        return
+    takes_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if takes_all and "slow" not in options.markexpr:
         options.markexpr = f"{options.markexpr} and not slow"
     if takes_all and options.capture != "no" and getattr(options, "numprocesses", 0) is None:
         options.numprocesses, options.maxprocesses, options.dist = "auto", _MOST_PROCESSES, "loadfile"
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: Any) -> None:
+    """Tell another process which marks to leave out: it reads the command line itself."""
+    node.workerinput["markexpr"] = node.config.option.markexpr
 
 
 def _changes() -> list[str]:
