@@ -49,12 +49,15 @@ def read_blocks(
     lz4_rooms: Ints,
     room: Bytes,
 ) -> int:
-    """Decode the wanted frames of each block.
+    """Decode the wanted frames of each block; returns a status.
+
+    Entries ``starts[b]`` to ``starts[b + 1]``, of ``i64[n_blocks + 1]``, are the wanted frames of block ``b``: their
+    places in it, rising, and the rows that they go to, ``i64[n]`` both, or ``i64[0]`` for all frames in order.
 
     Args:
-        starts: ``i64[n_blocks + 1]``: entries ``starts[b]`` to ``starts[b + 1]`` are the wanted frames of block ``b``.
-        places: ``i64[n]``, the place of each in its block, rising within a block; ``i64[0]`` for 0, 1, 2, ...
-        targets: ``i64[n]``, the row that receives each; ``i64[0]`` along with ``places`` for all rows in order.
+        starts: see above.
+        places: see above.
+        targets: see above.
         rows: ``u8[m, nbytes]``, contiguous.
         addresses: ``i64[n_blocks]``, the stream of each block; 0 for a block of zeros.
         lengths: ``i64[n_blocks]``, its bytes.
@@ -64,52 +67,64 @@ def read_blocks(
             version. If that is not 0, an LZ4 block follows, and this row says where to decode it: the address, the
             bytes of the dictionary before it, and of the room behind it; address 0 for no such version.
         room: ``frame_room(nbytes)``, which no other call uses meanwhile.
-
-    Returns:
-        A status.
     """
-    nbytes = rows.shape[1]
-    base, frame = address(rows), address(room)
-    past_caches = rows.size >= _LARGE and nbytes >= LINE_NBYTES
-    in_order = len(places) == 0
+    nbytes, base = rows.shape[1], address(rows)
     for b in range(len(addresses)):
         if b + 1 < len(addresses):
             _prefetch_stream(addresses[b + 1], lengths[b + 1])
         if addresses[b] == 0:
             for k in range(starts[b], starts[b + 1]):
-                fill_zeros(base + (k if in_order else targets[k]) * nbytes, nbytes)
+                fill_zeros(base + (targets[k] if len(targets) else k) * nbytes, nbytes)
             continue
         at, end = addresses[b], addresses[b] + lengths[b]
         if len(lz4_rooms):
             at, end = _plain(at, end, lz4_rooms)
             if at < 0:
                 return -at
-        runs, runs_end, literals, end, reference = sections(at, end)
-        if runs < 0:
-            return -runs
-        if reference == NO_PATCHES:
-            status = _copy_wanted(starts[b], starts[b + 1], places, targets, base, nbytes, literals, end)
-            if status != OK:
-                return status
-            if block_frames >= 0 and end - literals != block_frames * nbytes:
-                return LEFT_OVER
-            continue
-        if reference >= len(references):
-            return NO_SUCH_REFERENCE
-        copy(frame, address(references) + reference * nbytes, nbytes)
-        done = 0
-        for k in range(starts[b], starts[b + 1]):
-            place, target = (k - starts[b], k) if in_order else (places[k], targets[k])
-            while done <= place:
-                runs, literals = apply_patch(frame, nbytes, runs, runs_end, literals, end)
-                if runs < 0:
-                    return -runs
-                done += 1
-            _put(base + target * nbytes, frame, nbytes, past_caches)
-        if block_frames >= 0 and (done != block_frames or runs != runs_end or literals != end):
-            return LEFT_OVER
+        first, last = starts[b], starts[b + 1]
+        status = _read_block(at, end, first, last, places, targets, rows, references, block_frames, address(room))
+        if status != OK:
+            return status
     fence()
     return OK
+
+
+@inlined
+def _read_block(
+    at: int,
+    end: int,
+    first: int,
+    last: int,
+    places: Ints,
+    targets: Ints,
+    rows: Rows,
+    references: Rows,
+    block_frames: int,
+    frame: int,
+) -> int:
+    """Decode the wanted frames ``first`` to ``last`` of the block of version 0 from ``at`` to ``end``."""
+    nbytes, base = rows.shape[1], address(rows)
+    runs, runs_end, literals, end, reference = sections(at, end)
+    if runs < 0:
+        return -runs
+    if reference == NO_PATCHES:
+        is_whole = block_frames < 0 or end - literals == block_frames * nbytes
+        status = _copy_wanted(first, last, places, targets, base, nbytes, literals, end)
+        return LEFT_OVER if status == OK and not is_whole else status
+    if reference >= len(references):
+        return NO_SUCH_REFERENCE
+    copy(frame, address(references) + reference * nbytes, nbytes)
+    done, past_caches = 0, rows.size >= _LARGE and nbytes >= LINE_NBYTES
+    for k in range(first, last):
+        place, target = (places[k], targets[k]) if len(places) else (k - first, k)
+        while done <= place:
+            runs, literals = apply_patch(frame, nbytes, runs, runs_end, literals, end)
+            if runs < 0:
+                return -runs
+            done += 1
+        _put(base + target * nbytes, frame, nbytes, past_caches)
+    is_whole = block_frames < 0 or (done == block_frames and runs == runs_end and literals == end)
+    return OK if is_whole else LEFT_OVER
 
 
 @inlined
@@ -133,9 +148,8 @@ def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
 @compiled
 def _copy_wanted(first: int, last: int, places: Ints, targets: Ints, base: int, nbytes: int, at: int, end: int) -> int:
     """Copy the wanted frames ``first`` to ``last`` out of a block whose frames lie at ``at``; returns a status."""
-    in_order = len(places) == 0
     for k in range(first, last):
-        place, target = (k - first, k) if in_order else (places[k], targets[k])
+        place, target = (places[k], targets[k]) if len(places) else (k - first, k)
         if (place + 1) * nbytes > end - at:
             return FEW_FRAMES
         copy(base + target * nbytes, at + place * nbytes, nbytes)

@@ -46,37 +46,25 @@ def find_frames(
     content: Bytes,
     found: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Find the frames of stacks, and their blocks.
+    """Find the frames of stacks ``i64[n]``, and their blocks.
 
-    Args:
-        ids: ``i64[n]``, of stacks.
-        block_frames: how many frames a block has.
-        tables: see ``kernels.counts``.
-        stacks: the listed ones.
-        entries: ``u32[n_blocks, 3]``, the chunk of each block, 0 for none, its offset there, and its bytes.
-        bases: ``i64[:]``, the address of each chunk.
-        sequences: with the open blocks.
-        queue: with full blocks that are not stored.
-        other_queue: with others.
-        chunk: the number to give to ``content``.
-        content: filled with the blocks that have no chunk, one behind the other.
-        found: ``i64[9, n * depth + 1]``, filled.
-
-    Returns:
-        How many blocks there are, and how many bytes of ``content`` were written; or what is wrong, and the place in
-        ``ids``, or for ``NO_FRAME`` the frame, or for ``FEW_BYTES`` how many bytes of ``content`` are needed.
+    ``tables``, ``stacks``, ``sequences`` and both queues are those of a log. ``entries``, ``u32[n_blocks, 3]``, has the
+    chunk of each block, 0 for none, its offset there, and its bytes; ``bases``, ``i64[:]``, the address of each chunk.
+    ``content`` is filled with the blocks that have no chunk, one behind the other, and gets the number ``chunk``;
+    ``found``, ``i64[9, n * depth + 1]``, is filled. Returns how many blocks there are, and the bytes of ``content``
+    that were written; or what is wrong, and the place in ``ids``, or for ``NO_FRAME`` the frame, or for ``FEW_BYTES``
+    the bytes of ``content`` that are needed.
     """
-    depth, n_frames = stacks[LISTED].shape[1], len(ids) * stacks[LISTED].shape[1]
+    depth, n_rows = stacks[LISTED].shape[1], stacks[STACK_TALLIES][N_ROWS]
+    n_frames = len(ids) * depth
     frames = found[FOUND, :n_frames]
-    n_rows = stacks[STACK_TALLIES][N_ROWS]
     known = expand_stacks(ids, tables[FRAMES][PREVIOUS], stacks[LISTED], n_rows, frames.reshape((len(ids), depth)))
     if known < len(ids):
         return NO_STACK, known
     known = count_known(frames, tables[FRAMES][COUNTS])
     if known < n_frames:
         return NO_FRAME, frames[known]
-    order = found[ORDER, :n_frames]
-    n_blocks = group(frames, block_frames, order, found[PLACES], found[BLOCKS], found[STARTS])
+    n_blocks = group(frames, block_frames, found[ORDER, :n_frames], found[PLACES], found[BLOCKS], found[STARTS])
     end, queues = 0, (queue, other_queue)
     for b in range(n_blocks):
         block = found[BLOCKS, b]

@@ -32,20 +32,13 @@ def stage_blocks(
 ) -> tuple[int, int, bool]:
     """Put together the rows of the tables of a copy that must change, and the open blocks that have changed.
 
-    Args:
-        sequences: the table of sequences, ``i64[n_sequences, n_columns]``.
-        known: ``i64[n_sequences, 6]``, what the copy knows of each open block; changed.
-        numbers: ``i64[n]``, rising, the blocks whose rows may have changed, besides those of changed open blocks.
-        entries: ``u32[n_blocks, 3]``, for each block the number of a chunk, 0 for none, an offset there, and its bytes.
-        bases: ``i64[n_chunks]``, where the copy of each chunk begins.
-        previous: ``i32[n_blocks, block_frames]``.
-        tables: ``i64[2]``, where the copies of the tables of blocks and of previous frames begin.
-        pieces: ``i64[most, 2]``, filled: where the bytes of each piece go, and how many these are.
-        staged: filled with the bytes of all pieces.
-
-    Returns:
-        How many pieces there are, how many bytes, and whether all is there. If not, the pieces or bytes are more than
-        fit, or rooms are too small: call it again with more.
+    ``known``, ``i64[n_sequences, 6]``, is what the copy knows of the open block of each of the ``sequences``, changed.
+    ``numbers``, ``i64[n]``, rising, are the blocks whose rows may have changed, besides those of changed open blocks.
+    ``entries`` are as in ``find_frames``; ``bases``, ``i64[n_chunks]``, say where the copy of each chunk begins,
+    ``tables``, ``i64[2]``, where those of the tables of blocks and of ``previous``, ``i32[n_blocks, block_frames]``.
+    ``pieces``, ``i64[most, 2]``, is filled with where the bytes of each piece go, and how many these are, ``staged``
+    with the bytes. Returns how many pieces there are, how many bytes, and whether all is there. If not, the pieces or
+    bytes are more than fit, or rooms are too small: call it again with more.
     """
     n = size = 0
     fits = True

@@ -148,8 +148,8 @@ def row_offset(y: int) -> int:
 
 @compiled
 def clear_margins(work: int, geometry: Geometry) -> int:
-    """Put zeros above and on the left of each plane at the address ``work``."""
-    for c in range(geometry.n_channels):
+    """Put zeros above and on the left of each plane of the two frames at the address ``work``."""
+    for c in range(2 * geometry.n_channels):
         plane = work + c * geometry.plane_nbytes
         fill_zeros(plane, geometry.stride)
         for at in range(plane, plane + geometry.plane_nbytes, geometry.stride):

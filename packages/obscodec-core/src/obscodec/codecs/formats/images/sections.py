@@ -26,6 +26,15 @@ def skip_sizes(at: int, end: int, n_frames: int) -> int:
 
 
 @inlined
+def read_size(at: int, body: int, end: int, is_last: bool) -> tuple[int, int]:
+    """The bytes of the frame at ``body``, 0 if there are not so many up to ``end``; and the address behind its size."""
+    nbytes = end - body
+    if not is_last:
+        nbytes, at = read_varint(at, end)
+    return (nbytes if nbytes <= end - body else 0), at
+
+
+@inlined
 def size_bound(frame_nbytes: int) -> int:
     """The bytes of the size of a frame that is as it is: ``frame_nbytes`` and its head."""
     nbytes = 1
@@ -52,16 +61,8 @@ def read_frame(
 ) -> tuple[int, int]:
     """Read the vectors, the modes and the residuals of a frame into a room.
 
-    Args:
-        body: the address of the frame.
-        nbytes: its bytes, not more than its pixels have.
-        most_vectors: that it can have.
-        geometry: of the frame.
-        tables: the address of those of books, ``u64[16, 2048]``; 0 for ``pred:fast``.
-        room: filled.
-
-    Returns:
-        How many vectors there are, and a status.
+    The frame has ``nbytes`` bytes at ``body``, not more than its pixels have. ``tables`` is the address of those of
+    books, ``u64[16, 2048]``; 0 for ``pred:fast``. Returns how many vectors there are, and a status.
     """
     begin, end = room.bits, room.bits + nbytes
     copy(begin, body, nbytes)
@@ -81,19 +82,10 @@ def read_frame(
 
 @compiled
 def write_frame(out: int, most: int, largest: int, geometry: Geometry, classes: int, codes: int, room: Room) -> int:
-    """Write a frame whose vectors, modes and residuals are in a room.
+    """Write a frame whose vectors, modes and residuals are in a room, unless it has more than ``most`` bytes.
 
-    Args:
-        out: the address to write at.
-        most: bytes that it may have.
-        largest: its largest kind of prediction.
-        geometry: of the frame.
-        classes: the address of those of books, see ``encode_groups``.
-        codes: the address of the code words of books; 0 for ``pred:fast``; :data:`PREDICTED`.
-        room: changed.
-
-    Returns:
-        Its bytes; more than ``most`` if it is not written.
+    ``largest`` is its largest kind of prediction. ``classes`` and ``codes`` are addresses, see ``encode_groups``;
+    ``codes`` is 0 for ``pred:fast``, or :data:`PREDICTED`. Returns its bytes.
     """
     if codes == PREDICTED:
         nbytes = GROUP_STRIDE * geometry.n_groups

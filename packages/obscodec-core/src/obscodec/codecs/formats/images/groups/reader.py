@@ -33,17 +33,10 @@ from obscodec.streams import read_varint
 
 @compiled
 def decode_groups(at: int, end: int, geometry: Geometry, tables: int, room: Room) -> int:
-    """Read the modes and residuals of a frame; :data:`SLACK` bytes behind its ``end`` are read.
+    """Read the modes and residuals of a frame into a room; returns a status.
 
-    Args:
-        at: the address of the lengths of its streams.
-        end: where its last stream ends.
-        geometry: of the frame.
-        tables: the address of ``u64[16, 2048]``.
-        room: filled.
-
-    Returns:
-        A status.
+    The lengths of its streams are at ``at``, and the last stream ends at ``end``, behind which :data:`SLACK` bytes are
+    read. ``tables`` is the address of ``u64[16, 2048]``.
     """
     marks = int64s_at(room.marks, (N_MARKS,))
     head_nbytes, at = _read_lengths(at, end, marks)

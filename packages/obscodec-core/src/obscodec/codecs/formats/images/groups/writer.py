@@ -55,16 +55,8 @@ def _put_code(code: int, word: int, filled: int, bits: int) -> tuple[int, int, i
 def encode_groups(out: int, most: int, geometry: Geometry, classes: int, codes: int, room: Room) -> int:
     """Write the modes and residuals of a frame as :func:`decode_groups` reads them, unless they take ``most`` bytes.
 
-    Args:
-        out: the address to write at.
-        most: how many bytes are too many.
-        geometry: of the frame.
-        classes: of ``u8[N_KEYS]``, the class for each key of a group.
-        codes: of ``u32[N_SYMBOLS]``: each code word, and its length from bit 16 on.
-        room: has the modes and residuals.
-
-    Returns:
-        How many bytes there are; ``most`` if they are too many.
+    At ``classes`` is ``u8[N_KEYS]``, the class for each key of a group, and at ``codes`` ``u32[N_SYMBOLS]``, each code
+    word, and its length from bit 16 on. Returns how many bytes there are; ``most`` if they are too many.
     """
     marks, labels, bits = int64s_at(room.marks, (N_MARKS,)), room.labels, room.bits
     for g in range(geometry.n_groups):

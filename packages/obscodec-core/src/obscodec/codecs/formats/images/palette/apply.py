@@ -32,20 +32,9 @@ _MANY: Final = 1 << 60  # more than any tile costs
 
 @compiled
 def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, orders: Orders, room: Room) -> int:
-    """Choose a mode for each tile of a frame, and find the ranks of its pixels.
+    """Choose a mode for each tile of a frame, write it and the ranks of the pixels into the room; the largest mode.
 
-    The padding of the frame becomes its prediction, which costs nothing: its ranks are 0.
-
-    Args:
-        work: the address of the plane of the frame, changed in the padding.
-        before: of that of the frame before.
-        n_vectors: how many vectors are in the room, 0 if there is no frame before.
-        geometry: of the plane.
-        orders: by which ranks are found.
-        room: gets the modes, and the ranks as residuals.
-
-    Returns:
-        The largest mode.
+    ``work`` and ``before`` are as in ``apply_tiles`` of ``tiles``, as is what becomes of the padding.
     """
     stride, largest, residuals, modes = geometry.stride, 0, room.residuals, room.modes
     for y in range(0, SIDE * geometry.tiles_down, SIDE):

@@ -71,18 +71,9 @@ def load_key(pixel: int, geometry: Geometry) -> int:
 def find_places(frames: int, n_frames: int, n_known: int, geometry: Geometry, room: Room) -> tuple[int, int]:
     """Find the place of each pixel of an item, and write it into the room.
 
-    Colours that are not in its table get places behind the known ones, sorted by brightness; the table and the colours
-    of the room get them, too.
-
-    Args:
-        frames: the address of the item.
-        n_frames: its frames.
-        n_known: how many colours there are in the table of the room, and among its colours.
-        geometry: of a frame.
-        room: changed.
-
-    Returns:
-        The number of colours, 257 if there are more than 256; and that of pixels whose colours are new.
+    Colours that are not among the ``n_known`` ones of its table get places behind these, sorted by brightness; the
+    table and the colours of the room get them, too. Returns the number of colours, 257 if there are more than 256; and
+    that of pixels whose colours are new.
     """
     table, keys = int64s_at(room.table, (1 << TABLE_BITS,)), int64s_at(room.colours, (N_COLOURS,))
     n, mask, at, n_new = n_known, (1 << TABLE_BITS) - 1, room.places, 0

@@ -7,7 +7,7 @@ from obscodec.codecs.formats.images.palette.colours import get_colours, prepare_
 from obscodec.codecs.formats.images.palette.orders import Orders
 from obscodec.codecs.formats.images.palette.undo import mode_status, undo_tile
 from obscodec.codecs.formats.images.room import N_COLOURS
-from obscodec.codecs.formats.images.sections import read_frame, skip_sizes
+from obscodec.codecs.formats.images.sections import read_frame, read_size, skip_sizes
 from obscodec.codecs.formats.images.tiles import MAX_VECTORS, is_narrow, unfold_tile, vector_offset
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u64, unsigned
 from obscodec.layout import Rows
@@ -36,78 +36,57 @@ def decode_items(
     tables: int,
     places: tuple[int, ...],
 ) -> int:
-    """Decode the items that have a palette, or the first frames of each.
+    """Decode the items that have a palette; otherwise as ``decode_items`` of ``pred``.
 
-    Args:
-        addresses: ``i64[n]``, the stream of each.
-        lengths: ``i64[n]``, its bytes.
-        rows: ``u8[n, nbytes]``, filled for items that have a palette.
-        others: ``u8[n]``, filled: 0, or the bytes before the stream of another codec.
-        n_frames: the frames of an item, at least 1.
-        wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
-        of_frame: its geometry.
-        of_plane: that of its plane.
-        known: the address of ``i64[256]``, see ``palette_of``.
-        n_known: how many these are.
-        of_orders: the orders of the dictionary.
-        tables: see ``read_frame``.
-        places: the addresses of a room that no other call uses meanwhile.
-
-    Returns:
-        A status.
+    ``others``, ``u8[n]``, is filled with 0, or with the bytes before the stream of another codec. Colours and orders
+    are as in ``encode_items``.
     """
     geometry, plane, orders, room = Geometry(*of_frame), Geometry(*of_plane), Orders(*of_orders), Room(*places)
-    frame_nbytes = geometry.frame_nbytes
     work, before = room.work, room.work + plane.plane_nbytes
     clear_margins(work, plane)
-    clear_margins(before, plane)
     for i in range(len(addresses)):
         target, end = address(rows) + i * rows.shape[1], addresses[i] + lengths[i]
         n_colours, at = read_varint(addresses[i], end)
         if at < 0:
             return -at
-        others[i] = 0
-        if n_colours == 0:
-            others[i] = len(PRED)
+        others[i] = len(PRED) if n_colours == 0 else len(PLAIN) * (n_colours == N_COLOURS + 2 and n_known > 0)
+        if others[i]:
             continue
-        if n_colours == N_COLOURS + 2 and n_known > 0:
-            others[i] = len(PLAIN)
-            continue
-        n_colours += n_known - 1
-        if n_colours > N_COLOURS or (n_colours - n_known) * geometry.n_channels > end - at:
-            return MANY_COLOURS
-        copy(room.colours, known, 8 * N_COLOURS)
-        for k in range(n_known, n_colours):
-            at, key = _read_key(at, geometry.n_channels)
-            store_u64(room.colours + 8 * k, unsigned(key))
-        prepare_colours(n_colours, geometry, room)
+        at = _read_colours(at, end, known, n_known, n_colours + n_known - 1, geometry, room)
+        if at < 0:
+            return -at
         body = skip_sizes(at, end, n_frames)
         if body < 0:
             return -body
         for k in range(wanted[i]):
-            nbytes = end - body
-            if k < n_frames - 1:
-                nbytes, at = read_varint(at, end)
-            if nbytes > end - body or nbytes < 1 or nbytes > frame_nbytes:
+            nbytes, at = read_size(at, body, end, k == n_frames - 1)
+            if nbytes < 1 or nbytes > geometry.frame_nbytes:
                 return NO_SUCH_FRAME
             status = _decode_frame(body, nbytes, work, before, MAX_VECTORS if k else 0, plane, orders, tables, room)
             if status == OK:
                 status = get_colours(work, target, geometry, plane, room)
             if status != OK:
                 return status
-            target += frame_nbytes
+            target += geometry.frame_nbytes
             body += nbytes
             work, before = before, work
     return OK
 
 
 @inlined
-def _read_key(at: int, n_channels: int) -> tuple[int, int]:
-    """The address behind a colour, and its key."""
-    key = 0
-    for c in range(n_channels):
-        key |= signed(load_u8(at + c)) << 8 * c
-    return at + n_channels, key
+def _read_colours(at: int, end: int, known: int, n_known: int, n_colours: int, geometry: Geometry, room: Room) -> int:
+    """Put the known colours and those at ``at`` into the room; the address behind these, or minus a status."""
+    if n_colours > N_COLOURS or (n_colours - n_known) * geometry.n_channels > end - at:
+        return -MANY_COLOURS
+    copy(room.colours, known, 8 * N_COLOURS)
+    for k in range(n_known, n_colours):
+        key = 0
+        for c in range(geometry.n_channels):
+            key |= signed(load_u8(at + c)) << 8 * c
+        store_u64(room.colours + 8 * k, unsigned(key))
+        at += geometry.n_channels
+    prepare_colours(n_colours, geometry, room)
+    return at
 
 
 @inlined

@@ -59,30 +59,15 @@ def encode_items(
     lengths: Ints,
     places: tuple[int, ...],
 ) -> int:
-    """Encode the items that a palette suits.
+    """Encode the items that a palette suits; otherwise as ``encode_items`` of ``pred``.
 
-    Args:
-        rows: ``u8[n, nbytes]``.
-        n_frames: the frames of an item, at least 1.
-        of_frame: its geometry.
-        of_plane: that of its plane.
-        known: the address of ``i64[256]``, see ``palette_of``.
-        table: of the places of its colours, see ``new_table``.
-        n_known: how many these are.
-        of_orders: the orders of the dictionary.
-        classes: see ``write_frame``, as the next one.
-        codes: see there.
-        out: filled with the streams, one behind the other; with the frames of all items for :data:`PREDICTED`.
-        lengths: ``i64[n]``, filled with their bytes: 0 for an item of too many colours, or that grows.
-        places: the addresses of a room that no other call uses meanwhile.
-
-    Returns:
-        A status.
+    Their frames have the geometry ``of_frame``, and planes of places that ``of_plane``. ``known`` is the address of
+    ``i64[256]``, see ``palette_of``, and ``table`` of ``i64[1024]``, see ``new_table``, for ``n_known`` colours, whose
+    orders are ``of_orders``. The length is 0 for an item of too many colours, or that grows.
     """
     geometry, plane, orders, room = Geometry(*of_frame), Geometry(*of_plane), Orders(*of_orders), Room(*places)
     here, most = address(out), rows.shape[1]
     clear_margins(room.work, plane)
-    clear_margins(room.work + plane.plane_nbytes, plane)
     copy(room.colours, known, 8 * N_COLOURS)
     for i in range(len(rows)):
         copy(room.table, table, 8 << TABLE_BITS)

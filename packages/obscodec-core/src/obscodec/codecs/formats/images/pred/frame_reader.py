@@ -10,7 +10,7 @@ from obscodec.codecs.formats.images.geometry import (
     get_frame,
     put_frame,
 )
-from obscodec.codecs.formats.images.sections import AS_IS, read_frame, skip_sizes
+from obscodec.codecs.formats.images.sections import AS_IS, read_frame, read_size, skip_sizes
 from obscodec.codecs.formats.images.tiles import (
     MAX_VECTORS,
     is_narrow,
@@ -24,7 +24,6 @@ from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed
 from obscodec.layout import Rows
 from obscodec.segments import Ints
 from obscodec.statuses import NO_SUCH_FRAME, OK
-from obscodec.streams import read_varint
 
 
 @compiled
@@ -38,26 +37,17 @@ def decode_items(
     tables: int,
     places: tuple[int, ...],
 ) -> int:
-    """Decode some items, or the first frames of each.
+    """Decode some items, or the first frames of each; returns a status.
 
-    Args:
-        addresses: ``i64[n]``, the stream of each.
-        lengths: ``i64[n]``, its bytes.
-        rows: ``u8[n, nbytes]``, filled.
-        n_frames: the frames of an item, at least 1.
-        wanted: ``i64[n]``, how many of them to decode; the rest of the row stays as it is.
-        of_frame: its geometry.
-        tables: see ``read_frame``.
-        places: the addresses of a room that no other call uses meanwhile.
-
-    Returns:
-        A status.
+    The stream of an item has ``lengths[i]`` bytes at ``addresses[i]``, ``i64[n]`` both. It fills the row ``rows[i]``,
+    ``u8[n, nbytes]``, with the first ``wanted[i]`` of its ``n_frames`` frames, one or more, of the geometry
+    ``of_frame``. ``tables`` is as in ``read_frame``; ``places`` are the addresses of a room that no other call uses
+    meanwhile.
     """
     geometry, room = Geometry(*of_frame), Room(*places)
     frame_nbytes = geometry.frame_nbytes
     work, before = room.work, room.work + geometry.work_nbytes
     clear_margins(work, geometry)
-    clear_margins(before, geometry)
     for i in range(len(addresses)):
         at, end = addresses[i], addresses[i] + lengths[i]
         target = address(rows) + i * rows.shape[1]
@@ -70,20 +60,15 @@ def decode_items(
         if body < 0:
             return -body
         for k in range(wanted[i]):
-            nbytes = end - body
-            if k < n_frames - 1:
-                nbytes, at = read_varint(at, end)
-            if nbytes > end - body or nbytes < 1:
+            nbytes, at = read_size(at, body, end, k == n_frames - 1)
+            is_plain = nbytes > 0 and load_u8(body) == AS_IS
+            if nbytes < 1 or (nbytes != 1 + frame_nbytes if is_plain else nbytes > frame_nbytes):
                 return NO_SUCH_FRAME
-            if load_u8(body) == AS_IS:
-                if nbytes != 1 + frame_nbytes:
-                    return NO_SUCH_FRAME
+            if is_plain:
                 copy(target, body + 1, frame_nbytes)
                 if k < wanted[i] - 1:
                     put_frame(work, target, geometry)
             else:
-                if nbytes > frame_nbytes:
-                    return NO_SUCH_FRAME
                 status = _decode_frame(body, nbytes, work, before, MAX_VECTORS if k else 0, geometry, tables, room)
                 if status != OK:
                     return status
@@ -102,8 +87,7 @@ def _decode_frame(
     n_vectors, status = read_frame(body, nbytes, most_vectors, geometry, tables, room)
     if status != OK:
         return status
-    stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
-    residuals, modes, n_bits = room.residuals, room.modes, transform_bits(n_channels)
+    residuals, modes, n_bits = room.residuals, room.modes, transform_bits(geometry.n_channels)
     for y in range(0, SIDE * geometry.tiles_down, SIDE):
         for x in range(0, SIDE * geometry.tiles_across, SIDE):
             mode = signed(load_u8(modes))
@@ -112,11 +96,11 @@ def _decode_frame(
             if status != OK:
                 return status
             if is_narrow(x, geometry):
-                unfold_tile(residuals, n_channels)
+                unfold_tile(residuals, geometry.n_channels)
             if transform:
                 undo_transform(transform, residuals)
-            corner = (y + 1) * stride + SIDE + x
-            undo_tile(kind, work + corner, before + corner + offset, residuals, stride, plane_nbytes, n_channels)
+            corner = (y + 1) * geometry.stride + SIDE + x
+            undo_tile(kind, work + corner, before + corner + offset, residuals, geometry)
             modes += 1
-            residuals += GROUP_STRIDE * GROUPS_OF_TILE * n_channels
+            residuals += GROUP_STRIDE * GROUPS_OF_TILE * geometry.n_channels
     return OK

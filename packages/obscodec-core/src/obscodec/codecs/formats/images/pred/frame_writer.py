@@ -20,26 +20,16 @@ def encode_items(
     lengths: Ints,
     places: tuple[int, ...],
 ) -> int:
-    """Encode some items.
+    """Encode some items, ``u8[n, nbytes]``, each of ``n_frames`` frames, one or more; returns a status.
 
-    Args:
-        rows: ``u8[n, nbytes]``.
-        n_frames: the frames of an item, at least 1.
-        of_frame: its geometry.
-        classes: see ``write_frame``, as the next one.
-        codes: see there.
-        out: filled with the streams, one behind the other; with the frames of all items for :data:`PREDICTED`.
-        lengths: ``i64[n]``, filled with their bytes.
-        places: the addresses of a room that no other call uses meanwhile.
-
-    Returns:
-        A status.
+    ``out`` is filled with the streams, one behind the other, or for :data:`PREDICTED` with all frames; ``lengths``,
+    ``i64[n]``, with their bytes. ``classes`` and ``codes`` are as in ``write_frame``; ``places`` are the addresses of a
+    room that no other call uses meanwhile.
     """
     geometry, room = Geometry(*of_frame), Room(*places)
     frame_nbytes, item_nbytes = geometry.frame_nbytes, rows.shape[1]
     work, before, here = room.work, room.work + geometry.work_nbytes, address(out)
     clear_margins(work, geometry)
-    clear_margins(before, geometry)
     sizes_nbytes = 0 if codes == PREDICTED else size_bound(frame_nbytes) * (n_frames - 1)
     for i in range(len(rows)):
         begin, body, source = here, here + sizes_nbytes, address(rows) + i * item_nbytes

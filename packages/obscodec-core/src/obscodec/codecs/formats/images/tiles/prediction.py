@@ -46,12 +46,12 @@ _VECTOR_BITS: Final = 8  # that a vector must save
 
 
 @compiled
-def undo_tile(
-    kind: int, target: int, before: int, residuals: int, stride: int, plane_nbytes: int, n_channels: int
-) -> int:
+def undo_tile(kind: int, target: int, before: int, residuals: int, geometry: Geometry) -> int:
     """Turn the residuals of a tile into pixels at the address ``target``; ``before`` is where its vector leads."""
-    for c in range(n_channels):
-        row, old, own = target + c * plane_nbytes, before + c * plane_nbytes, residuals + c * PLANE_NBYTES
+    stride = geometry.stride
+    for c in range(geometry.n_channels):
+        plane, own = c * geometry.plane_nbytes, residuals + c * PLANE_NBYTES
+        row, old = target + plane, before + plane
         above = load_u64(row - stride)
         if kind == ABOVE:
             for half in range(GROUPS_OF_TILE):
@@ -115,32 +115,22 @@ def vector_offset(kind: int, y: int, x: int, n_vectors: int, geometry: Geometry,
 def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, room: Room) -> int:
     """Choose a mode for each tile of a frame, and compute its residuals.
 
-    The padding of the frame becomes its prediction, which costs nothing: its residuals are 0.
-
-    Args:
-        work: the address of the planes of the frame, changed in the padding.
-        before: of those of the frame before.
-        n_vectors: how many vectors are in the room, 0 if there is no frame before.
-        geometry: of the frame.
-        room: gets the modes and the residuals.
-
-    Returns:
-        The largest kind.
+    The padding of the frame becomes its prediction, which costs nothing: its residuals are 0. ``work`` is the address
+    of the planes of the frame, ``before`` of those of the frame before. The room has ``n_vectors`` vectors, none if
+    there is no frame before, and gets the modes and the residuals. Returns the largest kind.
     """
-    stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
-    residuals, modes, n_bits, largest = room.residuals, room.modes, transform_bits(n_channels), 0
-    for ty in range(geometry.tiles_down):
-        for tx in range(geometry.tiles_across):
-            y, x = SIDE * ty, SIDE * tx
+    residuals, modes, n_bits, largest = room.residuals, room.modes, transform_bits(geometry.n_channels), 0
+    for y in range(0, SIDE * geometry.tiles_down, SIDE):
+        for x in range(0, SIDE * geometry.tiles_across, SIDE):
             n_rows, n_columns = min(SIDE, geometry.height - y), min(SIDE, geometry.width - x)
             mask = ~unsigned(0) >> unsigned(8 * (SIDE - n_columns))
-            offset = (y + 1) * stride + SIDE + x
+            offset = (y + 1) * geometry.stride + SIDE + x
             tile, old, kind, fewest = work + offset, before + offset, ABOVE, 1 << 60
             if n_vectors:
                 fewest, kind, old = _best_before(tile, before, n_vectors, n_rows, mask, y, x, geometry, room)
                 kind += N_SPATIAL
             if fewest > 0:
-                bits, spatial = _best_spatial(tile, stride, plane_nbytes, n_channels, n_rows, mask)
+                bits, spatial = _best_spatial(tile, n_rows, mask, geometry)
                 if bits < fewest:
                     kind, old = spatial, before + offset
             largest = max(largest, kind)
@@ -149,10 +139,10 @@ def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, room
             if n_bits and fewest > 0:
                 mode |= apply_best_transform(residuals)
             if is_narrow(x, geometry):
-                fold_tile(residuals, n_channels)
+                fold_tile(residuals, geometry.n_channels)
             store_u8(modes, unsigned(mode))
             modes += 1
-            residuals += PLANE_NBYTES * n_channels
+            residuals += PLANE_NBYTES * geometry.n_channels
     return largest
 
 
@@ -164,15 +154,14 @@ def _fewer(fewest: int, best: int, plain: int, less: int, kind: int) -> tuple[in
 
 
 @compiled
-def _best_spatial(
-    tile: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
-) -> tuple[int, int]:
+def _best_spatial(tile: int, n_rows: int, mask: int, geometry: Geometry) -> tuple[int, int]:
     """The fewest bits that kinds without the frame before need for a tile, and the kind."""
     plain_above, plain_left, plain_gradient, less_above, less_left, less_gradient = 0, 0, 0, 0, 0, 0
+    stride = geometry.stride
     for y in range(n_rows):
         green_above, green_left, green_gradient = unsigned(0), unsigned(0), unsigned(0)
-        for c in range(n_channels):
-            row = tile + y * stride + c * plane_nbytes
+        for c in range(geometry.n_channels):
+            row = tile + y * stride + c * geometry.plane_nbytes
             here, up = load_u64(row), load_u64(row - stride)
             above, left = subtract_bytes(here, up) & mask, subtract_bytes(here, load_u64(row - 1)) & mask
             gradient = subtract_bytes(left, subtract_bytes(up, load_u64(row - stride - 1))) & mask
@@ -191,15 +180,14 @@ def _best_spatial(
 
 
 @compiled
-def _temporal_bits(
-    tile: int, old: int, stride: int, plane_nbytes: int, n_channels: int, n_rows: int, mask: int
-) -> tuple[int, int]:
+def _temporal_bits(tile: int, old: int, n_rows: int, mask: int, geometry: Geometry) -> tuple[int, int]:
     """The fewest bits of a tile, predicted from the tile ``old``, and what is added for the kind that needs them."""
-    plain, plain_gradient, less, less_gradient = 0, 0, 0, 0
+    plain, plain_gradient, less, less_gradient, stride = 0, 0, 0, 0, geometry.stride
     for y in range(n_rows):
         green, green_gradient = unsigned(0), unsigned(0)
-        for c in range(n_channels):
-            row, earlier = tile + y * stride + c * plane_nbytes, old + y * stride + c * plane_nbytes
+        for c in range(geometry.n_channels):
+            at = y * stride + c * geometry.plane_nbytes
+            row, earlier = tile + at, old + at
             change = subtract_bytes(load_u64(row), load_u64(earlier)) & mask
             gradient = subtract_bytes(change, subtract_bytes(load_u64(row - stride), load_u64(earlier - stride))) & mask
             plain += bits_of_bytes(zigzag_bytes(change))
@@ -218,15 +206,14 @@ def _best_before(
     tile: int, before: int, n_vectors: int, n_rows: int, mask: int, y: int, x: int, geometry: Geometry, room: Room
 ) -> tuple[int, int, int]:
     """Fewest bits, kind behind ``N_SPATIAL``, and address of the tile of the frame before."""
-    stride, plane_nbytes, n_channels = geometry.stride, geometry.plane_nbytes, geometry.n_channels
-    corner = before + (y + 1) * stride + SIDE + x
-    fewest, best = _temporal_bits(tile, corner, stride, plane_nbytes, n_channels, n_rows, mask)
+    corner = before + (y + 1) * geometry.stride + SIDE + x
+    fewest, best = _temporal_bits(tile, corner, n_rows, mask, geometry)
     old = corner
     if fewest > _DIFFERENT:
         for v in range(1, n_vectors):
             offset, status = vector_offset(N_SPATIAL + 2 * v, y, x, n_vectors, geometry, room)
             if status == OK:
-                bits, kind = _temporal_bits(tile, corner + offset, stride, plane_nbytes, n_channels, n_rows, mask)
+                bits, kind = _temporal_bits(tile, corner + offset, n_rows, mask, geometry)
                 if bits + _VECTOR_BITS < fewest:
                     fewest, best, old = bits + _VECTOR_BITS, 2 * v + kind, corner + offset
     return fewest, best, old
@@ -255,5 +242,5 @@ def _write_residuals(kind: int, tile: int, old: int, residuals: int, geometry: G
             row += stride
             earlier += stride
     if n_rows < SIDE or mask != ~unsigned(0):
-        undo_tile(kind, tile, old, residuals, stride, geometry.plane_nbytes, geometry.n_channels)
+        undo_tile(kind, tile, old, residuals, geometry)
     return OK
