@@ -65,19 +65,11 @@ class ColumnReader:
 
 @compiled_with_gil
 def take_items(arrays: Ints, sizes: Ints, n_steps: int, n_envs: int, steps: Ints, envs: Ints, out: Bytes) -> bool:
-    """Copy numbers out of arrays, those of each array behind those of the one before it.
+    """Copy the numbers of ``steps`` and ``envs``, ``i64[n]`` both, out of arrays, one array behind the other.
 
-    Args:
-        arrays: ``i64[n_arrays]``, the addresses of their words.
-        sizes: ``i64[n_groups]``, how many arrays belong together.
-        n_steps: how many steps each has.
-        n_envs: how many environments.
-        steps: ``i64[n]``.
-        envs: ``i64[n]``.
-        out: filled; the numbers of each group begin at a multiple of 8.
-
-    Returns:
-        Whether it could; not if a step is out of range, or an array is just about to keep its numbers in another form.
+    ``arrays``, ``i64[n_arrays]``, are the addresses of their words, and ``sizes``, ``i64[n_groups]``, says how many
+    belong together; in ``out``, the numbers of each group begin at a multiple of 8. Returns whether it could; not if a
+    step is out of range, or an array is just about to keep its numbers in another form.
     """
     for i in range(len(steps)):
         if not (0 <= steps[i] < n_steps and 0 <= envs[i] < n_envs):

@@ -56,7 +56,7 @@ class Sealer:
             versions: ``i32[n_blocks]``, gets the versions of stored blocks.
         """
         try:
-            if self._job is None or self._is_done:
+            if self._job is None or self._job.is_done or self._process != os.getpid():
                 self._finish(versions)
                 self._begin(versions)
         except (HeapFull, MemoryError):  # it is only a problem when the queue is full
@@ -145,7 +145,3 @@ class Sealer:
         self._heap.put(numbers, blocks)
         self._open.count_uses(plain)
         self._newest = newest
-
-    @property
-    def _is_done(self) -> bool:
-        return self._job is not None and (self._job.is_done or self._process != os.getpid())

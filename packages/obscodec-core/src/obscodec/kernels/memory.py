@@ -111,8 +111,7 @@ def address(typingctx, array):
     """Where an array begins. Signed: numba makes a float of the sum of an unsigned and a signed integer."""
 
     def codegen(context, builder, signature, args):
-        data = context.make_array(array)(context, builder, args[0]).data
-        return builder.ptrtoint(data, _WORD)
+        return builder.ptrtoint(context.make_array(array)(context, builder, args[0]).data, _WORD)
 
     return types.int64(array), codegen
 
@@ -234,9 +233,8 @@ def prefetch(builder, address):
     """Load the 64 bytes around an address into the caches, for a read soon. The address may be invalid."""
     pointer, number = _BYTE.as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-    read, keep, data = number(0), number(3), number(1)
     function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
-    builder.call(function, [_pointer(builder, address), read, keep, data])
+    builder.call(function, [_pointer(builder, address), number(0), number(3), number(1)])  # to read, and keep, data
 
 
 @_emits(types.void(types.int64, types.int64))

@@ -139,22 +139,12 @@ def index_dictionary(dictionary: Bytes, heads: Heads, chain: Chain) -> None:
 def encode_lz4(
     begin: int, first: int, nbytes: int, heads: Heads, recent: Heads, chain: Chain, n_attempts: int, out: int
 ) -> int:
-    """Write the LZ4 block of some bytes, which lie behind their dictionary.
+    """Write the LZ4 block of some bytes, which lie behind their dictionary; returns the bytes of the block.
 
-    It takes the longest match it finds, unless a longer one begins at the next byte.
-
-    Args:
-        begin: the address of the dictionary.
-        first: the bytes of the dictionary.
-        nbytes: the bytes behind it, which become the block; eight more can be read.
-        heads: of the dictionary.
-        recent: ``i32[N_HEADS]``, changed.
-        chain: of the dictionary; changed behind it.
-        n_attempts: how many earlier positions each position is compared with.
-        out: an address with room for ``nbytes + nbytes // 255 + 16`` bytes.
-
-    Returns:
-        The bytes of the block.
+    It takes the longest match it finds, unless a longer one begins at the next byte; each position is compared with
+    ``n_attempts`` earlier ones. The dictionary has ``first`` bytes at ``begin``, the ``nbytes`` bytes behind it become
+    the block, and eight more can be read. ``heads`` and ``chain`` are of the dictionary; ``recent``, ``i32[N_HEADS]``,
+    and the chain behind it are changed. At ``out`` is room for ``nbytes + nbytes // 255 + 16`` bytes.
     """
     copy(address(recent), address(heads), recent.nbytes)  # ``recent[:] = heads`` takes numba long to compile
     end, out_begin = first + nbytes, out

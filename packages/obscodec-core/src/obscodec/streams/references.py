@@ -35,15 +35,9 @@ def nearest_reference(frame: int, references: Rows, n_references: int) -> int:
 def encode_first(frame: int, references: Rows, n_references: Ints, runs: int, literals: int) -> tuple[int, int, int]:
     """Write the patch that turns the nearest reference into a frame, which becomes a reference if it is far from all.
 
-    Args:
-        frame: the address of the frame.
-        references: ``u8[max_references, nbytes]``, changed.
-        n_references: ``i64[1]``, how many of these there are, changed.
-        runs: an address, see :func:`encode_patch`.
-        literals: an address, see :func:`encode_patch`.
-
-    Returns:
-        The reference, bytes of the runs, bytes of the literals.
+    ``references``, ``u8[max_references, nbytes]``, are changed, and so is ``n_references``, ``i64[1]``, how many there
+    are. ``runs`` and ``literals`` are as in :func:`encode_patch`. Returns the reference, bytes of the runs, and those
+    of the literals.
     """
     nbytes, base = references.shape[1], address(references)
     reference = nearest_reference(frame, references, n_references[0])

@@ -56,15 +56,10 @@ OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, Queue, int, int]
 def append_frames(
     frames: Rows, first: int, of_sequences: Ints, open_blocks: OpenTables, tables: Tables, ids: Ints
 ) -> int:
-    """Store frames, from ``first`` on, until one needs what :func:`append_frame` needs; returns that, or ``n``.
+    """Store frames ``u8[n, nbytes]``, from ``first`` on, up to one that needs what :func:`append_frame` says, or ``n``.
 
-    Args:
-        frames: ``u8[n, nbytes]``, contiguous.
-        first: the frame to begin with.
-        of_sequences: ``i64[n]``, the row of each frame in the table of sequences.
-        open_blocks: changed.
-        tables: see ``kernels.counts``, changed.
-        ids: ``i64[n]``, zeros from ``first`` on, filled: each id has one reference.
+    ``of_sequences``, ``i64[n]``, are their rows in the table of sequences. ``ids``, ``i64[n]``, zeros from ``first``
+    on, are filled: each id has one reference.
     """
     stack = open_blocks[5]
     for i in range(first, len(of_sequences)):
@@ -85,16 +80,8 @@ def append_frame(
 ) -> int:
     """Store the frame at an address; its id, which has one reference more.
 
-    Args:
-        frame: its address.
-        begins: whether an observation begins with it.
-        before: the id of the frame before it in its observation, 0 for none.
-        of_sequence: its row in the table of sequences.
-        open_blocks: changed.
-        tables: changed.
-
-    Returns:
-        -1 if there is no such sequence, or it needs a block and there is no number, or no room in the queue.
+    ``begins``: an observation begins with it. ``before`` is the id of the frame before it in its observation, 0 for
+    none. -1 if there is no such sequence, or it needs a block and there is no number, or no room in the queue.
     """
     sequences, references, n_references, queue, block_frames, _ = open_blocks
     nbytes = references.shape[1]

@@ -25,19 +25,10 @@ def compress_blocks(
 ) -> None:
     """Write blocks of version 0 as LZ4 blocks; those that do not become smaller as they are.
 
-    Args:
-        addresses: ``i64[n]``, where each block begins, its version in one byte.
-        lengths: ``i64[n]``, the bytes of each.
-        version: of the compressed blocks.
-        room: ``u8[:]``, see ``Lz4Encoder``, as for the next five; a block that has no room in it stays as it is.
-        dictionary_nbytes: its bytes.
-        heads: of the dictionary.
-        recent: changed.
-        chain: changed behind the dictionary.
-        n_attempts: how many earlier positions each position is compared with.
-        out: filled; has room for ``nbytes + nbytes // 255 + 64`` bytes for each block.
-        versions: ``i64[n]``, filled.
-        out_lengths: ``i64[n]``, filled.
+    The blocks of ``lengths`` bytes are at ``addresses``, ``i64[n]`` both, each with its version in one byte. From
+    ``room`` to ``n_attempts``, arguments are those of an ``Lz4Encoder``; a block that has no room there stays as it is.
+    ``out``, with room for ``nbytes + nbytes // 255 + 64`` bytes for each block, is filled, and so are ``versions`` and
+    ``out_lengths``, ``i64[n]`` both; compressed blocks are of ``version``.
     """
     at = address(out)
     for b in range(len(addresses)):

@@ -38,15 +38,9 @@ STACK_TALLIES: Final = 3
 def name_stacks(held: Ints, which: Ints, tables: Tables, stacks: StackTables, ids: Ints) -> bool:
     """Fill ``ids`` with ids of stacks. The references to the frames go over from ``held`` to the ids, in this one step.
 
-    Args:
-        held: ``i64[m * depth]``, the frames of each stack, oldest first, with a reference to each; zeros afterwards.
-        which: ``i64[n]``, the stack that each id is for, each of ``0..m-1`` at least once.
-        tables: changed.
-        stacks: changed.
-        ids: filled.
-
-    Returns:
-        False if there is no room to list ``n`` stacks more; then nothing was done.
+    ``held``, ``i64[m * depth]``, has the frames of each stack, oldest first, with a reference to each; then zeros.
+    ``which``, ``i64[n]``, is the stack that each id is for, each of ``0..m-1`` at least once. Returns False if there is
+    no room to list ``n`` stacks more; then nothing was done.
     """
     counts, previous = tables[FRAMES][COUNTS], tables[FRAMES][PREVIOUS]
     depth, tallies = stacks[LISTED].shape[1], stacks[STACK_TALLIES]

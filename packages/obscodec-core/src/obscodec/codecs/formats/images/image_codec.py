@@ -1,4 +1,4 @@
-"""What codecs for images share: the frames of an item, and when there is nothing to decode."""
+"""What codecs for images share: the frames of an item, how many colours these have, and when nothing is decoded."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,9 @@ from obscodec.segments import Ints, Segments
 from obscodec.statuses import NO_SUCH_FRAME, OK, OUTSIDE_BUFFER, check
 
 _NO_WIDTHS: Final = (2, 4)  # of images: behind two longer axes, these are channels
+_N_FRAMES: Final = 16  # in which to count colours
+_N_PIXELS: Final = 1 << 14  # of each
+_PIXELS_OF_COLOUR: Final = 16  # fewer of each on average, and a palette says nothing
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,26 @@ class ImageCodec(Codec):
         if channels not in _NO_WIDTHS or min(height, width) < SIDE:
             return ""
         return f"{prod(in_front) * height} images of {width}x{channels}"
+
+    def _some(self, rows: Rows, n_frames: int) -> Rows:
+        """Items with so many frames, or a few more, spread over all; they are contiguous."""
+        n_items = max(1, n_frames // self._frames[0])
+        return np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
+
+    def _count_colours(self, rows: Rows) -> tuple[Ints, bool, int]:
+        """The numbers of colours in frames, ``i64[m]``; whether all are greys; and how many say nothing.
+
+        It tells ``palette`` and ``pred`` apart before either is tried: by 16 frames at most, and 16,384 pixels of each.
+        """
+        n_frames, geometry = self._frames
+        frames, n_channels = rows.reshape(len(rows) * n_frames, geometry.frame_nbytes), geometry.n_channels
+        seen = []
+        for frame in frames[:: max(1, -(-len(frames) // _N_FRAMES))]:
+            pixels = frame.reshape(-1, n_channels) if geometry.channel_step == 1 else frame.reshape(n_channels, -1).T
+            seen.append(pixels[:: len(pixels) // _N_PIXELS | 1])  # an odd number: not one column of an image
+        numbers = np.array([len(np.unique(pixels @ 256 ** np.arange(n_channels))) for pixels in seen], np.int64)
+        are_grey = all((pixels == pixels[:, :1]).all() for pixels in seen)
+        return numbers, are_grey, geometry.height * geometry.width // _PIXELS_OF_COLOUR
 
     def decode_rows(self, src: Segments, rows: Rows) -> None:
         """Decode all items together."""

@@ -43,10 +43,6 @@ _SIZE: Final = 1 << MAX_BITS
 _REVERSED: Final = np.array([int(f"{k:0{MAX_BITS}b}"[::-1], 2) for k in range(_SIZE)])
 
 
-def _n_residuals(k: int) -> int:
-    return int(residuals_of_code.py_func(k))
-
-
 DICTIONARY_NBYTES: Final = 1 + (N_SYMBOLS + 1) // 2 + (N_KEYS + 1) // 2
 
 
@@ -93,7 +89,8 @@ def books_of(dictionary: bytes, spec: str) -> Books:
         if book.min() < 1 or book.max() > MAX_BITS or (_SIZE >> book.astype(np.int64)).sum() != _SIZE:
             raise SpecError(f"book {k} of a dictionary of {spec} is no complete code of 1 to {MAX_BITS} bits: use fit")
     books = books_from(lengths, classes)
-    if not _are_large_enough(classes) or books.dictionary() != dictionary:
+    are_large_enough = all(_allowed(key)[k] for key, k in enumerate(classes.tolist()))
+    if not are_large_enough or books.dictionary() != dictionary:
         raise SpecError(f"a dictionary of {spec} gives groups to classes that can't hold them, or is too full: use fit")
     return books
 
@@ -194,7 +191,7 @@ def _contents(k: int) -> Words:
     if k == MODES or k >= FIRST_OF_SINGLES:
         return symbols
     contents, base = np.zeros_like(symbols), np.uint64(2 * LIMITS[k] + 1)
-    for j in range(_n_residuals(k)):
+    for j in range(residuals_of_code.py_func(k)):
         contents |= (symbols % base - np.uint64(LIMITS[k]) & np.uint64(0xFF)) << np.uint64(8 * j)
         symbols //= base
     return contents
@@ -220,10 +217,6 @@ def _cost_of(weights: Weights) -> Ints:
 def _allowed(key: int) -> npt.NDArray[np.bool_]:
     """``bool[16]``: the classes that hold the residuals of the groups with a key."""
     return 2 * np.array(LIMITS) >= LARGEST[key // N_MEANS]
-
-
-def _are_large_enough(classes: Bytes) -> bool:
-    return all(_allowed(key)[k] for key, k in enumerate(classes.tolist()))
 
 
 def _nibbles(values: Bytes) -> bytes:

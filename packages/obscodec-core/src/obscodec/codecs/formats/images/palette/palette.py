@@ -7,7 +7,6 @@ from typing import ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.images.colours import count_colours
 from obscodec.codecs.formats.images.geometry import plane_geometry
 from obscodec.codecs.formats.images.image_codec import ImageCodec
 from obscodec.codecs.formats.images.palette.dictionary import Tables, tables_in
@@ -77,9 +76,7 @@ class Palette(ImageCodec):
         rows = self.layout.rows(samples)
         if not rows.size:
             return self
-        n_items = max(1, _N_SAMPLES // self._frames[0])
-        chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
-        trained = train(chosen, Pred(self.layout), self._tables.keys)
+        trained = train(self._some(rows, _N_SAMPLES), Pred(self.layout), self._tables.keys)
         return self if trained is None else self.with_dictionary(trained.to_bytes())
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
@@ -87,9 +84,8 @@ class Palette(ImageCodec):
         rows = self.layout.rows(samples)
         if not rows.size:
             return False
-        found = count_colours(rows, *self._frames)
-        most = min(_MOST_GREYS if found.are_grey else N_COLOURS, found.most)
-        return bool(np.mean(found.numbers <= most) >= _MIN_SHARE)
+        numbers, are_grey, most = self._count_colours(rows)
+        return bool(np.mean(numbers <= min(_MOST_GREYS if are_grey else N_COLOURS, most)) >= _MIN_SHARE)
 
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: those of ``pred``, and the byte that says so."""
@@ -103,14 +99,13 @@ class Palette(ImageCodec):
         if lengths.all():
             return lengths
         parts = [stream.tobytes() for stream in Segments.packed(out, lengths)]
-        if self.dictionary:
+        for behind, encode in ((PLAIN, self._plain._encode_few), (PRED, self._pred.encode_rows)):
             which = [i for i, part in enumerate(parts) if not part]
-            room = np.empty(len(which) * self.bound(), np.uint8)
-            plain = Segments.packed(room, self._plain._encode_few(rows[which], room))
-            parts = _filled(parts, which, [PLAIN + stream.tobytes() if len(stream) else b"" for stream in plain])
-        which = [i for i, part in enumerate(parts) if not part]
-        streams = self._pred.encode_batch(rows[which], np.empty(len(which) * self._pred.bound(), np.uint8))
-        joined = b"".join(parts := _filled(parts, which, [PRED + stream.tobytes() for stream in streams]))
+            if self.dictionary or behind == PRED:
+                room = np.empty(len(which) * self.bound(), np.uint8)
+                for i, stream in zip(which, Segments.packed(room, encode(rows[which], room)), strict=True):
+                    parts[i] = behind + stream.tobytes() if len(stream) else b""
+        joined = b"".join(parts)
         out[: len(joined)] = np.frombuffer(joined, np.uint8)
         return np.array([len(part) for part in parts])
 
@@ -148,9 +143,3 @@ class Palette(ImageCodec):
         """Write the streams of items that the palette suits, and return their lengths, 0 for the others."""
         tables = self._tables
         return encode_with(tables, rows, *self._frames, out, tables.books.codes.ctypes.data)
-
-
-def _filled(parts: list[bytes], which: list[int], streams: list[bytes]) -> list[bytes]:
-    """The parts with others in some places."""
-    filled = dict(zip(which, streams, strict=True))
-    return [filled.get(i, part) for i, part in enumerate(parts)]

@@ -7,7 +7,6 @@ from typing import ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.images.colours import count_colours
 from obscodec.codecs.formats.images.groups import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.images.image_codec import ImageCodec
 from obscodec.codecs.formats.images.pred.frame_reader import decode_items
@@ -74,19 +73,18 @@ class Pred(ImageCodec):
         n_frames, geometry = self._frames
         if self.fast or not rows.size:
             return self
-        n_items = max(1, _N_SAMPLES // n_frames)
-        chosen = np.ascontiguousarray(rows[:: -(-len(rows) // n_items)])
+        chosen = self._some(rows, _N_SAMPLES)
         predicted = new_predicted(len(chosen) * n_frames, geometry)
         self._encode(chosen, predicted.reshape(-1), PREDICTED)
         return self.with_dictionary(trained(predicted, geometry.n_groups).dictionary())
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
         """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
-        rows, (n_frames, geometry) = self.layout.rows(samples), self._frames
-        if not rows.size or geometry.n_channels == 2:  # `palette` takes no depths
+        rows = self.layout.rows(samples)
+        if not rows.size or self._frames[1].n_channels == 2:  # `palette` takes no depths
             return bool(rows.size)
-        found = count_colours(rows, n_frames, geometry)
-        return bool(found.numbers.max() > min(_FEW_COLOURS, found.most))
+        numbers, _, most = self._count_colours(rows)
+        return bool(numbers.max() > min(_FEW_COLOURS, most))
 
     def bound(self) -> int:
         """The bytes that an item takes while it is encoded: all frames as they are, and their lengths.
