@@ -134,25 +134,34 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                 is no array of numbers, or has a mask or a unit, which would be lost.
             FieldError: an observation lacks a key of the space.
         """
-        if self._lock.is_held():
-            self._lock.refuse_nested()
-        with self._lock:
-            if self.pos % LOOK_EVERY == 0 and self.pos >= self._memory.next_look:
+        lock = self._lock
+        if lock.is_held():
+            lock.refuse_nested()
+        with lock:
+            pos = self.pos
+            if not pos % LOOK_EVERY and pos >= self._memory.next_look:
                 self._look()
-            pos, has_seams, gone = self.pos, self._has_seams, self._gone
-            seams = self.timeouts[pos] if has_seams else None
-            try:
-                if gone is not None:
-                    self._gone = gone.without_row(pos)
-                if has_seams:  # SB3 does not write ``timeouts``, and the seam would be one of the new transition
-                    self.timeouts[pos] = 0
+            if self._has_seams or self._gone is not None:
+                self._add_over_seams(obs, next_obs, action, reward, done, infos)
+            else:
                 self._add_anyhow(obs, next_obs, action, reward, done, infos)
-            except BaseException:
-                if self.pos == pos:
-                    self._gone = gone
-                    if has_seams:
-                        self.timeouts[pos] = seams
-                raise
+
+    def _add_over_seams(self, *step: Any) -> None:
+        """Store one transition of each environment in a row that may have a seam or lack transitions."""
+        pos, has_seams, gone = self.pos, self._has_seams, self._gone
+        seams = self.timeouts[pos] if has_seams else None
+        try:
+            if gone is not None:
+                self._gone = gone.without_row(pos)
+            if has_seams:  # SB3 does not write ``timeouts``, and the seam would be one of the new transition
+                self.timeouts[pos] = 0
+            self._add_anyhow(*step)
+        except BaseException:
+            if self.pos == pos:
+                self._gone = gone
+                if has_seams:
+                    self.timeouts[pos] = seams
+            raise
 
     def _add_anyhow(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Store one transition of each environment, with one compiled call or by SB3's ``add``; or change nothing."""
