@@ -7,7 +7,7 @@ from obscodec.errors import CorruptStream
 from obscodec.frames.block_queue import BlockQueue
 from obscodec.frames.kernels import sequences as column
 from obscodec.frames.kernels.append import OpenTables
-from obscodec.frames.kernels.queue import Queue, nbytes_of, write_content
+from obscodec.frames.kernels.queue import Queue, write_content
 from obscodec.layout import Rows
 from obscodec.runtime import new_chunk, new_table
 from obscodec.segments import Bytes, Ints, Segments, segments_of
@@ -142,8 +142,8 @@ class OpenBlocks:
 
     def content(self, number: int) -> Bytes:
         """A copy of a block that is open or in a queue, of version 0."""
-        out = np.empty(nbytes_of(number, self.rows, self.queues), np.uint8)
-        return out[: write_content(number, self.rows, self.queues, out.ctypes.data)]
+        out = np.empty(write_content(number, self.rows, self.queues, 0, 0), np.uint8)
+        return out[: write_content(number, self.rows, self.queues, out.ctypes.data, len(out))]
 
     def state(self) -> State:
         """The open blocks, recent frames and references, not the queues: see ``obscodec.state``."""

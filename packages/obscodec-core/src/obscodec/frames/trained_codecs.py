@@ -76,7 +76,9 @@ class TrainedCodecs(Generic[C]):
     @property
     def is_due(self) -> bool:
         """Whether to call :meth:`learn_again`: much was encoded since the last training, or is encoded worse."""
-        due = self._has_drifted or self._n_encoded >= _AGAIN * self._n_learned
+        first, is_full = self._first_ratio, len(self._ratios) == _N_SAMPLES
+        has_drifted = first is not None and is_full and self._mean_ratio > _DRIFT * first
+        due = has_drifted or self._n_encoded >= _AGAIN * self._n_learned
         return due and not self.learning and bool(self.by_version[self.newest].dictionary)
 
     def learn_again(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> None:
@@ -93,7 +95,12 @@ class TrainedCodecs(Generic[C]):
 
     def _better(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> C:
         """A codec trained on items, or the newest one."""
-        codec, samples = self.by_version[self.newest], self._beginning(items)
+        codec, samples, nbytes = self.by_version[self.newest], list[Bytes](), 0
+        for item in islice(items, _N_SAMPLES):
+            samples.append(item)
+            nbytes += item.nbytes
+            if nbytes >= _MAX_SAMPLES_NBYTES:
+                break
         if len(samples) < 2:
             return codec
         other = self._fit(codec, samples[::2])
@@ -167,18 +174,6 @@ class TrainedCodecs(Generic[C]):
             self._samples.append(self._room[begin:end])
         self._samples_nbytes = end
 
-    @staticmethod
-    def _beginning(items: Iterable[Bytes]) -> list[Bytes]:
-        """As many items as samples can be."""
-        samples: list[Bytes] = []
-        nbytes = 0
-        for item in islice(items, _N_SAMPLES):
-            samples.append(item)
-            nbytes += item.nbytes
-            if nbytes >= _MAX_SAMPLES_NBYTES:
-                break
-        return samples
-
     def _learn(self) -> None:
         newest, codecs = self.newest, self.by_version
         with suppress(ShapeError, MemoryError):  # as in learn_again
@@ -206,11 +201,6 @@ class TrainedCodecs(Generic[C]):
         if self._first_ratio is None and len(self._ratios) == _N_SAMPLES:
             self._first_ratio = self._mean_ratio
             self._ratios.clear()
-
-    @property
-    def _has_drifted(self) -> bool:
-        first, is_full = self._first_ratio, len(self._ratios) == _N_SAMPLES
-        return first is not None and is_full and self._mean_ratio > _DRIFT * first
 
     @property
     def _mean_ratio(self) -> float:

@@ -35,7 +35,13 @@ class Zstd(BytesCodec):
                 f"got {len(self.dictionary)} other bytes: use fit"
             )
         if self.dictionary:
-            self._check_dictionary()
+            try:  # a damaged one is refused here: at the first item, zstd says that there is no memory
+                self._compressor().compress(b"")
+            except zstandard.ZstdError as error:
+                zstandard.ZstdCompressor(level=cast("int", self.level)).compress(b"")  # raises if there is no memory
+                raise SpecError(
+                    f"{self.spec} can't use a dictionary of {len(self.dictionary)} bytes, which is damaged: use fit"
+                ) from error
 
     def with_dictionary(self, dictionary: bytes) -> Self:
         """This codec with another dictionary.
@@ -112,16 +118,6 @@ class Zstd(BytesCodec):
             )
         if nbytes == 0 and stream[zstandard.frame_header_size(stream) :] != _EMPTY_BLOCK:  # the library does not check
             raise CorruptStream("its frame of 0 bytes is not one empty block")
-
-    def _check_dictionary(self) -> None:
-        """Refuse a damaged dictionary, which zstd would at the first item: it says then that there is no memory."""
-        try:
-            self._compressor().compress(b"")
-        except zstandard.ZstdError as error:
-            zstandard.ZstdCompressor(level=cast("int", self.level)).compress(b"")  # raises if there is no memory
-            raise SpecError(
-                f"{self.spec} can't use a dictionary of {len(self.dictionary)} bytes, which is damaged: use fit"
-            ) from error
 
     @cached_property
     def _frame_dictionary_id(self) -> int:

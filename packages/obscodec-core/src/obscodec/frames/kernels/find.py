@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Tables, count_known
 from obscodec.frames.kernels.grouping import group
-from obscodec.frames.kernels.queue import Queue, nbytes_of, write_content
+from obscodec.frames.kernels.queue import Queue, write_content
 from obscodec.frames.kernels.stacks import LISTED, N_ROWS, STACK_TALLIES, StackTables, expand_stacks
 from obscodec.kernels import address, compiled
 from obscodec.segments import Bytes, Ints
@@ -73,12 +73,10 @@ def find_frames(
         found[ADDRESSES, b] = bases[found[CHUNKS, b]] + found[OFFSETS, b]
         if block == 0 or entries[block, 0]:
             continue
-        nbytes = nbytes_of(block, sequences, queues)
+        found[ADDRESSES, b] = address(content) + end
+        nbytes = write_content(block, sequences, queues, found[ADDRESSES, b], len(content) - end)
         if nbytes < 0:
             return NO_BLOCK, block
-        if end + nbytes <= len(content):
-            found[ADDRESSES, b] = address(content) + end
-            nbytes = write_content(block, sequences, queues, found[ADDRESSES, b])
-            found[CHUNKS, b], found[OFFSETS, b], found[LENGTHS, b] = chunk, end, nbytes
+        found[CHUNKS, b], found[OFFSETS, b], found[LENGTHS, b] = chunk, end, nbytes
         end += nbytes
     return (n_blocks, end) if end <= len(content) else (FEW_BYTES, end)

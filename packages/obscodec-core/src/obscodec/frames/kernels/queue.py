@@ -59,27 +59,21 @@ def drop(number: int, queue: Queue) -> None:
 
 
 @compiled
-def nbytes_of(number: int, sequences: npt.NDArray[np.int64], queues: tuple[Queue, Queue]) -> int:
-    """The most bytes of a block that is open or in a queue; -1 if it is neither."""
+def write_content(
+    number: int, sequences: npt.NDArray[np.int64], queues: tuple[Queue, Queue], at: int, room_nbytes: int
+) -> int:
+    """Write a block that is open or in a queue to an address, if it fits there; its bytes, -1 if it is neither.
+
+    If these are more than ``room_nbytes``, nothing is written.
+    """
     for queue in queues:
         for i in range(1, 1 + queue[0, N_BLOCKS]):
             if queue[i, NUMBER] == number:
+                if queue[i, LENGTH] <= room_nbytes:
+                    copy(at, queue[0, MEMORY] + queue[i, OFFSET], queue[i, LENGTH])
                 return int(queue[i, LENGTH])
     for s in range(len(sequences)):
         if sequences[s, BLOCK] == number:
-            return block_bound(sequences[s])
+            most = block_bound(sequences[s])
+            return int(write_block(sequences[s], at)) if most <= room_nbytes else most
     return -1
-
-
-@compiled
-def write_content(number: int, sequences: npt.NDArray[np.int64], queues: tuple[Queue, Queue], at: int) -> int:
-    """Write a block that is open or in a queue to an address; how many bytes that takes."""
-    for queue in queues:
-        for i in range(1, 1 + queue[0, N_BLOCKS]):
-            if queue[i, NUMBER] == number:
-                copy(at, queue[0, MEMORY] + queue[i, OFFSET], queue[i, LENGTH])
-                return int(queue[i, LENGTH])
-    for s in range(len(sequences)):
-        if sequences[s, BLOCK] == number:
-            return int(write_block(sequences[s], at))
-    return 0

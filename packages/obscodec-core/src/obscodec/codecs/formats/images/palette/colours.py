@@ -33,14 +33,6 @@ _NONE: Final = 1 << 50  # a bit that neither a key has, nor one key above anothe
 _BRIGHTNESS: Final = (3, 6, 1)  # of red, green and blue, roughly
 
 
-def brightness(keys: Keys) -> Ints:
-    """By what palettes are sorted, ``i64[n]``: all colours differ."""
-    bright = np.zeros_like(keys)
-    for c, weight in enumerate(_BRIGHTNESS):
-        bright += (keys >> 8 * c & 0xFF) * weight
-    return bright << _KEY_BITS | keys
-
-
 def new_table(keys: Keys) -> Ints:
     """An ``i64[1024]`` in which :func:`find_places` finds the places of colours: an entry is a key above its place."""
     table: Ints = np.full(1 << TABLE_BITS, _EMPTY, np.int64)
@@ -50,6 +42,13 @@ def new_table(keys: Keys) -> Ints:
             slot = slot + 1 & (1 << TABLE_BITS) - 1
         table[slot] = key << 8 | place
     return table
+
+
+@inlined
+def brightness(key: int) -> int:
+    """By what palettes are sorted: all colours differ."""
+    bright = _BRIGHTNESS[0] * (key & 0xFF) + _BRIGHTNESS[1] * (key >> 8 & 0xFF) + _BRIGHTNESS[2] * (key >> 16)
+    return bright << _KEY_BITS | key
 
 
 @inlined
@@ -108,9 +107,9 @@ def _sort_places(n_known: int, n: int, end: int, room: Room) -> int:
     moved = np.empty(N_COLOURS, np.int64)  # where the colour of each new place was
     for k in range(n_known, n):
         key = palette[k]
-        rank = _brightness(key)
+        rank = brightness(key)
         j = k
-        while j > n_known and _brightness(palette[j - 1]) > rank:
+        while j > n_known and brightness(palette[j - 1]) > rank:
             palette[j], moved[j] = palette[j - 1], moved[j - 1]
             j -= 1
         palette[j], moved[j] = key, k
@@ -122,12 +121,6 @@ def _sort_places(n_known: int, n: int, end: int, room: Room) -> int:
     for at in range(room.places, end):
         store_u8(at, unsigned(new[signed(load_u8(at))]))
     return OK
-
-
-@inlined
-def _brightness(key: int) -> int:
-    bright = _BRIGHTNESS[0] * (key & 0xFF) + _BRIGHTNESS[1] * (key >> 8 & 0xFF) + _BRIGHTNESS[2] * (key >> 16)
-    return bright << _KEY_BITS | key
 
 
 @inlined

@@ -91,7 +91,7 @@ def _palette(colours: Sequence[tuple[Keys, Ints]], known: Keys) -> Keys:
 def _extended(palette: Keys, keys: Keys) -> Keys:
     """A palette, and behind it the keys that it does not have, sorted by brightness."""
     new = np.setdiff1d(keys, palette)
-    return np.concatenate([palette, new[np.argsort(brightness(new))]])
+    return np.concatenate([palette, new[np.argsort([brightness.py_func(key) for key in new.tolist()])]])
 
 
 def _places(keys: Keys, palette: Keys) -> Places:

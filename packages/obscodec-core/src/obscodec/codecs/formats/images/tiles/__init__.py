@@ -3,7 +3,7 @@
 Pixels become residuals and back. A tile never knows how its residuals are written.
 """
 
-from obscodec.codecs.formats.images.tiles.colour_transform import N_TRANSFORMS, transform_bits, undo_transform
+from obscodec.codecs.formats.images.tiles.colour_transform import transform_bits, undo_transform
 from obscodec.codecs.formats.images.tiles.narrow import fold_tile, is_narrow, unfold_tile
 from obscodec.codecs.formats.images.tiles.prediction import (
     MAX_VECTORS,
@@ -19,7 +19,6 @@ __all__ = [
     "MAX_VECTORS",
     "N_MODES",
     "N_SPATIAL",
-    "N_TRANSFORMS",
     "N_TRIED",
     "apply_tiles",
     "find_vectors",

@@ -39,8 +39,7 @@ N_SPATIAL: Final = 3
 BEFORE: Final = 0  # behind N_SPATIAL, and 2 for each vector
 BEFORE_GRADIENT: Final = 1
 MAX_VECTORS: Final = 8
-N_KINDS: Final = N_SPATIAL + 2 * MAX_VECTORS
-N_MODES: Final = N_TRANSFORMS * N_KINDS
+N_MODES: Final = N_TRANSFORMS * (N_SPATIAL + 2 * MAX_VECTORS)
 _DIFFERENT: Final = 48  # bits of a tile from which vectors are tried
 _VECTOR_BITS: Final = 8  # that a vector must save
 
