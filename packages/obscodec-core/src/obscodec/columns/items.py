@@ -34,15 +34,9 @@ UNKNOWN: Final = -1  # no address
 
 @inlined
 def find_items(words: Ints, row: int, items: int) -> bool:
-    """Find the items for the numbers of a row.
+    """Write the items for the numbers at the address ``row`` to the address ``items``, with room for as many numbers.
 
-    Args:
-        words: of the column.
-        row: the address of the numbers.
-        items: the address of room for as many numbers; the items are written there.
-
-    Returns:
-        Whether the column can hold the row; if not, see ``Column.learn``.
+    Returns whether the column can hold the row; if not, see ``Column.learn``.
     """
     nbytes, item_nbytes, values = words[NBYTES], words[ITEM_NBYTES], words[VALUES]
     if not values and item_nbytes == nbytes:

@@ -125,10 +125,7 @@ class FrameLog:
         self.n_changes = 0
         self.watcher: object = None
         self.lock = PicklableLock(LockOrder.FRAMES)
-        self._load_what_undoes()
-
-    def _load_what_undoes(self) -> None:
-        """Load the kernels that undo a change: after a failed allocation there may be no memory to load them."""
+        # Load the kernels that undo a change: after a failed allocation there may be no memory to load them.
         no_ids, no_frames = np.empty(0, np.int64), np.empty((0, 1), np.int64)
         give_back_frames(no_ids, self.block_frames, self.tables.arrays)
         release_stacks(no_ids, no_frames, self.block_frames, self.tables.arrays, self.stacks.tables)

@@ -52,21 +52,14 @@ def read_blocks(
     """Decode the wanted frames of each block; returns a status.
 
     Entries ``starts[b]`` to ``starts[b + 1]``, of ``i64[n_blocks + 1]``, are the wanted frames of block ``b``: their
-    places in it, rising, and the rows that they go to, ``i64[n]`` both, or ``i64[0]`` for all frames in order.
+    places in it, rising, and the ``rows``, ``u8[m, nbytes]``, that they go to, ``i64[n]`` both, or ``i64[0]`` for all
+    frames in order. Streams are at ``addresses``, 0 for a block of zeros, and have ``lengths`` bytes, ``i64[n_blocks]``
+    both. Each must hold ``block_frames`` frames, and nothing else; -1 for any number. ``references`` are
+    ``u8[n_references, nbytes]``, and ``room`` is a ``frame_room(nbytes)``, which no other call uses meanwhile.
 
-    Args:
-        starts: see above.
-        places: see above.
-        targets: see above.
-        rows: ``u8[m, nbytes]``, contiguous.
-        addresses: ``i64[n_blocks]``, the stream of each block; 0 for a block of zeros.
-        lengths: ``i64[n_blocks]``, its bytes.
-        references: ``u8[n_references, nbytes]``, contiguous.
-        block_frames: frames that each stream must hold, and nothing else; -1 for any number.
-        lz4_rooms: ``i64[n_versions, 3]``; :data:`NO_VERSIONS`, or each stream is a stored block, which begins with its
-            version. If that is not 0, an LZ4 block follows, and this row says where to decode it: the address, the
-            bytes of the dictionary before it, and of the room behind it; address 0 for no such version.
-        room: ``frame_room(nbytes)``, which no other call uses meanwhile.
+    Unless ``lz4_rooms``, ``i64[n_versions, 3]``, is :data:`NO_VERSIONS`, each stream is a stored block, which begins
+    with its version. If that is not 0, an LZ4 block follows, and this row says where to decode it: the address, the
+    bytes of the dictionary before it, and of the room behind it; address 0 for no such version.
     """
     nbytes, base = rows.shape[1], address(rows)
     for b in range(len(addresses)):

@@ -64,14 +64,9 @@ def add_references(frames: Rows, references: Rows, runs: Bytes, literals: Bytes)
 def encode_block(frames: Rows, references: Rows, runs: Bytes, literals: Bytes) -> tuple[int, int, int]:
     """Write the patches of a block, up to the one by which they take more bytes than the frames.
 
-    Args:
-        frames: ``u8[n, nbytes]``, contiguous.
-        references: ``u8[n_references, nbytes]``, contiguous.
-        runs: ``u8[n * nbytes + runs_bound(nbytes)]``, filled.
-        literals: ``u8[n * nbytes]``, filled.
-
-    Returns:
-        The reference, bytes of the runs, bytes of the literals.
+    Frames are ``u8[n, nbytes]``, references ``u8[n_references, nbytes]``, contiguous. ``runs``,
+    ``u8[n * nbytes + runs_bound(nbytes)]``, and ``literals``, ``u8[n * nbytes]``, are filled. Returns the reference,
+    bytes of the runs, and those of the literals.
     """
     nbytes, frame = frames.shape[1], address(frames)
     reference = nearest_reference(frame, references, len(references)) if len(frames) else 0

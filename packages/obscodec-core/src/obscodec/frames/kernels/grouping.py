@@ -14,17 +14,10 @@ _DIGIT: Final = 11  # bits; one table of counts fits the first-level cache
 def group(ids: Ints, block_frames: int, order: Ints, places: Ints, blocks: Ints, starts: Ints) -> int:
     """Sort frames, none of them with a negative id, by their blocks, and in each block by their places.
 
-    Args:
-        ids: ``i64[n]``.
-        block_frames: how many frames a block has.
-        order: ``i64[n]``, filled: which of ``ids`` comes first, second and so on.
-        places: filled with the place of each frame in its block, in this order; this and the next two have room for
-            ``n + 1`` numbers.
-        blocks: filled with the blocks, rising.
-        starts: filled: where the frames of each block begin in this order, and ``n``.
-
-    Returns:
-        How many blocks there are.
+    ``order`` is filled with which of ``ids``, ``i64[n]`` both, comes first, second and so on; ``places`` with the place
+    of each frame in its block, in this order; ``blocks`` with the blocks, rising; ``starts`` with where the frames of
+    each block begin in this order, and ``n``. The last three have room for ``n + 1`` numbers. Returns how many blocks
+    there are.
     """
     greatest = signed(0)  # for a constant 0, numba would compile _sort once more
     for i in range(len(ids)):

@@ -76,18 +76,12 @@ def exchange_step(
 ) -> int:
     """Store a row of one array or two, put the ids into the arrays, and keep the ids that were there.
 
-    Args:
-        first_rows: ``u8[n, nbytes]``, contiguous, the row of the one array.
-        second_rows: the row of the other one.
-        n_arrays: 1; or 2, which are a whole step, so that :func:`undo_step` undoes this call alone.
-        n_columns: how many columns, which are Columns, get a row, too.
-        step: the number of the row.
-        first: the frame to begin with, of all frames; those before it are in the scratch.
-        state: changed, as is what it has addresses of.
+    The rows, ``u8[n, nbytes]`` and contiguous, have the number ``step``. Two arrays are a whole step, so that
+    :func:`undo_step` undoes this call alone; ``n_columns`` columns get a row, too. ``first`` is the frame to begin
+    with, of all frames; those before it are in the scratch. ``state`` is changed, as is what it has addresses of.
 
-    Returns:
-        DONE, DONE_AND_DUE, NO_ROOM or NEW_NUMBERS; or the frame that needs what ``append_frame`` needs; or the number
-        of all frames if there must be room to list as many stacks more.
+    Returns DONE, DONE_AND_DUE, NO_ROOM or NEW_NUMBERS; or the frame that needs what ``append_frame`` says; or the
+    number of all frames if there must be room to list as many stacks more.
     """
     if state[N_REPLACED] + n_arrays > state[MOST_REPLACED]:
         return NO_ROOM

@@ -24,15 +24,11 @@ from obscodec.statuses import OK
 
 @compiled
 def measure_groups(residuals: Bytes, costs: Ints, of_classes: Ints, labels: Bytes, keys: Ints, sums: Ints) -> int:
-    """Find the cheapest class of each group.
+    """Find the cheapest class of each group, of ``GROUP_STRIDE`` bytes of residuals.
 
-    Args:
-        residuals: of the groups, ``GROUP_STRIDE`` bytes each.
-        costs: ``i64[:]`` of each symbol.
-        of_classes: ``i64[16]``, what it costs to name a class.
-        labels: ``u8[n_groups]``, filled with the classes.
-        keys: ``i64[n_groups]``, filled with the keys.
-        sums: ``i64[N_KEYS, 16]``, filled with the costs of all groups of a key in each class.
+    ``costs``, ``i64[:]``, are those of each symbol, ``of_classes``, ``i64[16]``, what it costs to name a class. The
+    classes go to ``labels``, ``u8[n_groups]``, the keys to ``keys``, ``i64[n_groups]``, and the costs of all groups of
+    a key in each class to ``sums``, ``i64[N_KEYS, 16]``.
     """
     sums[:] = 0
     for g in range(len(labels)):

@@ -89,13 +89,10 @@ def _padded(costs: Costs, alone: Costs) -> Costs:
 
 @compiled
 def first_after_two(one: Costs, other: Costs, alone: Ints, firsts: Bytes) -> int:
-    """Find the cheapest colours after two, as if these said nothing of each other.
+    """Fill ``firsts``, ``u8[n + 1, n + 1, 16]``, with the cheapest colours after two, as if these were independent.
 
-    Args:
-        one: ``i64[n + 1, 256]``, the costs after the first of the two.
-        other: ``i64[n + 1, 256]``, after the second one.
-        alone: ``i64[256]``.
-        firsts: ``u8[n + 1, n + 1, 16]``, filled.
+    ``one`` and ``other``, ``i64[n + 1, 256]``, are the costs after the first and after the second of the two, and
+    ``alone``, ``i64[256]``, those of a colour alone.
     """
     best = np.empty(N_FIRST, np.int64)
     for a in range(len(one)):
