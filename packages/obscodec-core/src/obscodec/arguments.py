@@ -90,6 +90,23 @@ def _counted(what: str, value: object, least: int, most: int, or_none: str) -> i
     return int(number)
 
 
+def as_number(what: str, value: object, most: float | None = None) -> float:
+    """``value`` as a float of 0 to ``most``; None for any finite one. The errors are those of :func:`as_count`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise DTypeError(f"{what} must be a number of 0 {'or more' if most is None else f'to {most}'}, got {value!r}")
+    if not (0 <= value < np.inf if most is None else 0 <= value <= most):
+        raise ShapeError(f"{what} must be {'finite and 0 or more' if most is None else f'0 to {most}'}, got {value}")
+    return float(value)
+
+
+def as_integers(what: str, values: object, error: type[Exception] = DTypeError) -> npt.NDArray[np.int64]:
+    """``values``, an array of any library or numbers, as ``i64[...]``, maybe not copied; an ``error`` for others."""
+    given = np.asarray(values)
+    if given.size and given.dtype.kind not in "iu":
+        raise error(f"{what} are integers, got {given.dtype}")
+    return given.astype(np.int64, copy=False)
+
+
 def as_flag(what: str, value: object) -> bool:
     """``value`` as a bool: a bool of any library, 0 or 1.
 
@@ -123,38 +140,19 @@ def as_envs(envs: npt.ArrayLike | None, n_envs: int) -> npt.NDArray[np.int64]:
 
 
 def as_env(env: int | None, n_envs: int) -> int:
-    """One of ``n_envs`` environments; None for the only one.
-
-    Raises:
-        DTypeError: it is no integer.
-        ShapeError: it is out of range, or None of several.
-
-    Example:
-        >>> as_env(None, 1), as_env(2, 4)
-        (0, 2)
-    """
+    """One of ``n_envs`` environments, None for the only one; the errors are those of :func:`as_envs`."""
     if env is None and n_envs > 1:
         raise ShapeError(f"there are {n_envs} environments: name one, 0 to {n_envs - 1}")
     return int(as_envs([0 if env is None else env], n_envs)[0])
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The one of some names that is most like ``name``, for an error; None if none is.
-
-    Example:
-        >>> closest("codecs", ["codec", "spill"])
-        'codec'
-    """
+    """The one of some names that is most like ``name``, for an error; None if none is."""
     return next(iter(get_close_matches(name, known, 1)), None)
 
 
 def among(found: str, known: Iterable[str], meant: str | None) -> str:
-    """The text of an error about an unknown name: what was found, and which names there are.
-
-    Example:
-        >>> among("no codec is named 'zst'", ["raw", "zstd"], "zstd")
-        "no codec is named 'zst', did you mean 'zstd'? There are raw, zstd"
-    """
+    """The text of an error about an unknown name: what was found, and which names there are."""
     there = ", ".join(known)
     return f"{found}, did you mean {meant!r}? There are {there}" if meant else f"{found}, there are {there}"
 

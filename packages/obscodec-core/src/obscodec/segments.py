@@ -143,11 +143,7 @@ class Segments:
 
     @classmethod
     def from_state(cls, state: State) -> Segments:
-        """Streams with this :meth:`state`.
-
-        Raises:
-            CorruptStream: no streams have it.
-        """
+        """Streams with this :meth:`state`; CorruptStream if no streams have it."""
         packed, lengths = array_of(state, "bytes", np.uint8, (None,)), array_of(state, "lengths", np.int64, (None,))
         check_range("lengths", lengths, 0, packed.size)
         if lengths.astype(np.float64).sum() != packed.size:
@@ -187,9 +183,5 @@ def put_streams(streams: Iterable[bytes | Bytes], out: Bytes) -> list[int]:
 
 
 def segments_of(state: State, name: str) -> Segments:
-    """Streams among the values of a state, which has them as their own state.
-
-    Raises:
-        CorruptStream: there are none.
-    """
+    """Streams among the values of a state, which has them as their own state."""
     return Segments.from_state(part_of(state, name, dict))

@@ -27,11 +27,7 @@ _MOST = (1 << 63) - 1
 
 
 def part_of(state: Mapping[str, Any], name: str, kind: type[V]) -> V:
-    """A value of a state.
-
-    Raises:
-        CorruptStream: there is none, or it is of another type.
-    """
+    """A value of a state; CorruptStream if there is none, or it is of another type."""
     value = state.get(name)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise CorruptStream(f"{name!r} of a state is a {kind.__name__}, got {type(value).__name__}")
@@ -39,11 +35,7 @@ def part_of(state: Mapping[str, Any], name: str, kind: type[V]) -> V:
 
 
 def number_of(state: Mapping[str, Any], name: str, least: int = 0, most: int = _MOST) -> int:
-    """A whole number of a state.
-
-    Raises:
-        CorruptStream: there is none, or it is out of range.
-    """
+    """A whole number of a state; CorruptStream if there is none, or it is out of range."""
     value = part_of(state, name, int)
     if not least <= value <= most:
         raise CorruptStream(f"{name!r} of a state is in {least}..{most}, got {value}")
@@ -53,13 +45,7 @@ def number_of(state: Mapping[str, Any], name: str, least: int = 0, most: int = _
 def array_of(
     state: Mapping[str, Any], name: str, dtype: type[T] | np.dtype[T], shape: tuple[int | None, ...]
 ) -> npt.NDArray[T]:
-    """A copy of an array of a state.
-
-    Args:
-        state: has it.
-        name: its name.
-        dtype: its dtype.
-        shape: its shape, None for an axis of any length.
+    """A copy of an array of a state; ``shape`` has None for an axis of any length.
 
     Raises:
         CorruptStream: there is none, or it has another dtype or shape.
@@ -73,11 +59,7 @@ def array_of(
 
 
 def check_range(name: str, numbers: npt.NDArray[Any], least: int, most: int) -> None:
-    """Make sure that all numbers of an array are in a range.
-
-    Raises:
-        CorruptStream: one is not.
-    """
+    """Make sure that all numbers of an array are in a range; CorruptStream if one is not."""
     if numbers.size and not least <= numbers.min() <= numbers.max() <= most:
         raise CorruptStream(f"{name!r} of a state is in {least}..{most}, got {numbers.min()}..{numbers.max()}")
 

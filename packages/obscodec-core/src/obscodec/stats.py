@@ -27,13 +27,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which codec was chosen, and why.
-
-    Attributes:
-        chosen: the best trial, for the reason.
-        trials: all trials.
-        reason: the reason in words.
-    """
+    """Which codec was chosen, and why: the best trial, for the reason, and all trials."""
 
     chosen: Trial
     trials: tuple[Trial, ...]

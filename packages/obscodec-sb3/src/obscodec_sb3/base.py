@@ -153,8 +153,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             raise ValueError(f"{what}: leave prefetch out")
         with making_room(lambda: self.buffer_size * self.n_envs), self._placeholders_replaced():
             super().__init__(*args, **kwargs)
-        self._memory.capacity = self.buffer_size
-        self._memory.check(self._memory_of)
+        self._memory.check(self.buffer_size, self._memory_of)
 
     @classmethod
     def _stock_constructor(cls) -> inspect.Signature:

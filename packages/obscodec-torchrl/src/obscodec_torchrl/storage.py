@@ -175,7 +175,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         }
         given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self._memory = Memory(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
-        self._memory.capacity = max_size
         if self._memory.drops_steps:
             raise obscodec.SpecError(
                 "max_bytes needs spill, a folder for blocks that exceed it: pass spill, or leave max_bytes out and "
@@ -387,7 +386,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             ShapeError: what is not compressed exceeds ``max_bytes``.
         """
         stores, ids, item_nbytes = new_stores(data, groups, self.options, self.ndim)
-        self._memory.check(lambda n: int(n * item_nbytes))
+        self._memory.check(self.max_size, lambda n: int(n * item_nbytes))
         for store in stores.values():
             store.changing = self.lock
         super()._init_standard(with_leaves(data, ids))

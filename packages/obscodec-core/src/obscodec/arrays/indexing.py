@@ -44,14 +44,9 @@ def _is_all(part: Part) -> bool:
 def last_writes(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tuple[int, ...]) -> Ints | None:
     """Which value an assignment leaves in each selected element, where an index array names an element twice.
 
-    Args:
-        leading: an index of an array of ``shape``, which selects elements in the shape ``selected``.
-        shape: of the array.
-        selected: of the selection.
-
-    Returns:
-        ``i64[n]``: for each selected element, in C order, the position of the last value that is assigned to it. None
-        if no index array could name an element twice.
+    ``leading`` is an index of an array of ``shape``, which selects elements in the shape ``selected``. The result is
+    ``i64[n]``: for each of them, in C order, the position of the last value that is assigned to it; None if no index
+    array could name an element twice.
     """
     if not _has_arrays(leading):
         return None

@@ -247,11 +247,7 @@ class TensorArray:
             self.store.put_ids(places, flat)
 
     def watch(self) -> DirtyRows:
-        """The rows of :attr:`ids` that change from now on, collected as long as somebody holds the result.
-
-        Raises:
-            ShapeError: this array is a view of another one.
-        """
+        """The rows of :attr:`ids` that change from now on, collected as long as somebody holds the result."""
         if self._is_view:
             raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
         watch = DirtyRows(len(self._ids))
@@ -285,11 +281,7 @@ class TensorArray:
 
     @classmethod
     def from_arguments(cls, arguments: State) -> Self:
-        """An array of zeros, with a store of its own.
-
-        Raises:
-            CorruptStream: there is no such array.
-        """
+        """An array of zeros, with a store of its own."""
         store, of_ids = store_of(**part_of(arguments, "store", dict)), part_of(arguments, "ids", dict)
         ids = np.zeros(part_of(of_ids, "shape", list), {32: np.int32, 64: np.int64}[number_of(of_ids, "bits", 32, 64)])
         waiting = arguments.get("write_buffer")
@@ -302,21 +294,13 @@ class TensorArray:
         return {"ids": self.ids.copy(), "store": store}
 
     def restore(self, state: State) -> None:
-        """Fill this array, which is made of zeros.
-
-        Raises:
-            CorruptStream: no array of this shape has such a state.
-        """
+        """Fill this array, which is made of zeros, with the :meth:`state` of an array of its shape."""
         ids = array_of(state, "ids", self._ids.dtype, self._ids.shape)
         self.store.restore(part_of(state, "store", dict))
         self._ids[...] = ids
 
     def forget_damaged(self) -> Ints:
-        """Set the items that can't be decoded to zero: those whose streams were lost, or are damaged.
-
-        Returns:
-            ``i64[n, ids.ndim]``, the indices of these items.
-        """
+        """Set the items whose streams were lost or damaged to zero; ``i64[n, ids.ndim]``, where these items were."""
         ids = np.unique(self.ids)
         damaged = np.concatenate([ids[:0], *(self._damaged(ids[k : k + 256]) for k in range(0, len(ids), 256))])
         lost = np.argwhere(np.isin(self.ids, damaged))

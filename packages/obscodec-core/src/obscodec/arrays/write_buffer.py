@@ -186,12 +186,8 @@ class WriteBuffer:
     def reserve(self, row: int, n: int) -> None:
         """Make room for a row of each of ``n`` arrays, so that the next :meth:`put` for each of them cannot fail.
 
-        Args:
-            row: the number of the row in these arrays; no such row waits afterwards.
-            n: how many arrays.
-
-        Raises:
-            HeapFull: the rows that wait do not fit into the store; they go on waiting.
+        No row of this number waits afterwards. If the rows that wait do not fit into their store, they go on waiting,
+        and :class:`HeapFull` is raised.
         """
         if self._writer is not None:
             with self.store.changing:

@@ -1,7 +1,7 @@
 """ArraySet: the arrays of a buffer, which share stores."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -78,11 +78,6 @@ class ArraySet:
             waiting: how many assigned steps may wait in a write buffer, so that some are stored together; small steps
                 wait in larger numbers, with 0 none waits. Arrays that share a store share its write buffer. A store
                 with ``max_bytes`` has none, since it could refuse steps long after they were assigned.
-
-        Raises:
-            FieldError: there is no such field.
-            DTypeError: an argument has another type.
-            ShapeError: a number is out of range.
         """
         check_kind("array", array, str, "a name")
         if not is_among(field, self.fields):
@@ -96,57 +91,40 @@ class ArraySet:
             shape, dtype = self._rows[field]
             made = np.zeros((n_steps, *shape), dtype)
         else:
-            write_buffer = self._write_buffer_for(self.owners[field], store, waiting) if waiting else None
+            owner = self.owners[field]
+            if waiting and self.fields[owner].max_bytes is None and owner not in self._write_buffers:
+                self._write_buffers[owner] = WriteBuffer(store, self.n_envs, waiting)
+            write_buffer = self._write_buffers.get(owner) if waiting else None
             made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made
         self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))
         return made
 
-    def _write_buffer_for(self, owner: str, store: Store, waiting: int) -> WriteBuffer | None:
-        if self.fields[owner].max_bytes is None and owner not in self._write_buffers:
-            self._write_buffers[owner] = WriteBuffer(store, self.n_envs, waiting)
-        return self._write_buffers.get(owner)
-
     def step(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
-        """``value`` as a step of all environments, ``[n_envs, *shape]``; see ``Field.step``.
+        """``value`` as a step of all environments, ``[n_envs, *shape]``; see ``Field.fitted``, for errors, too.
 
         For a compressed field on a GPU, ``value`` may also be an array on that GPU; it is downloaded.
-
-        Raises:
-            ShapeError: it has another shape.
-            DTypeError: the dtype of the field would change a number.
         """
         shape, dtype = self._rows[field]
         if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
             return value
-        return self._fitted(field, value, self.fields[field].step)
+        return self._fitted(field, value)
 
     def steps(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
-        """``value`` as many steps of all environments, ``[n_steps, n_envs, *shape]``; see :meth:`step`.
+        """``value`` as many steps of all environments, ``[n_steps, n_envs, *shape]``; see :meth:`step`."""
+        return self._fitted(field, value, many=True)
 
-        Raises:
-            ShapeError: it has another shape.
-            DTypeError: the dtype of the field would change a number.
-        """
-        return self._fitted(field, value, self.fields[field].steps)
-
-    def _fitted(
-        self, field: str, value: ArrayLike | npt.ArrayLike, fit: Callable[[ArrayLike | npt.ArrayLike, int], Array]
-    ) -> Array:
+    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike, *, many: bool = False) -> Array:
         store = self.stores[field]
         if store is not None:
             value = store.from_device(value)
         try:
-            return fit(value, self.n_envs)
+            return self.fields[field].fitted(value, self.n_envs, many=many)
         except LayoutError as error:
             raise _of_field(field, error) from None
 
     def reserve(self, row: int) -> None:
-        """Make room for a step in ``row`` of all arrays; see ``WriteBuffer.reserve``.
-
-        Raises:
-            HeapFull: the steps that wait do not fit into their store; they go on waiting.
-        """
+        """Make room for a step in ``row`` of all arrays; see ``WriteBuffer.reserve``."""
         for owner, write_buffer in self._write_buffers.items():
             write_buffer.reserve(row, self._n_waiting[owner])
 
@@ -189,11 +167,7 @@ class ArraySet:
         return {"stores": of_stores, "arrays": arrays, "n_samples": self.n_samples, "sample_s": self.sample_s}
 
     def restore(self, state: State, rows: Ints) -> None:
-        """Fill the arrays, which are new: step ``k`` of the state goes to row ``rows[k]``.
-
-        Raises:
-            CorruptStream: no equal arrays have such a state.
-        """
+        """Fill the arrays, which are new: step ``k`` of the state, of equal arrays, goes to row ``rows[k]``."""
         of_stores, arrays = part_of(state, "stores", dict), part_of(state, "arrays", list)
         own = {owner for owner in self.owners.values() if self.stores[owner] is not None}
         if {*of_stores} != own or [(of["name"], of["field"]) for of in arrays] != [*self._arrays]:
@@ -209,14 +183,9 @@ class ArraySet:
     def restore_columns(self, state: State, numbers: Ints) -> None:
         """Fill the arrays, which are new, with the steps of other environments.
 
-        Only a step that has a second place is decoded, and stored once more; the ids of the others move.
-
-        Args:
-            state: of arrays with another number of environments.
-            numbers: see ``Columns.numbers``, of the rows of the state.
-
-        Raises:
-            HeapFull: there is not enough room.
+        Only a step that has a second place is decoded, and stored once more; the ids of the others move. ``state`` is
+        of arrays with another number of environments, ``numbers`` are those of ``Columns.numbers``, of the rows of the
+        state.
         """
         arrays, repeated = part_of(state, "arrays", list), again(numbers)
         once = np.where(repeated, -1, numbers)  # a place owns its reference

@@ -102,20 +102,13 @@ class Columns(NamedTuple):
     def numbers(self, rows: Ints, n_envs: int) -> Ints:
         """``i64[n_rows, n_envs]``: the numbers of the items that go there, row by row of a buffer; -1 for none.
 
-        Args:
-            rows: ``i64[n_rows, n_envs]``, the rows of :attr:`steps` in the buffer.
-            n_envs: how many environments the buffer has.
+        ``rows``, ``i64[n_rows, n_envs]``, are those of :attr:`steps` in the buffer, which has ``n_envs``.
         """
         return np.where(self.envs == _NOTHING, _NOTHING, rows * n_envs + self.envs)
 
 
 def taken(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
-    """A new array ``[n_rows, n_envs, ...]`` of the items with some numbers; zeros, as numpy has them, for -1.
-
-    Args:
-        items: ``[n_rows, n_envs, ...]``, of the buffer that the numbers are of.
-        numbers: see :meth:`Columns.numbers`.
-    """
+    """A new array ``[n_rows, n_envs, ...]`` of the items with some ``Columns.numbers``; zeros for -1."""
     made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != _NOTHING
     made[there] = items.reshape(-1, *items.shape[2:])[numbers[there]]
     return made
@@ -130,11 +123,7 @@ def again(numbers: Ints) -> Bools:
 
 
 def refuse_running(envs: Ints) -> None:
-    """Refuse to lay out a buffer if episodes are running in some environments.
-
-    Raises:
-        SlotError: there are such environments.
-    """
+    """Refuse to lay out a buffer if episodes are running in some environments: SlotError."""
     if len(envs):
         which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
         what = f"the newest step of {which} ends no episode, and no environment would go on with it"

@@ -19,11 +19,7 @@ def is_space(x: object) -> bool:
 
 
 def n_envs_of(env: object) -> int:
-    """How many environments step together; 1 for a space.
-
-    Raises:
-        DTypeError: it is no environment of Gymnasium, and no space.
-    """
+    """How many environments step together; 1 for a space. DTypeError if it is neither."""
     if isinstance(env, str):
         raise DTypeError(f"env must be an environment or a space of Gymnasium, got {env!r}: pass gym.make({env!r})")
     if not is_space(env) and not all(hasattr(env, name) for name in ("reset", "step", "action_space")):

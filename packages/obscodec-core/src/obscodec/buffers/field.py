@@ -1,7 +1,7 @@
 """Field: shape and dtype of one part of a step, and how a buffer keeps it."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -108,12 +108,7 @@ class Field(StoreOptions, _Items):
         return cls(layout.shape, layout.dtype, **{name: value for name, value in config.items() if name != "layout"})
 
     def new_store(self, threads: int | None = None) -> Store | None:
-        """A store for its tensors, None if they are not compressed.
-
-        Raises:
-            SpecError: the codec does not take such items.
-            ShapeError: the field does not divide into its frame stack.
-        """
+        """A store for its tensors, which codec and frame stack must take; None if they are not compressed."""
         layout = self.layout
         least = MIN_COMPRESSED_NBYTES if self.min_nbytes is None else self.min_nbytes
         small = self.codec == "auto" and layout.nbytes < least
@@ -125,34 +120,24 @@ class Field(StoreOptions, _Items):
             options |= {"device": "cpu", "heap": "device"}
         return AutoStore(layout, threads=threads, **options)
 
-    def step(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
-        """``value``, anything that numpy or DLPack can read, as ``[n_envs, *shape]`` of the dtype.
+    def fitted(self, value: ArrayLike | npt.ArrayLike, n_envs: int, *, many: bool = False) -> Array:
+        """A step ``[n_envs, *shape]``, or ``many`` steps ``[n_steps, n_envs, *shape]``, of the dtype.
 
-        The first axis may be missing if there is one environment, the last one if the shape is ``(1,)``.
-
-        Raises:
-            ShapeError: it has another shape.
-            DTypeError: the dtype would change a number.
-        """
-        array: Array = as_numbers(value)
-        return self._fitted(array, array.shape, (n_envs,))
-
-    def steps(self, value: ArrayLike | npt.ArrayLike, n_envs: int) -> Array:
-        """``value``, many steps, as ``[n_steps, n_envs, *shape]`` of the dtype; see :meth:`step`.
+        Args:
+            value: anything that numpy or DLPack can read. Of a step, the first axis may be missing if there is one
+                environment, the last one if the shape is ``(1,)``.
+            n_envs: how many environments step together.
+            many: whether ``value`` has an axis more, of steps.
 
         Raises:
             ShapeError: it has another shape.
             DTypeError: the dtype would change a number.
         """
         array: Array = as_numbers(value)
-        if array.ndim == 0:
+        if many and array.ndim == 0:
             raise ShapeError("expected an array of steps, got a number")
-        return self._fitted(array, array.shape[1:], (len(array), n_envs))
-
-    def _fitted(self, array: Array, of_step: tuple[int, ...], leading: tuple[int, ...]) -> Array:
-        """``array``, of which each step has the shape ``of_step``, as ``[*leading, *shape]``."""
-        layout, n_envs = self.layout, leading[-1]
-        shape = (*leading, *layout.shape)
+        layout, of_step = self.layout, array.shape[many:]
+        shape = (*array.shape[:many], n_envs, *layout.shape)
         missing = (n_envs == 1 and of_step == layout.shape) or (layout.shape == (1,) and of_step in ((), (n_envs,)))
         if missing and array.size == math.prod(shape):
             array = array.reshape(shape)
@@ -197,7 +182,4 @@ def listed(names: Iterable[object]) -> str:
 
 def is_among(name: object, fields: Mapping[str, Field]) -> bool:
     """Whether a field has this name, be it a list."""
-    try:
-        return name in fields
-    except TypeError:  # it can't be hashed, such as a list
-        return False
+    return isinstance(name, Hashable) and name in fields

@@ -37,8 +37,8 @@ class Memory:
         heaps: the options ``heap`` of the fields.
 
     Attributes:
-        capacity: for how many steps the buffer has room; to be set before any method is called.
-        next_look: at how many steps to call :meth:`look` next; 0 with a limit.
+        capacity: for how many steps the buffer has room, once :meth:`check` was called.
+        next_look: from how many steps on to call :meth:`look`, at each multiple of ``LOOK_EVERY``; 0 with a limit.
 
     Raises:
         DTypeError: an argument has another type.
@@ -51,8 +51,8 @@ class Memory:
         self.max_bytes = as_nbytes("max_bytes", max_bytes)
         self.folder: str | None = None
         self.capacity = 0
-        self.next_look: float = LOOK_EVERY if self.max_bytes is None else 0
         self._next_forecast: float = LOOK_EVERY
+        self.next_look: float = LOOK_EVERY if self.max_bytes is None else 0
         self._has_warned = False
         if spill is None:
             return
@@ -74,23 +74,19 @@ class Memory:
         """Whether there is a limit, and the oldest steps go when it is reached."""
         return self.max_bytes is not None and self.folder is None
 
-    def check(self, memory_bytes: Callable[[int], int]) -> None:
+    def check(self, capacity: int, memory_bytes: Callable[[int], int]) -> None:
         """Refuse a limit that a new buffer will exceed whatever its compressed observations take.
 
-        Only these move to files, or go with their steps: a row keeps its memory when its step goes.
-
-        Args:
-            memory_bytes: tells what so many steps take besides compressed observations.
-
-        Raises:
-            LimitTooLow: the limit is too low.
+        Only these move to files, or go with their steps: a row keeps its memory when its step goes. ``memory_bytes``
+        tells what so many steps take besides. Raises :class:`LimitTooLow`.
         """
-        if self.max_bytes is None or (least := memory_bytes(self.capacity)) <= self.max_bytes:
+        self.capacity = capacity
+        if self.max_bytes is None or (least := memory_bytes(capacity)) <= self.max_bytes:
             return
         empty = memory_bytes(0)
-        n_fit = max(self.max_bytes - empty, 0) * self.capacity // max(least - empty, 1)
+        n_fit = max(self.max_bytes - empty, 0) * capacity // max(least - empty, 1)
         raise LimitTooLow(
-            f"max_bytes must be {least} or more, got {self.max_bytes}: {self.capacity} steps take so many bytes in "
+            f"max_bytes must be {least} or more, got {self.max_bytes}: {capacity} steps take so many bytes in "
             "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
             f"a codec for large fields, or make room for {n_fit} steps or fewer"
         )
@@ -102,18 +98,10 @@ class Memory:
         stores: Collection[Store],
         stats: Callable[[], BufferStats],
         drop: Callable[[int], None],
-    ) -> float:
+    ) -> None:
         """Free memory until a buffer is within its limit, and look what the full one will take.
 
-        Args:
-            n_steps: tells how many steps the buffer has.
-            memory_bytes: tells its memory.
-            stores: its stores.
-            stats: tells its statistics.
-            drop: drops so many steps, the oldest.
-
-        Returns:
-            In how many steps to look again.
+        The functions tell its number of steps, memory and statistics; ``drop`` drops so many steps, the oldest.
 
         Raises:
             HeapFull: it has no more to free.
@@ -134,14 +122,9 @@ class Memory:
                     f"max_bytes is {limit}, and the buffer takes {memory_bytes()} for its {n} newest steps, and for "
                     "what it has not compressed yet: allow some MB more for each compressed field"
                 )
-        if self.capacity <= LOOK_EVERY:
-            self._next_forecast = math.inf
-        elif n_steps() >= self._next_forecast:
+        if n_steps() >= self._next_forecast:
             self._look_ahead(n_steps(), stats)
-        if limit is not None:
-            return LOOK_EVERY
-        self.next_look = self._next_forecast
-        return self.next_look - n_steps()
+            self.next_look = self._next_forecast if limit is None else 0
 
     def stats(self, stats: BufferStats, n_steps: int, memory_bytes: int, stores: Iterable[Store]) -> BufferStats:
         """``stats`` of a buffer that has so many steps in these stores, with what follows from its limit."""
@@ -167,6 +150,8 @@ class Memory:
     def _look_ahead(self, n_steps: int, stats: Callable[[], BufferStats]) -> None:
         """Warn if a buffer, which has so many steps now, is about to take more memory than there is."""
         self._next_forecast = 2 * n_steps if 2 * n_steps < self.capacity else math.inf
+        if self.capacity <= LOOK_EVERY:
+            return
         found, free = stats(), free_memory()
         if found.projected_bytes is None or free is None or found.projected_bytes - found.total_bytes <= free:
             return
@@ -196,12 +181,7 @@ def _spill(folder: str, stores: Iterable[Store], nbytes: int) -> int:
 
 @contextmanager
 def making_room(n_steps: Callable[[], int]) -> Iterator[None]:
-    """A context that allocates the arrays of a buffer for so many steps, which the error says if there is no room.
-
-    Raises:
-        MemoryError: an allocation failed.
-        HeapFull: as it is raised inside; it says what to do.
-    """
+    """A context that allocates arrays for so many steps, which its MemoryError names."""
     try:
         yield
     except Exception as error:

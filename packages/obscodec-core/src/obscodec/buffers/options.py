@@ -98,9 +98,7 @@ class BufferOptions(Generic[K]):
 
         Raises:
             FieldError: a mapping names a field that does not exist.
-            SpecError: a budget is given for another codec than ``"auto"``; or there is no such device or heap.
-            BackendUnavailable: the device can't be used; the text names what is missing.
-            DTypeError: a dtype can't be stored.
+            Exception: see :class:`Field`.
         """
         check_kind("layouts", layouts, Mapping, "a mapping from names to Layouts")
         for name, layout in layouts.items():

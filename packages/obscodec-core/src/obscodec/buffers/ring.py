@@ -30,8 +30,7 @@ from obscodec.state import State, number_of, part_of, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
-Batch = dict[str, Array]
-Convert = Callable[[Array], Any] | None
+Batch = dict[str, Any]  # of arrays, of tensors, or of what ``convert`` returns
 
 _MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
 _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
@@ -49,6 +48,25 @@ class Drawing(TypedDict, total=False):
     n_step: int | None
     gamma: float | None
     reward: str
+
+
+class Converting(Drawing, total=False):
+    """The same, and how they are returned."""
+
+    to: object
+    convert: Callable[[Array], Any] | None
+
+
+class Cutting(TypedDict, total=False):
+    """Which sequences are drawn, and how they are returned, see :meth:`RingBuffer.sequences`."""
+
+    overlap: int | None
+    burn_in: int
+    strict_length: bool
+    across_episodes: bool
+    starts: npt.ArrayLike | None
+    p: npt.ArrayLike | Prioritized | None
+    to: object
 
 
 @says_arguments
@@ -142,7 +160,6 @@ class RingBuffer:
         stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
         self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
         self.max_bytes, self.spill = self._memory.max_bytes, self._memory.folder
-        self._memory.capacity = self.capacity
         # Steps before the oldest one, of which its stack is made.
         self._n_before = max(self.stack.values(), default=1) - 1
         # One row more than steps: the next step is written into the row without a step, then counted in one line.
@@ -155,14 +172,13 @@ class RingBuffer:
             }
         self._reader = StepReader(self._set.fields, self._arrays, stacks, self.episode_end, mask)
         self._drawer = StepDrawer(self._reader, self.capacity, knows_ends=bool(self.episode_end))
-        self._memory.check(self._set.memory_bytes)
+        self._memory.check(self.capacity, self._set.memory_bytes)
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._n_appended = 0
         self._is_half_written = False  # the row of the next step
         self._first = 0  # no step before this one can be drawn, for want of bytes
         self._earliest = 0  # none before this one belongs to a stack
         self._released = 0  # and none before this one has tensors
-        self._next_look = self._memory.next_look  # at this number of steps, of all that were ever appended
 
     @says_memory_error
     def append(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -214,7 +230,7 @@ class RingBuffer:
         if self._lock.is_held():
             self._lock.refuse_nested()
         with self._lock:
-            if self._n_appended >= self._next_look:
+            if self._n_appended % LOOK_EVERY == 0 and self._n_appended >= self._memory.next_look:
                 self._look()
             at = self._n_appended % self._n_rows
             self._is_half_written = True
@@ -445,8 +461,8 @@ class RingBuffer:
         self._seams = seams
         self._n_appended, self._first = n_appended, first
         self._earliest = self._released = max(earliest, n_appended - n_rows + 1)
-        if self._memory.folder is not None:
-            self._look()  # else the next step does
+        if self.max_bytes is not None:
+            self._look()
 
     def forget_damaged(self) -> Ints:
         """Set what can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
@@ -488,23 +504,15 @@ class RingBuffer:
         return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
 
     @overload
-    def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> Batch: ...
+    def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> dict[str, Array]: ...
+
+    @overload
+    def sample(self, batch: int, rng: Rng = None, **how: Unpack[Converting]) -> Batch: ...
 
     @overload
     def sample(
-        self, batch: int, rng: Rng = None, *, return_indices: Literal[True], **how: Unpack[Drawing]
+        self, batch: int, rng: Rng = None, *, return_indices: Literal[True], **how: Unpack[Converting]
     ) -> tuple[Batch, Ints]: ...
-
-    @overload
-    def sample(
-        self, batch: int, rng: Rng = None, *, to: object = None, convert: Convert = None, **how: Unpack[Drawing]
-    ) -> dict[str, Any]: ...
-
-    @overload
-    def sample(
-        self, batch: int, rng: Rng = None, *, return_indices: Literal[True], to: object = None,
-        convert: Convert = None, **how: Unpack[Drawing],
-    ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
 
     @says_errors
     def sample(
@@ -599,13 +607,13 @@ class RingBuffer:
     @overload
     def epochs(
         self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None
-    ) -> Iterator[dict[str, Any]]: ...
+    ) -> Iterator[Batch]: ...
 
     @overload
     def epochs(
         self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None,
         return_indices: Literal[True],
-    ) -> Iterator[tuple[dict[str, Any], Ints]]: ...  # fmt: skip
+    ) -> Iterator[tuple[Batch, Ints]]: ...  # fmt: skip
 
     @says_errors
     def epochs(
@@ -645,18 +653,12 @@ class RingBuffer:
         return (self._taken(indices, choose) for indices in drawn)
 
     @overload
-    def sequences(
-        self, batch: int, length: int, rng: Rng = None, *, overlap: int | None = None, burn_in: int = 0,
-        strict_length: bool = True, across_episodes: bool = False, starts: npt.ArrayLike | None = None,
-        p: npt.ArrayLike | Prioritized | None = None, to: object = None,
-    ) -> dict[str, Any]: ...  # fmt: skip
+    def sequences(self, batch: int, length: int, rng: Rng = None, **how: Unpack[Cutting]) -> Batch: ...
 
     @overload
     def sequences(
-        self, batch: int, length: int, rng: Rng = None, *, overlap: int | None = None, burn_in: int = 0,
-        strict_length: bool = True, across_episodes: bool = False, starts: npt.ArrayLike | None = None,
-        p: npt.ArrayLike | Prioritized | None = None, to: object = None, return_indices: Literal[True],
-    ) -> tuple[dict[str, Any], Ints]: ...  # fmt: skip
+        self, batch: int, length: int, rng: Rng = None, *, return_indices: Literal[True], **how: Unpack[Cutting]
+    ) -> tuple[Batch, Ints]: ...
 
     @says_errors
     def sequences(
@@ -784,9 +786,7 @@ class RingBuffer:
     def _look(self) -> None:
         """Look at the memory, and free what exceeds the limit."""
         self._release()  # what an interrupted call has left
-        stores = self._set.own_stores
-        in_steps = self._memory.look(self.__len__, self._memory_bytes, stores, self.stats, self._drop)
-        self._next_look = self._n_appended + in_steps
+        self._memory.look(self.__len__, self._memory_bytes, self._set.own_stores, self.stats, self._drop)
 
     def _drop(self, n: int) -> None:
         """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""

@@ -41,11 +41,7 @@ class StepDrawer:
     def steps(
         self, span: Span, batch: int, rng: Rng, replace: bool, p: npt.ArrayLike | Prioritized | None
     ) -> tuple[Ints, Ints]:
-        """Random steps and their environments, ``i64[batch]`` each; see ``RingBuffer.sample``.
-
-        Raises:
-            SlotError: there are none.
-        """
+        """Random steps and their environments, ``i64[batch]`` each; see ``RingBuffer.sample``."""
         _refuse_empty(span)
         if isinstance(p, Prioritized):
             if not replace:
@@ -122,11 +118,7 @@ class StepDrawer:
         return Sequences(steps, envs, real, start * span.n_envs + parts.envs[part])
 
     def episodes(self, span: Span, *, across_seams_alone: bool = False) -> Episodes:
-        """The episodes, of which only new steps are looked at; or the parts between what no field says.
-
-        Raises:
-            FieldError: no field says where episodes end.
-        """
+        """The episodes, of which only new steps are looked at; or the parts between what no field says."""
         steps = span.oldest, span.oldest + span.n
         if across_seams_alone:
             return Episodes.between(span.seams_as_ends(), *steps, span.n_envs)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import kind_of
+from obscodec.arguments import as_integers, kind_of
 from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Ends, NStep, Seams, Stack, TorchBatch
 from obscodec.buffers.field import Array, Field
@@ -41,18 +41,11 @@ class Span(NamedTuple):
         return (steps + self.oldest) * self.n_envs + envs
 
     def steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
-        """The steps and the environments ``i64[batch]`` that have some indices.
-
-        Raises:
-            ShapeError: the indices have another shape.
-            DTypeError: they are no integers.
-            SlotError: a step is overwritten, was taken out, or is not there yet.
-        """
-        given, there = np.asarray(indices), range(self.oldest * self.n_envs, (self.oldest + self.n) * self.n_envs)
-        if given.ndim != 1:
-            raise ShapeError(f"indices are an array [batch], got shape {given.shape}")
-        if given.size and given.dtype.kind not in "iu":
-            raise DTypeError(f"indices are integers, got {given.dtype}")
+        """The steps and the environments ``i64[batch]`` with some indices ``[batch]`` of steps that are there."""
+        there = range(self.oldest * self.n_envs, (self.oldest + self.n) * self.n_envs)
+        if np.ndim(indices) != 1:
+            raise ShapeError(f"indices are an array [batch], got shape {np.shape(indices)}")
+        given = as_integers("indices", indices)
         if given.size and not there.start <= given.min() <= given.max() < there.stop:
             raise SlotError(
                 f"the steps that are stored have the indices {there.start} to {there.stop - 1}, got {given.min()} to "
@@ -61,7 +54,7 @@ class Span(NamedTuple):
         if len(self.seams.gone) and (gone := self.seams.are_gone(given)).any():
             what = "was taken out by drop_episode, or with_envs has put no step there"
             raise SlotError(f"the step with the index {given[gone][0]} {what}")
-        steps, envs = np.divmod(given.astype(np.int64) - there.start, self.n_envs)
+        steps, envs = np.divmod(given - there.start, self.n_envs)
         return steps, envs
 
     def seams_as_ends(self) -> Ends:

@@ -34,8 +34,7 @@ class HeapStats:
     """What a heap holds.
 
     Attributes:
-        n_streams: slots that hold a stream.
-        live_bytes: bytes of these streams.
+        live_bytes: bytes of the streams.
         reserved_bytes: bytes of the chunks in memory. Where the newest one is not written yet, it takes no memory.
         table_bytes: bytes of the table of slots, as far as it was ever used.
         disk_bytes: bytes of the chunks in files, see :meth:`SlotHeap.spill`.
@@ -146,20 +145,12 @@ class SlotHeap:
             self._is_counted = True
 
     def get(self, slots: npt.ArrayLike) -> Segments:
-        """The streams in ``slots``, ``[n]``, without a copy.
-
-        Raises:
-            SlotError: a slot is out of range, or holds nothing.
-            SnapshotError: a stream lies in a file that somebody has shortened.
-        """
+        """The streams in ``slots``, ``[n]``, without a copy; SlotError for one that is empty or out of range."""
         checked = _checked(slots, self.n_slots)
         with self.lock:
-            chunks, offsets, lengths = self._table.find(checked)
-            if not chunks.all():
-                raise SlotError(f"slot {int(checked[chunks == 0][0])} holds nothing")
-            self.check_files(chunks)
-            addresses = self._log.addresses[chunks] + offsets
-            return Segments.located(self._log.memories, chunks, offsets, lengths, addresses)
+            if not (held := self._table.holds(checked)).all():
+                raise SlotError(f"slot {int(checked[~held][0])} holds nothing")
+            return self.locate(checked)
 
     def locate(self, slots: Ints) -> Segments:
         """As :meth:`get`, but an empty stream for a slot that holds nothing; nobody checks that slots are in range."""
@@ -180,11 +171,7 @@ class SlotHeap:
             return self._table.entries, self._log.memories, self._log.addresses
 
     def check_files(self, chunks: Ints) -> None:
-        """Before streams of some chunks are read that :meth:`snapshot` has told of.
-
-        Raises:
-            SnapshotError: a chunk lies in a file that somebody has shortened.
-        """
+        """Before streams of some chunks are read that :meth:`snapshot` has told of: see ``ChunkLog.check_files``."""
         if self._log.mapped:
             self._log.check_files(set(chunks.tolist()))
 
@@ -201,11 +188,7 @@ class SlotHeap:
             return HeapChanges(self._table.changed(), self._table.entries, self._log.chunks)
 
     def free(self, slots: npt.ArrayLike) -> None:
-        """Empty ``slots``, ``[n]``; a slot may be empty already.
-
-        Raises:
-            SlotError: a slot is out of range.
-        """
+        """Empty ``slots``, ``[n]``; a slot may be empty already."""
         slots = _checked(slots, self.n_slots)
         if len(slots) > 1:
             slots = np.unique(slots)
@@ -219,11 +202,7 @@ class SlotHeap:
             self._is_counted = True
 
     def holds(self, slots: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """``bool[n]``: which of ``slots`` hold a stream.
-
-        Raises:
-            SlotError: a slot is out of range.
-        """
+        """``bool[n]``: which of ``slots`` hold a stream."""
         return self._table.holds(_checked(slots, self.n_slots))
 
     def grow(self, n_slots: int) -> None:
@@ -237,11 +216,8 @@ class SlotHeap:
         """Move the oldest chunks from memory to files in a folder; they are read there as before.
 
         Nobody waits while bytes are written: other threads put and get streams meanwhile. An error leaves the chunks
-        that were not moved where they are.
-
-        Args:
-            folder: of the files, see :func:`obscodec.runtime.in_file`.
-            nbytes: how many bytes of memory to free; whole chunks go, but not the newest one, which is written to.
+        that were not moved where they are. Whole chunks go, of ``nbytes`` or more together, but not the newest one,
+        which is written to.
 
         Returns:
             How many bytes of memory it has freed.
@@ -384,11 +360,7 @@ def _restored(n_slots: int, options: dict[str, Any], state: State) -> SlotHeap:
 
 
 def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:
-    """``slots`` as ``i64[n]``.
-
-    Raises:
-        SlotError: a slot is out of range, or no integer.
-    """
+    """``slots`` as ``i64[n]``; SlotError if one is out of range, or no integer."""
     checked = np.asarray(slots)
     if checked.size and checked.dtype.kind not in "iu":
         raise SlotError(f"slots are integers, got {checked.dtype}")

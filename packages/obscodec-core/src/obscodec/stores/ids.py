@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.arguments import as_integers
+from obscodec.errors import ShapeError, SlotError
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
@@ -48,18 +49,8 @@ def are_narrow(ids: Ints, *, code_0_is_zero: bool) -> npt.NDArray[np.bool_]:
 
 
 def each_sequence(sequences: npt.ArrayLike, n: int) -> Ints:
-    """``i64[n]``, the sequence of each of ``n`` tensors, from one number for each or one for all.
-
-    Raises:
-        ShapeError: there are neither one nor ``n`` numbers.
-        DTypeError: they are no integers.
-    """
-    given = np.asarray(sequences)
-    if given.shape == (n,) and given.dtype == np.int64:
-        return given
-    if given.size and given.dtype.kind not in "iu":
-        raise DTypeError(f"sequences are integers, got {given.dtype}")
-    given = given.astype(np.int64)
+    """``i64[n]``, the sequence of each of ``n`` tensors, from one number for each or one for all."""
+    given = as_integers("sequences", sequences)
     if given.shape == (n,):
         return given
     if given.size != 1:
@@ -68,20 +59,13 @@ def each_sequence(sequences: npt.ArrayLike, n: int) -> Ints:
 
 
 def as_ids(ids: npt.ArrayLike) -> Ints:
-    """``ids`` as ``i64[n]``.
-
-    Raises:
-        SlotError: they are no integers.
-        ShapeError: they have more than one axis.
-    """
+    """``ids`` as ``i64[n]``, refused by SlotError if they are no integers, by ShapeError if they have more axes."""
     if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1:
         return ids
-    given = np.asarray(ids)
-    if given.size and given.dtype.kind not in "iu":
-        raise SlotError(f"ids are integers, got {given.dtype}")
+    given = as_integers("ids", ids, SlotError)
     if given.ndim > 1:
         raise ShapeError(f"ids have shape (n,), got {given.shape}")
-    return np.atleast_1d(given.astype(np.int64))
+    return np.atleast_1d(given)
 
 
 @compiled
@@ -102,13 +86,10 @@ def give_out(ids: Ints, first_id: int, begin: int, gone: npt.NDArray[np.bool_]) 
 
 @compiled
 def leave(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_]) -> int:
-    """Translate ids of tensors that were moved to another store in place, and mark these tensors as gone.
+    """Translate ids ``i64[n]`` of tensors that were moved to another store in place, and mark these tensors as gone.
 
-    Args:
-        ids: ``i64[n]``; other ids stay the same.
-        first_id: the id that the first moved tensor had.
-        moved: ``i64[m]``, the new id of each moved tensor.
-        gone: ``bool[m]``, which moved tensors have no reference any more.
+    The first of the ``m`` moved tensors had the ``first_id``; ``moved`` has the new id of each, and ``gone`` tells
+    which have no reference any more. Other ids stay the same.
 
     Returns:
         The place in ``ids`` of the first tensor that is gone or named twice, then nothing is done; n if there is none.
@@ -131,13 +112,9 @@ def leave(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_]) ->
 
 @compiled
 def part_narrow(ids: Ints, code_0_is_zero: bool, codes: Ints, wide: Ints) -> None:
-    """Move ids of a NarrowStore to ``codes`` and ``wide``, ids of its two stores, and leave zeros.
+    """Move ids ``i64[n]`` of a NarrowStore to ``codes`` and ``wide``, ids of its two stores, and leave zeros.
 
-    Args:
-        ids: ``i64[n]``.
-        code_0_is_zero: whether code 0 stands for the number 0.
-        codes: ``i64[n]`` of zeros; each id of the store of codes is put at the place that it had in ``ids``.
-        wide: ``i64[n]`` of zeros, for the ids of the other store.
+    Both are ``i64[n]`` of zeros; each id is put at the place that it had in ``ids``.
     """
     for i in range(len(ids)):
         is_narrow = ids[i] & 1 == 0 or (ids[i] == 1 and not code_0_is_zero)

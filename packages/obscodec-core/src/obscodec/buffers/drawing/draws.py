@@ -2,6 +2,7 @@
 
 import reprlib
 import sys
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from obscodec.errors import DTypeError, ShapeError, SlotError
 from obscodec.segments import Ints
 
+Drawable = Callable[[Ints, Ints], npt.NDArray[np.bool_]]  # whether steps ``i64[...]`` of ``i64[...]`` may be drawn
 _MOST_DRAWS = 8  # before all steps are looked at, for those that can be drawn
 
 
@@ -24,11 +26,7 @@ Rng: TypeAlias = np.random.Generator | TorchGenerator | int | None
 
 
 def as_generator(rng: Rng) -> np.random.Generator:
-    """``rng`` as a generator of numpy; one of PyTorch gives the seed of a new one.
-
-    Raises:
-        DTypeError: ``rng`` is no generator and no seed.
-    """
+    """``rng`` as a generator of numpy; one of PyTorch gives the seed of a new one."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(rng, torch.Generator):
         seed = torch.randint(1 << 62, (1,), generator=rng, device=rng.device)
@@ -43,11 +41,7 @@ def as_generator(rng: Rng) -> np.random.Generator:
 
 
 def as_floats(what: str, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """``value``, an array of any library or numbers, as floats.
-
-    Raises:
-        DTypeError: it has no numbers, or complex ones; or is a tensor with a gradient.
-    """
+    """``value``, an array of any library or numbers, as floats; DTypeError for others, or with a gradient."""
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
@@ -56,13 +50,6 @@ def as_floats(what: str, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
     except (TypeError, ValueError, RuntimeError):
         hint = "detach it" if getattr(value, "requires_grad", False) else "pass an array of them"
         raise DTypeError(f"{what} must be real numbers, got {reprlib.repr(value)}: {hint}") from None
-
-
-class Drawable(Protocol):
-    """Tells which steps may be drawn."""
-
-    def __call__(self, steps: Ints, envs: Ints, /) -> npt.NDArray[np.bool_]:
-        """Whether each step ``i64[...]`` of an environment ``i64[...]`` may be drawn."""
 
 
 def draw(
@@ -106,11 +93,7 @@ def draw(
 
 
 def drawable_steps(shape: tuple[int, int], drawable: Drawable) -> Ints:
-    """The flat indices ``i64[n]`` of all steps that may be drawn.
-
-    Raises:
-        SlotError: there is none.
-    """
+    """The flat indices ``i64[n]`` of all steps that may be drawn; SlotError if there is none."""
     steps, envs = np.divmod(np.arange(shape[0] * shape[1]), shape[1])
     found: Ints = np.flatnonzero(drawable(steps, envs))
     if not len(found):

@@ -39,13 +39,10 @@ class Ends(NamedTuple):
         return Ends(min(self.scanned, step), self.steps[kept], self.envs[kept], self.belongs[kept])
 
     def up_to(self, begin: int, end: int, scan: Callable[[Ints], tuple[Bools, Bools]]) -> "Ends":
-        """The ends among the steps ``begin`` to ``end``, of which only the new ones are scanned.
+        """The ends among the steps ``begin`` to ``end``, exclusive, of which only the new ones are scanned.
 
-        Args:
-            begin: the first step.
-            end: the step after the last one.
-            scan: called with steps ``i64[n]``; returns ``bool[n, n_envs]`` twice: whether an episode ends with the
-                step, and whether it belongs to the episode.
+        ``scan`` is called with steps ``i64[n]``; it returns ``bool[n, n_envs]`` twice: whether an episode ends with the
+        step, and whether it belongs to the episode.
         """
         kept = self.steps >= begin
         found = [(self.steps[kept], self.envs[kept], self.belongs[kept])]
@@ -90,11 +87,7 @@ class Episodes(NamedTuple):
         return cls(envs[kept], begin[kept], end[kept], done[kept])
 
     def find(self, steps: Ints, envs: Ints) -> Ints:
-        """``i64[n]``: the part that has each step of an environment.
-
-        Raises:
-            SlotError: none has it.
-        """
+        """``i64[n]``: the part that has each step of an environment; SlotError if none has one."""
         # By environment, then by step: numbers that rise from part to part.
         least = int(self.begin.min(initial=0))
         span = int(self.end.max(initial=0)) - least + 1
@@ -112,15 +105,7 @@ def draw_starts(
     """Random starts of sequences, ``i64[batch]``: their parts, and the numbers of their first steps.
 
     Sequences of a part begin at its first step, and at every ``stride``-th after it; one that would exceed the part
-    begins earlier.
-
-    Args:
-        rng: draws.
-        parts: of these.
-        batch: how many.
-        length: steps of a sequence.
-        stride: steps from one sequence to the next one.
-        strict_length: whether parts with fewer steps are left out.
+    begins earlier. With ``strict_length``, parts with fewer than ``length`` steps are left out.
 
     Raises:
         SlotError: no part is long enough.

@@ -5,11 +5,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, says_arguments
+from obscodec.arguments import as_count, as_integers, as_number, says_arguments
 from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.buffers.memory import making_room
-from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
+from obscodec.errors import CorruptStream, ShapeError, SlotError
 from obscodec.fixed import Fixed
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
@@ -58,7 +58,7 @@ class Prioritized:
 
     def __init__(self, capacity: int, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
         self.capacity = as_count("capacity", capacity)
-        self.alpha, self.beta, self.eps = _number("alpha", alpha), beta, _number("eps", eps)
+        self.alpha, self.beta, self.eps = as_number("alpha", alpha), beta, as_number("eps", eps)
         if self.eps == 0:
             raise ShapeError("eps must be more than 0: an item of priority 0 would never be drawn again")
         with making_room(lambda: self.capacity):
@@ -74,7 +74,7 @@ class Prioritized:
 
     @beta.setter
     def beta(self, beta: float) -> None:
-        self._beta = _number("beta", beta)
+        self._beta = as_number("beta", beta)
 
     @property
     def indices(self) -> range:
@@ -95,7 +95,7 @@ class Prioritized:
             ShapeError: there are more than ``capacity``; or numbers do not rise from call to call.
             DTypeError: a number is no integer.
         """
-        first, end, excluded = as_count("first", first, 0), as_count("end", end, 0), _whole(exclude)
+        first, end, excluded = as_count("first", first, 0), as_count("end", end, 0), as_integers("indices", exclude)
         with self._lock:
             old_first, old_end = self._range
             if not old_first <= first <= end or end < old_end:
@@ -148,10 +148,10 @@ class Prioritized:
             SlotError: an item is not there, or is never drawn.
         """
         with self._lock:
-            weights = self._tree[len(self._tree) // 2 + self._leaves(_whole(indices))]
+            weights = self._tree[len(self._tree) // 2 + self._leaves(as_integers("indices", indices).reshape(-1))]
         if not weights.all():
             raise SlotError("an item that is never drawn has no weight")
-        exponent = self.beta if beta is None else _number("beta", beta)
+        exponent = self.beta if beta is None else as_number("beta", beta)
         with np.errstate(over="ignore", under="ignore"):
             return np.asarray((weights / weights.min(initial=np.inf)) ** -exponent, np.float32)
 
@@ -168,7 +168,7 @@ class Prioritized:
             ShapeError: a priority is negative, infinite or NaN; or their number is another one.
             SlotError: an item is not there yet.
         """
-        numbers, given = _whole(indices), as_floats("priorities", priorities).reshape(-1)
+        numbers, given = as_integers("indices", indices).reshape(-1), as_floats("priorities", priorities).reshape(-1)
         if len(given) != len(numbers):
             raise ShapeError(f"there are {len(numbers)} indices and {len(given)} priorities: pass one for each")
         if len(given) and not (given.min() >= 0 and given.max() < np.inf):
@@ -193,7 +193,7 @@ class Prioritized:
             SlotError: an item is not there.
         """
         with self._lock:
-            leaves = self._leaves(_whole(indices))
+            leaves = self._leaves(as_integers("indices", indices).reshape(-1))
             set_leaves(self._tree, leaves, np.zeros(len(leaves)))
 
     def arguments(self) -> State:
@@ -243,18 +243,3 @@ class Prioritized:
         if len(numbers) and not first <= numbers.min() <= numbers.max() < end:
             raise SlotError(f"items go from {first} to {end - 1}, got {numbers.min()} to {numbers.max()}")
         return numbers % self.capacity
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise DTypeError(f"{name} must be a number of 0 or more, got {value!r}")
-    if not 0 <= value < np.inf:
-        raise ShapeError(f"{name} must be finite and 0 or more, got {value}")
-    return float(value)
-
-
-def _whole(indices: npt.ArrayLike) -> Ints:
-    numbers = np.asarray(indices).reshape(-1)
-    if numbers.size and numbers.dtype.kind not in "iu":
-        raise DTypeError(f"indices are integers, got {numbers.dtype}")
-    return numbers.astype(np.int64)

@@ -50,11 +50,7 @@ class Seams(NamedTuple):
 
     @classmethod
     def from_state(cls, state: State, n_indices: int) -> Self:
-        """Those of a ring to which steps with ``n_indices`` indices were appended.
-
-        Raises:
-            CorruptStream: no ring has such a state.
-        """
+        """Those of a ring to which steps with ``n_indices`` indices were appended."""
         arrays = [array_of(state, name, np.int64, (None,)) for name in cls._fields]
         for name, array in zip(cls._fields, arrays, strict=True):
             check_range(name, array, 0, n_indices - 1)

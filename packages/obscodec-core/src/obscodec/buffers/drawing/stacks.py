@@ -1,7 +1,7 @@
 """Stack: of which steps a stack is made, and what stands before the start of an episode."""
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -9,13 +9,6 @@ from obscodec.errors import FieldError, SpecError
 from obscodec.segments import Ints
 
 Pad = Literal["edge", "zeros"]
-
-
-class Items(Protocol):
-    """Reads the array of a field."""
-
-    def __call__(self, name: str, steps: Ints, /) -> Any:
-        """What the array of the field has at each of the steps ``i64[...]``, ``[..., *shape]``."""
 
 
 class Stack(NamedTuple):
@@ -34,11 +27,7 @@ class Stack(NamedTuple):
 
     @classmethod
     def of(cls, stack: Mapping[str, int], next_of: Mapping[str, str | None], pad: Pad | None) -> dict[str, Self]:
-        """The stacks of the fields that have one: those named in ``stack``, and those that are one step later.
-
-        Raises:
-            FieldError: a field is stacked otherwise than the field that it is one step later.
-        """
+        """The stacks of the fields that have one: those named in ``stack``, and those that are one step later."""
         made: dict[str, Self] = {}
         for name, before in next_of.items():
             n = stack.get(name if before is None else before)
@@ -48,14 +37,11 @@ class Stack(NamedTuple):
                 made[name] = cls(n, pad, before)
         return made
 
-    def pick(self, items: Items, name: str, steps: Ints, n_inside: Ints) -> Any:
-        """A stack of each step, ``[..., n, *shape]``, the oldest first.
+    def pick(self, items: Callable[[str, Ints], Any], name: str, steps: Ints, n_inside: Ints) -> Any:
+        """A stack of each step ``i64[...]``, ``[..., n, *shape]``, the oldest first.
 
-        Args:
-            items: reads an array.
-            name: the field.
-            steps: ``i64[...]``.
-            n_inside: ``i64[...]``, how many of the last steps, up to each step, belong to its episode.
+        ``items`` returns what the array of a field has at steps; ``n_inside``, ``i64[...]``, tells how many of the last
+        steps, up to each step, belong to its episode.
         """
         back = np.arange(self.n - 1, -1, -1)
         kept = np.minimum(back, n_inside[..., None] - 1)
@@ -70,11 +56,7 @@ class Stack(NamedTuple):
 
 
 def check_pad(pad: object, stack: Mapping[str, int]) -> None:
-    """Refuse a ``pad`` that is none, or that no stack reads.
-
-    Raises:
-        SpecError: it is something else than ``"edge"`` or ``"zeros"``; or None although there are stacks.
-    """
+    """Refuse a ``pad`` that is none, or that no stack reads: SpecError."""
     choices = "'edge' repeats the first one, as Gymnasium's FrameStackObservation; 'zeros' is as SB3's VecFrameStack"
     if stack and pad is None:
         raise SpecError(f"stacks need pad, what stands before the first step of an episode: {choices}")
