@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, FrameStack, FrameStore, HeapFull, Layout, SlotError
 from obscodec.frames.kernels.stacks import expand_stacks
-from obscodec.stores.auto.find_stack import find_frame_stack
+from obscodec.stores.auto.plan import find_frame_stack
 
 GAMES = ["MsPacman", "Pong", "Breakout"]
 

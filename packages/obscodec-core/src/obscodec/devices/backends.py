@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from obscodec.arguments import check_kind, kind_of, warn
 from obscodec.codecs import Codec, new_codec
-from obscodec.devices.frame_reader import FrameReader
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.heap import Allocate
 from obscodec.installing import install_command
 from obscodec.layout import FrameStack, Layout
+from obscodec.segments import Ints
 
 if TYPE_CHECKING:
     from obscodec.frames import FrameLog  # which loads numba
@@ -24,6 +24,30 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "obscodec.backends"
 _HEAPS = ("device", "pinned")  # where a store on a device has its streams: in memory of the device, or of the host
 _INSTALL = {"cuda": f"{install_command('obscodec-cupy[cuda12]')}, or [cuda13], for the CUDA version of the driver"}
+
+
+class FrameReader(ABC):
+    """Decodes the tensors of one FrameStore on a device, from a copy of the log that it keeps there.
+
+    Safe to use from several threads. Work is queued on the current stream of the library of an array; the work of one
+    call begins when that of the call before is done, on whichever streams the two are.
+    """
+
+    @abstractmethod
+    def read(self, ids: Ints, out: Any) -> None:
+        """Decode tensors.
+
+        Args:
+            ids: ``i64[n]`` on the host.
+            out: ``[n, *shape]`` in the memory of the device, an array of any library; contiguous.
+
+        Raises:
+            SlotError: an id is of no tensor.
+            DTypeError: ``out`` has another dtype, is read-only, or is in other memory.
+            ShapeError: ``out`` has another shape.
+            HeapFull: the device has not enough memory for the copy.
+            CorruptStream: an earlier call found a damaged block; the tensors that it wrote are of no use.
+        """
 
 
 class Backend(ABC):
@@ -122,12 +146,7 @@ def _made(kind: str) -> Backend:
 
 
 def backend(device: str) -> Backend:
-    """The backend of a device such as ``"cuda"`` or ``"cuda:1"``, not of the CPU.
-
-    Raises:
-        BackendUnavailable: the package of the backend is not installed.
-        SpecError: there is no such kind of device.
-    """
+    """The backend of a device such as ``"cuda"`` or ``"cuda:1"``, not of the CPU."""
     if not isinstance(device, str):
         raise SpecError(f"a device is a text such as 'cpu' or 'cuda:1', got {kind_of(device)}")
     return _made(device.partition(":")[0])
@@ -136,11 +155,8 @@ def backend(device: str) -> Backend:
 def check_place(device: str, heap: str, new_batch: Callable[[], object] | None = None) -> None:
     """Make sure that compressed tensors can be kept on a device, and decoded into the memory of a batch.
 
-    Args:
-        device: ``"cpu"``, or a GPU such as ``"cuda"``.
-        heap: ``"device"``, or ``"pinned"`` for host memory that the device reads.
-        new_batch: returns a batch, an array of any library such as ``torch.empty(1, device=...)``. Only called for a
-            device that can be used; for the CPU, batches may be anywhere, since the caller copies.
+    ``new_batch`` returns a batch, an array of any library such as ``torch.empty(1, device=...)``. It is only called for
+    a device that can be used; for the CPU, batches may be anywhere, since the caller copies.
 
     Raises:
         SpecError: there is no such device or heap, or the device has no such heap.

@@ -45,14 +45,6 @@ class BatchMemory:
 
     Args:
         allocate: called with a number of bytes, returns new memory ``u8[nbytes]``.
-
-    Example:
-        >>> memory = BatchMemory()
-        >>> batch = memory.array(256, Layout((84, 84), np.uint8))
-        >>> address = batch.ctypes.data
-        >>> del batch
-        >>> memory.array(256, Layout((84, 84), np.uint8)).ctypes.data == address
-        True
     """
 
     def __init__(self, allocate: Callable[[int], Bytes] = new_huge_chunk) -> None:

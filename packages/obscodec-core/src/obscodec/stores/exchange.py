@@ -1,6 +1,6 @@
 """IdExchange: replaces ids in arrays, all of them or none, whatever interrupts it."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -87,7 +87,7 @@ class Buffered(Protocol):
         """Store the rows."""
 
 
-class IdExchange:
+class IdExchange(ABC):
     """The part of a store that keeps arrays of its ids in step with it.
 
     Attributes:
@@ -114,11 +114,33 @@ class IdExchange:
 
     @abstractmethod
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """See ``Store.take_in``."""
+        """Store tensors, and give the caller one reference to each id.
+
+        Args:
+            tensors: ``[m, *shape]``; see ``Store.append``.
+            which: ``i64[n]``, the number of the tensor for each id; each of ``0..m-1`` at least once.
+            sequences: ``i64[m]``, the sequence of each tensor.
+            ids: ``i64[n]`` of zeros, filled. Whatever ends this call, the caller owns a reference to each id that is
+                not 0 then, and no other reference exists.
+
+        Raises:
+            ShapeError: the tensors have another shape.
+            DTypeError: the tensors have another dtype.
+            HeapFull: there is not enough room.
+        """
 
     @abstractmethod
     def give_back(self, ids: Ints) -> None:
-        """See ``Store.give_back``."""
+        """Give back one reference to each id, and set it to 0. A tensor without references is dropped.
+
+        Whatever ends this call, the caller still owns a reference to each id that is not 0 then, and can call again.
+
+        Args:
+            ids: ``i64[n]``; 0 is ignored.
+
+        Raises:
+            SlotError: an id is of no tensor, or is given back more often than it was given out; nothing was done.
+        """
 
     def own(self, ids: Ints) -> Guard:
         """Have ``ids``, as the array is then, be given back soon after the guard is closed."""
@@ -130,16 +152,10 @@ class IdExchange:
         """Store tensors, put their ids into places, and give the old ids of the places back.
 
         Whatever ends this call, each place has all of its new ids, and their tensors are stored, or it is as it was.
-
-        Args:
-            places: different elements of arrays, in the order of ``which``.
-            tensors: see ``Store.take_in``, as for ``which`` and ``sequences``.
-            which: ``i64[n]``.
-            sequences: ``i64[m]``.
+        ``places`` are different elements of arrays, in the order of ``which``; see :meth:`take_in` for the rest, and
+        for errors.
 
         Raises:
-            ShapeError: the tensors have another shape.
-            DTypeError: the tensors have another dtype.
             HeapFull: there is not enough room, or the dtype of an array can't hold an id.
             SlotError: an old id is of no tensor.
         """

@@ -166,7 +166,6 @@ class FrameStore(Store):
         self.log.give_back(ids)
 
     def _stats(self) -> StoreStats:
-        """See ``Store.stats``."""
         stats = replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
         if self.frame_stack is None:
             return stats
@@ -201,7 +200,6 @@ class FrameStore(Store):
         return self.log.state()
 
     def _restore(self, state: State) -> None:
-        """See ``Store.restore``."""
         self.log.restore(state)
 
     def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:

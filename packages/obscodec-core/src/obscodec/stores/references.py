@@ -17,12 +17,7 @@ _FOR_NO_GUARD = -1  # the number of ids that no array ever had, so that no reade
 
 
 class _Ref(ref[Any]):
-    """A reference that is an element of a set, and takes itself out when its object goes.
-
-    Attributes:
-        number: of a guard.
-        thread: that has made it.
-    """
+    """A reference that is an element of a set, and takes itself out when its object goes."""
 
     __slots__ = ("number", "thread")
     __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its object, which may be gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -28,7 +28,7 @@ MAKE_ANOTHER = "make another store, and append what store.read(ids) of this one 
 _MIN_PACKED_NBYTES = 1 << 12
 
 
-class Store(IdExchange, ABC):
+class Store(IdExchange):
     """Tensors of one layout, each under an integer id. Id 0 is the zero tensor.
 
     Attributes:
@@ -44,36 +44,6 @@ class Store(IdExchange, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         Store.kinds[cls.__name__] = cls
-
-    @abstractmethod
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """Store tensors, and give the caller one reference to each id.
-
-        Args:
-            tensors: ``[m, *shape]``; see :meth:`append`.
-            which: ``i64[n]``, the number of the tensor for each id; each of ``0..m-1`` at least once.
-            sequences: ``i64[m]``, the sequence of each tensor.
-            ids: ``i64[n]`` of zeros, filled. Whatever ends this call, the caller owns a reference to each id that is
-                not 0 then, and no other reference exists.
-
-        Raises:
-            ShapeError: the tensors have another shape.
-            DTypeError: the tensors have another dtype.
-            HeapFull: there is not enough room.
-        """
-
-    @abstractmethod
-    def give_back(self, ids: Ints) -> None:
-        """Give back one reference to each id, and set it to 0. A tensor without references is dropped.
-
-        Whatever ends this call, the caller still owns a reference to each id that is not 0 then, and can call again.
-
-        Args:
-            ids: ``i64[n]``; 0 is ignored.
-
-        Raises:
-            SlotError: an id is of no tensor, or is given back more often than it was given out; nothing was done.
-        """
 
     @says_memory_error
     def append(self, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
@@ -123,11 +93,7 @@ class Store(IdExchange, ABC):
         return backend(self.device).download(self.device, x)
 
     def _to_host(self, x: Any) -> npt.NDArray[np.generic]:
-        """Tensors as a numpy array; a copy if they are on the GPU of this store.
-
-        Raises:
-            DTypeError: they are another array, or have a mask or a unit, which would be lost.
-        """
+        """Tensors as a numpy array; a copy if they are on the GPU of this store. DTypeError for any others."""
         if isinstance(x, np.ndarray):
             return as_array(x)
         if self.device == "cpu":
@@ -168,7 +134,6 @@ class Store(IdExchange, ABC):
 
         Raises:
             SpecError: this store can't be read by ids on a GPU, or has not decided yet how it keeps tensors.
-            SlotError: an id is of no tensor.
         """
         del ids
         raise SpecError(
@@ -346,15 +311,7 @@ def _without_packed(value: Any) -> Any:
 
 
 def store_of(kind: str, arguments: State) -> Store:
-    """An empty store.
-
-    Args:
-        kind: the name of its class.
-        arguments: see ``Store.arguments``.
-
-    Raises:
-        CorruptStream: there is no such kind of store.
-    """
+    """An empty store of a kind, the name of its class, by ``Store.arguments``; CorruptStream for no kind."""
     if kind not in Store.kinds:
         raise CorruptStream(f"no store is a {kind!r}, there are {', '.join(Store.kinds)}")
     return _made(Store.kinds[kind], arguments)

@@ -246,7 +246,7 @@ class AutoStore(Store):
         return inner
 
     def _room(self, n: int) -> npt.NDArray[np.generic]:
-        """An array ``[n, *shape]`` whose memory goes back to the operating system when it is freed."""
+        """An array ``[n, *shape]`` in memory that goes back to the system when it is freed."""
         nbytes = n * self.layout.nbytes
         return self.layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self.layout.nbytes))
 
@@ -280,7 +280,6 @@ class AutoStore(Store):
             }
 
     def _restore(self, state: State) -> None:
-        """See ``Store.restore``."""
         n_first = number_of(state, "n_first", 1, _MOST_FIRST)
         n_taken = number_of(state, "n_taken", 0, n_first)
         self._n_first, self._n_taken = n_first, n_taken

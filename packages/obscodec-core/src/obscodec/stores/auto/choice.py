@@ -77,12 +77,7 @@ _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of an
 
 
 def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
-    """Have kernels compiled ahead, if :func:`choose` is likely to try a codec of images on such frames.
-
-    Args:
-        frames: ``[n, *shape]``, see :func:`choose`; equal ones may be among them.
-        sequences: ``i64[n]``, the sequence of each frame.
-    """
+    """Have kernels compiled ahead, if :func:`choose` is likely to try a codec of images on such frames."""
     if frames.dtype.kind != "u" or not frames.size:
         return
     first = _distinct(frames[np.argsort(sequences, kind="stable")[:_N_EXPECTED]])

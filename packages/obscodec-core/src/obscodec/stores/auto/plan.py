@@ -1,7 +1,8 @@
 """StoragePlan: how an AutoStore keeps its tensors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from types import NoneType
 from typing import Self
 
@@ -16,7 +17,6 @@ from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Trial
 from obscodec.stores.auto.choice import choose, expect
-from obscodec.stores.auto.find_stack import find_frame_stack
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.find_narrow import find_narrow
@@ -25,6 +25,7 @@ from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
+_MIN_SHIFTS = 4  # in a frame stack
 _MIN_FIRST, _MAX_FIRST, _MAX_FIRST_NBYTES = 16, 256, 1 << 24
 
 
@@ -50,32 +51,19 @@ class StoragePlan:
         """Plain values that :meth:`from_config` takes."""
         choice = None
         if self.choice is not None:
-            trials = [asdict(trial) for trial in self.choice.trials]
-            choice = {"chosen": asdict(self.choice.chosen), "trials": trials, "reason": self.choice.reason}
-        return {
-            "narrow": self.narrow,
-            "frame_stack": self.frame_stack,
-            "spec": self.spec,
-            "block_frames": self.block_frames,
-            "choice": choice,
-        }
+            choice = {**asdict(self.choice), "trials": [*map(asdict, self.choice.trials)]}
+        return {**{of.name: getattr(self, of.name) for of in fields(self)}, "choice": choice}
 
     @classmethod
     def from_config(cls, config: State) -> Self:
-        """The plan that :meth:`config` described.
-
-        Raises:
-            CorruptStream: it is no plan.
-        """
+        """The plan that :meth:`config` described; CorruptStream for another one."""
         narrow, stack, choice = (config.get(name) for name in ("narrow", "frame_stack", "choice"))
         if not isinstance(narrow, (Narrow, NoneType)) or not isinstance(stack, (FrameStack, NoneType)):
             raise CorruptStream(f"a plan has numbers and a frame stack, got {narrow!r} and {stack!r}")
         if choice is not None:
             of_choice = part_of(config, "choice", dict)
-            chosen, *trials = (
-                Trial(*(of[field.name] for field in fields(Trial)))
-                for of in [part_of(of_choice, "chosen", dict), *part_of(of_choice, "trials", list)]
-            )
+            kept = [part_of(of_choice, "chosen", dict), *part_of(of_choice, "trials", list)]
+            chosen, *trials = (Trial(*(of[field.name] for field in fields(Trial))) for of in kept)
             choice = Choice(chosen, tuple(trials), part_of(of_choice, "reason", str))
         return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice)
 
@@ -86,32 +74,12 @@ class StoragePlan:
 
         It decodes on the device of the options if numbers are stored as they are, else on the CPU.
         """
-        stored, device, heap = layout, options.device, options.heap
-        if self.narrow is not None:
-            stored = Layout(layout.shape, self.narrow.code_dtype)
-            device, heap = "cpu", "device"
-        store = FrameStore(
-            stored,
-            frame_stack=self.frame_stack,
-            codec=self.spec,
-            block_frames=self.block_frames,
-            first_id=first_id,
-            max_bytes=options.max_bytes,
-            threads=threads,
-            device=device,
-            heap=heap,
-        )
+        make = partial(FrameStore, first_id=first_id, max_bytes=options.max_bytes, threads=threads)
+        of_frames = partial(make, frame_stack=self.frame_stack, codec=self.spec, block_frames=self.block_frames)
         if self.narrow is None:
-            return store
-        wide = FrameStore(
-            layout,
-            codec=_WIDE_SPEC,
-            block_frames=1,
-            first_id=first_id,
-            max_bytes=options.max_bytes,
-            threads=threads,
-        )
-        return NarrowStore(self.narrow, store, wide, threads=threads)
+            return of_frames(layout, device=options.device, heap=options.heap)
+        codes = of_frames(Layout(layout.shape, self.narrow.code_dtype))
+        return NarrowStore(self.narrow, codes, make(layout, codec=_WIDE_SPEC, block_frames=1), threads=threads)
 
 
 def n_first_of(layout: Layout) -> int:
@@ -129,13 +97,10 @@ def frames_of_block(codec: str, block_frames: int | None = None) -> int:
 def find_plan(
     tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreOptions, *, thorough: bool = False
 ) -> StoragePlan:
-    """The best way to keep tensors, found in the first ones.
+    """The best way to keep tensors, found in the first ones, ``[n, *shape]`` in the order of time for each sequence.
 
-    Args:
-        tensors: ``[n, *shape]``, in the order of time for each sequence.
-        sequences: ``i64[n]``, the sequence of each tensor.
-        options: of the store, with the device that decodes.
-        thorough: whether to try slow codecs even if a fast one is good enough.
+    ``options`` are of the store, with the device that decodes. ``thorough``: try slow codecs even if a fast one will
+    do.
     """
     device = options.device
     narrow = find_narrow(tensors)
@@ -148,10 +113,11 @@ def find_plan(
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
     stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
-    spec, block_frames, choice = _find_codec(tensors, sequences, options, stack, device, thorough=thorough)
+    find = partial(_find_codec, tensors, sequences, options, device=device, thorough=thorough)
+    spec, block_frames, choice = find(stack)
     if stack is None and _misread([trial.spec for trial in choice.trials] if choice else [spec], tensors):
         planes = FrameStack(1, axis=-1)  # an image of two or four channels: its planes are images of one
-        found = _find_codec(tensors, sequences, options, planes, device, thorough=thorough)
+        found = find(planes)
         if _misread([found[0]], tensors):
             stack, (spec, block_frames, choice) = planes, found
     return StoragePlan(narrow, stack, spec, block_frames, choice)
@@ -194,3 +160,42 @@ def _find_codec(
         thorough=thorough,
     )
     return choice.chosen.spec, choice.chosen.block_frames, choice
+
+
+def find_frame_stack(observations: npt.NDArray[np.generic], sequences: Ints) -> FrameStack | None:
+    """How observations are made of frames, judged by their values.
+
+    In a frame stack, each observation repeats all frames of the one before it but the oldest, shifted by one place. At
+    least half of the consecutive observations that differ must do so; the first of an episode does not.
+
+    Args:
+        observations: ``[n, *shape]``, in the order of time for each sequence.
+        sequences: ``i64[n]``, the sequence of each observation.
+
+    Returns:
+        The deepest stack that fits; None if none does.
+    """
+    pairs = [(observations[a], observations[b]) for a, b in _consecutive(sequences)]
+    pairs = [(before, after) for before, after in pairs if before.tobytes() != after.tobytes()]
+    if observations.ndim < 3 or len(pairs) < _MIN_SHIFTS:
+        return None
+    for axis in (0, -1):
+        length = observations.shape[1:][axis]
+        for channels in range(1, length // 2 + 1):
+            if length % channels == 0:
+                n = sum(_shifts(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), channels) for a, b in pairs)
+                if n >= _MIN_SHIFTS and 2 * n >= len(pairs):
+                    return FrameStack(length // channels, axis)
+    return None
+
+
+def _consecutive(sequences: Ints) -> Iterator[tuple[int, int]]:
+    last: dict[int, int] = {}
+    for i, sequence in enumerate(sequences.tolist()):
+        if sequence in last:
+            yield last[sequence], i
+        last[sequence] = i
+
+
+def _shifts(before: npt.NDArray[np.generic], after: npt.NDArray[np.generic], channels: int) -> bool:
+    return before[channels:].tobytes() == after[:-channels].tobytes()

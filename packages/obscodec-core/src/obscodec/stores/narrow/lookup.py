@@ -29,16 +29,9 @@ def look_up(codes: Codes, table: Patterns, places: Ints, out: Patterns) -> None:
 def find_codes(values: Numbers, patterns: Patterns, table: Patterns, grid: Numbers, codes: Codes, fits: Flags) -> None:
     """The inverse of :func:`look_up` for a table of evenly rising values.
 
-    Two loops over each row, because LLVM vectorizes the first one only: 4 GB/s instead of 2.
-
-    Args:
-        values: numbers.
-        patterns: their bits.
-        table: the pattern of each code.
-        grid: ``low, per_unit, zero, top``: the code of a value, if it has one, is ``(value - low) * per_unit``, rounded
-            down and clipped to ``zero..top``.
-        codes: filled.
-        fits: ``bool[n]``, filled: whether each value of a row has the bits that its code stands for.
+    Two loops over each row, because LLVM vectorizes the first one only: 4 GB/s instead of 2. ``grid`` is ``low,
+    per_unit, zero, top``: the code of a value, if it has one, is ``(value - low) * per_unit``, rounded down and clipped
+    to ``zero..top``. ``fits``, ``bool[n]``, tells whether each value of a row has the bits that its code stands for.
     """
     low, per_unit, zero, top = grid[0], grid[1], grid[2], grid[3]
     for i in range(len(values)):

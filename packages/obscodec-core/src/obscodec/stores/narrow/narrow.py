@@ -136,12 +136,7 @@ class Narrow:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """What :meth:`config` described.
-
-        Raises:
-            SpecError: a step is malformed.
-            DTypeError: a dtype is not as :meth:`config` writes it.
-        """
+        """What :meth:`config` described."""
         steps = tuple((operation, number) for operation, number in config["steps"])
         return cls(written_dtype(config["dtype"]), config["bits"], steps, written_dtype(config["arithmetic"]))
 

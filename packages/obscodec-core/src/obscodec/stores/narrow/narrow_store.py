@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,18 +34,6 @@ class NarrowStore(Store):
     Raises:
         ShapeError: the tensors of the two stores have different shapes.
         DTypeError: a store has another dtype than ``narrow``.
-
-    Example:
-        >>> from obscodec import FrameStore, Layout
-        >>> halves = Narrow(np.dtype(np.float32), 8, (("/", 2),))
-        >>> codes = FrameStore(Layout((3,), np.uint8), block_frames=1)
-        >>> wide = FrameStore(Layout((3,), np.float32), block_frames=1)
-        >>> store = NarrowStore(halves, codes, wide)
-        >>> store.read(store.append(np.array([[0, 0.5, 1], [0, 0.1, 0.2]], np.float32)))
-        array([[0. , 0.5, 1. ],
-               [0. , 0.1, 0.2]], dtype=float32)
-        >>> codes.stats().n_tensors, wide.stats().n_tensors
-        (1, 1)
     """
 
     narrow: Fixed[Narrow] = Fixed(MAKE_ANOTHER)
@@ -87,7 +76,8 @@ class NarrowStore(Store):
             if len(of_codes):
                 some = slice(None) if fits.all() else fits  # a slice: no copy
                 self.codes.take_in(codes[some], number[which[narrow]], sequences[some], of_codes)
-            stored[narrow], stored[~narrow] = self._narrow_ids(of_codes), wide_ids(of_wide)
+            stored[narrow] = narrow_ids(of_codes, code_0_is_zero=self._code_0_is_zero)
+            stored[~narrow] = wide_ids(of_wide)
             ids[:] = stored
         finally:
             if not np.array_equal(ids, stored) or not stored.any():  # interrupted before the ids were given out
@@ -99,27 +89,27 @@ class NarrowStore(Store):
         if not isinstance(out, np.ndarray):
             self._read_via_host(ids, out)
             return
-        narrow, inner = self._are_narrow(ids), ids >> 1
+        narrow, inner = are_narrow(ids, code_0_is_zero=self._code_0_is_zero), ids >> 1
         if narrow.all():
-            with _among_codes():
+            with _among(_CODES):
                 codes = self.codes.read(inner)
             self.narrow.undo(codes, out, threads=self.threads)
         elif not narrow.any():
-            with _among_wide():
+            with _among(_WIDE):
                 self.wide.read_into(inner, out)
         else:
-            with _among_codes():
+            with _among(_CODES):
                 codes = self.codes.read(inner[narrow])
-            with _among_wide():
+            with _among(_WIDE):
                 out[~narrow] = self.wide.read(inner[~narrow])
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
 
     def release(self, ids: npt.ArrayLike) -> None:
         """See ``Store.release``."""
         released = as_ids(ids).copy()
-        narrow = self._are_narrow(released)
+        narrow = are_narrow(released, code_0_is_zero=self._code_0_is_zero)
         if narrow.any() and not narrow.all():
-            with _among_wide():
+            with _among(_WIDE):
                 self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
         self.let_go(released)
 
@@ -144,7 +134,6 @@ class NarrowStore(Store):
             return {"codes": self.codes.state(), "wide": self.wide.state()}
 
     def _restore(self, state: State) -> None:
-        """See ``Store.restore``."""
         self.codes.restore(part_of(state, "codes", dict))
         self.wide.restore(part_of(state, "wide", dict))
 
@@ -153,37 +142,23 @@ class NarrowStore(Store):
         if self._parted is not None:
             codes, wide = self._parted
             try:
-                with _among_codes():
+                with _among(_CODES):
                     self.codes.give_back(codes)
-                with _among_wide():
+                with _among(_WIDE):
                     self.wide.give_back(wide)
             except SlotError:  # an id is of no tensor: nobody can give it back
                 self._parted = None
                 raise
             self._parted = None
 
-    def _narrow_ids(self, inner: Ints) -> Ints:
-        return narrow_ids(inner, code_0_is_zero=self._code_0_is_zero)
-
-    def _are_narrow(self, ids: Ints) -> npt.NDArray[np.bool_]:
-        return are_narrow(ids, code_0_is_zero=self._code_0_is_zero)
-
     def _stats(self) -> StoreStats:
         """See ``Store.stats``; lookup tables count as tables."""
         codes, wide = self.codes.stats(), self.wide.stats()
-        n_tensors = codes.n_tensors + wide.n_tensors
-        return StoreStats(
-            n_tensors=n_tensors,
-            raw_bytes=n_tensors * self.layout.nbytes,
-            live_bytes=codes.live_bytes + wide.live_bytes,
-            reserved_bytes=codes.reserved_bytes + wide.reserved_bytes,
-            table_bytes=codes.table_bytes + wide.table_bytes + self.narrow.nbytes,
-            dictionary_bytes=codes.dictionary_bytes + wide.dictionary_bytes,
-            disk_bytes=codes.disk_bytes + wide.disk_bytes,
-            growing_bytes=codes.growing_bytes + wide.growing_bytes,
-            codec=codes.codec,
-            block_frames=codes.block_frames,
-        )
+        added = [of.name for of in fields(codes) if of.name.endswith(("n_tensors", "_bytes"))]
+        sums = {name: getattr(codes, name) + getattr(wide, name) for name in added}
+        sums["raw_bytes"] = sums["n_tensors"] * self.layout.nbytes
+        sums["table_bytes"] += self.narrow.nbytes
+        return replace(codes, **sums)
 
     @property
     def _parts(self) -> tuple[Store, ...]:
@@ -194,16 +169,12 @@ class NarrowStore(Store):
 
 
 @contextmanager
-def _among_codes() -> Iterator[None]:
+def _among(where: str) -> Iterator[None]:
     try:
         yield
     except SlotError as error:
-        raise SlotError(f"ids of narrow tensors are twice those among the codes: {error}") from error
+        raise SlotError(f"{where}: {error}") from error
 
 
-@contextmanager
-def _among_wide() -> Iterator[None]:
-    try:
-        yield
-    except SlotError as error:
-        raise SlotError(f"ids of wide tensors are twice those among the wide ones, plus 1: {error}") from error
+_CODES = "ids of narrow tensors are twice those among the codes"
+_WIDE = "ids of wide tensors are twice those among the wide ones, plus 1"
