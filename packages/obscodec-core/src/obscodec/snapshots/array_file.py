@@ -25,8 +25,7 @@ _METADATA: Final = "__metadata__"  # texts that the format allows, and that nobo
 def format_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
     """Arrays as bytes; each begins at a multiple of its item size.
 
-    Args:
-        arrays: by name, contiguous and little-endian, of bool, integers and floats up to 8 bytes.
+    They are contiguous and little-endian, of bool, integers and floats up to 8 bytes.
     """
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header, end = {}, 0
@@ -40,11 +39,7 @@ def format_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
 
 def parse_arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """The inverse of :func:`format_arrays`: new arrays, which can be written to.
-
-    Raises:
-        ValueError: the bytes are of another format.
-    """
+    """The inverse of :func:`format_arrays`: new arrays, which can be written to; ValueError for other bytes."""
     if len(content) < _LENGTH.size:
         raise ValueError(f"it has {len(content)} bytes")
     (n,) = _LENGTH.unpack_from(content)

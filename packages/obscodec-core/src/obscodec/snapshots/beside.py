@@ -17,22 +17,8 @@ Files = Mapping[str, str | os.PathLike[str]]  # by what each is, such as "model"
 _PIECE_NBYTES: Final = 1 << 20
 
 
-def hashes_of_files(files: Files) -> dict[str, str]:
-    """The XXH3-128 of some files, in hexadecimal.
-
-    Raises:
-        OSError: a file can't be read.
-    """
-    return {name: _hash(Path(file)) for name, file in files.items()}
-
-
 def check_beside(path: str | os.PathLike[str], generation: int, files: Files) -> None:
     """Make sure that files are those that were written with a generation, all of them and no others.
-
-    Args:
-        path: the folder of the snapshot.
-        generation: its number.
-        files: see ``Snapshot.write``.
 
     Raises:
         SnapshotError: one is damaged, missing, or of another generation or training; or there is no such generation.
@@ -49,7 +35,7 @@ def check_beside(path: str | os.PathLike[str], generation: int, files: Files) ->
         )
     for name, file in files.items():
         try:
-            is_same = _hash(Path(file)) == written.get(name)
+            is_same = hash_of(Path(file)) == written.get(name)
         except OSError as error:
             raise SnapshotError(f"{file} can't be read: {error.strerror}") from error
         if not is_same:
@@ -59,7 +45,8 @@ def check_beside(path: str | os.PathLike[str], generation: int, files: Files) ->
             )
 
 
-def _hash(path: Path) -> str:
+def hash_of(path: Path) -> str:
+    """The XXH3-128 of a file, in hexadecimal."""
     hashed = xxhash.xxh3_128()
     with path.open("rb") as file:
         while piece := file.read(_PIECE_NBYTES):

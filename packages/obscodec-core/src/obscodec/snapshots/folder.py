@@ -46,11 +46,7 @@ class Folder:
         self.path = Path(path).absolute()  # wherever the process goes meanwhile
 
     def generations(self) -> dict[int, str]:
-        """The numbers of the generations, rising, and the names of their manifests.
-
-        Raises:
-            SnapshotError: there is no such folder.
-        """
+        """The numbers of the generations, rising, and the names of their manifests; an error if there is no folder."""
         names = map(_MANIFEST.fullmatch, self._names())
         return dict(sorted((int(match[1]), match[0]) for match in names if match))
 
@@ -59,11 +55,7 @@ class Folder:
         return max(map(_number, filter(_is_ours, self._names())), default=0)
 
     def make(self) -> None:
-        """Make the folder, if it is not there.
-
-        Raises:
-            SnapshotError: it is a file, or has other files.
-        """
+        """Make the folder, if it is not there; an error if it is a file, or has other files."""
         if self.path.is_file():
             raise SnapshotError(f"{self.path} is a file: name a new or an empty folder")
         if not self.path.exists():
@@ -73,11 +65,7 @@ class Folder:
             raise SnapshotError(f"{self.path} has other files, such as {others[0]!r}: name a new or an empty folder")
 
     def locked(self) -> FolderLock:
-        """A context in which no other process writes to the folder.
-
-        Raises:
-            SnapshotError: somebody else is writing.
-        """
+        """A context in which no other process writes to the folder, see :class:`FolderLock`."""
         return FolderLock(self.path)
 
     @contextmanager
@@ -119,16 +107,8 @@ class Folder:
             if _number(name) == number:
                 (self.path / name).unlink(missing_ok=True)
 
-    def remove_manifest(self, number: int) -> None:
-        """Remove a generation; the next writer removes its files."""
-        (self.path / self.generations()[number]).unlink()
-
     def read_manifest(self, name: str) -> Manifest:
-        """A manifest.
-
-        Raises:
-            SnapshotError: it is damaged, of another generation than its name says, or of a newer version.
-        """
+        """A manifest that is intact, of the generation that its name says, and of no newer version."""
         match = _MANIFEST.fullmatch(name)
         assert match is not None
         with self.opened(name) as file:
@@ -155,29 +135,19 @@ class Folder:
         return dict(manifest)
 
     def refuse_newer(self) -> None:
-        """Refuse to write where a newer version has written, since the oldest generations would go.
-
-        Raises:
-            SnapshotError: a newer version has.
-        """
+        """Refuse to write where a newer version has written, since the oldest generations would go."""
         for name in self.generations().values():
             try:
                 self.read_manifest(name)
-            except NewerVersion:
-                raise
-            except SnapshotError:  # the others are intact
-                continue
+            except SnapshotError as error:
+                if isinstance(error, NewerVersion):
+                    raise
 
     @contextmanager
     def opened(self, name: str, kind: str | None = None) -> Iterator[BinaryIO]:
         """A file of the folder, which is no link to elsewhere and no device.
 
-        Args:
-            name: its name.
-            kind: what it must be, if a manifest names it: ``"arrays"`` or ``"segment"``.
-
-        Raises:
-            SnapshotError: there is no such file, or it has no such name.
+        A name that a manifest has must be one of its ``kind``, ``"arrays"`` or ``"segment"``.
         """
         if kind is not None and not (isinstance(name, str) and _NAMES[kind].fullmatch(name)):
             raise SnapshotError(f"a manifest names {name!r} as a file of {kind}: no such file can be in a snapshot")
@@ -209,11 +179,7 @@ class Folder:
 
 
 def find_snapshot(path: str | os.PathLike[str]) -> Path | None:
-    """The folder of the snapshot that a folder is, or that lies in it, as in a checkpoint of TorchRL; None for none.
-
-    Raises:
-        SnapshotError: there are several.
-    """
+    """The folder of the one snapshot that a folder is, or that lies in it, as in a checkpoint of TorchRL."""
     for level in range(_MOST_LEVELS + 1):
         found = sorted({file.parent for file in Path(path).glob("*/" * level + "generation-*.json")})
         if len(found) > 1:

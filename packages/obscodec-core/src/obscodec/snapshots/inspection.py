@@ -58,11 +58,7 @@ class GenerationReport(NamedTuple):
 
 
 def inspect_snapshot(path: str | os.PathLike[str]) -> Iterator[GenerationReport]:
-    """Read and check every file of a snapshot; a report on each generation, the first one first.
-
-    Raises:
-        SnapshotError: the folder has no snapshot.
-    """
+    """Read and check every file of a snapshot; a report on each generation, the first one first."""
     folder = Folder(path)
     generations = folder.generations()
     if not generations:

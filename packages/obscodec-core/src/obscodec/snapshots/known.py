@@ -20,12 +20,9 @@ Hashes = npt.NDArray[np.uint64]  # ``u64[n, 2]``, the XXH3-128 of each page
 
 
 class SegmentFile(NamedTuple):
-    """A segment file in a manifest.
+    """A segment file in a manifest: its name, how many of its bytes belong to the generation, and its number.
 
-    Attributes:
-        file: its name.
-        nbytes: how many of its bytes belong to the generation.
-        number: a random number that only this file has, in 16 hexadecimal digits.
+    The number is random, in 16 hexadecimal digits; only this file has it.
     """
 
     file: str

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from obscodec.arguments import as_nbytes, says_arguments
+from obscodec.arguments import as_nbytes, refuse_unknown
 from obscodec.buffers import LimitTooLow
 from obscodec.errors import HeapFull, SnapshotError, SpecError
 from obscodec.runtime import says_memory_error
@@ -41,17 +40,18 @@ class Salvaged(NamedTuple):
     damage: list[str]
 
 
-@says_arguments
-def load(
-    path: str | os.PathLike[str],
-    *,
-    generation: int | None = None,
-    mmap: bool = False,
-    salvage: bool = False,
-    max_bytes: int | None = None,
-    spill: str | os.PathLike[str] | None = None,
-    continue_episodes: bool = False,
-) -> Any:
+class LoadKeywords(TypedDict, total=False):
+    """The keyword arguments of :func:`load`, for type checkers and editors."""
+
+    generation: int | None
+    mmap: bool
+    salvage: bool
+    max_bytes: int | None
+    spill: str | os.PathLike[str] | None
+    continue_episodes: bool
+
+
+def load(path: str | os.PathLike[str], **how: Unpack[LoadKeywords]) -> Any:
     """What :func:`save` or a :class:`Snapshot` has saved in a folder, equal in all that it holds.
 
     Everything is checked, so the folder may come from a stranger. The episodes that were running when it was saved end:
@@ -59,18 +59,23 @@ def load(
 
     Args:
         path: the folder.
-        generation: the number of a generation, None for the last one.
-        mmap: leave blocks in their files until they are read or overwritten, so that this returns at once. Their
-            checksums are not checked then: ``obscodec inspect`` does that. Files under 4 MiB are read and checked all
-            the same. Nobody may shorten or overwrite a file meanwhile, as ``cp`` and ``rsync --inplace`` do; removing
-            or replacing it does no harm. A read of a shortened file raises SnapshotError; if it is shortened during
-            that read, the system ends the process (SIGBUS).
-        salvage: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or missing;
-            without ``generation``, of the last generation whose other files are intact.
-        max_bytes: the limit of the buffer's memory, in place of the one that it was saved with.
-        spill: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs one here:
-            a snapshot does not choose where files are written.
-        continue_episodes: True if the next steps go on with the episodes that were running, such as those of a
+        **how: ``generation``: the number of a generation, None for the last one.
+
+            ``mmap``: leave blocks in their files until they are read or overwritten, so that this returns at once.
+            Their checksums are not checked then: ``obscodec inspect`` does that. Files under 4 MiB are read and checked
+            all the same. Nobody may shorten or overwrite a file meanwhile, as ``cp`` and ``rsync --inplace`` do;
+            removing or replacing it does no harm. A read of a shortened file raises SnapshotError; if it is shortened
+            during that read, the system ends the process (SIGBUS).
+
+            ``salvage``: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or
+            missing; without ``generation``, of the last generation whose other files are intact.
+
+            ``max_bytes``: the limit of the buffer's memory, in place of the one that it was saved with.
+
+            ``spill``: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs
+            one here: a snapshot does not choose where files are written.
+
+            ``continue_episodes``: True if the next steps go on with the episodes that were running, such as those of a
             simulator that was saved with the buffer.
 
     Returns:
@@ -84,24 +89,12 @@ def load(
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
-    return load_by(
-        new_saved,
-        path,
-        generation=generation,
-        mmap=mmap,
-        salvage=salvage,
-        max_bytes=max_bytes,
-        spill=spill,
-        continue_episodes=continue_episodes,
-    )
+    refuse_unknown("load", how.keys() - LoadKeywords.__annotations__.keys(), LoadKeywords.__annotations__)
+    return load_by(_new_saved, path, **how)
 
 
-def new_saved(kind: str, arguments: State, path: str) -> Saved:
-    """An empty object of a kind of this package.
-
-    Raises:
-        SnapshotError: there is no such kind, or it takes no such arguments.
-    """
+def _new_saved(kind: str, arguments: State, path: str) -> Saved:
+    """An empty object of a kind of this package."""
     if kind not in MADE and kind not in Store.kinds:
         raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
     with named(path):
@@ -133,10 +126,15 @@ def load_by(
             opened = OpenGeneration(Folder(path), number)
             kind, arguments = _arguments(opened, path)
             _set_limit(kind, arguments, limit, spill, path)
-            with _limit_told(arguments, path):
+            try:
                 made = make(kind, arguments, os.fspath(path))  # first: it may refuse
                 state, known = _state(opened, path, mmap, damage)
                 made = restored(made, state, path)
+            except (HeapFull, LimitTooLow) as error:
+                if arguments.get("max_bytes") is None:
+                    raise
+                what = f"{path} has a buffer that does not fit: {error}"
+                raise type(error)(f"{what}. load takes another max_bytes") from error
             LOADED[made] = Folder(path).path, known
             break
         except SnapshotError as error:
@@ -150,17 +148,6 @@ def load_by(
     if end is not None and not continue_episodes:
         end()
     return made if damage is None else Salvaged(made, lost, damage)
-
-
-@contextmanager
-def _limit_told(arguments: State, path: str | os.PathLike[str]) -> Iterator[None]:
-    """A context that says of a buffer that does not fit in its limit that it can be loaded with another one."""
-    try:
-        yield
-    except (HeapFull, LimitTooLow) as error:
-        if arguments.get("max_bytes") is None:
-            raise
-        raise type(error)(f"{path} has a buffer that does not fit: {error}. load takes another max_bytes") from error
 
 
 def _set_limit(
@@ -186,28 +173,15 @@ def _set_limit(
 
 @says_memory_error
 def read_snapshot(
-    path: str | os.PathLike[str],
-    generation: int | None = None,
-    *,
-    mmap: bool = False,
-    damage: list[str] | None = None,
-    loaded_into: object | None = None,
+    path: str | os.PathLike[str], generation: int | None = None, *, loaded_into: object | None = None
 ) -> tuple[str, State, State]:
-    """The kind, the arguments and the state in a snapshot.
+    """The kind, the arguments and the state in a snapshot; see :func:`load` for the errors.
 
-    Args:
-        path: the folder.
-        generation: its number, None for the last one.
-        mmap: see :func:`load`.
-        damage: gets a text for each damaged place, which is left out; None to refuse damage.
-        loaded_into: what a ``Snapshot`` of this folder will write next, and has this generation then.
-
-    Raises:
-        SnapshotError: see :func:`load`.
+    ``loaded_into`` is what a ``Snapshot`` of this folder will write next, and has this generation then.
     """
     opened = OpenGeneration(Folder(path), generation)
     kind, arguments = _arguments(opened, path)
-    state, known = _state(opened, path, mmap, damage)
+    state, known = _state(opened, path, False, None)
     if loaded_into is not None:
         LOADED[loaded_into] = Folder(path).path, known
     return kind, arguments, state
@@ -215,34 +189,18 @@ def read_snapshot(
 
 @says_memory_error
 def read_arguments(path: str | os.PathLike[str], generation: int | None = None) -> tuple[str, State]:
-    """The kind and the arguments in a snapshot, of which nothing else is read: no tensors, and no items.
-
-    Args:
-        path: the folder.
-        generation: its number, None for the last one.
-
-    Raises:
-        SnapshotError: see :func:`load`.
-    """
+    """The kind and the arguments in a snapshot, of which nothing else is read: no tensors, and no items."""
     return _arguments(OpenGeneration(Folder(path), generation), path)
 
 
 def written_by(path: str | os.PathLike[str]) -> str:
-    """The package that wrote the last generation of a snapshot, a space, and its version.
-
-    Raises:
-        SnapshotError: see :func:`load`.
-    """
+    """The package that wrote the last generation of a snapshot, a space, and its version."""
     return str(OpenGeneration(Folder(path), None).manifest.get("written_by", ""))
 
 
 @says_memory_error
 def read_values(path: str | os.PathLike[str], generation: int | None = None) -> tuple[State, Any]:
-    """The arguments in a snapshot, and the state as JSON values, in which an object stands for each array.
-
-    Raises:
-        SnapshotError: see :func:`load`.
-    """
+    """The arguments in a snapshot, and the state as JSON values, in which an object stands for each array."""
     opened = OpenGeneration(Folder(path), generation)
     _, arguments = _arguments(opened, path)
     return arguments, opened.manifest["values"].get("state")
@@ -269,11 +227,7 @@ def _state(
 
 @says_memory_error
 def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
-    """An empty object with a state that :func:`read_snapshot` read.
-
-    Raises:
-        SnapshotError: no such object has this state.
-    """
+    """An empty object with a state that :func:`read_snapshot` read; SnapshotError if it has no such state."""
     with named(path):
         made.restore(state)
     return made

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -18,6 +16,7 @@ from obscodec.segments import Bytes, Ints, Segments
 from obscodec.snapshots.array_file import parse_arrays
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, SegmentFile, hashes_of
+from obscodec.snapshots.saved import named
 from obscodec.snapshots.segment_file import OnDamage, Piece, mapped, read_pieces
 from obscodec.snapshots.tree import Arrays, Tree
 from obscodec.state import array_of
@@ -35,13 +34,9 @@ class DamagedStreams(SnapshotError):
 
 
 class Generation(NamedTuple):
-    """What was written together.
+    """What was written together: its manifest and state, and what the folder has of it, for the next generation.
 
-    Attributes:
-        manifest: JSON values: ``generation``, its number, and what the writer put into the head.
-        tree: the state.
-        known: what the folder has of it, for the next generation.
-        damage: what is damaged and was left out, a text for each place.
+    ``damage`` has a text for each place that is damaged and was left out.
     """
 
     manifest: Manifest
@@ -71,40 +66,21 @@ class OpenGeneration:
         self.manifest = folder.read_manifest(self._name)
 
     def part(self, name: str) -> Tree:
-        """All values of the state, and its arrays, but no streams, and of large arrays those of a part alone.
-
-        Raises:
-            SnapshotError: it is damaged.
-        """
-        with self._checked():
+        """All values of the state, and its arrays, but no streams, and of large arrays those of a part alone."""
+        with named(self._folder.path / self._name):
             return _Reader(self._folder, self.manifest, _refuse).part(name)
 
     def read(self, *, maps: bool = False, salvages: bool = False) -> Generation:
-        """The whole generation.
+        """The whole generation; :class:`SnapshotError` if it is damaged.
 
-        Args:
-            maps: leave the blocks in their files, if these are large, and check no checksum of them.
-            salvages: leave out damaged records of blocks.
-
-        Raises:
-            SnapshotError: it is damaged.
+        With ``maps``, blocks stay in their files, if these are large, and no checksum of them is checked. With
+        ``salvages``, damaged records of blocks are left out.
         """
         damage = list[str]()
-        with self._checked():
+        with named(self._folder.path / self._name):
             reader = _Reader(self._folder, self.manifest, damage.append if salvages else _refuse)
             tree, known = reader.read(self._name, maps)
         return Generation(self.manifest, tree, known, damage)
-
-    @contextmanager
-    def _checked(self) -> Iterator[None]:
-        """A context in which a manifest is taken for one that a writer has written."""
-        try:
-            yield
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            if isinstance(error, SnapshotError):
-                raise
-            what = f"{self._folder.path / self._name} is no manifest"
-            raise SnapshotError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _refuse(damage: str) -> None:
@@ -136,7 +112,8 @@ class _Reader:
         for k in self._used([*places.values()]):
             offsets = np.concatenate([of[OFFSET, of[FILE] == k] for of in places.values()])
             try:
-                contents[k] = _cut(self._mapped(k), offsets) if maps and self._is_large(k) else self._pieces(k)
+                maps_it = maps and self._segment(k).nbytes >= _MIN_MAPPED_NBYTES
+                contents[k] = _cut(self._mapped(k), offsets) if maps_it else self._pieces(k)
             except SnapshotError as error:  # such as a file that is missing
                 self._damaged(k, str(error))
         for of, where in places.items():
@@ -209,25 +186,23 @@ class _Reader:
         """The numbers of the files that streams are in."""
         return sorted({int(k) for of in where for k in np.unique(of[FILE])})
 
-    def _pieces(self, k: int) -> list[Piece]:
+    def _segment(self, k: int) -> SegmentFile:
         of = self._files[k]
-        assert of is not None
+        assert of is not None  # streams lie in it
+        return of
+
+    def _pieces(self, k: int) -> list[Piece]:
+        of = self._segment(k)
         with self._folder.opened(of.file, "segment") as file:
             return read_pieces(file, self._file(k), int(of.number, 16), of.nbytes, partial(self._damaged, k))
 
-    def _is_large(self, k: int) -> bool:
-        of = self._files[k]
-        return of is not None and of.nbytes >= _MIN_MAPPED_NBYTES
-
     def _mapped(self, k: int) -> Bytes:
-        of = self._files[k]
-        assert of is not None
+        of = self._segment(k)
         with self._folder.opened(of.file, "segment") as file:
             return mapped(file, self._file(k), int(of.number, 16), of.nbytes)
 
     def _file(self, k: int) -> str:
-        of = self._files[k]
-        return str(self._folder.path / (of.file if of else ""))
+        return str(self._folder.path / self._segment(k).file)
 
 
 def _cut(content: Bytes, offsets: Ints) -> list[Piece]:

@@ -7,6 +7,7 @@ import os
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, Self
 
 from obscodec.arguments import as_count, as_option, kind_of, says_arguments
@@ -14,7 +15,7 @@ from obscodec.arrays import TensorArray
 from obscodec.buffers import Prioritized, RingBuffer
 from obscodec.errors import DTypeError
 from obscodec.runtime import Background, Job, says_memory_error
-from obscodec.snapshots.beside import Files, hashes_of_files
+from obscodec.snapshots.beside import Files, hash_of
 from obscodec.snapshots.folder import Folder
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.saved import LOADED, MADE, Saved
@@ -91,7 +92,7 @@ class Snapshot:
         number = self.make_way(saved, generation)
         tree, head = _parts(saved)
         if beside:
-            head["beside"] = hashes_of_files(beside)
+            head["beside"] = {name: hash_of(Path(file)) for name, file in beside.items()}
         write = partial(write_generation, self._folder, tree, head, self._known, number, self._keep)
         self._process, self._job = os.getpid(), _WRITER.submit(write)
         return number
@@ -101,13 +102,7 @@ class Snapshot:
         """Do what comes before :meth:`write`: wait, refuse a number, and remove the generations that it replaces.
 
         For files beside the generation that are written first, and would otherwise fit a generation that is replaced.
-
-        Args:
-            saved: see :meth:`write`, as for the number and the errors.
-            generation: see there.
-
-        Returns:
-            The number.
+        See :meth:`write` for the arguments, the result and the errors.
         """
         self.wait()
         number = as_option("generation", generation)
@@ -120,8 +115,8 @@ class Snapshot:
         if number is None:
             number = 1 + self._folder.highest_number()
         staying = before_generation(self._folder, self._known, number)
-        for later in self._folder.generations().keys() - staying.keys():
-            self._folder.remove_manifest(later)
+        for manifest in {*self._folder.generations().values()} - {*staying.values()}:
+            (self._folder.path / manifest).unlink()  # the next writer removes its files
         return number
 
     @says_memory_error

@@ -29,32 +29,16 @@ OnDamage = Callable[[str], None]  # called with a text that tells the place; it 
 
 
 class Piece(NamedTuple):
-    """Some bytes of a segment file, in memory.
-
-    Attributes:
-        begin: where they begin in the file.
-        content: the bytes: records, heads included.
-    """
+    """Some bytes of a segment file, in memory: where they begin, and records, heads included."""
 
     begin: int
     content: Bytes
 
 
-def new_number() -> int:
-    """The number of a new segment file, which no other file has."""
-    return int.from_bytes(os.urandom(_NUMBER.size))
-
-
 def write_streams(file: BinaryIO, number: int, streams: Segments) -> Ints:
-    """Write a segment file.
+    """Write an empty segment file, whose number no other file has, in the order of the streams.
 
-    Args:
-        file: the file, which is empty.
-        number: its number, see :func:`new_number`.
-        streams: the streams, in the order in which they will lie in the file.
-
-    Returns:
-        ``i64[n]``, where each stream begins in the file.
+    Returns ``i64[n]``, where each stream begins in the file.
     """
     offsets, ends = np.empty(len(streams), np.int64), np.cumsum(streams.lengths)
     file.write(_MAGIC + _NUMBER.pack(number))
@@ -79,28 +63,16 @@ def checksum(streams: memoryview | bytes, number: int, at: int) -> int:
 
 
 def mapped(file: BinaryIO, name: str, number: int, nbytes: int) -> Bytes:
-    """The first ``nbytes`` of a segment file, which stay there until somebody reads them; no checksum is looked at.
-
-    Raises:
-        SnapshotError: the file is another one, or shorter.
-    """
+    """The first ``nbytes`` of a segment file, which stay there until somebody reads them; no checksum is looked at."""
     if (size := _size_of(file, name, number)) < nbytes:
         raise SnapshotError(f"{name} is truncated: it has {size} bytes of {nbytes}")
     return MappedFile.of(file, name, nbytes)
 
 
 def read_pieces(file: BinaryIO, name: str, number: int, nbytes: int, on_damage: OnDamage) -> list[Piece]:
-    """Read and check the records in the first ``nbytes`` of a segment file.
+    """Read and check the records in the first ``nbytes`` of a segment file; an error if it has another number.
 
-    Args:
-        file: the file.
-        name: of the file, for texts.
-        number: of the file.
-        nbytes: how many bytes it has.
-        on_damage: called for each damaged record, which is left out.
-
-    Raises:
-        SnapshotError: the file is another one.
+    ``on_damage`` is called for each damaged record, which is left out. ``name`` is for texts.
     """
     if (size := _size_of(file, name, number)) < nbytes:
         on_damage(f"{name} is truncated: it has {size} bytes of {nbytes}")

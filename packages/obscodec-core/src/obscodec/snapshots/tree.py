@@ -41,21 +41,13 @@ class Tree(NamedTuple):
 
 
 def flatten(state: State) -> Tree:
-    """The parts of a state.
-
-    Raises:
-        TypeError: a value is nothing that a state may have.
-    """
+    """The parts of a state; TypeError if a value is nothing that a state may have."""
     tree = Tree(None, {}, {}, {})
     return tree._replace(values=_flattened(state, "", tree))
 
 
 def unflatten(tree: Tree) -> Any:
-    """The state whose parts these are.
-
-    Raises:
-        CorruptStream: an array or streams are missing, or an object stands for nothing.
-    """
+    """The state whose parts these are; CorruptStream if an array or streams are missing."""
     return _built(tree.values, tree)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
@@ -14,7 +15,7 @@ from obscodec.segments import Segments
 from obscodec.snapshots.array_file import format_arrays
 from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
-from obscodec.snapshots.segment_file import new_number, write_streams
+from obscodec.snapshots.segment_file import write_streams
 from obscodec.snapshots.tree import Arrays, Tree
 
 _SEGMENT_NBYTES: Final = 1 << 26  # a file has so many, if its first stream does not have more
@@ -40,12 +41,9 @@ def write_generation(
         folder: the folder, which is made if it is not there.
         tree: the state.
         head: JSON values for the manifest.
-        known: what the folder has of this state.
+        known: what the folder has of this state; what it has then is returned.
         number: of the generation, None for the next one; see :func:`before_generation`.
         keep: how many generations to keep.
-
-    Returns:
-        What is known now.
 
     Raises:
         SnapshotError: the folder has other files, or another process writes to it, or a later generation,
@@ -93,11 +91,7 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
     """The generations that stay until a new one is written.
 
     A buffer that was loaded from a generation replaces those after the new one: another training wrote them, which it
-    does not go on.
-
-    Raises:
-        SnapshotError: there are such generations, and the buffer was not loaded from one before them; or a newer
-            version has written there.
+    does not go on. Any other buffer is refused, and what a newer version has written.
     """
     if number is not None and number >= NO_NUMBER:
         raise SnapshotError(f"the number of a generation is less than {NO_NUMBER}, got {number}")
@@ -163,7 +157,7 @@ class _Writer:
             places[:, at] = found
 
     def _write(self, name: str, streams: Segments) -> tuple[int, Places]:
-        number = new_number()
+        number = int.from_bytes(os.urandom(8))
         with self._folder.new_file(name) as file:
             offsets = write_streams(file, number, streams)
             written = SegmentFile(name, file.tell(), f"{number:016x}")
