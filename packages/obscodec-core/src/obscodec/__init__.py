@@ -34,18 +34,13 @@ if TYPE_CHECKING:
     from obscodec.stores import AutoStore, FrameStore
 
 # Loaded at first use: these rooms need numba, which takes half a second to import.
-_LAZY = {
-    "AutoStore": "obscodec.stores",
-    "Field": "obscodec.buffers",
-    "FrameStore": "obscodec.stores",
-    "Prioritized": "obscodec.buffers",
-    "RingBuffer": "obscodec.buffers",
-    "Snapshot": "obscodec.snapshots",
-    "TensorArray": "obscodec.arrays",
-    "estimate": "obscodec.buffers",
-    "load": "obscodec.snapshots",
-    "save": "obscodec.snapshots",
+_ROOMS = {
+    "arrays": ("TensorArray",),
+    "buffers": ("Field", "Prioritized", "RingBuffer", "estimate"),
+    "snapshots": ("Snapshot", "load", "save"),
+    "stores": ("AutoStore", "FrameStore"),
 }
+_LAZY = {name: f"obscodec.{room}" for room, names in _ROOMS.items() for name in names}
 
 __version__ = "0.1.0"
 

@@ -79,17 +79,7 @@ class Option:
 
 
 class FixedMapping(Fixed[Mapping[str, T]]):
-    """A :class:`Fixed` dictionary, of which readers get a view that can't be changed.
-
-    Example:
-        >>> class Ring:
-        ...     stack: FixedMapping[int] = FixedMapping("make a new ring")
-        ...     def __init__(self, stack: dict[str, int]) -> None:
-        ...         self.stack = stack
-        >>> Ring({"frame": 4}).stack["frame"] = 3
-        Traceback (most recent call last):
-        TypeError: 'mappingproxy' object does not support item assignment
-    """
+    """A :class:`Fixed` dictionary, of which readers get a view that can't be changed."""
 
     def __get__(self, owner: Any, kind: type | None = None) -> Mapping[str, T]:
         if owner is None:

@@ -3,7 +3,7 @@
 numcodecs finds it by its entry point, so a program that reads such data need not import obscodec.
 """
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,15 +72,6 @@ class Obscodec(Codec):  # type: ignore[misc] # numcodecs has no types
         message = EncodedTensor.from_bytes(ensure_ndarray(buf).tobytes(), max_bytes=_MAX_CHUNK_NBYTES)
         array: npt.NDArray[np.generic] = ndarray_copy(decode(message), out)
         return array
-
-    def get_config(self) -> dict[str, str]:
-        """What :meth:`from_config` takes, with the id."""
-        return {"id": self.codec_id, "spec": self.spec}
-
-    @classmethod
-    def from_config(cls, config: dict[str, str]) -> Self:
-        """The codec that :meth:`get_config` described, without the id."""
-        return cls(**config)
 
     def __repr__(self) -> str:
         return f"Obscodec({self.spec!r})"

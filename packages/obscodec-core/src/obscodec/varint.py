@@ -46,11 +46,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(buffer: npt.NDArray[np.uint8], at: int = 0) -> tuple[int, int]:
-    """The varint that begins at ``at``, and the position behind it.
-
-    Raises:
-        CorruptStream: the buffer ends first, or the varint is longer than it needs to be.
-    """
+    """The varint that begins at ``at``, and the position behind it; CorruptStream if it ends first, or is too long."""
     value = 0
     for k in range(MAX_VARINT_NBYTES):
         if at + k >= len(buffer):

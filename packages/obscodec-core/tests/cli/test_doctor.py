@@ -81,7 +81,7 @@ def test_an_npy_file(tmp_path, frames):
 
 @pytest.fixture(scope="module")
 def report(frames):
-    return Report("frames.npy", (examine("frames", frames, None, lambda done, total: None),))
+    return Report("frames.npy", (examine("frames", frames, None, lambda completed, total: None),))
 
 
 def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):

@@ -27,7 +27,7 @@ def printed(report, width=200):
 
 
 def tried(name, items, budget=None):
-    return examine(name, items, budget, lambda done, total: None)
+    return examine(name, items, budget, lambda completed, total: None)
 
 
 @pytest.fixture(scope="module")

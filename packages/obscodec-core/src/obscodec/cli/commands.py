@@ -20,11 +20,6 @@ _PATH = "The folder of a snapshot, or one that has a snapshot inside, such as a 
 _MOST_DAMAGE = 20  # texts to print for a generation
 
 
-@app.callback()
-def _app() -> None:
-    """Have the name of a command be needed, although there is one."""
-
-
 @app.command()
 def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) -> None:
     """Print what is in a snapshot: generations, steps, fields, codecs, sizes, and what is damaged. Reads every byte.

@@ -153,20 +153,15 @@ class ChunkLog:
         return np.stack([1 + streams.which, streams.offsets, streams.lengths], axis=1).astype(np.uint32)
 
     def check_files(self, numbers: Iterable[int]) -> None:
-        """Before chunks are read: make sure that the files that they are parts of still have them.
-
-        Raises:
-            SnapshotError: a file is shorter than it was.
-        """
+        """Before chunks are read: refuse files that they are parts of and that are shorter than they were."""
         for file in {mapped for number in numbers if (mapped := self.mapped.get(number)) is not None}:
             file.check()
 
     def count(self, entries: npt.NDArray[np.uint32], before: npt.NDArray[np.int64]) -> set[int]:
-        """Count written streams as live, and the streams that they replace as dead; return the chunks of these.
+        """Count written streams as live, and those that they replace as dead; return the chunks of these.
 
-        Args:
-            entries: what :meth:`write` returned.
-            before: ``i64[3, n]``, the chunk, offset and length of each replaced stream; chunk 0 for none.
+        ``entries`` is what :meth:`write` returned; ``before``, ``i64[3, n]``, has the chunk, offset and length of each
+        replaced stream; chunk 0 for none.
         """
         self.enliven(entries[:, 0].astype(np.int64), entries[:, 2].astype(np.int64))
         return self.bury(before[0], before[2])

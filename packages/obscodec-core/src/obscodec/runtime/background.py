@@ -13,12 +13,7 @@ _CHECK_S = 0.05
 
 
 class Job(Generic[T]):
-    """A call in the background.
-
-    Attributes:
-        has_begun: whether the call has begun.
-        is_done: whether the call has ended.
-    """
+    """A call in the background."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.has_begun = False
@@ -74,11 +69,7 @@ class Background:
         self._process = 0  # which has the thread
 
     def submit(self, work: Callable[[], T]) -> Job[T]:
-        """Call ``work`` soon.
-
-        Raises:
-            RuntimeError: the system has no thread left, or Python is about to exit.
-        """
+        """Call ``work`` soon; RuntimeError if the system has no thread left, or Python is about to exit."""
         job = Job(work)
         self.put(job)
         return job

@@ -67,11 +67,7 @@ class MappedFile(mmap.mmap):
         return of if isinstance(of, MappedFile) else None
 
     def check(self) -> None:
-        """Make sure that the file still reaches to the end of the memory; it takes half a microsecond.
-
-        Raises:
-            SnapshotError: it does not.
-        """
+        """Make sure that the file still reaches to the end of the memory; it takes half a microsecond."""
         if (nbytes := self.size()) < len(self):
             raise SnapshotError(
                 f"{self.name} has {nbytes} bytes of the {len(self)} that load(mmap=True) reads in place: somebody has "

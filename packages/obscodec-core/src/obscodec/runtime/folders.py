@@ -13,9 +13,6 @@ def temporary_folder() -> Iterator[Path]:
     """A new folder; it is removed with its files when the context ends, by the process that made it alone.
 
     A ``tempfile.TemporaryDirectory`` is also removed by a process that is forked meanwhile, when this process ends.
-
-    Raises:
-        OSError: the disk is full or refuses.
     """
     maker, folder = os.getpid(), Path(tempfile.mkdtemp())
     try:

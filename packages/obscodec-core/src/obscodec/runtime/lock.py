@@ -45,12 +45,6 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
 
     Args:
         order: among all locks.
-
-    Example:
-        >>> import pickle
-        >>> lock = PicklableLock()
-        >>> with lock, lock, pickle.loads(pickle.dumps(lock)):
-        ...     pass
     """
 
     order: LockOrder
@@ -64,11 +58,7 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
         return made
 
     def refuse_nested(self) -> None:
-        """Refuse a change in the middle of another call of this thread, as a signal handler may ask for it.
-
-        Raises:
-            RuntimeError: this thread holds the lock.
-        """
+        """Refuse a change in the middle of another call of this thread, as a signal handler may ask for it."""
         if self.is_held():
             raise RuntimeError(
                 "a buffer can't be changed in the middle of another call, as by a signal handler: note what is to be "

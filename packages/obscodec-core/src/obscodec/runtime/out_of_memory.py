@@ -20,14 +20,6 @@ def says_memory_error(function: F) -> F:
 
     numpy raises ``SystemError`` about a function without a result, numba and torch ``RuntimeError`` with ``bad_alloc``
     of C++, compressors their own errors.
-
-    Example:
-        >>> @says_memory_error
-        ... def allocate() -> None:
-        ...     raise RuntimeError("std::bad_alloc")
-        >>> allocate()
-        Traceback (most recent call last):
-        MemoryError: there is not enough memory: std::bad_alloc
     """
 
     @wraps(function)

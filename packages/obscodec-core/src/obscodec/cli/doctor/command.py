@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from obscodec.cli.doctor.report import TABLE_OF_COSTS, Report
 from obscodec.cli.doctor.sources import LEAST_ITEMS, Content, Request, SourceError, read
@@ -64,16 +64,12 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show(progress: Progress, task: TaskID, done: int, total: int) -> None:
-    progress.update(task, completed=done, total=total)
-
-
 def _report(source: str, content: Content, budget: str | None, progress: Progress) -> Report:
     fields, left_out = [], dict(content.left_out)
     for name, array in content.items.items():
         task = progress.add_task(f"try {name}", total=None)
         try:
-            show = partial(_show, progress, task)
+            show = partial(progress.update, task)
             fields.append(examine(name, array, budget, show, content.following.get(name)))
         except ObscodecError as error:  # others can be tried
             left_out[name] = str(error)

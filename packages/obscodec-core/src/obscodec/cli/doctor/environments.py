@@ -15,11 +15,7 @@ _FOR_ATARI = "the wrapper atari is for Atari games, such as ALE/Pong-v5: leave i
 
 
 def steps_of(request: Request) -> Content:
-    """The parts of transitions with random actions, by name; without next observations that share frames.
-
-    Raises:
-        SourceError: there is no such environment or wrapper, or a package is not installed.
-    """
+    """The parts of transitions with random actions, by name; without next observations that share frames."""
     env = _made(request)
     steps: dict[str, list[Array]] = {}
     try:

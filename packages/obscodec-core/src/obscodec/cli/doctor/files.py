@@ -45,12 +45,7 @@ _NUMBER = re.compile(r"\d+(?=/)")  # at the end of the name of a group
 
 
 def arrays_of(path: Path, request: Request) -> Content:
-    """The first items of each field.
-
-    Args:
-        path: a file ``.npy``, ``.npz`` or of HDF5, or a folder of zarr.
-        request: how many items to read.
-    """
+    """The first items of each field of a file ``.npy``, ``.npz`` or of HDF5, or a folder of zarr."""
     if path.suffix == ".npy":
         return _first_of({path.stem: np.load(path, mmap_mode="r")}, [path.stem], request)
     with ExitStack() as opened:
@@ -73,12 +68,7 @@ def arrays_of(path: Path, request: Request) -> Content:
 def arrays_in(folder: Path, request: Request) -> Content:
     """The first items of each field of the files in a folder, which have an episode each, with the same arrays.
 
-    Args:
-        folder: has files ``.npz`` or of HDF5; of several kinds, those of which there are most are read.
-        request: how many items to read.
-
-    Raises:
-        SourceError: it has no such files, or one can't be read; the text says what there is.
+    Of several kinds of files, those of which there are most are read.
     """
     files = [file for file in folder.iterdir() if file.is_file()]
     most = max(([file for file in files if file.suffix == suffix] for suffix in _EPISODES), key=len)
@@ -201,12 +191,7 @@ def _said_of(field: str, array: Array) -> str:
 
 
 def _joined(arrays: Any, names: list[str], request: Request) -> Array:
-    """The first items of arrays that follow each other in time; of one that can't be tried, its dtype.
-
-    Raises:
-        ValueError: they can't be joined, or have Python objects.
-        Exception: the library that reads them can't.
-    """
+    """The first items of arrays that follow each other in time; of one that can't be tried, its dtype."""
     parts: list[Array] = []
     for name in names:
         array = arrays[name]

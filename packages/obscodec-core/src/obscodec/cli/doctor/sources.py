@@ -52,12 +52,7 @@ class Request:
 
 
 class Following(NamedTuple):
-    """What an observation is one step later, as the source has it.
-
-    Attributes:
-        name: of the next observations.
-        items: ``[n, *shape]``.
-    """
+    """What an observation is one step later, as the source has it: the name, and items ``[n, *shape]``."""
 
     name: str
     items: Array
@@ -83,12 +78,7 @@ class Content:
 
 
 def read(request: Request) -> Content:
-    """The fields of a source that can be tried, and why others can't.
-
-    Raises:
-        SourceError: it can't be read, or has no field to try.
-        ObscodecError: it is a snapshot that can't be read.
-    """
+    """The fields of a source that can be tried, and why others can't."""
     try:
         found = _reader(request)(request)
     except (SourceError, ObscodecError):
@@ -117,11 +107,7 @@ def told(error: Exception) -> str:
 
 
 def module(name: str) -> Any:
-    """An optional package.
-
-    Raises:
-        SourceError: it is not installed.
-    """
+    """An optional package; the error of a missing one says what to install."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -130,11 +116,7 @@ def module(name: str) -> Any:
 
 
 def module_of_user(name: str) -> Any:
-    """A module that the user named, whose name may be that of a stranger's package.
-
-    Raises:
-        SourceError: it is not there, or it needs a module that is not.
-    """
+    """A module that the user named, whose name may be that of a stranger's package."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -148,11 +130,7 @@ def module_of_user(name: str) -> Any:
 
 
 def _reader(request: Request) -> Callable[[Request], Content]:
-    """The function that reads a source.
-
-    Raises:
-        SourceError: there is none, or it ignores an option that was given.
-    """
+    """The function that reads a source; it must not ignore an option that was given."""
     path = Path(request.source)
     reader: Callable[[Request], Content]
     if request.source.startswith("minari:"):

@@ -54,7 +54,6 @@ class FieldReport:
     """What the doctor found out about a field.
 
     Attributes:
-        name: of the field.
         layout: of an item.
         n: how many items there were.
         raw_sha256: of all items.
@@ -63,8 +62,6 @@ class FieldReport:
         reason: why, in the words of ``Choice``.
         frame_stack: how items are made of frames, None if an item is a frame.
         stored_as: the dtype of the codes that numbers are stored as, None if they are stored as they are.
-        measured: every codec that was tried.
-        budget: see ``Field``.
         next_name: the name of its next observations, None if the source has none.
     """
 
@@ -111,7 +108,7 @@ def examine(
     name: str,
     items: Array,
     budget: str | None,
-    show: Callable[[int, int], None],
+    show: Callable[..., None],
     following: Following | None = None,
 ) -> FieldReport:
     """Try the codecs that ``auto`` tries, on all items.
@@ -120,7 +117,7 @@ def examine(
         name: of the field.
         items: ``[n, *shape]``, in the order of time.
         budget: see ``Field``.
-        show: called whenever a codec has done all items, with the number of codecs that have, and that of all.
+        show: called whenever a codec has done all items; ``completed`` is the number of those, ``total`` of all.
         following: the next observation of each item, None for the item after it.
     """
     options = StoreOptions(budget=budget)
@@ -128,7 +125,7 @@ def examine(
     items = layout.tensors(layout.rows(items))
     digest = hashlib.sha256(layout.rows(items).data).hexdigest()
     if layout.nbytes < MIN_COMPRESSED_NBYTES:
-        show(1, 1)
+        show(completed=1, total=1)
         why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
         return FieldReport(name, layout, len(items), digest, None, 1, why, None, None, ())
     after = np.concatenate([items[1:], items[-1:]]) if following is None else following.items
@@ -140,7 +137,7 @@ def examine(
     for trial in trials:
         of_trial = replace(plan, spec=trial.spec, block_frames=trial.block_frames)
         measured.append(_measure(of_trial, trial.fits, layout, steps, options))
-        show(len(measured), len(trials))
+        show(completed=len(measured), total=len(trials))
     narrow = str(plan.narrow.code_dtype) if plan.narrow else None
     best = plan.choice.chosen
     return FieldReport(
