@@ -128,23 +128,6 @@ def test_minibatches_are_those_of_the_stock_buffer(kind, cuda, torch_device, no_
         assert_equal(tuple(batches[-1]), tuple(batches[-2]))
 
 
-def test_auto_takes_what_the_device_decodes(cuda, torch_device, no_host):
-    buffers = both("replay", 400, torch_device, buffer_device=cuda)
-    add_steps(buffers, range(90))
-    with no_host():
-        assert_equal(*samples_of(buffers))
-    assert buffers[1].observation_store.choice.chosen.spec in ("delta-rle|lz4:6", "delta-rle", "raw")
-    assert buffers[1].observation_store.device == cuda
-
-
-def test_a_codec_that_the_device_does_not_decode_works_and_says_so(cuda, torch_device):
-    text = r"tensors of the codec 'zstd:1' are decoded on the CPU and copied to 'cuda', which decodes '"
-    with pytest.warns(UserWarning, match=text):
-        buffers = both("replay", 200, torch_device, buffer_device=cuda, codec="zstd:1")
-    add_steps(buffers, range(90))
-    assert_equal(*samples_of(buffers))
-
-
 def test_small_observations_are_on_the_device_too(cuda, torch_device):
     kwargs = {"device": torch_device, "n_envs": N_ENVS}
     stock = ReplayBuffer(50, VECTOR, ACTIONS, **kwargs)

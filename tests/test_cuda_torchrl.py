@@ -70,26 +70,6 @@ def test_samples_are_those_of_the_stock_storage(sampler, heap, steps, cuda, torc
         assert_equal(ours, stock)
 
 
-def test_auto_takes_what_the_device_decodes(steps, cuda, torch_device, no_host):
-    buffers = both(torch_device, cuda, codec="auto")
-    for buffer in buffers:
-        buffer.extend(steps[:200].clone())
-    with no_host():
-        stock, ours = samples_of(buffers)
-    assert_equal(ours, stock)
-    store = buffers[1].storage.compressed()["pixels",].array.store
-    assert store.device == cuda
-    assert store.choice.chosen.spec in ("delta-rle|lz4:6", "delta-rle", "raw")
-
-
-def test_a_codec_that_the_device_does_not_decode_works_and_says_so(steps, cuda, torch_device):
-    buffers = both(torch_device, cuda, codec="zstd:1")
-    buffers[0].extend(steps[:200].clone())
-    with pytest.warns(UserWarning, match=r"'zstd:1' are decoded on the CPU and copied to 'cuda'"):
-        buffers[1].extend(steps[:200].clone())
-    assert_equal(*reversed(samples_of(buffers)))
-
-
 @pytest.mark.filterwarnings("ignore:items of float8_e5m2 are kept on the CPU:UserWarning")
 @pytest.mark.parametrize("codec", ["delta-rle", "auto"])
 def test_dtypes_that_libraries_for_gpus_lack_are_decoded_on_the_cpu(codec, cuda, torch_device):

@@ -6,11 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^ *```python\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -49,26 +46,3 @@ def test_the_codec_of_the_documents_keeps_the_contract(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert re.search(r"= \d+ passed in", done.stdout)
-
-
-README = Path(__file__).parents[1] / "packages" / "obscodec-cupy" / "README.md"
-
-
-def check(names: dict[str, Any]) -> None:
-    """The batch is what was assigned."""
-    places, steps = names["places"].cpu().numpy(), names["step"]
-    for read, first in zip(names["batch"], (0, 1), strict=True):
-        expected = steps[places // 2 + first, places % 2].astype(np.float32) * np.float32(1 / 255)
-        np.testing.assert_array_equal(read.cpu().numpy(), expected)
-    names["reader"].check()
-
-
-@pytest.mark.slow
-def test_the_example_runs(cuda: str) -> None:
-    eager, graph = re.findall(r"^```py\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(eager, names)
-    check(names)
-    if type(names["places"]) is torch.Tensor:
-        exec(graph, names)
-        check(names)

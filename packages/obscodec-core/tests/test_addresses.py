@@ -178,10 +178,7 @@ def test_a_kernel_takes_addresses_of_its_arguments_alone(body: str) -> None:
     assert wrong_addresses({"memory": MEMORY, "kernel": text}) == [IN_KERNELS[body]]
 
 
-@pytest.mark.parametrize(
-    "call",
-    ["begin(a)", "begin(rows=a)", "memory.begin(a)", "again(a)", "first_of(a)"],
-)
+@pytest.mark.parametrize("call", ["begin(a)", "begin(rows=a)", "memory.begin(a)", "again(a)", "first_of(a)"])
 @pytest.mark.parametrize("decorator", ["compiled", "inlined", "njit", "njit(nogil=True)", "numba.njit(cache=True)"])
 def test_a_kernel_that_takes_an_address_is_not_given_what_was_made_in_another(call: str, decorator: str) -> None:
     """It may return the address; and numba puts those that are inlined into the function that made the array."""

@@ -17,7 +17,6 @@ from obscodec import (
     FrameStack,
     FrameStore,
     Layout,
-    LayoutError,
     Prioritized,
     RingBuffer,
     ShapeError,
@@ -450,16 +449,6 @@ def test_arrays_that_are_nothing_but_their_elements_are_taken(kind, tmp_path):
     np.testing.assert_array_equal(next(obscodec.unpack(obscodec.pack([given]))), frame)
 
 
-def test_a_refused_step_changes_nothing():
-    buffer = ring(3)
-    before = buffer[:]
-    for wrong in (masked(FRAMES[0]), None, "a", [[1], [2, 3]], FRAMES[0].view(Length)):
-        with pytest.raises(LayoutError):
-            buffer.append(frame=wrong, done=True)
-    for name, values in buffer[:].items():
-        np.testing.assert_array_equal(values, before[name])
-
-
 def test_small_floats_are_no_numbers_of_steps():
     text = f"capacity must be a whole number, 1 or more, got {reprlib.repr(ml_dtypes.bfloat16(4))}"
     refused(DTypeError, text, RingBuffer, ml_dtypes.bfloat16(4), FIELDS)
@@ -512,8 +501,7 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant(call, what, me
 def test_an_argument_that_is_like_no_other_is_listed_with_all():
     there = "shape, dtype, codec, frame_stack, budget, decide_after, block_frames, max_bytes, device, heap, min_nbytes"
     with pytest.raises(
-        TypeError,
-        match=rf"^Field got an unexpected keyword argument 'compress', there are {there}, shares, next_of$",
+        TypeError, match=rf"^Field got an unexpected keyword argument 'compress', there are {there}, shares, next_of$"
     ):
         Field((4,), np.uint8, compress="raw")
 

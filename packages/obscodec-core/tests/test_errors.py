@@ -76,11 +76,7 @@ def raises(error: type[Exception], text: str, call: Callable[[], object]) -> Non
             SpecError,
             "'delta|shuffle' ends in a filter, add a codec behind it: 'delta|shuffle|zstd:3' or 'delta|shuffle|raw'",
         ),
-        (
-            "zstd|rle",
-            SpecError,
-            "'rle' in 'zstd|rle' stands behind a codec, where only codecs that compress bytes can",
-        ),
+        ("zstd|rle", SpecError, "'rle' in 'zstd|rle' stands behind a codec, where only codecs that compress bytes can"),
         (
             "zstd|shuffle",
             SpecError,
@@ -135,10 +131,7 @@ def test_layout() -> None:
         ([1, 2], f"{NO_ARRAY} list: {CONVERT}"),
         (1.5, f"{NO_ARRAY} float: {CONVERT}"),
         ("text", f"{NO_ARRAY} str: {CONVERT}"),
-        (
-            np.array([None]),
-            f"dtype object can't be stored; {DTYPES}: convert the array, or leave it uncompressed",
-        ),
+        (np.array([None]), f"dtype object can't be stored; {DTYPES}: convert the array, or leave it uncompressed"),
         (np.zeros(2, "i4,f4"), f"a structured dtype can't be stored; {DTYPES}: store each field on its own"),
         (np.array(["a"]), f"dtype str32 can't be stored; {DTYPES}: convert the array, or leave it uncompressed"),
     ],

@@ -5,15 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from obscodec import (
-    AutoStore,
-    Field,
-    FrameStore,
-    Layout,
-    Prioritized,
-    RingBuffer,
-    TensorArray,
-)
+from obscodec import AutoStore, Field, FrameStore, Layout, Prioritized, RingBuffer, TensorArray
 from obscodec.arrays import WriteBuffer
 from obscodec.fixed import Fixed
 from obscodec.heap import SlotHeap

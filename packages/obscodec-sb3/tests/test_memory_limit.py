@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import warnings
 
 import gymnasium
 import numpy as np
@@ -174,21 +173,6 @@ def check_same(ours, theirs) -> None:
             assert (a is None and b is None) or (a.numpy() == b.numpy()).all()
 
 
-@pytest.mark.filterwarnings("ignore:.*max_bytes")
-@pytest.mark.parametrize(("n_envs", "least"), [(1, 150), (8, 16)])
-def test_noise_fits_into_a_small_limit(n_envs, least):
-    """A step of 8 environments has 56 KB, and 2 MiB are 37 of them."""
-    rng, pixels = np.random.default_rng(0), spaces.Box(0, 255, (84, 84, 1), np.uint8)
-    buffer = CompressedReplayBuffer(
-        10_000, pixels, spaces.Discrete(4), "cpu", n_envs, codec="zstd:1", max_bytes=2 << 20
-    )
-    after = rng.integers(256, size=(n_envs, 84, 84, 1), dtype=np.uint8)
-    for step in range(500):
-        obs, after = after, rng.integers(256, size=after.shape, dtype=np.uint8)
-        buffer.add(obs, after, np.zeros((n_envs, 1)), np.zeros(n_envs), np.zeros(n_envs, bool), [{}] * n_envs)
-        assert buffer.size() >= min(step + 1, least)
-
-
 @pytest.mark.parametrize("spills", [False, True])
 def test_a_limit_that_uncompressed_observations_exceed_is_refused_at_once(spills, tmp_path):
     def new(size, max_bytes):
@@ -250,16 +234,6 @@ def test_a_saved_buffer_goes_on_with_what_is_left(kind, tmp_path):
         check_sample(loaded, k - 1)
         add(loaded, k)
     assert loaded.arguments()["max_bytes"] == LIMIT
-
-
-def test_one_warning_comes_when_bytes_run_out():
-    buffer = made("plain", 10_000, max_bytes=LIMIT)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for k in range(1, 700):
-            add(buffer, k)
-    assert len(caught) == 1
-    assert re.match(r"\d+ of 10000 steps have reached max_bytes, 1000000, with \d+ bytes each", str(caught[0].message))
 
 
 class Latest(ReplayBuffer):

@@ -54,18 +54,6 @@ def test_batches_of_several_sizes_are_drawn_ahead():
         assert_right(samples, played)
 
 
-def test_the_first_batch_is_that_of_a_buffer_without_prefetch():
-    played = frames("Pong", 400, seed=3)
-    batches = []
-    for prefetch in (False, True):
-        buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=prefetch)
-        fill(buffer, played, range(390))
-        np.random.seed(0)
-        batches.append(buffer.sample(32))
-    for x, y in zip(*batches, strict=True):
-        assert x is y is None or torch.equal(x, y)
-
-
 def test_a_buffer_that_works_ahead_can_be_pickled():
     played = frames("Pong", 400, seed=3)
     buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True)

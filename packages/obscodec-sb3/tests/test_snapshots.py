@@ -6,7 +6,6 @@ import re
 import shutil
 import warnings
 
-import gymnasium
 import numpy as np
 import obscodec
 import obscodec_sb3
@@ -212,18 +211,6 @@ def test_a_pickle_is_no_snapshot(tmp_path):
         CompressedReplayBuffer.load(tmp_path / "buffer.pkl")
 
 
-def test_training_goes_on_with_a_loaded_buffer(tmp_path):
-    options = {"learning_starts": 50, "buffer_size": 300, "device": "cpu", "seed": 0}
-    kind = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
-    model = DQN("MlpPolicy", "CartPole-v1", **options, **kind).learn(200)
-    model.save(tmp_path / "model")
-    model.replay_buffer.save(tmp_path / "buffer")
-    resumed = DQN.load(tmp_path / "model", env=gymnasium.make("CartPole-v1"), device="cpu")
-    resumed.replay_buffer = CompressedReplayBuffer.load(tmp_path / "buffer", device="cpu")
-    resumed.learn(100, reset_num_timesteps=False)
-    assert resumed.replay_buffer.size() == 300
-
-
 def test_buffers_of_contrib_are_saved(tmp_path):
     pytest.importorskip("sb3_contrib")
     kind = obscodec_sb3.CompressedMaskableRolloutBuffer
@@ -383,18 +370,6 @@ def test_a_model_never_meets_the_buffer_of_another_training(tmp_path, monkeypatc
             resumed.model.learn(100, callback=SnapshotCallback(50, tmp_path), reset_num_timesteps=False)
     assert (tmp_path / "rl_model_300_steps.zip").exists()
     assert resume(DQN, tmp_path, cart_pole(False), device="cpu").step == 200
-
-
-@pytest.mark.slow
-def test_a_buffer_of_goals_goes_on(tmp_path):
-    from stable_baselines3.common.envs import BitFlippingEnv
-
-    options = {"replay_buffer_class": CompressedHerReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
-    model = DQN("MultiInputPolicy", BitFlippingEnv(4), device="cpu", learning_starts=20, **options)
-    model.learn(100, callback=SnapshotCallback(50, tmp_path))
-    resumed = resume(DQN, tmp_path, BitFlippingEnv(4), device="cpu", continue_episodes=True)
-    check_lacks_last_step(model.replay_buffer, resumed.buffer)
-    resumed.model.learn(50, reset_num_timesteps=False)
 
 
 def test_generations_and_salvage(tmp_path):

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from gymnasium import spaces
-from obscodec import DTypeError, ShapeError, SlotError
+from obscodec import DTypeError
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedHerReplayBuffer,
@@ -225,16 +225,6 @@ def test_whole_episodes_stay_together():
     other = played.buffer.with_envs(4)
     ends = np.nonzero(other.timeouts[:20])
     assert [*zip(*(of.tolist() for of in ends), strict=True)] == [(row, env) for row in (9, 19) for env in range(4)]
-
-
-def test_a_running_episode_is_refused():
-    buffer = Played(CompressedReplayBuffer, 3).step(3, p_end=0).buffer
-    buffer.end_episodes(1)
-    text = "the newest step of environments 0, 2 ends no episode, and no environment would go on with it"
-    with pytest.raises(SlotError, match=rf"^{text}: call end_episodes\(\) first$"):
-        buffer.with_envs(2)
-    with pytest.raises(ShapeError, match="n_envs must be 1 or more, got 0"):
-        buffer.with_envs(0)
 
 
 @pytest.mark.parametrize("spills", [False, True])

@@ -12,12 +12,7 @@ import torch
 from obscodec.buffers import BufferKeywords
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
-from torchrl.data import (
-    LazyTensorStorage,
-    RandomSampler,
-    TensorDictReplayBuffer,
-    TensorDictRoundRobinWriter,
-)
+from torchrl.data import LazyTensorStorage, RandomSampler, TensorDictReplayBuffer, TensorDictRoundRobinWriter
 
 N = 20
 

@@ -8,13 +8,7 @@ import torch
 from obscodec import DTypeError, ShapeError
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
-from torchrl.data import (
-    LazyTensorStorage,
-    ReplayBuffer,
-    SliceSampler,
-    TensorDictMaxValueWriter,
-    TensorDictReplayBuffer,
-)
+from torchrl.data import LazyTensorStorage, ReplayBuffer, SliceSampler, TensorDictMaxValueWriter, TensorDictReplayBuffer
 
 SIZE = 100
 

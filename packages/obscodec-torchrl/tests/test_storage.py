@@ -19,6 +19,7 @@ from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.arrays import NewTensors
 from obscodec_torchrl.compressed_tensor import CompressedTensor, drawn_together
 from tensordict import NonTensorStack, TensorDict, tensorclass
+from together import meanwhile
 from torchrl.data import (
     LazyTensorStorage,
     ReplayBuffer,
@@ -328,25 +329,21 @@ def test_a_batch_is_as_it_was_when_it_was_drawn_whatever_is_written_before_it_is
 def test_no_row_is_torn_while_threads_write_and_prefetch() -> None:
     buffer = TensorDictReplayBuffer(storage=early(200), batch_size=64, prefetch=3)
 
-    def numbered(number: int) -> TensorDict:
+    def write(number: int) -> None:
         pixels = torch.full((20, 2, 32, 32), number % 251, dtype=torch.uint8)
         following = TensorDict({"pixels": pixels}, [20])
-        return TensorDict({"pixels": pixels, "number": torch.full((20,), number % 251), "next": following}, [20])
+        numbers = torch.full((20,), number % 251)
+        buffer.extend(TensorDict({"pixels": pixels, "number": numbers, "next": following}, [20]))
 
-    def write() -> None:
-        for number in range(300):
-            buffer.extend(numbered(number))
-
-    buffer.extend(numbered(0))
-    writer = threading.Thread(target=write)
-    writer.start()
-    n_batches = 0
-    while writer.is_alive() or n_batches < 10:
+    def sample() -> None:
         batch = buffer.sample()
         for pixels in (batch["pixels"], batch["next", "pixels"]):
             assert (pixels == batch["number"].view(-1, 1, 1, 1)).all()
-        n_batches += 1
-    writer.join()
+
+    write(0)
+    with meanwhile(sample):
+        for number in range(300):
+            write(number)
 
 
 def test_float_images_come_back_bit_for_bit_and_are_narrowed() -> None:

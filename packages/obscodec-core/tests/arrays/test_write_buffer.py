@@ -8,18 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from obscodec import (
-    AutoStore,
-    DTypeError,
-    FrameStack,
-    FrameStore,
-    Layout,
-    ShapeError,
-    TensorArray,
-)
+from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, Layout, ShapeError, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.runtime import PicklableLock
 from obscodec.stores.auto import plan
+from together import together
 
 LAYOUT = Layout((3, 8, 8), np.uint8)
 STACK = FrameStack(3)
@@ -126,11 +119,7 @@ def test_threads_that_read_at_once_store_what_waits_once():
     for begin in range(0, 200, 8):
         for i in range(begin, begin + 8):
             array[i] = rng.integers(0, 255, (2, 3, 8, 8)).astype(np.uint8)
-        readers = [threading.Thread(target=lambda: array.ids) for _ in range(4)]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join()
+        together(*[lambda: array.ids] * 4)
     assert store.stats().n_tensors == 400
 
 

@@ -171,25 +171,6 @@ def test_noise_is_called_what_it_is(tmp_path):
     assert "This hardly shrinks: it is noise, a textured camera image, or a vector." in ran.stdout
 
 
-def test_hdf5(tmp_path, frames):
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "run.hdf5", "w") as file:
-        file["episode/observations"] = frames
-        file["episode/rewards"] = np.zeros(N)
-        file["version"] = 3
-    found = result(tmp_path / "run.hdf5", "--steps", 200)
-    check(found, frames[:200], "episode/observations")
-    assert [field["name"] for field in found["fields"]] == ["episode/observations", "episode/rewards"]
-
-
-@pytest.mark.slow
-def test_zarr(tmp_path, frames):
-    zarr = pytest.importorskip("zarr")
-    group = zarr.open_group(str(tmp_path / "run.zarr"), mode="w")
-    group.create_array("data/observations", data=frames)
-    check(result(tmp_path / "run.zarr"), frames, "data/observations")
-
-
 @pytest.mark.slow
 def test_minari(tmp_path, frames):
     pytest.importorskip("minari")
@@ -271,11 +252,7 @@ IS_DATA = (
         (["CartPole-v1", "--wrapper", "gone:Gone"], (), f"there is no module gone: {LOCAL}"),
         (["gone:Cam-v0"], (), f"there is no module gone: {LOCAL}"),
         (["CartPole-v1", "--wrapper", "needy:Some"], (), "the module needy needs gone, which is not installed"),
-        (
-            ["name.npz"],
-            (),
-            "name.npz has no field to try, name: it is one value, without time along axis 0",
-        ),
+        (["name.npz"], (), "name.npz has no field to try, name: it is one value, without time along axis 0"),
         (
             ["nothing.txt"],
             (),

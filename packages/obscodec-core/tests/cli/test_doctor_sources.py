@@ -302,10 +302,7 @@ def broken(kind, path):
         ("Pong-v5", "; did you mean ALE/Pong-v5?"),
         ("CartPole-v1 --wrapper json:loads", "the wrapper 'json:loads' can't be applied: TypeError: "),
         ("CartPole-v1 --wrapper wrappers_of_a_user:fail", "can't be read: ZeroDivisionError: division by zero"),
-        (
-            "CartPole-v1 --budget quick",
-            "a budget is 'fast' or None, got 'quick'",
-        ),
+        ("CartPole-v1 --budget quick", "a budget is 'fast' or None, got 'quick'"),
     ],
 )
 def test_what_cannot_be_read_is_one_line_and_code_2(kind, text, tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Steps that are stored at once: read as they lie, all or nothing, and undone."""
 
-import threading
-
 import numpy as np
 import pytest
 from faults import at_every_line
@@ -10,6 +8,7 @@ from obscodec.arrays import WriteBuffer
 from obscodec.columns import Column
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.steps import exchange_step
+from together import meanwhile
 
 N_STEPS = 7
 KINDS = {
@@ -219,25 +218,15 @@ def test_watches_see_the_rows():
 
 
 def test_threads_read_while_another_writes():
-    store = store_of("stacks")
-    array, _ = arrays_of(store, 1)
-    stop, wrong = threading.Event(), []
+    array, _ = arrays_of(store_of("stacks"), 1)
 
     def read():
-        while not stop.is_set():
-            found = array[:]
-            if not (found == found[:, :, :, :1, :1]).all():
-                wrong.append(found)
+        found = array[:]
+        assert (found == found[:, :, :, :1, :1]).all()
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    for i in range(3000):
-        array[i % N_STEPS] = np.full((1, 4, 6, 5), (np.arange(4) + i)[:, None, None] % 251, np.uint8)
-    stop.set()
-    for reader in readers:
-        reader.join()
-    assert not wrong
+    with meanwhile(read, read):
+        for i in range(3000):
+            array[i % N_STEPS] = np.full((1, 4, 6, 5), (np.arange(4) + i)[:, None, None] % 251, np.uint8)
 
 
 def test_a_store_that_decides_writes_at_once_from_then_on():

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from obscodec import HeapFull, ShapeError, SlotError, SpecError
 from obscodec.heap import Chunk, HeapChanges, SlotHeap
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
+from together import meanwhile
 
 N_SLOTS = 12
 SLOTS = st.lists(st.integers(0, N_SLOTS - 1), max_size=2 * N_SLOTS)
@@ -278,28 +279,17 @@ def test_two_threads_read_while_one_writes():
     """Each stream consists of one byte value, so a reader sees at once if one was changed under it."""
     heap = SlotHeap(200)
     heap.put(range(200), Segments.of([bytes([i]) * 500 for i in range(200)]))
-    stop = threading.Event()
-    torn: list[bytes] = []
 
-    def read(seed):
-        rng = np.random.default_rng(seed)
-        while not stop.is_set():
-            streams = heap.get(rng.integers(200, size=50))
-            for stream in streams:
-                if len(stream) == 0 or (stream != stream[0]).any():
-                    torn.append(stream.tobytes())
+    def read(rng):
+        for stream in heap.get(rng.integers(200, size=50)):
+            assert len(stream) > 0
+            assert (stream == stream[0]).all()
 
-    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
-    for reader in readers:
-        reader.start()
     rng = np.random.default_rng(2)
-    for _ in range(1500):
-        slots = rng.integers(200, size=20)
-        heap.put(slots, Segments.of([bytes([value]) * n for value, n in rng.integers(1, 256, size=(20, 2)) * [1, 20]]))
-    stop.set()
-    for reader in readers:
-        reader.join()
-    assert not torn
+    with meanwhile(*(partial(read, np.random.default_rng(seed)) for seed in range(2))):
+        for _ in range(1500):
+            drawn = rng.integers(1, 256, size=(20, 2)) * [1, 20]
+            heap.put(rng.integers(200, size=20), Segments.of([bytes([value]) * n for value, n in drawn]))
 
 
 @pytest.mark.needs("/proc")

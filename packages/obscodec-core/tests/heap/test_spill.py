@@ -1,13 +1,14 @@
 """Chunks in files: what goes there, what comes back, and who may read meanwhile."""
 
 import os
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
 from forked import exit_status, forked
 from obscodec.heap import SlotHeap
 from obscodec.segments import Segments
+from together import meanwhile
 
 N, NBYTES = 200, 30_000
 
@@ -78,26 +79,15 @@ def test_a_limit_of_memory_does_not_count_files(tmp_path):
 
 def test_threads_put_and_get_while_chunks_move(tmp_path):
     heap, streams = filled()
-    stop, wrong = threading.Event(), []
 
-    def read(seed):
-        rng = np.random.default_rng(seed)
-        while not stop.is_set():
-            slots = rng.choice(N // 2, 10)
-            found = heap.get(slots)
-            if [bytes(stream) for stream in found] != [streams[slot] for slot in slots]:
-                wrong.append(slots)
+    def read(rng):
+        slots = rng.choice(N // 2, 10)
+        assert [bytes(stream) for stream in heap.get(slots)] == [streams[slot] for slot in slots]
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
-    for i in range(300):
-        heap.put([N // 2 + i % (N // 2)], Segments.of([os.urandom(NBYTES)]))
-        heap.spill(tmp_path, 1 << 17)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with meanwhile(*(partial(read, np.random.default_rng(seed)) for seed in range(2))):
+        for i in range(300):
+            heap.put([N // 2 + i % (N // 2)], Segments.of([os.urandom(NBYTES)]))
+            heap.spill(tmp_path, 1 << 17)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from obscodec.arrays import WriteBuffer
 from obscodec.streams import MAX_REFERENCES
 from obscodec_cupy.device import opened
 from stores_in_pairs import NOTHING, SMALL, Pair, taken_in, walk, without
+from together import together
 
 LAYOUTS = [
     Layout((84, 84), np.uint8),
@@ -80,11 +81,7 @@ def test_threads_feed_streams_of_their_own(cuda):
         for k in range(0, 40, 8):
             ids[stream] = np.append(ids[stream], store.append(there.upload(frames[k : k + 8]), stream))
 
-    threads = [threading.Thread(target=feed, args=(stream,)) for stream in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(feed, stream) for stream in range(3)))
     for stream in range(3):
         np.testing.assert_array_equal(store.read(ids[stream]), frames)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -31,6 +31,7 @@ from obscodec.frames import frame_log
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
 from obscodec_cupy.frames import batch_reader
+from together import meanwhile
 
 STACK = Layout((4, 84, 84), np.uint8)
 SMALL = Layout((3, 6, 8), np.uint8)
@@ -310,28 +311,15 @@ def test_readers_of_one_store_in_several_threads(monkeypatch):
     items[:, 0, 0, 0] = np.arange(256)
     array = TensorArray.zeros((20,), FrameStore(SMALL, device="cuda", block_frames=2, recent=1))
     array[:] = items[:20]
-    failures: list[BaseException] = []
-    stop = threading.Event()
 
-    def work() -> None:
-        try:
-            reader = BatchReader([array])
-            while not stop.is_set():
-                reader.sync()
-                (found,) = read(reader, device, np.arange(20), SMALL.shape, n_arrays=1)
-                np.testing.assert_array_equal(found, items[found[:, 0, 0, 0]])
-        except BaseException as error:
-            failures.append(error)
+    def work(reader: BatchReader) -> None:
+        reader.sync()
+        (found,) = read(reader, device, np.arange(20), SMALL.shape, n_arrays=1)
+        np.testing.assert_array_equal(found, items[found[:, 0, 0, 0]])
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for i in range(300):
-        array[i % 3 :: 3] = items[np.arange(i % 3, 20, 3) + i % 230]
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    with meanwhile(*(partial(work, BatchReader([array])) for _ in range(2))):
+        for i in range(300):
+            array[i % 3 :: 3] = items[np.arange(i % 3, 20, 3) + i % 230]
 
 
 def test_streams_take_turns(monkeypatch):

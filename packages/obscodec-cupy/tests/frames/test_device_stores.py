@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,6 +33,7 @@ from obscodec.segments import Segments
 from obscodec.stores import NarrowStore
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
+from together import meanwhile
 
 FRAME = Layout((84, 84), np.uint8)
 SMALL = Layout((6, 5), np.uint8)
@@ -348,27 +349,16 @@ def test_threads_read_while_another_one_appends(monkeypatch):
     store = FrameStore(SMALL, block_frames=4, device="cuda")
     tensors = small_steps(400)
     kept = store.append(tensors[:50])
-    failures: list[BaseException] = []
 
-    def work(on_stream, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        try:
-            with on_stream():
-                for _ in range(8):
-                    which = rng.integers(50, size=8)
-                    np.testing.assert_array_equal(read(store, kept[which]), tensors[which])
-        except BaseException as error:
-            failures.append(error)
+    def work(on_stream, rng) -> None:
+        with on_stream():
+            which = rng.integers(50, size=8)
+            np.testing.assert_array_equal(read(store, kept[which]), tensors[which])
 
-    threads = [threading.Thread(target=work, args=(on, i)) for i, on in enumerate(on_new_streams(device, 3))]
-    for thread in threads:
-        thread.start()
-    for first in range(50, 250, 5):
-        ids = store.append(tensors[first : first + 5], 1)
-        store.release(ids[1:])
-    for thread in threads:
-        thread.join()
-    assert not failures
+    with meanwhile(*(partial(work, on, np.random.default_rng(k)) for k, on in enumerate(on_new_streams(device, 3)))):
+        for first in range(50, 250, 5):
+            ids = store.append(tensors[first : first + 5], 1)
+            store.release(ids[1:])
 
 
 def refuse(writes: Writes) -> None:

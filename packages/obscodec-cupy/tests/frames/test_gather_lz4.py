@@ -49,11 +49,7 @@ def test_blocks_of_all_versions_in_one_batch(device: Device, spec: str, monkeypa
     ids = appended(store, rows)
     versions = store.log.tables.versions[ids // 4]
     assert set(versions.tolist()) == {0, 1, 2, 3}
-    assert [len(codec.dictionary) > 0 for codec in store.log.coder.versions.by_version.values()] == [
-        False,
-        True,
-        True,
-    ]
+    assert [len(codec.dictionary) > 0 for codec in store.log.coder.versions.by_version.values()] == [False, True, True]
     assert store.log.open.blocks.tolist() == [ids[-1] // 4]
     order = np.random.default_rng(1).permutation(len(rows))
     np.testing.assert_array_equal(read_all(device, store, ids[order]), rows[order])
