@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -54,7 +55,7 @@ def test_the_tests_of_a_mutant_are_there(mutant: dict) -> None:
     for test in mutant["tests"]:
         file, *names = test.partition("[")[0].split("::")
         text = (ROOT / file).read_text(encoding="utf-8")
-        assert all(f"class {name}(" in text or f"def {name}(" in text for name in names)
+        assert all(re.search(rf"^(class|def) {name}\(|^{name} = ", text, re.MULTILINE) for name in names)
 
 
 def test_the_tests_of_all_mutants_of_a_package_are_listed_once() -> None:
