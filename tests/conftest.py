@@ -5,10 +5,12 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
-from cuda_on_cpu.fixtures import DEVICES
+from cuda_on_cpu.fixtures import DEVICES, devices_end
 from obscodec.stores import Store
 from obscodec_cupy.device import opened
 from simulated_tensors import DeviceOfTensors, simulate_tensors
+
+__all__ = ["cuda", "devices_end", "no_host", "torch_device"]
 
 
 @pytest.fixture(params=DEVICES)

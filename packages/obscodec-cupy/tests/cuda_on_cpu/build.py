@@ -33,6 +33,7 @@ COMPILE = ("g++", *FLAGS, *WARNINGS, f"-I{HERE}")
 RUNTIME = ("fibers.cpp", "memory.cpp")
 INSTRUMENTED = ("-fsanitize=thread",)  # kernels, but not the runtime
 _LAUNCHING = threading.Lock()  # the fibers of a library are one set, for threads of several devices, too
+_STACKS = np.empty((1024, 64 << 10), np.uint8)  # of the fibers of all libraries, see MOST_THREADS and STACK_NBYTES
 _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
 
 
@@ -64,7 +65,8 @@ class Compiled:
         self.parameters = [np.dtype(name) for name in text.value.decode().split()]
         self._launch = library.cuda_launch
         self._launch.restype = ctypes.c_char_p
-        self._launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_uint64, ctypes.c_void_p]
+        address = ctypes.c_void_p
+        self._launch.argtypes = [address, *[ctypes.c_uint] * 3, ctypes.c_uint64, address, address]
 
     def check(self, arguments: tuple[np.generic, ...]) -> None:
         """Refuse arguments of other types than the kernel has, which a GPU would take without a word."""
@@ -78,7 +80,8 @@ class Compiled:
         values = [np.array(argument) for argument in arguments]
         pointers = np.array([value.ctypes.data for value in values], np.uint64)
         with _LAUNCHING:
-            failure = self._launch(pointers.ctypes.data, *size, seed, ctypes.byref(regions.table()))
+            table = ctypes.byref(regions.table())
+            failure = self._launch(pointers.ctypes.data, *size, seed, table, _STACKS.ctypes.data)
         if failure is not None:
             raise KernelFailed(f"{self.kernel.source}, {self.kernel.name}: {self._located(failure.decode())}")
 

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,8 @@ class SimulatedDevice(Device):
         free: bytes of it that nobody holds.
     """
 
+    made: ClassVar[weakref.WeakSet[SimulatedDevice]] = weakref.WeakSet()  # those that are there
+
     def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
         self._begin(name, 99 << 10)
         self.seed = seed
@@ -59,6 +61,14 @@ class SimulatedDevice(Device):
         self.recording = False
         self._pool: deque[npt.NDArray[np.uint8]] = deque(maxlen=64)
         self._viewed: deque[SimulatedArray] = deque(maxlen=64)  # what is read again without another view
+        self.made.add(self)
+
+    def end(self) -> None:
+        """Forget what waits, and what is kept for later: it keeps arrays, whose finalizers keep the device for ever."""
+        for stream in self.streams.every:
+            stream.clear()
+        self._viewed.clear()
+        self._pool.clear()
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> SimulatedArray:
         if np.dtype(dtype).char not in DTYPES:

@@ -6,7 +6,7 @@ namespace cuda {
 
 struct Memory;
 const char* run(void (*what)(void**), void** arguments, unsigned blocks, unsigned threads, unsigned shared_nbytes, uint64_t seed,
-                Memory* memory);
+                Memory* memory, char* stacks);
 
 // The name that numpy has for the type of a parameter; an address is u8.
 template <typename T>
@@ -40,6 +40,6 @@ ENTRY static void call_kernel(void** arguments) { call(CUDA_KERNEL, arguments); 
 EXPORTED void cuda_parameters(char* out) { cuda::describe(CUDA_KERNEL, out); }
 
 EXPORTED const char* cuda_launch(void** arguments, unsigned n_blocks, unsigned n_threads, unsigned shared_nbytes, uint64_t seed,
-                                 cuda::Memory* memory) {
-    return cuda::run(cuda::call_kernel, arguments, n_blocks, n_threads, shared_nbytes, seed, memory);
+                                 cuda::Memory* memory, char* stacks) {
+    return cuda::run(cuda::call_kernel, arguments, n_blocks, n_threads, shared_nbytes, seed, memory, stacks);
 }

@@ -173,14 +173,14 @@ static bool run_block() {
 }
 
 const char* run(void (*what)(void**), void** arguments, unsigned blocks, unsigned threads, unsigned shared_nbytes, uint64_t seed,
-                Memory* memory) {
+                Memory* memory, char* stacks) {
     body = what, body_arguments = arguments;
     n_blocks = blocks, n_threads = threads, dynamic_nbytes = shared_nbytes;
     in_turn = seed == 0, random_state = seed * 0x9e3779b97f4a7c15 | 1;
     error[0] = 0;
-    for (unsigned i = 0; i < MOST_THREADS; i++) {
+    for (unsigned i = 0; i < threads; i++) {
         fibers[i].entered = false;
-        if (i < threads && !fibers[i].stack) fibers[i].stack = static_cast<char*>(malloc(STACK_NBYTES));
+        fibers[i].stack = stacks + i * STACK_NBYTES;
     }
     begin_launch(memory);
     unsigned* order = static_cast<unsigned*>(malloc(blocks * sizeof(unsigned)));

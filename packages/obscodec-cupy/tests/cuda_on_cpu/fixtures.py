@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -13,6 +13,14 @@ from obscodec_cupy.device.device import Device
 from cuda_on_cpu.device import SimulatedDevice
 
 DEVICES = ["simulated", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(autouse=True)
+def devices_end() -> Iterator[None]:
+    """Simulated devices go with the test that made them."""
+    yield
+    for device in [*SimulatedDevice.made]:
+        device.end()
 
 
 @pytest.fixture(params=DEVICES)

@@ -33,6 +33,11 @@ class Stream:
             self._work.append(work)
             self.n_queued += 1
 
+    def clear(self) -> None:
+        with self.lock:
+            self._work.clear()
+            self.n_done = self.n_queued
+
     def run_until(self, moment: int) -> None:
         with self.lock:
             while self.n_done < moment:
