@@ -1,7 +1,7 @@
 """References: who may still read the tensors of a store, and when what was released goes."""
 
 import os
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from threading import get_ident
 from typing import Any
@@ -26,7 +26,7 @@ class _Ref(ref[Any]):
 
 
 class Guard:
-    """Keeps tensors of a store until :meth:`close`, or until it is collected; a context closes it at its end.
+    """Keeps tensors of a store until ``close()``, or until it is collected; a context closes it at its end.
 
     The store looks at its guards when it is called next. So a guard takes no lock and calls nobody: it can't fail, and
     the garbage collector may close it in the middle of a call of the store. It has no ``__del__``, in which an
@@ -34,13 +34,10 @@ class Guard:
     """
 
     def __init__(self, open_guards: set[_Ref], number: int) -> None:
-        self._open_guards, self._open = open_guards, _Ref(self, open_guards.discard)
-        self._open.number, self._open.thread = number, get_ident()
-        open_guards.add(self._open)
-
-    def close(self) -> None:
-        """Let the tensors go; a second call does nothing."""
-        self._open_guards.discard(self._open)
+        is_open = _Ref(self, open_guards.discard)
+        is_open.number, is_open.thread = number, get_ident()
+        self.close = partial(open_guards.discard, is_open)  # a second call does nothing
+        open_guards.add(is_open)
 
     def __enter__(self) -> None:
         """Nothing: the guard is open since it was made."""
