@@ -33,12 +33,7 @@ def n_envs_of(env: object) -> int:
 
 
 def random_steps(env: Any, n: int, seed: int | None = 0) -> Iterator[dict[str, Array]]:
-    """Steps with random actions, or of random observations if there is only a space.
-
-    Args:
-        env: an environment of Gymnasium, a vector of them, or a space of observations.
-        n: how many steps.
-        seed: of the environment and of the actions.
+    """``n`` steps with random actions, or of random observations if there is only a space; ``seed`` is of both.
 
     Yields:
         For each step the arrays ``[n_envs, *shape]`` of a transition, by name. A dictionary or a tuple of observations

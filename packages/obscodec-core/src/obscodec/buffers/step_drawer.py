@@ -27,10 +27,7 @@ class Sequences(NamedTuple):
 class StepDrawer:
     """Draws steps of a ring, by their numbers; of its calls, it remembers where the episodes are.
 
-    Args:
-        reader: tells where episodes end, and which steps may be drawn.
-        capacity: how many steps of each environment the ring has room for.
-        knows_ends: whether a field says where episodes end.
+    The ``reader`` tells where episodes end, if it ``knows_ends``, and which steps may be drawn.
     """
 
     def __init__(self, reader: StepReader, capacity: int, *, knows_ends: bool) -> None:

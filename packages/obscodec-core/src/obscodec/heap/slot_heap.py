@@ -261,11 +261,8 @@ class SlotHeap:
     def restore(self, state: State, unreadable: bytes = b"") -> None:
         """Fill this heap, which is empty, with another one's :meth:`state`.
 
-        Streams in buffers of a few MB stay there: do not change these any more.
-
-        Args:
-            state: may have ``lost``, ``i64[n]``, slots whose streams were lost.
-            unreadable: a stream that no decoder accepts, which takes the place of the lost ones.
+        Streams in buffers of a few MB stay there: do not change these any more. Slots in ``lost``, ``i64[n]`` of the
+        state, get the stream ``unreadable``, which no decoder accepts.
 
         Raises:
             CorruptStream: a slot occurs twice or is out of range, or a stream does not lie in its buffer.

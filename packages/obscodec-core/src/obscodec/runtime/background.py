@@ -54,13 +54,11 @@ class Job(Generic[T]):
 class Background:
     """A thread that makes one call after the other. The process is not forked in the middle of a call.
 
-    A forked process has a thread of its own; a job of the process before it will never be done there.
+    A forked process has a thread of its own; a job of the process before it will never be done there. The lock that
+    delays forks has its place in the ``order`` before all locks that calls take.
 
     Not by ``concurrent.futures``: an exception from a signal handler while a ``ThreadPoolExecutor`` takes a call can
     leave one of its locks taken, and the next call would wait for ever. This class has no lock in Python.
-
-    Args:
-        order: of the lock that delays forks: before all locks that calls take.
     """
 
     def __init__(self, order: LockOrder = LockOrder.BACKGROUND) -> None:

@@ -13,14 +13,10 @@ from obscodec.segments import Bytes
 
 
 def in_file(content: Bytes, folder: str) -> Bytes:
-    """A copy of ``content``, one byte or more, in a file of its own.
+    """A copy of ``content``, ``u8[nbytes]`` of one byte or more, in a file of its own in a folder.
 
     The file has no name: a killed process leaves nothing behind, and the disk has its space back when the last array
     that views the copy goes. Pages that are read are copies of the disk, which the system drops when it needs memory.
-
-    Args:
-        content: ``u8[nbytes]``.
-        folder: of the file.
 
     Raises:
         OSError: the disk is full or refuses, or there is no such folder; the text says what to do.

@@ -19,16 +19,11 @@ except ImportError:  # on Windows
 
 
 class FolderLock:
-    """A context in which no other process writes to a folder; the system ends it for a process that is killed.
+    """A context in which no other process writes to a folder; SnapshotError if another one has the lock.
 
-    An exception from a signal handler may come before the context ends: then the lock goes with this object. A process
-    that is forked meanwhile gives up its part of the lock at once: otherwise it would have it as long as it lives.
-
-    Args:
-        path: the folder.
-
-    Raises:
-        SnapshotError: another process has the lock.
+    The system ends it for a process that is killed. An exception from a signal handler may come before the context
+    ends: then the lock goes with this object. A process that is forked meanwhile gives up its part of the lock at once:
+    otherwise it would have it as long as it lives.
     """
 
     def __init__(self, path: Path) -> None:

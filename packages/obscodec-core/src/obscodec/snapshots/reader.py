@@ -46,11 +46,7 @@ class Generation(NamedTuple):
 
 
 class OpenGeneration:
-    """A generation of which the manifest was read, and nothing else so far.
-
-    Args:
-        folder: the folder.
-        number: of the generation, None for the last one.
+    """A generation, the last one for None, of which the manifest was read, and nothing else so far.
 
     Raises:
         SnapshotError: there is no such generation, or it is damaged, or of a newer version.

@@ -41,10 +41,8 @@ class _Lease:
 class BatchMemory:
     """A source of arrays whose memory is used again. Safe to use from several threads.
 
-    It keeps the memory of two batches, of 256 MiB each at most, as long as it lives.
-
-    Args:
-        allocate: called with a number of bytes, returns new memory ``u8[nbytes]``.
+    It keeps the memory of two batches, of 256 MiB each at most, as long as it lives. ``allocate`` returns new memory
+    ``u8[nbytes]``.
     """
 
     def __init__(self, allocate: Callable[[int], Bytes] = new_huge_chunk) -> None:

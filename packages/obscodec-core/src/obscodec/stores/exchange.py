@@ -25,14 +25,9 @@ class Place(NamedTuple):
 
 
 class _Exchange:
-    """Ids on their way to their places.
+    """Ids ``new``, ``i64[n]``, on their way to their places, in order; see ``IdExchange.put_ids`` for ``replaced``.
 
     numpy fills each place in one step, so the content of a place shows whether the exchange has reached it.
-
-    Args:
-        places: different elements of arrays.
-        new: ``i64[n]``, the ids for all places, in order.
-        replaced: see ``IdExchange.put_ids``.
     """
 
     def __init__(self, places: Sequence[Place], new: Ints, replaced: Ints | None) -> None:
@@ -172,12 +167,9 @@ class IdExchange(ABC):
     def put_ids(self, places: Sequence[Place], ids: Ints, replaced: Ints | None = None) -> None:
         """Put ids into places, and give the old ids of the places back; see :meth:`exchange`.
 
-        Args:
-            places: different elements of arrays.
-            ids: ``i64[n]``, with a reference to each, which goes over to the places; set to 0.
-            replaced: ``i64[n]`` of zeros, where the old ids wait for the guards of this moment. A caller with a guard
-                can put them back meanwhile, after :meth:`settle`. A place that this call has not reached has its new
-                ids there.
+        The places take over the references of ``ids``, ``i64[n]``, which are set to 0. The old ids wait for the guards
+        of this moment in ``replaced``, ``i64[n]`` of zeros: a caller with a guard can put them back meanwhile, after
+        :meth:`settle`. A place that this call has not reached has its new ids there.
         """
         new = np.zeros_like(ids)
         with self.changing:

@@ -13,12 +13,10 @@ _NONE = np.empty(0, np.int64)
 
 
 class Seams(NamedTuple):
-    """What no field says of the episodes of a ring, by the indices of steps. A change makes another object.
+    """What no field says of the episodes of a ring, by the indices of steps, rising. A change makes another object.
 
-    Attributes:
-        ends: ``i64[n]``, rising: steps that an episode ends with.
-        gone: ``i64[n]``, rising: steps that are not drawn: they were taken out, or are there for stacks alone. Stacks
-            reach into them, up to one of ``ends``.
+    Episodes end with the steps ``ends``, ``i64[n]``. The steps ``gone`` are not drawn: they were taken out, or are
+    there for stacks alone. Stacks reach into them, up to one of ``ends``.
     """
 
     ends: Ints = _NONE

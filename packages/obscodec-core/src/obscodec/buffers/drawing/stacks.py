@@ -12,13 +12,9 @@ Pad = Literal["edge", "zeros"]
 
 
 class Stack(NamedTuple):
-    """How a field is read as a stack.
+    """How a field is read as a stack of ``n`` steps; ``pad`` is what stands before the start of an episode.
 
-    Attributes:
-        n: how many steps a stack has.
-        pad: what stands before the start of an episode.
-        next_of: the field that this field is one step later, None for none. All of the stack but its last part is of
-            that field.
+    If it is the ``next_of`` a field, one step later, all of the stack but its last part is of that field.
     """
 
     n: int

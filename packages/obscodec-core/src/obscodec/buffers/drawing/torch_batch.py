@@ -13,16 +13,9 @@ from obscodec.stores import Store, new_batch
 
 
 class TorchBatch:
-    """Makes the arrays of a batch, and tensors of them.
+    """Makes the arrays of a batch, and tensors of them, on a device of PyTorch, or of its name.
 
     For a CUDA device, tensors are decoded into page-locked memory, and copied in the background, on the current stream.
-
-    Args:
-        device: a device of PyTorch, or its name: ``"cpu"``, ``"cuda"``, ``"mps"``.
-
-    Raises:
-        MissingPackage: PyTorch is not installed.
-        BackendUnavailable: there is no such device.
     """
 
     def __init__(self, device: object) -> None:

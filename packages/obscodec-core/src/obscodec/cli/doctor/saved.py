@@ -22,12 +22,8 @@ Items = dict[str, npt.NDArray[np.generic]]
 def saved_items(path: Path, n: int) -> Items:
     """The oldest ``n`` items of a snapshot, of the first environment, ``[n, *shape]`` in the order of time, by field.
 
-    The whole snapshot is read, which finds damage. A package with a class of its own names a function like this one,
-    as an entry point of ``obscodec.snapshots`` with the name of the package.
-
-    Args:
-        path: the folder of the snapshot.
-        n: how many items; there are fewer if the snapshot has fewer.
+    The whole snapshot is read, which finds damage. A package with a class of its own names a function like this one, as
+    an entry point of ``obscodec.snapshots`` with the name of the package.
 
     Raises:
         SnapshotError: the snapshot has no items, a file is damaged, or an item can't be decoded.

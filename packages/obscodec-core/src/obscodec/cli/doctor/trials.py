@@ -111,14 +111,10 @@ def examine(
     show: Callable[..., None],
     following: Following | None = None,
 ) -> FieldReport:
-    """Try the codecs that ``auto`` tries, on all items.
+    """Try the codecs that ``auto`` tries, on all items ``[n, *shape]`` of a field, in the order of time.
 
-    Args:
-        name: of the field.
-        items: ``[n, *shape]``, in the order of time.
-        budget: see ``Field``.
-        show: called whenever a codec has done all items; ``completed`` is the number of those, ``total`` of all.
-        following: the next observation of each item, None for the item after it.
+    ``show`` is called whenever a codec has done all items: ``completed`` is the number of those, ``total`` of all.
+    ``following`` has the next observation of each item, None for the item after it.
     """
     options = StoreOptions(budget=budget)
     layout = Layout(items.shape[1:], items.dtype)

@@ -151,18 +151,13 @@ class Narrow:
         return self.tables.numbers.nbytes + self.tables.grid.nbytes + self.tables.code_of.nbytes
 
     def apply(self, tensors: Array, *, threads: int | None = None) -> tuple[Codes, npt.NDArray[np.bool_]]:
-        """Find the codes of tensors.
+        """Find the codes of tensors ``[n, *shape]`` of this dtype, in any byte order and with any strides.
 
-        Args:
-            tensors: ``[n, *shape]`` of this dtype, in any byte order and with any strides.
-            threads: how many threads share the work on a large batch, None for half of the usable processors.
+        ``threads`` share the work on a large batch, None for half of the usable processors.
 
         Returns:
             The codes, ``[n, *shape]``, and ``bool[n]``: whether :meth:`undo` makes the same bits of them. The codes of
             other tensors mean nothing.
-
-        Raises:
-            DTypeError: the tensors have another dtype.
         """
         rows = Layout(tensors.shape[1:], self.dtype).rows(tensors)
         codes, fits = np.empty(tensors.shape, self.code_dtype), np.ones(len(tensors), np.bool_)
