@@ -101,9 +101,10 @@ class References:
 
     def first_free(self) -> Ints | None:
         """The oldest released ids, if they wait for no guard any more; None if there are none. See :meth:`done`."""
-        for number in self._owned.keys() - {guard.number for guard in self._owners.copy()}:
-            self._released.insert(0, (_FOR_NO_GUARD, self._owned[number]))
-            del self._owned[number]
+        if self._owned:  # seldom
+            for number in self._owned.keys() - {guard.number for guard in self._owners.copy()}:
+                self._released.insert(0, (_FOR_NO_GUARD, self._owned[number]))
+                del self._owned[number]
         if not self._released:
             return None
         number, ids = self._released[0]
