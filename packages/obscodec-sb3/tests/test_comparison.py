@@ -21,7 +21,9 @@ from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv, IdentityEnvBox
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.dqn.policies import DQNPolicy
 
 IMAGE = spaces.Box(0, 255, (4, 42, 42), np.uint8)
 
@@ -114,6 +116,28 @@ def test_resume_refuses_another_algorithm(folder):
         resume(UnbuiltSAC, folder, env_of(2), device="cpu")
     with pytest.raises(DTypeError, match=r"^algorithm must be one with a replay buffer, such as DQN, got PPO$"):
         resume(PPO, folder, env_of(2), device="cpu")
+
+
+class OfAUser(BasePolicy):
+    """A policy that no algorithm names."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.of_sb3 = DQNPolicy(*args, **kwargs)
+
+    def __getattr__(self, name):
+        if name in ("q_net", "q_net_target", "optimizer"):
+            return getattr(self.of_sb3, name)
+        return super().__getattr__(name)
+
+    def _predict(self, observation, deterministic=False):
+        return self.of_sb3._predict(observation, deterministic)
+
+
+def test_a_policy_of_a_user_is_for_any_algorithm(tmp_path):
+    model = DQN(OfAUser, "CartPole-v1", learning_starts=5, device="cpu", replay_buffer_class=CompressedReplayBuffer)
+    model.learn(20, callback=SnapshotCallback(20, tmp_path))
+    assert isinstance(resume(DQN, tmp_path, "CartPole-v1", device="cpu").model.policy, OfAUser)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import shutil
+import threading
 import warnings
 
 import numpy as np
@@ -409,6 +410,31 @@ def test_inspect_shows_the_arrays_of_a_buffer(kind, tmp_path):
     image = BOTH["image"] if space == BOTH else IMAGE
     assert fields["image" if space == BOTH else ""][1:3] == (f"uint8{[*image.shape]}", "delta-rle|lz4:6")
     assert report.other_nbytes > 200 * N_ENVS
+
+
+def test_a_report_is_of_what_was_saved_though_a_thread_writes(tmp_path, monkeypatch):
+    buffer = CompressedReplayBuffer(50, IMAGE, spaces.Discrete(4), device="cpu")
+    state, writers = CompressedReplayBuffer.state, []
+
+    def add(n):
+        for t in range(n):
+            obs = observations(t)[:1]
+            buffer.add(obs, obs, np.zeros((1, 1)), np.zeros(1), np.zeros(1), [{}])
+
+    def state_while_a_thread_writes(self):
+        taken = state(self)
+        writers.append(threading.Thread(target=add, args=(5,)))
+        writers[0].start()
+        writers[0].join(0.3)
+        return taken
+
+    add(10)
+    with monkeypatch.context() as patch:
+        patch.setattr(CompressedReplayBuffer, "state", state_while_a_thread_writes)
+        buffer.save(tmp_path)
+    writers[0].join()
+    (report,) = inspect_snapshot(tmp_path)
+    assert (report.n_steps, buffer.pos) == (10, 15)
 
 
 @pytest.mark.parametrize("n_steps", [30, 70])

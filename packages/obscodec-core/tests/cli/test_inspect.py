@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import threading
 
 import obscodec
 import pytest
@@ -161,3 +162,21 @@ def test_one_damaged_place_is_one_place(folder):
     ran = run("inspect", folder)
     assert ran.returncode == 1
     assert "1 place damaged" in ran.stdout
+
+
+def test_a_report_is_of_what_was_saved_though_a_thread_writes(tmp_path, monkeypatch):
+    buffer, state, writers = ring(20), RingBuffer.state, []
+
+    def state_while_a_thread_writes(self):
+        taken = state(self)
+        writers.append(threading.Thread(target=append, args=(buffer, 20, 40)))
+        writers[0].start()
+        writers[0].join(0.3)
+        return taken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RingBuffer, "state", state_while_a_thread_writes)
+        write_snapshot(buffer, tmp_path)
+    writers[0].join()
+    (report,) = inspect_snapshot(tmp_path)
+    assert (report.n_steps, len(buffer)) == (20, 40)

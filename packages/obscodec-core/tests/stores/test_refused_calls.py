@@ -19,6 +19,7 @@ def narrow_store() -> NarrowStore:
 
 
 STORES = {
+    "numbers": lambda: FrameStore(Layout((), np.uint8)),
     "frames": lambda: FrameStore(FRAME),
     "stacks": lambda: FrameStore(STACK, frame_stack=4),
     "stacks of the last axis": lambda: FrameStore(Layout((6, 5, 4), np.uint8), frame_stack=FrameStack(4, axis=-1)),
@@ -32,6 +33,7 @@ OF_CODES = "ids of narrow tensors are twice those among the codes: id 4 is of no
 OF_WIDE = "ids of wide tensors are twice those among the wide ones, plus 1: id 2 is of no frame in this store"
 A_FRAME, A_STACK = (np.ones((2, *layout.shape), np.uint8) for layout in (FRAME, STACK))
 CALLS = [
+    ("numbers", "append", (np.array(3, np.uint8),), ShapeError, "items have shape (n), got ()"),
     ("frames", "release", ([1000],), SlotError, f"id 1000 {TOO_OFTEN}"),
     ("frames", "release", ([-1],), SlotError, f"id -1 {TOO_OFTEN}"),
     ("frames", "release", ([2**40],), SlotError, f"id {2**40} {TOO_OFTEN}"),

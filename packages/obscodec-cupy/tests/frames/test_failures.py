@@ -10,6 +10,7 @@ import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from full_device import full_after
 from obscodec import FrameStore, HeapFull, Layout, ShapeError, SpecError, TensorArray
+from obscodec.frames.sealer import Sealer
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
 
@@ -60,11 +61,14 @@ def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
     store = FrameStore(LAYOUT, block_frames=4, device="cuda", max_bytes=1 << 20)
     ids = store.append(TENSORS[:4])
 
+    alone = Sealer.alone
+
     def interrupted(*of):
+        alone(*of)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(store.log.open), "mark_stored", interrupted)
+        patch.setattr(Sealer, "alone", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.append(TENSORS[4:5])
     assert store.log.heap.holds(store.log.open.blocks).all()

@@ -413,6 +413,11 @@ class CompressedBuffer(buffers.BaseBuffer):
         if not 0 <= self.pos <= self.buffer_size:
             raise obscodec.CorruptStream(f"pos is in 0..{self.buffer_size}, got {self.pos}")
 
+    @property
+    def changing(self) -> PicklableLock:
+        """See ``obscodec.snapshots.Saved``."""
+        return self._lock
+
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
         layouts = {key: field.layout for key, field in self._arrays.fields.items()}

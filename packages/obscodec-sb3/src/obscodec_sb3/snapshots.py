@@ -219,7 +219,8 @@ def _prepared(
     """
     kind, path = saved.kind, os.fspath(saved.path)
     policy, known = _class_in(model, "policy_class", arguments), tuple({*algorithm.policy_aliases.values()})
-    if policy is not None and known and not issubclass(policy, known):
+    own = {"stable_baselines3", algorithm.__module__.partition(".")[0]}  # a policy of a user may be for any algorithm
+    if policy is not None and policy.__module__.partition(".")[0] in own and known and not issubclass(policy, known):
         raise SpecError(
             f"{model} has a {policy.__name__}, and {algorithm.__name__} takes {_listed(known)}: pass the class of the "
             "algorithm that was trained"

@@ -112,7 +112,7 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
         if not fitting:
             found = f"{self._path} has no generation for a trainer that has collected {frames} frames"
             raise SnapshotError(f"{found}, only {there or '(none)'}")
-        with self._saved.lock:
+        with self._saved.changing:
             state = load_snapshot(self._saved, self._path, fitting[-1])
             with named(self._path):
                 files = part_of(state, "parts", dict)

@@ -30,14 +30,14 @@ class SavedStorage:
 
     Args:
         storage: a CompressedStorage.
-        lock: held while its state is taken.
+        changing: the lock that changes take.
         around: gives the rest of the state, by names other than ``storage``.
     """
 
     written_by = WRITTEN_BY
 
-    def __init__(self, storage: Any, lock: AbstractContextManager[Any], around: Callable[[], State]) -> None:
-        self.storage, self.lock, self._around = storage, lock, around
+    def __init__(self, storage: Any, changing: AbstractContextManager[Any], around: Callable[[], State]) -> None:
+        self.storage, self.changing, self._around = storage, changing, around
 
     def arguments(self) -> State:
         """The arguments of the storage."""
@@ -49,7 +49,7 @@ class SavedStorage:
 
     def state(self) -> State:
         """The state of the storage, and the rest."""
-        with self.lock:
+        with self.changing:
             return {"storage": state_of(self.storage), **self._around()}
 
     def restore(self, state: State) -> None:

@@ -172,5 +172,7 @@ def _filled(read: Any, tensors_of: Callable[[Selection], Any]) -> Any:
         return {key: _filled(value, tensors_of) for key, value in read.items()}
     if isinstance(read, (list, tuple)):
         parts = [_filled(part, tensors_of) for part in read]
-        return type(read)(*parts) if hasattr(read, "_fields") else type(read)(parts)
+        if isinstance(read, list):
+            return parts
+        return type(read)(*parts) if hasattr(read, "_fields") else tuple(parts)
     return read

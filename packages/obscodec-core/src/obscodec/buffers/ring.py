@@ -431,6 +431,11 @@ class RingBuffer:
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return versioned(super().__reduce_ex__(protocol))
 
+    @property
+    def changing(self) -> PicklableLock:
+        """See ``obscodec.snapshots.Saved``."""
+        return self._lock
+
     @says_memory_error
     def state(self) -> State:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""

@@ -188,7 +188,7 @@ def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     """A state, and what a manifest says of it."""
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in MADE or of in Store.kinds.values())
     head = {"kind": next(known, type(saved).__name__), "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
-    with getattr(saved, "lock", None) or nullcontext():
+    with getattr(saved, "changing", None) or nullcontext():
         tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
         if isinstance(saved, (Store, TensorArray)):
             name, store = ("array", saved.store) if isinstance(saved, TensorArray) else ("tensors", saved)

@@ -205,8 +205,8 @@ class FrameStore(Store):
     def _rows(self, tensors: npt.NDArray[np.generic]) -> Rows:
         """The frames of tensors, ``u8[n * depth, nbytes]``."""
         if self._last is None:
-            layout = self.layout
-            if tensors.dtype != layout.dtype or tensors.shape[1:] != layout.shape or not tensors.flags.c_contiguous:
+            layout, shape = self.layout, tensors.shape[1:] if tensors.ndim else None
+            if tensors.dtype != layout.dtype or shape != layout.shape or not tensors.flags.c_contiguous:
                 tensors = layout.rows(tensors)
             return tensors.view(np.uint8).reshape(-1, self._frame.nbytes)
         self.layout.check(tensors)  # an error tells the shape of a stack, not of a frame

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Final
 
 import numpy as np
@@ -38,7 +38,7 @@ _VERSION: Final = 1
 _N_ROUNDS: Final = 4  # of the training: books, then the cheapest class of each group, then books
 _PRIOR: Final = 1.0  # symbols of each book that the training has seen before it begins
 _FINE: Final = 16  # costs are in sixteenths of a bit
-_BUILT_IN: Final = Path(__file__).with_name("built_in.books")  # a dictionary
+_BUILT_IN: Final = files(__package__).joinpath("built_in.books")  # a dictionary
 _SIZE: Final = 1 << MAX_BITS
 _REVERSED: Final = np.array([int(f"{k:0{MAX_BITS}b}"[::-1], 2) for k in range(_SIZE)])
 
