@@ -113,7 +113,7 @@ class CodingCounts:
 
     def _decode(self, log: FrameLog, ids: Any, rows: object, threads: int) -> None:
         with suppress(SlotError):  # ``read`` will raise it
-            ids = log.expand(ids)
+            ids = log.check(ids)
         numbers = np.unique(ids // log.block_frames)
         numbers = numbers[(numbers >= 0) & (numbers < log.n)]
         streams = log.heap.locate(numbers)
