@@ -13,6 +13,7 @@ import pytest
 from faults import at_every_line
 from new_python import run_python
 from obscodec import DTypeError, Field, HeapFull, RingBuffer, ShapeError, SnapshotError, SpecError
+from obscodec.buffers.memory import LOOK_EVERY
 from together import meanwhile
 
 SIDE = 40
@@ -269,7 +270,7 @@ def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
     fill(buffer, steps, 320)
 
     def prepare():
-        while buffer._n_appended < buffer._next_look:
+        while buffer._n_appended % LOOK_EVERY:  # the next one looks at the memory
             fill(buffer, steps, 1)
         steps.append(step(len(steps), 2))
         return lambda: buffer.append(**steps[-1])
