@@ -183,7 +183,7 @@ def test_an_array_of_jax_is_read_only() -> None:
     """In a process of its own, since JAX warns of each fork in one that has imported it."""
     script = """
 import jax
-from test_read_only_arrays import test_a_codec_does_not_write_it, test_a_read_only_array_is_refused
+from test_torch_arrays import test_a_codec_does_not_write_it, test_a_read_only_array_is_refused
 for refuse in test_a_codec_does_not_write_it, test_a_read_only_array_is_refused:
     refuse(jax.numpy.zeros((1, 2, 2), "uint8"))
 """

@@ -217,8 +217,8 @@ def test_numbers_that_are_stored_as_bytes(dtype):
 def test_next_observations_of_a_source_count_where_they_are_no_observations():
     frames = textured(2 * N)
     ends = replace_every(frames, 2)
-    shared = examine("obs", frames[:N], None, lambda *_: None)
-    apart = examine("obs", frames[:N], None, lambda *_: None, Following("next_obs", ends))
+    shared = examine("obs", frames[:N], None, lambda **_: None)
+    apart = examine("obs", frames[:N], None, lambda **_: None, Following("next_obs", ends))
     assert apart.item_bytes == pytest.approx(1.5 * shared.item_bytes, rel=0.1)
     fields = executed(lines_to_paste([apart])["RingBuffer"], {}).fields
     assert fields["next_obs"].next_of == "obs"
