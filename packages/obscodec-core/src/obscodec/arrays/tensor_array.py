@@ -247,7 +247,11 @@ class TensorArray:
             self.store.put_ids(places, flat)
 
     def watch(self) -> DirtyRows:
-        """The rows of :attr:`ids` that change from now on, collected as long as somebody holds the result."""
+        """The rows of :attr:`ids` that change from now on, collected as long as somebody holds the result.
+
+        Raises:
+            ShapeError: this array is a view of another one.
+        """
         if self._is_view:
             raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
         watch = DirtyRows(len(self._ids))
