@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from obscodec.kernels import COMPILING
+from obscodec.kernels.compiler import COMPILING
 from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks
 from obscodec.runtime.lock import _locks
 

@@ -1,8 +1,7 @@
-"""Memory by address, and arithmetic on eight bytes at once, for kernels: C's operations as numba intrinsics.
+"""Memory by address, for kernels: C's operations as numba intrinsics.
 
-An address is an ``int64``. Eight bytes in a word, a ``uint64``, are added and compared each for itself, modulo 256.
-Nothing here is checked: kernels check positions and lengths before they use these. The types for Python are in
-``memory.pyi``.
+An address is an ``int64``. Nothing here is checked: kernels check positions and lengths before they use these. The
+types for Python are in ``memory.pyi``.
 """
 
 import inspect
@@ -22,7 +21,7 @@ _BYTE = ir.IntType(8)
 _WORD = ir.IntType(64)
 
 
-def _emits(signature):
+def emits(signature):
     """Make an intrinsic of a function that emits its instructions; ``signature`` is the intrinsic's numba type.
 
     The function takes an LLVM builder and the values of the arguments, and returns the value of the result, or None.
@@ -48,7 +47,7 @@ def _pointer(builder, address, pointee=_BYTE):
 
 
 def _loader(bits, kind=types.uint64):
-    @_emits(kind(types.int64))
+    @emits(kind(types.int64))
     def load(builder, address):
         value = builder.load(_pointer(builder, address, ir.IntType(bits)), align=1)
         return builder.sext(value, _WORD) if kind.signed else builder.zext(value, _WORD)
@@ -57,7 +56,7 @@ def _loader(bits, kind=types.uint64):
 
 
 def _storer(bits):
-    @_emits(types.void(types.int64, types.uint64))
+    @emits(types.void(types.int64, types.uint64))
     def store(builder, address, value):
         kind = ir.IntType(bits)
         builder.store(builder.trunc(value, kind), _pointer(builder, address, kind), align=1)
@@ -77,7 +76,7 @@ store_u32 = _storer(32)
 store_u64 = _storer(64)
 
 
-@_emits(types.voidptr(types.int64))
+@emits(types.voidptr(types.int64))
 def _pointer_to(builder, address):
     return _pointer(builder, address)
 
@@ -130,105 +129,31 @@ signed = _converter(types.int64)  # an ``int64`` of the same 64 bits
 unsigned = _converter(types.uint64)  # a ``uint64``
 
 
-@_emits(types.void(types.int64, types.int64, types.int64))
+@emits(types.void(types.int64, types.int64, types.int64))
 def copy(builder, target, source, nbytes):
     """``memcpy(target, source, nbytes)``."""
     cgutils.raw_memcpy(builder, _pointer(builder, target), _pointer(builder, source), nbytes, 1)
 
 
-@_emits(types.void(types.int64, types.int64, types.int64))
+@emits(types.void(types.int64, types.int64, types.int64))
 def move(builder, target, source, nbytes):
     """``memmove(target, source, nbytes)``: the two may overlap."""
     cgutils.raw_memmove(builder, _pointer(builder, target), _pointer(builder, source), nbytes, 1)
 
 
-@_emits(types.void(types.int64, types.int64))
+@emits(types.void(types.int64, types.int64))
 def fill_zeros(builder, target, nbytes):
     """``memset(target, 0, nbytes)``."""
     cgutils.memset(builder, _pointer(builder, target), nbytes, 0)
 
 
-def _bytes_of(builder, word):
-    return builder.bitcast(word, ir.VectorType(_BYTE, 8))
-
-
-def _eight(value):
-    return ir.Constant(ir.VectorType(_BYTE, 8), [value] * 8)
-
-
-@_emits(types.uint64(types.uint64, types.uint64))
-def add_bytes(builder, a, b):
-    """The sums of eight bytes and eight others."""
-    return builder.bitcast(builder.add(_bytes_of(builder, a), _bytes_of(builder, b)), _WORD)
-
-
-@_emits(types.uint64(types.uint64, types.uint64))
-def subtract_bytes(builder, a, b):
-    """The differences of eight bytes and eight others."""
-    return builder.bitcast(builder.sub(_bytes_of(builder, a), _bytes_of(builder, b)), _WORD)
-
-
-@_emits(types.uint64(types.uint64, types.uint64))
-def max_bytes(builder, a, b):
-    """The greater of each two bytes."""
-    left, right = _bytes_of(builder, a), _bytes_of(builder, b)
-    return builder.bitcast(builder.select(builder.icmp_unsigned(">", left, right), left, right), _WORD)
-
-
-@_emits(types.uint64(types.uint64))
-def sum_bytes_up_to(builder, word):
-    """Each byte plus all bytes below it."""
-    total = _bytes_of(builder, word)
-    for distance in (1, 2, 4):
-        places = [k - distance if k >= distance else 8 for k in range(8)]
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), 8), places)
-        total = builder.add(total, builder.shuffle_vector(total, _eight(0), mask))
-    return builder.bitcast(total, _WORD)
-
-
-@_emits(types.uint64(types.uint64))
-def zigzag_bytes(builder, word):
-    """Eight signed bytes 0, -1, 1, -2, ... as 0, 1, 2, 3, ..."""
-    signed = _bytes_of(builder, word)
-    return builder.bitcast(builder.xor(builder.add(signed, signed), builder.ashr(signed, _eight(7))), _WORD)
-
-
-@_emits(types.uint64(types.uint64))
-def unzigzag_bytes(builder, word):
-    """The inverse of ``zigzag_bytes``."""
-    zigzag = _bytes_of(builder, word)
-    sign = builder.sub(_eight(0), builder.and_(zigzag, _eight(1)))
-    return builder.bitcast(builder.xor(builder.lshr(zigzag, _eight(1)), sign), _WORD)
-
-
-def _divider(shift):
-    @_emits(types.uint64(types.uint64))
-    def divide(builder, word):
-        return builder.bitcast(builder.ashr(_bytes_of(builder, word), _eight(shift)), _WORD)
-
-    return divide
-
-
-half_bytes = _divider(1)  # a half of each of eight signed bytes, rounded down
-quarter_bytes = _divider(2)  # a quarter
-
-
-@_emits(types.int64(types.uint64))
-def bits_of_bytes(builder, word):
-    """How many bits eight bytes need without their leading zeros, all together."""
-    filled = _bytes_of(builder, word)
-    for distance in (1, 2, 4):
-        filled = builder.or_(filled, builder.lshr(filled, _eight(distance)))
-    return builder.ctpop(builder.bitcast(filled, _WORD))
-
-
-@_emits(types.int64(types.uint64))
+@emits(types.int64(types.uint64))
 def trailing_zeros(builder, value):
     """How many low bits of a ``u64`` are zero; 64 for zero."""
     return builder.cttz(value, ir.Constant(ir.IntType(1), 0))
 
 
-@_emits(types.void(types.int64))
+@emits(types.void(types.int64))
 def prefetch(builder, address):
     """Load the 64 bytes around an address into the caches, for a read soon. The address may be invalid."""
     pointer, number = _BYTE.as_pointer(), ir.IntType(32)
@@ -237,7 +162,7 @@ def prefetch(builder, address):
     builder.call(function, [_pointer(builder, address), number(0), number(3), number(1)])  # to read, and keep, data
 
 
-@_emits(types.void(types.int64, types.int64))
+@emits(types.void(types.int64, types.int64))
 def copy_line_past_caches(builder, target, source):
     """Copy 64 bytes to an address that is a multiple of 64, straight to memory; call :func:`fence` afterwards."""
     line = ir.VectorType(_BYTE, LINE_NBYTES)
@@ -246,7 +171,7 @@ def copy_line_past_caches(builder, target, source):
     store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
 
 
-@_emits(types.void())
+@emits(types.void())
 def fence(builder):
     """Complete all stores before this point before any store after it."""
     builder.fence("seq_cst")

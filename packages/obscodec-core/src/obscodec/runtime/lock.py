@@ -80,7 +80,7 @@ def free_in_forks(lock: object) -> None:
 
 def _known() -> list[Any]:
     """All locks that there are, and the one that a thread holds while it compiles a kernel, once there are kernels."""
-    compiling = getattr(sys.modules.get("obscodec.kernels"), "COMPILING", None)
+    compiling = getattr(sys.modules.get("obscodec.kernels.compiler"), "COMPILING", None)
     found = [known() for known in list(_locks)] + [compiling if isinstance(compiling, RLock) else None]
     return [lock for lock in found if lock is not None]
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Room
 from obscodec.codecs.formats.images.tiles import N_SPATIAL, transform_bits
+from obscodec.codecs.formats.images.words import unzigzag_bytes, zigzag_bytes
 from obscodec.kernels import (
     compiled,
     copy,
@@ -16,8 +17,6 @@ from obscodec.kernels import (
     store_u64,
     trailing_zeros,
     unsigned,
-    unzigzag_bytes,
-    zigzag_bytes,
 )
 from obscodec.statuses import NO_SUCH_FRAME, OK, WIDE_GROUP
 

@@ -12,20 +12,8 @@ import numpy.typing as npt
 
 from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, SIDE, Room
 from obscodec.codecs.formats.images.tiles import N_MODES
-from obscodec.kernels import (
-    add_bytes,
-    bits_of_bytes,
-    compiled,
-    inlined,
-    int64s_at,
-    load_u8,
-    load_u64,
-    max_bytes,
-    signed,
-    store_u32,
-    unsigned,
-    zigzag_bytes,
-)
+from obscodec.codecs.formats.images.words import add_bytes, bits_of_bytes, max_bytes, zigzag_bytes
+from obscodec.kernels import compiled, inlined, int64s_at, load_u8, load_u64, signed, store_u32, unsigned
 from obscodec.statuses import OK
 
 Words = npt.NDArray[np.uint64]

@@ -10,17 +10,8 @@ from obscodec.codecs.formats.images.palette.orders import N_FIRST, Orders, rank_
 from obscodec.codecs.formats.images.palette.undo import ABOVE, ABOVE_LEFT, BEFORE, BEFORE_ABOVE, is_after_two, undo_tile
 from obscodec.codecs.formats.images.room import N_COLOURS
 from obscodec.codecs.formats.images.tiles import N_SPATIAL, fold_tile, is_narrow, vector_offset
-from obscodec.kernels import (
-    compiled,
-    inlined,
-    load_u8,
-    load_u64,
-    signed,
-    store_u8,
-    store_u64,
-    unsigned,
-    unzigzag_bytes,
-)
+from obscodec.codecs.formats.images.words import unzigzag_bytes
+from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, store_u8, store_u64, unsigned
 from obscodec.statuses import OK
 
 _FINE: Final = 16  # costs are in sixteenths of a bit

@@ -6,17 +6,8 @@ from obscodec.codecs.formats.images.geometry import SIDE, row_offset
 from obscodec.codecs.formats.images.palette.orders import N_FIRST, Orders, late_colour
 from obscodec.codecs.formats.images.room import N_COLOURS
 from obscodec.codecs.formats.images.tiles import N_SPATIAL
-from obscodec.kernels import (
-    compiled,
-    inlined,
-    load_u8,
-    load_u64,
-    signed,
-    store_u8,
-    store_u64,
-    unsigned,
-    zigzag_bytes,
-)
+from obscodec.codecs.formats.images.words import zigzag_bytes
+from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, store_u8, store_u64, unsigned
 from obscodec.statuses import NO_SUCH_MODE, OK
 
 # How a tile is predicted: from the pixel above or that of the frame before, and for some from another one, too.

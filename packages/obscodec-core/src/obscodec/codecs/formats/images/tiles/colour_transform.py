@@ -6,19 +6,15 @@ A share of green is subtracted from red, and a share of green, or of red, from b
 from typing import Final
 
 from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE
-from obscodec.kernels import (
+from obscodec.codecs.formats.images.words import (
     add_bytes,
     bits_of_bytes,
-    compiled,
     half_bytes,
-    inlined,
-    load_u64,
     quarter_bytes,
-    store_u64,
     subtract_bytes,
-    unsigned,
     zigzag_bytes,
 )
+from obscodec.kernels import compiled, inlined, load_u64, store_u64, unsigned
 from obscodec.statuses import OK
 
 TRANSFORM_BITS: Final = 3

@@ -15,21 +15,8 @@ from obscodec.codecs.formats.images.tiles.colour_transform import (
     transform_bits,
 )
 from obscodec.codecs.formats.images.tiles.narrow import fold_tile, is_narrow
-from obscodec.kernels import (
-    add_bytes,
-    bits_of_bytes,
-    compiled,
-    inlined,
-    load_i8,
-    load_u8,
-    load_u64,
-    store_u8,
-    store_u64,
-    subtract_bytes,
-    sum_bytes_up_to,
-    unsigned,
-    zigzag_bytes,
-)
+from obscodec.codecs.formats.images.words import add_bytes, bits_of_bytes, subtract_bytes, sum_bytes_up_to, zigzag_bytes
+from obscodec.kernels import compiled, inlined, load_i8, load_u8, load_u64, store_u8, store_u64, unsigned
 from obscodec.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
 
 ABOVE: Final = 0

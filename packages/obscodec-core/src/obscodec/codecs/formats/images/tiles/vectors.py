@@ -4,16 +4,8 @@ from typing import Final
 
 from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Room
 from obscodec.codecs.formats.images.tiles.prediction import MAX_VECTORS
-from obscodec.kernels import (
-    bits_of_bytes,
-    compiled,
-    int64s_at,
-    load_u64,
-    store_u8,
-    subtract_bytes,
-    unsigned,
-    zigzag_bytes,
-)
+from obscodec.codecs.formats.images.words import bits_of_bytes, subtract_bytes, zigzag_bytes
+from obscodec.kernels import compiled, int64s_at, load_u64, store_u8, unsigned
 
 _DOWN: Final = 4  # pixels that a vector reaches
 _RIGHT: Final = 12
