@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from obscodec import SlotError
-from obscodec.frames import BlockCoder, FrameLog, StepWriter, block_queue, sealer
+from obscodec.frames import FrameLog, StepWriter, block_queue, sealer
+from obscodec.frames.block_coder import BlockCoder
 from obscodec.segments import Segments
 from obscodec.stores import AutoStore
 from obscodec.stores.auto import auto_store

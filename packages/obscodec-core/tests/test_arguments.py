@@ -32,7 +32,9 @@ from obscodec.buffers import ArraySet, BufferOptions
 from obscodec.codecs import codec_from_config
 from obscodec.heap import SlotHeap
 from obscodec.segments import Segments
-from obscodec.stores import Narrow, NarrowStore, find_narrow
+from obscodec.stores import Narrow
+from obscodec.stores.narrow.find_narrow import find_narrow
+from obscodec.stores.narrow.narrow_store import NarrowStore
 
 LAYOUT = Layout((4, 3), np.uint8)
 FRAMES = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)

@@ -9,7 +9,8 @@ from obscodec import AutoStore, Field, FrameStore, Layout, Prioritized, RingBuff
 from obscodec.arrays import WriteBuffer
 from obscodec.fixed import Fixed
 from obscodec.heap import SlotHeap
-from obscodec.stores import NarrowStore, find_narrow
+from obscodec.stores.narrow.find_narrow import find_narrow
+from obscodec.stores.narrow.narrow_store import NarrowStore
 
 FRAME, STACK = Layout((8, 8), np.uint8), Layout((4, 8, 8), np.uint8)
 FLOATS = Layout((8, 8), np.float32)

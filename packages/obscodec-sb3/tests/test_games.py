@@ -5,7 +5,7 @@ import pytest
 import torch
 from atari_frames import frames
 from gymnasium import spaces
-from obscodec.stores import StoreStats
+from obscodec.stats import StoreStats
 from obscodec.stores.auto import plan
 from obscodec_sb3 import CompressedReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer

@@ -77,7 +77,7 @@ def test_a_write_that_is_interrupted_at_any_line_keeps_no_tensors_while_its_exce
 
     for where in at_every_line(prepare, STEP, KeyboardInterrupt):
         references: list[Any] = [store._references for store in rows.storage.stores()]
-        assert not any(of._readers or of._owners for of in references), where
+        assert not any(of._guards for of in references), where
     assert len(kept) > 300 // STEP
 
 

@@ -5,6 +5,7 @@
     │   └── LevelError                    fix the level in it
     ├── LayoutError                       fix the array, or another argument
     │   ├── ShapeError    (ValueError)    its shape, or a number that is out of range
+    │   │   └── LimitTooLow               allow more memory, or make the buffer smaller
     │   └── DTypeError    (TypeError)     its dtype, or its type
     ├── FieldError        (LookupError)   fix the names of the fields
     ├── SlotError         (IndexError)    fix the slot
@@ -37,6 +38,10 @@ class LayoutError(ObscodecError):
 
 class ShapeError(LayoutError, ValueError):
     """An array does not have the expected shape, or a number is out of range."""
+
+
+class LimitTooLow(ShapeError):
+    """A buffer would take more than its ``max_bytes`` whatever its observations are."""
 
 
 class DTypeError(LayoutError, TypeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class StoreStats:
         codec: of its tensors, or of the frames that they are made of; ``"auto"`` until it is chosen.
         block_frames: how many frames are encoded together; None until it is chosen.
         choice: why the store chose its codec, and all trials; None before that, or if the codec was given.
+        is_decided: whether it is decided how tensors are stored; until then they take their full size.
     """
 
     n_tensors: int
@@ -64,6 +65,7 @@ class StoreStats:
     codec: str | None = field(default=None, kw_only=True)
     block_frames: int | None = field(default=None, kw_only=True)
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
+    is_decided: bool = field(default=True, repr=False, kw_only=True)
 
     @property
     def total_bytes(self) -> int:
@@ -147,6 +149,13 @@ class BufferStats:
     def ratio(self) -> float:
         """Uncompressed bytes for each byte of memory; 1 for an empty buffer."""
         return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
+
+    def projected(self, n_steps: int, capacity: int) -> BufferStats:
+        """These, of ``n_steps``, with ``projected_bytes`` of ``capacity`` steps, if enough have come to know them."""
+        if not n_steps or not all(of.is_decided for of in self._stores):
+            return self
+        growing_bytes = self.growing_bytes * (capacity - n_steps) // n_steps
+        return replace(self, projected_bytes=self.total_bytes + growing_bytes)
 
     def manifest(self, layouts: Mapping[str, object], n_steps: int | None, n_envs: int | None) -> dict[str, object]:
         """What a snapshot says of the buffer to a reader, as values of JSON.

@@ -299,8 +299,8 @@ class Far(FrameStore):
         super().take_in(tensors, which, streams, ids)
         ids += 1 << 31
 
-    def give_back(self, ids):
-        super().give_back(np.where(ids == 0, 0, ids - (1 << 31)))
+    def _give_back(self, ids):
+        super()._give_back(np.where(ids == 0, 0, ids - (1 << 31)))
         ids[:] = 0
 
 

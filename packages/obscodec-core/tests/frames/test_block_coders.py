@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 from obscodec import CorruptStream, Layout, SpecError, codec
-from obscodec.codecs import decode_varint, encode_varint
 from obscodec.frames import new_coder
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.segments import Bytes, Segments
+from obscodec.varint import decode_varint, encode_varint
 
 FRAME = Layout((24, 10), "uint8")
 N = 4

@@ -203,7 +203,7 @@ class States:
 
     def __init__(self) -> None:
         self._bases = [
-            (store.description(), store.state())
+            (type(store).__name__, store.arguments(), store.state())
             for store in bases().values()
             if isinstance(store, Store)
         ]  # fmt: skip
@@ -216,14 +216,14 @@ class States:
         """Restore, and use what has been restored."""
         if not content:
             return SKIPPED
-        (description, state), edits = self._bases[content[0] % len(self._bases)], edits_of(content[1:])
+        (name, arguments, state), edits = self._bases[content[0] % len(self._bases)], edits_of(content[1:])
         state = {"state": copy.deepcopy(state)}
         for which, where, kind, choice, number in edits:
             places = list(leaves(state["state"], state, "state"))
             if not places:
                 break
             edit_value(*places[which % len(places)], where, kind, choice, number)
-        store = store_of(description["kind"], copy.deepcopy(description["arguments"]))
+        store = store_of(name, copy.deepcopy(arguments))
         try:
             restored(store, state["state"], "a state")
         except ObscodecError as error:

@@ -12,13 +12,15 @@ import numpy as np
 from fenced import Fenced
 from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout, streams
 from obscodec import codec as new_codec
-from obscodec.codecs import Codec, Lz4Room, decode_varint
+from obscodec.codecs import Codec
+from obscodec.codecs.bytes_codec import Lz4Room
 from obscodec.codecs.formats.lz4 import Lz4
 from obscodec.errors import SpecError
 from obscodec.frames import patch_coder
 from obscodec.frames.block_coder import Wanted
 from obscodec.segments import Segments
 from obscodec.streams.blocks import NO_PATCHES
+from obscodec.varint import decode_varint
 from targets import READ, SKIPPED, Make, Target, outcome_of
 
 MOST = 1 << 14  # bytes of an input, or of rows

@@ -419,7 +419,7 @@ def test_a_store_follows_a_plan_whatever_its_first_tensors_show():
     store, plan = AutoStore(layout), StoragePlan(None, None, "zstd:3", 4, None)
     ids = store.append(frames[:20])
     store.follow(plan)
-    assert (store.is_decided, store.choice) == (True, None)
+    assert (store.stats().is_decided, store.choice) == (True, None)
     assert "zstd:3" in repr(store)
     ids = np.append(ids, store.append(frames[20:]))
     np.testing.assert_array_equal(store.read(ids), frames)

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 from obscodec import AutoStore, FrameStack, FrameStore, Layout
-from obscodec.stores import NarrowStore, Store
+from obscodec.stores import Store
 from obscodec.stores.narrow.narrow import Narrow
+from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.testing import StoreContract
 
 SMALL = Layout((6, 5), "uint8")

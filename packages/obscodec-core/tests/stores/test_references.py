@@ -74,19 +74,19 @@ def test_an_owner_that_nobody_has_is_closed_while_the_exception_is_kept(store: F
 
     def own() -> None:
         try:
-            store.own(np.zeros(3, np.int64))
+            store.guard(np.zeros(3, np.int64))
         except Interrupt as error:
             kept.append(error)
             raise
 
     for where in at_every_line(lambda: own):
-        assert not store._references._owners, where
+        assert not store._references._guards, where
     assert len(kept) > 5
 
 
 def test_garbage_may_be_collected_in_the_midst_of_a_call(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
-    new = store.own(ids[1:])
+    new = store.guard(ids[1:])
     guard = store.guard()
     store.release(ids[:1])
     with store.log.lock:  # of which neither could be taken again
@@ -113,13 +113,13 @@ def test_scalars_are_read_before_the_codec_is_decided() -> None:
 
 def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: FrameStore) -> None:
     """So a write that guards the store gets the room of one that was given up."""
-    store.own(store.append(frames(1, 2))).close()
+    store.guard(store.append(frames(1, 2))).close()
     with contextlib.closing(store.guard()):
         assert store.stats().n_tensors == 0
 
 
 def test_what_is_owned_stays_until_its_owner_is_closed(store: FrameStore) -> None:
-    owner = store.own(store.append(frames(1, 2)))
+    owner = store.guard(store.append(frames(1, 2)))
     assert store.stats().n_tensors == 2
     owner.close()
     assert store.stats().n_tensors == 0
@@ -127,7 +127,7 @@ def test_what_is_owned_stays_until_its_owner_is_closed(store: FrameStore) -> Non
 
 def test_a_copy_drops_what_an_owner_has(store: FrameStore) -> None:
     kept, owned = store.append(frames(1, 2)), store.append(frames(3, 4, 5))
-    guard = store.own(owned)
+    guard = store.guard(owned)
     for copied in (pickle.loads(pickle.dumps(store)), deepcopy(store)):
         assert copied.stats().n_tensors == 2
         np.testing.assert_array_equal(copied.read(kept), frames(1, 2))
@@ -138,7 +138,7 @@ def test_a_copy_drops_what_an_owner_has(store: FrameStore) -> None:
 
 def test_what_has_found_a_place_is_not_given_back(store: FrameStore) -> None:
     ids = store.append(frames(1, 2))
-    owner, place = store.own(ids), ids.copy()
+    owner, place = store.guard(ids), ids.copy()
     ids[:] = 0
     owner.close()
     assert np.array_equal(store.read(place), frames(1, 2))

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, Layout, ShapeError, SlotError
-from obscodec.stores import Narrow, NarrowStore, Store
+from obscodec.stores import Narrow, Store
+from obscodec.stores.narrow.narrow_store import NarrowStore
 
 FRAME, STACK = Layout((6, 5), np.uint8), Layout((4, 6, 5), np.uint8)
 PIXELS = Narrow(np.dtype(np.float32), 8, (("/", 255),), np.dtype(np.float32))

@@ -204,13 +204,13 @@ def test_what_is_released_is_gone_or_not(kind):
 
     def prepare():
         ids[0] = store.append(np.concatenate([player.step() for _ in range(4)]))
-        return lambda: store.give_back(ids[0])
+        return lambda: store._give_back(ids[0])
 
     before = store.stats().n_tensors
     for where in at_every_line(prepare, STEP):
         left = ids[0][ids[0] != 0]
         assert len(left) in (0, len(ids[0])), where
-        store.give_back(ids[0])
+        store._give_back(ids[0])
         np.testing.assert_array_equal(store.read(kept), expected, err_msg=where)
         assert store.stats().n_tensors == before, where
 
@@ -246,7 +246,7 @@ def test_ids_are_with_the_caller_or_in_the_array_where_a_row_is_named_twice():
     n_interrupts = 0
     for where in at_every_line(prepare):
         n_interrupts += 1
-        store.give_back(ids[0].reshape(-1))
+        store._give_back(ids[0].reshape(-1))
         array[0] = player.step()  # the store goes on, and what the call left is gone
         check_count(store, [array], where)
     assert n_interrupts > 40

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from broken_laws import broken_laws, laws
 from obscodec import FrameStore, Layout, SlotError
-from obscodec.stores import Store, StoreStats
+from obscodec.stats import StoreStats
+from obscodec.stores import Store
 from obscodec.testing import StoreContract
 
 SMALL = Layout((6, 5), "uint8")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from obscodec import CorruptStream, Layout
-from obscodec.codecs import encode_varint
 from obscodec.segments import Segments
+from obscodec.varint import encode_varint
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.segments import DeviceSegments
 from side_by_side import Pair, fenced

@@ -30,7 +30,7 @@ from obscodec import (
 from obscodec.arrays import DeferredRead
 from obscodec.frames import frame_log
 from obscodec.segments import Segments
-from obscodec.stores import NarrowStore
+from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
 from together import meanwhile

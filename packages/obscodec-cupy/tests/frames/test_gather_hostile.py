@@ -11,10 +11,10 @@ from cuda_on_cpu.build import compiled
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, launch
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout, SlotError
-from obscodec.codecs import encode_varint
 from obscodec.segments import Segments
 from obscodec.statuses import check
 from obscodec.streams import frame_room, read_blocks
+from obscodec.varint import encode_varint
 from obscodec_cupy.device import sources
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source

@@ -12,10 +12,10 @@ import pytest
 from lz4_streams import compressed, long, made_up
 from mirrors import DeviceTables, appended, launch
 from obscodec import CorruptStream, FrameStore, Layout, SlotError, codec
-from obscodec.codecs import encode_varint
 from obscodec.frames import trained_codecs
 from obscodec.frames.block_coder import Wanted
 from obscodec.segments import Segments, joined
+from obscodec.varint import encode_varint
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames import gather as gathers
 from obscodec_cupy.frames.gather import Gather, Source

@@ -215,7 +215,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         stats = replace(
             stats, other_bytes=round(used * self._other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
         )
-        return self._memory.stats(stats, self.size(), self._memory_bytes(), self._arrays.own_stores)
+        return self._memory.stats(stats, self.size(), self._memory_bytes())
 
     @property
     def _others(self) -> list[Any]:

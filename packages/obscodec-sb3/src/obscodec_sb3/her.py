@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch as th
 from gymnasium import spaces
-from obscodec.buffers import refuse_running
+from obscodec.buffers import Columns
 from obscodec.segments import Ints
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -58,7 +58,7 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         return drawing <= {HerReplayBuffer.__module__, CompressedReplayBuffer.__module__}
 
     def _check_ended(self) -> None:
-        refuse_running(np.flatnonzero(self._current_ep_start != self.pos))
+        Columns.refuse_running(np.flatnonzero(self._current_ep_start != self.pos))
 
     def _end(self, envs: Ints) -> None:
         running = envs[self._current_ep_start[envs] != self.pos]

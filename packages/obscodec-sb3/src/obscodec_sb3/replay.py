@@ -12,7 +12,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ, Prefetcher
-from obscodec.buffers import LOOK_EVERY, Columns, refuse_running, taken, warn_left_out
+from obscodec.buffers import LOOK_EVERY, Columns, taken
 from obscodec.columns import Column
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
@@ -296,12 +296,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         made._has_seams = self._has_seams
         made._truncate(*cut)
         made._find_episodes(n_rows)
-        warn_left_out(columns)
+        columns.warn()
         return made
 
     def _check_ended(self) -> None:
         if self.size():
-            refuse_running(np.flatnonzero(self._are_running()))
+            Columns.refuse_running(np.flatnonzero(self._are_running()))
 
     def _are_running(self) -> npt.NDArray[np.bool_]:
         """``bool[n_envs]``: whether the newest transitions, of which there are some, are of episodes that go on."""

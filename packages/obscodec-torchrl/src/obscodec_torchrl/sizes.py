@@ -21,7 +21,7 @@ def stats_of(storage: LazyTensorStorage) -> BufferStats:
         raw_bytes=sum(leaf.nbytes for leaf in rows.values()),
     )
     memory: Memory = storage._memory
-    return memory.stats(stats, len(storage), storage.memory_bytes(), storage.stores())
+    return memory.stats(stats, len(storage), storage.memory_bytes())
 
 
 def manifest_of(storage: LazyTensorStorage) -> State:

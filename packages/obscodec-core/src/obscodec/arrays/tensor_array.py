@@ -14,6 +14,7 @@ from obscodec.arrays.deferred_read import OPEN_READ, Selection
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
 from obscodec.arrays.write_buffer import WriteBuffer
+from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, DTypeError, ShapeError
 from obscodec.fixed import Fixed
 from obscodec.layout import Layout, as_dtype, as_numbers
@@ -199,7 +200,7 @@ class TensorArray:
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         if type(value) is not np.ndarray:
-            value = self.store.from_device(value)
+            value = from_device(self.store.device, value)
         write_buffer = self._write_buffer
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
             if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):
@@ -242,7 +243,7 @@ class TensorArray:
             if stay is not None:
                 flat[:] = flat[np.argsort(~stay, kind="stable")]  # first the ids that stay; the caller owns all of them
                 kept = np.count_nonzero(stay)
-                self.store.let_go(flat[kept:])
+                self.store.settle(flat[kept:])
                 flat = flat[:kept]
             self.store.put_ids(places, flat)
 
@@ -281,12 +282,15 @@ class TensorArray:
         buffer = self.write_buffer
         waiting = None if buffer is None else {"n_envs": buffer.n_envs, "min_rows": buffer.min_rows}
         ids = {"shape": [*self._ids.shape], "bits": 8 * self._ids.itemsize}
-        return {"store": self.store.description(), "ids": ids, "write_buffer": waiting}
+        store = {"kind": type(self.store).__name__, "arguments": self.store.arguments()}
+        return {"store": store, "ids": ids, "write_buffer": waiting}
 
     @classmethod
     def from_arguments(cls, arguments: State) -> Self:
         """An array of zeros, with a store of its own."""
         store, of_ids = store_of(**part_of(arguments, "store", dict)), part_of(arguments, "ids", dict)
+        if store is None:
+            raise CorruptStream(f"an array has a store of no known kind: {arguments['store']['kind']!r}")
         ids = np.zeros(part_of(of_ids, "shape", list), {32: np.int32, 64: np.int64}[number_of(of_ids, "bits", 32, 64)])
         waiting = arguments.get("write_buffer")
         return cls(ids, store, None if waiting is None else WriteBuffer(store, **waiting))

@@ -16,6 +16,7 @@ from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
 from obscodec.layout import Rows
+from obscodec.runtime import says_memory_error
 from obscodec.stores import Place, Store
 from obscodec.streams import are_equal
 
@@ -218,9 +219,10 @@ class WriteBuffer:
             if id(ids) in self._watches:
                 note(self._watches[id(ids)], (row,))
 
+    @says_memory_error
     def _let_go(self, writer: StepWriter) -> None:
         """Give the ids back that steps have replaced."""
-        self.store.let_go(writer.state.replaced())
+        self.store.settle(writer.state.replaced())
         writer.state.forget_replaced()
 
     def _new_writer(self) -> StepWriter | None:

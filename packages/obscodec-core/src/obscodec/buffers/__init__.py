@@ -4,12 +4,12 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 """
 
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.columns import Columns, refuse_running, taken, warn_left_out
+from obscodec.buffers.columns import Columns, taken
 from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import estimate
 from obscodec.buffers.exploration import leaves, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.buffers.memory import LOOK_EVERY, LimitTooLow, Memory, making_room, projected
+from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.ring import RingBuffer
 from obscodec.stats import BufferStats
@@ -24,16 +24,12 @@ __all__ = [
     "BufferStats",
     "Columns",
     "Field",
-    "LimitTooLow",
     "Memory",
     "Prioritized",
     "RingBuffer",
     "estimate",
     "leaves",
     "making_room",
-    "projected",
     "random_steps",
-    "refuse_running",
     "taken",
-    "warn_left_out",
 ]

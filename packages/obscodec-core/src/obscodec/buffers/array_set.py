@@ -10,6 +10,7 @@ from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import Index, TensorArray, WriteBuffer
 from obscodec.buffers.columns import again, taken
 from obscodec.buffers.field import Array, Field, check_fields, is_among, no_field
+from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
@@ -117,7 +118,7 @@ class ArraySet:
     def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike, *, many: bool = False) -> Array:
         store = self.stores[field]
         if store is not None:
-            value = store.from_device(value)
+            value = from_device(store.device, value)
         try:
             return self.fields[field].fitted(value, self.n_envs, many=many)
         except LayoutError as error:

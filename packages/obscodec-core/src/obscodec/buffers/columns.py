@@ -106,6 +106,23 @@ class Columns(NamedTuple):
         """
         return np.where(self.envs == _NOTHING, _NOTHING, rows * n_envs + self.envs)
 
+    @staticmethod
+    def refuse_running(envs: Ints) -> None:
+        """Refuse to lay out a buffer if episodes are running in some environments: SlotError."""
+        if len(envs):
+            which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
+            what = f"the newest step of {which} ends no episode, and no environment would go on with it"
+            raise SlotError(f"{what}: call end_episodes() first")
+
+    def warn(self) -> None:
+        """Warn if steps have no place."""
+        if self.n_left_out:
+            n, n_envs = int(self.drawn.sum()), self.steps.shape[1]
+            warn(
+                f"{n + self.n_left_out} steps have no room in {n_envs} environments with equally many: the oldest "
+                f"{self.n_left_out} are left out, {n} stay",
+            )
+
 
 def taken(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
     """A new array ``[n_rows, n_envs, ...]`` of the items with some ``Columns.numbers``; zeros for -1."""
@@ -120,24 +137,6 @@ def again(numbers: Ints) -> Bools:
     others: Bools = numbers != _NOTHING
     others.reshape(-1)[first] = False
     return others
-
-
-def refuse_running(envs: Ints) -> None:
-    """Refuse to lay out a buffer if episodes are running in some environments: SlotError."""
-    if len(envs):
-        which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
-        what = f"the newest step of {which} ends no episode, and no environment would go on with it"
-        raise SlotError(f"{what}: call end_episodes() first")
-
-
-def warn_left_out(columns: Columns) -> None:
-    """Warn if steps have no place."""
-    if columns.n_left_out:
-        n, n_envs = int(columns.drawn.sum()), columns.steps.shape[1]
-        warn(
-            f"{n + columns.n_left_out} steps have no room in {n_envs} environments with equally many: the oldest "
-            f"{columns.n_left_out} are left out, {n} stay",
-        )
 
 
 def _n_of_oldest(first: Ints, end: Ints, n: int) -> Ints:

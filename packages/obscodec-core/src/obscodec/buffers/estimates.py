@@ -9,7 +9,7 @@ from typing import Any
 from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.exploration import NEXT, OBSERVATION, is_space, n_envs_of, random_steps
 from obscodec.buffers.field import Field
-from obscodec.buffers.memory import in_units, projected
+from obscodec.buffers.memory import in_units
 from obscodec.buffers.ring import RingBuffer
 from obscodec.layout import Layout
 from obscodec.stats import BufferStats, StoreStats
@@ -104,8 +104,8 @@ def estimate(
             buffer = RingBuffer(n, _fields(step, codec), n_envs)
         buffer.append(**step)
     assert buffer is not None
-    stats, n_full = buffer.stats(), -(-steps // n_envs)
-    stats = projected(stats, n, n_full, buffer.stores)
+    n_full = -(-steps // n_envs)
+    stats = buffer.stats().projected(n, n_full)
     assert stats.projected_bytes is not None  # it has seen enough to decide
     fields = {name: _of_field(name, buffer, stats, n_full / n) for name in buffer.fields}
     return Estimate(

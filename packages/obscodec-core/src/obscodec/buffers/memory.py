@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from obscodec.arguments import as_nbytes, check_kind, warn
-from obscodec.errors import HeapFull, ShapeError, SpecError
+from obscodec.errors import HeapFull, LimitTooLow, SpecError
 from obscodec.runtime import free_memory, is_memory_error
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
@@ -18,10 +18,6 @@ LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the 
 _LEAST_STEPS = 16  # are always kept
 _PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
 _UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
-
-
-class LimitTooLow(ShapeError):
-    """A buffer would take more than its ``max_bytes`` whatever its observations are."""
 
 
 class Memory:
@@ -126,9 +122,9 @@ class Memory:
             self._look_ahead(n_steps(), stats)
             self.next_look = self._next_forecast if limit is None else 0
 
-    def stats(self, stats: BufferStats, n_steps: int, memory_bytes: int, stores: Iterable[Store]) -> BufferStats:
-        """``stats`` of a buffer that has so many steps in these stores, with what follows from its limit."""
-        stats = projected(stats, n_steps, self.capacity, stores)
+    def stats(self, stats: BufferStats, n_steps: int, memory_bytes: int) -> BufferStats:
+        """``stats`` of a buffer that has so many steps, with what follows from its limit."""
+        stats = stats.projected(n_steps, self.capacity)
         if self.max_bytes is None:
             return stats
         if stats.projected_bytes is not None:
@@ -161,13 +157,6 @@ class Memory:
             f"and the machine has {in_units(free)} free: make the buffer smaller, or pass max_bytes, and spill, a "
             "folder, to keep on a disk what exceeds it; stats() has the size of each field",
         )
-
-
-def projected(stats: BufferStats, n_steps: int, capacity: int, stores: Iterable[Store]) -> BufferStats:
-    """``stats`` of a buffer that has so many steps in these stores, with ``projected_bytes`` of ``capacity`` steps."""
-    if not n_steps or not all(store.is_decided for store in stores):
-        return stats
-    return replace(stats, projected_bytes=stats.total_bytes + stats.growing_bytes * (capacity - n_steps) // n_steps)
 
 
 def _spill(folder: str, stores: Iterable[Store], nbytes: int) -> int:

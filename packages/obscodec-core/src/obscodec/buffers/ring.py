@@ -15,7 +15,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.columns import Columns, refuse_running, warn_left_out
+from obscodec.buffers.columns import Columns
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack, check_pad
 from obscodec.buffers.field import Array, Field, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
@@ -343,7 +343,7 @@ class RingBuffer:
         capacity = -(-self.capacity * self.n_envs // n_envs)
         with self._lock:
             span, envs = self._span, np.arange(self.n_envs if len(self) else 0)
-            refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
+            Columns.refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
             size, scan = (span.n, self.n_envs, n_envs, capacity), partial(self._reader.scan, span)
             in_stack = partial(self._reader.n_inside, span, self._n_before + 1)
             columns = Columns.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, self._n_before)
@@ -355,7 +355,7 @@ class RingBuffer:
         made._set.restore_columns(state["arrays"], numbers)
         made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~columns.drawn))
         made._n_appended = len(ends)
-        warn_left_out(columns)
+        columns.warn()
         return made
 
     @says_memory_error
@@ -492,7 +492,7 @@ class RingBuffer:
         """What the buffer holds now, and how long its samples took."""
         with self._lock:
             stats = self._set.stats(len(self) * self.n_envs)
-            return self._memory.stats(stats, len(self), self._memory_bytes(), self._set.own_stores)
+            return self._memory.stats(stats, len(self), self._memory_bytes())
 
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""

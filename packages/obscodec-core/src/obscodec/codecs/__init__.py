@@ -3,7 +3,7 @@
 A codec gets items of one layout, and checks each stream that it reads. It never knows ids, stores or episodes.
 """
 
-from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
+from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.chain import TailedCodec
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.coding import check_encodable, decode, encode
@@ -13,28 +13,20 @@ from obscodec.codecs.packing import pack, unpack
 from obscodec.codecs.registry import available, codec_from_config, new_codec
 from obscodec.codecs.spec import check_spec, parse
 from obscodec.codecs.stage import Levels
-from obscodec.statuses import STATUS_CODES, STATUS_TEXTS
-from obscodec.varint import decode_varint, encode_varint
 
 __all__ = [
-    "STATUS_CODES",
-    "STATUS_TEXTS",
     "BytesCodec",
     "Codec",
     "EncodedTensor",
     "Filter",
     "Levels",
-    "Lz4Encoder",
-    "Lz4Room",
     "TailedCodec",
     "available",
     "check_encodable",
     "check_spec",
     "codec_from_config",
     "decode",
-    "decode_varint",
     "encode",
-    "encode_varint",
     "new_codec",
     "pack",
     "parse",

@@ -152,6 +152,17 @@ def backend(device: str) -> Backend:
     return _made(device.partition(":")[0])
 
 
+def from_device(device: str, x: Any) -> Any:
+    """A copy on the CPU of an array in the memory of a GPU ``device``; anything else as it is."""
+    if device == "cpu" or isinstance(x, np.ndarray):
+        return x
+    try:
+        backend(device).check(device, x)
+    except DTypeError:
+        return x
+    return backend(device).download(device, x)
+
+
 def check_place(device: str, heap: str, new_batch: Callable[[], object] | None = None) -> None:
     """Make sure that compressed tensors can be kept on a device, and decoded into the memory of a batch.
 

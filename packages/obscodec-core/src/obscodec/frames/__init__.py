@@ -4,11 +4,8 @@ It compares frames, fills blocks and counts references. It never knows what an o
 id, but for the rows of ids that a step writes.
 """
 
-from obscodec.frames.block_coder import BlockCoder
 from obscodec.frames.coder_for import new_coder
 from obscodec.frames.frame_log import FrameLog
-from obscodec.frames.kernels.first_use import announce
-from obscodec.frames.kernels.stacks import interleave
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.step_writer import StepWriter
 
@@ -16,11 +13,8 @@ __all__ = [
     "NEEDED",
     "ROOM",
     "ROOM_NBYTES",
-    "BlockCoder",
     "FrameLog",
     "StepWriter",
-    "announce",
-    "interleave",
     "new_coder",
     "stage_blocks",
 ]

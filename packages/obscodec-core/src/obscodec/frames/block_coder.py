@@ -14,12 +14,13 @@ from typing import Final, Generic, NamedTuple, Never, TypeVar
 
 import numpy as np
 
-from obscodec.codecs import Codec, encode_varint
+from obscodec.codecs import Codec
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
 from obscodec.runtime import over_ranges
 from obscodec.segments import Bytes, Ints, Segments, joined
+from obscodec.varint import encode_varint
 
 _MIN_BYTES_PER_THREAD = 1 << 17  # below, waking a thread costs more than it saves
 _NO_CODECS: Final[Mapping[int, Never]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from obscodec.codecs import Codec, decode_varint
+from obscodec.codecs import Codec
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.trained_codecs import TrainedCodecs
@@ -13,6 +13,7 @@ from obscodec.runtime import new_table
 from obscodec.segments import Bytes, Segments
 from obscodec.statuses import check
 from obscodec.streams import copy_frames, read_versions
+from obscodec.varint import decode_varint
 
 _SCRATCH_NBYTES = 1 << 22
 

@@ -34,6 +34,7 @@ from obscodec.frames.kernels.find import (
     STARTS,
     find_frames,
 )
+from obscodec.frames.kernels.first_use import announce
 from obscodec.frames.kernels.stacks import (
     LISTED_TWICE,
     N_ROWS,
@@ -101,6 +102,7 @@ class FrameLog:
         max_bytes: int | None,
         allocate: Allocate,
     ) -> None:
+        announce()
         self.coder = coder
         self.block_frames = block_frames
         self._most_blocks = last_id // block_frames

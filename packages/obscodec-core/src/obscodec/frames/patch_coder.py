@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from obscodec.codecs import BytesCodec, decode_varint, encode_varint
+from obscodec.codecs import BytesCodec
 from obscodec.errors import CorruptStream
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.kernels.compress import compress_blocks
@@ -15,6 +15,7 @@ from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
 from obscodec.statuses import check
 from obscodec.streams import NO_VERSIONS, encode_block, frame_room, read_blocks, runs_bound
+from obscodec.varint import decode_varint, encode_varint
 
 PATCHES = "delta-rle"
 

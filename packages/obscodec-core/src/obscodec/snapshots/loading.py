@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 import numpy as np
 
 from obscodec.arguments import as_nbytes, refuse_unknown
-from obscodec.buffers import LimitTooLow
-from obscodec.errors import HeapFull, SnapshotError, SpecError
+from obscodec.errors import HeapFull, LimitTooLow, SnapshotError, SpecError
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
 from obscodec.snapshots.folder import Folder
@@ -19,7 +18,7 @@ from obscodec.snapshots.reader import DamagedStreams, OpenGeneration
 from obscodec.snapshots.saved import LOADED, MADE, Saved, named
 from obscodec.snapshots.tree import unflatten
 from obscodec.state import State, part_of
-from obscodec.stores import Store, store_of
+from obscodec.stores import store_of
 
 S = TypeVar("S", bound=Saved)
 
@@ -95,10 +94,11 @@ def load(path: str | os.PathLike[str], **how: Unpack[LoadKeywords]) -> Any:
 
 def _new_saved(kind: str, arguments: State, path: str) -> Saved:
     """An empty object of a kind of this package."""
-    if kind not in MADE and kind not in Store.kinds:
-        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
     with named(path):
-        return MADE[kind](arguments) if kind in MADE else store_of(kind, arguments)
+        made = MADE[kind](arguments) if kind in MADE else store_of(kind, arguments)
+    if made is None:
+        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
+    return made
 
 
 @says_memory_error

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 from obscodec.arrays import TensorArray
-from obscodec.buffers import LimitTooLow, Prioritized, RingBuffer
-from obscodec.errors import BackendUnavailable, HeapFull, MissingPackage, ObscodecError, SnapshotError
+from obscodec.buffers import Prioritized, RingBuffer
+from obscodec.errors import BackendUnavailable, HeapFull, LimitTooLow, MissingPackage, ObscodecError, SnapshotError
 from obscodec.snapshots.known import Known
 from obscodec.state import State
 

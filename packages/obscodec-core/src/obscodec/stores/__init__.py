@@ -3,16 +3,13 @@
 A store gives an id for a tensor, and the tensor for the id. It never knows arrays of steps, only places of ids in them.
 """
 
-from obscodec.stats import StoreStats
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
-from obscodec.stores.narrow.find_narrow import find_narrow
 from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.references import Guard
 from obscodec.stores.store import Store, store_of
 
@@ -23,13 +20,10 @@ __all__ = [
     "FrameStore",
     "Guard",
     "Narrow",
-    "NarrowStore",
     "Place",
     "StoragePlan",
     "Store",
     "StoreOptions",
-    "StoreStats",
-    "find_narrow",
     "find_plan",
     "frames_of_block",
     "n_first_of",

@@ -88,12 +88,13 @@ class IdExchange(ABC):
     Attributes:
         guard: keeps all tensors of this moment until the guard that it returns is closed, though they are released
             meanwhile. A reader that does not hold :attr:`changing` makes a guard before it copies ids, and closes it
-            when it has decoded them. So no writer waits for it.
+            when it has decoded them. So no writer waits for it. Called with ``i64[n]``, the guard owns these ids, as
+            the array is when it is closed: they are given back then.
         changing: the lock for changes of arrays of ids; stores whose arrays change together share it.
         write_buffers: buffers with rows on their way into this store.
     """
 
-    guard: Callable[[], Guard]
+    guard: Callable[..., Guard]
     changing: PicklableLock
     write_buffers: WeakSet[Buffered]
     _exchange: _Exchange | None  # under way, or interrupted before it was settled
@@ -125,7 +126,7 @@ class IdExchange(ABC):
         """
 
     @abstractmethod
-    def give_back(self, ids: Ints) -> None:
+    def _give_back(self, ids: Ints) -> None:
         """Give back one reference to each id, and set it to 0. A tensor without references is dropped.
 
         Whatever ends this call, the caller still owns a reference to each id that is not 0 then, and can call again.
@@ -136,11 +137,6 @@ class IdExchange(ABC):
         Raises:
             SlotError: an id is of no tensor, or is given back more often than it was given out; nothing was done.
         """
-
-    def own(self, ids: Ints) -> Guard:
-        """Have ``ids``, as the array is then, be given back soon after the guard is closed."""
-        with self.changing:
-            return self._references.own(ids)
 
     @says_memory_error
     def exchange(self, places: Sequence[Place], tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints) -> None:
@@ -180,10 +176,12 @@ class IdExchange(ABC):
             finally:
                 self.settle()
 
-    def settle(self) -> None:
+    def settle(self, released: Ints | None = None) -> None:
         """Finish an exchange that was interrupted: let go of the ids that it took out of places, or did not put there.
 
-        Called with :attr:`changing` held, before ids change otherwise.
+        Called with :attr:`changing` held, before ids change otherwise. Then lets go of ``released``, ``i64[n]``, which
+        are set to 0: they are given back as soon as all guards of this moment are closed. If one of them is of no
+        tensor, this call or a later one raises ``SlotError``.
         """
         if self._exchange is not None:
             try:
@@ -195,23 +193,15 @@ class IdExchange(ABC):
                 self._exchange = None
                 raise
             self._exchange = None
-
-    @says_memory_error
-    def let_go(self, ids: Ints) -> None:
-        """:meth:`give_back`, as soon as all guards of this moment are closed.
-
-        If ids wait for guards, and one of them is of no tensor, a later call raises ``SlotError``.
-        """
-        with self.changing:
-            self.settle()
-            self._let_go(ids)
+        if released is not None:
+            self._let_go(released)
 
     def _catch_up(self) -> None:
         """Give back what was released, as far as it waits for no guard any more."""
         with self.changing:
             while (ids := self._references.first_free()) is not None:
                 try:
-                    self.give_back(ids)  # sets ids to 0, so it can be repeated
+                    self._give_back(ids)  # sets ids to 0, so it can be repeated
                 except SlotError:
                     self._references.done()
                     raise
@@ -222,7 +212,7 @@ class IdExchange(ABC):
         if self._references.must_wait:
             self._references.release(ids, np.zeros_like(ids) if waiting is None else waiting)
         else:
-            self.give_back(ids)
+            self._give_back(ids)
 
     def _begin_exchange(self, places: Sequence[Place], new: Ints, replaced: Ints | None = None) -> _Exchange:
         self.settle()

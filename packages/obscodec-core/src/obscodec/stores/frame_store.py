@@ -14,7 +14,8 @@ from obscodec.arguments import as_count, as_option, check_kind, says_arguments, 
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
-from obscodec.frames import FrameLog, StepWriter, announce, interleave, new_coder
+from obscodec.frames import FrameLog, StepWriter, new_coder
+from obscodec.kernels import compiled
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.runtime import as_threads, new_chunk
 from obscodec.segments import Ints
@@ -105,7 +106,6 @@ class FrameStore(Store):
         self.block_frames, self.first_id = as_count("block_frames", block_frames), as_count("first_id", first_id)
         self.recent = as_option("recent", recent) or self._depth + 2
         check_place(device, heap)
-        announce()
         self.layout, self.frame_stack = layout, stack
         self.device, self.heap = device, heap
         self.threads = as_threads(threads)
@@ -161,8 +161,7 @@ class FrameStore(Store):
         """See ``Store.device_reader``."""
         return (self.reader, ids) if self.reader else super().device_reader(ids)
 
-    def give_back(self, ids: Ints) -> None:
-        """See ``Store.give_back``."""
+    def _give_back(self, ids: Ints) -> None:
         self.log.give_back(ids)
 
     def _stats(self) -> StoreStats:
@@ -217,10 +216,29 @@ class FrameStore(Store):
         depth = stack.depth
         if depth in (2, 4, 8) and frames.itemsize * frames.shape[1] == 1:
             pixels = out.reshape(len(out), self._frame.nbytes * depth).view(f"u{depth}")
-            interleave(frames.reshape(len(out), depth, self._frame.nbytes).view(np.uint8), pixels)
+            _interleave(frames.reshape(len(out), depth, self._frame.nbytes).view(np.uint8), pixels)
         else:
             out[...] = stack.join(frames)
 
     def __repr__(self) -> str:
         stack = f", {self.frame_stack}" if self.frame_stack else ""
         return f"FrameStore({self.codec!r}, {self.layout}{stack}, block_frames={self.block_frames}, {self.stats()})"
+
+
+@compiled
+def _interleave(frames: npt.NDArray[np.uint8], pixels: npt.NDArray[np.unsignedinteger]) -> None:
+    """Put stacks of frames together pixel by pixel, the oldest frame in the lowest byte.
+
+    There is a pass for each frame, because LLVM makes vector instructions of it.
+
+    Args:
+        frames: ``u8[n, depth, size]``, contiguous.
+        pixels: ``[n, size]``, integers of ``depth`` bytes, contiguous; filled.
+    """
+    for i in range(len(frames)):
+        row = pixels[i]
+        for k in range(frames.shape[1]):
+            frame = frames[i, k]
+            for p in range(len(row)):
+                pixel = row.dtype.type(frame[p]) << row.dtype.type(8 * k)
+                row[p] = pixel if k == 0 else row[p] | pixel

@@ -53,36 +53,32 @@ def _load_what_hands_over() -> None:
 
 
 class References:
-    """Ids that a store gives back later: those that were released while guards were open, and those with an owner.
+    """Ids that a store gives back later: those that were released while guards were open, and those that guards own.
 
-    Guards and releases are numbered in one row. Ids that are released wait for the guards with lower numbers; what an
-    owner has left waits for none. Any thread may make and close guards at any time; the other calls need the lock of
+    Guards and releases are numbered in one row. Ids that are released wait for the guards with lower numbers; what a
+    guard has owned waits for none. Any thread may make and close guards at any time; the other calls need the lock of
     the store.
     """
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._readers: set[_Ref] = set()
-        self._owners: set[_Ref] = set()
-        self._owned: dict[int, Ints] = {}  # what each owner was given
+        self._guards: set[_Ref] = set()
+        self._owned: dict[int, Ints] = {}  # by the number of the guard
         self._released: list[tuple[int, Ints]] = []  # the numbers of releases, and the ids that wait
         _ALL.add(_Ref(self, _ALL.discard))
 
     def forget_other_threads(self) -> None:
         """In a new process: close the guards of threads that it does not have."""
-        for guards in (self._readers, self._owners):
-            guards -= {guard for guard in guards if guard.thread != get_ident()}
+        self._guards -= {guard for guard in self._guards if guard.thread != get_ident()}
 
-    def guard(self) -> Guard:
-        """Keep all tensors of this moment until the guard is closed."""
+    def guard(self, owned: Ints | None = None) -> Guard:
+        """See ``IdExchange.guard``."""
         _load_what_hands_over()
-        return Guard(self._readers, next(self._numbers))
-
-    def own(self, ids: Ints) -> Guard:
-        """Have ``ids``, as the array is then, be given back when the guard is closed."""
-        guard = Guard(self._owners, number := next(self._numbers))
+        if owned is None:
+            return Guard(self._guards, next(self._numbers))
+        guard = Guard(self._guards, number := next(self._numbers))
         try:
-            self._owned[number] = ids
+            self._owned[number] = owned
             return guard
         except BaseException:
             guard.close()  # the traceback may keep it
@@ -91,7 +87,7 @@ class References:
     @property
     def must_wait(self) -> bool:
         """Whether ids that are released now wait."""
-        return bool(self._readers or self._released)
+        return bool(self._guards or self._released)
 
     def release(self, ids: Ints, waiting: Ints) -> None:
         """Move ``ids`` with a reference to each to ``waiting``, as long as these; who puts them back takes them out."""
@@ -102,13 +98,14 @@ class References:
     def first_free(self) -> Ints | None:
         """The oldest released ids, if they wait for no guard any more; None if there are none. See :meth:`done`."""
         if self._owned:  # seldom
-            for number in self._owned.keys() - {guard.number for guard in self._owners.copy()}:
+            # In this order: another thread may make a guard meanwhile.
+            for number in {*self._owned} - {guard.number for guard in self._guards.copy()}:
                 self._released.insert(0, (_FOR_NO_GUARD, self._owned[number]))
                 del self._owned[number]
         if not self._released:
             return None
         number, ids = self._released[0]
-        return ids if all(number < guard.number for guard in self._readers.copy()) else None
+        return ids if all(number < guard.number for guard in self._guards.copy()) else None
 
     def done(self) -> None:
         """Forget what :meth:`first_free` has returned: it is given back, or nobody can give it back."""

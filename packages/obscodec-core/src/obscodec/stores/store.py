@@ -34,16 +34,15 @@ class Store(IdExchange):
     Attributes:
         layout: shape and dtype of one tensor.
         device: where tensors are decoded: ``"cpu"``, or a GPU, whose arrays :meth:`read_into` also fills.
-        kinds: all classes of stores, by name.
     """
 
     layout: Fixed[Layout] = Fixed(MAKE_ANOTHER)
     device: Fixed[str] = Fixed(MAKE_ANOTHER)
-    kinds: ClassVar[dict[str, type[Store]]] = {}
+    _kinds: ClassVar[dict[str, type[Store]]] = {}  # all classes of stores, by name
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        Store.kinds[cls.__name__] = cls
+        Store._kinds[cls.__name__] = cls
 
     @says_memory_error
     def append(self, tensors: npt.NDArray[np.generic], sequences: npt.ArrayLike = 0) -> Ints:
@@ -70,7 +69,7 @@ class Store(IdExchange):
             self.take_in(tensors, np.arange(n), of_sequences, ids)
             return ids
         except BaseException:
-            self.give_back(ids)
+            self._give_back(ids)
             raise
 
     @says_memory_error
@@ -80,17 +79,8 @@ class Store(IdExchange):
         Raises:
             SlotError: an id is of no tensor, or is released more often than it was given out; nothing was done.
         """
-        self.let_go(as_ids(ids).copy())
-
-    def from_device(self, x: Any) -> Any:
-        """A copy on the CPU of an array in the memory of the GPU of this store; anything else as it is."""
-        if self.device == "cpu" or isinstance(x, np.ndarray):
-            return x
-        try:
-            backend(self.device).check(self.device, x)
-        except DTypeError:
-            return x
-        return backend(self.device).download(self.device, x)
+        with self.changing:
+            self.settle(as_ids(ids).copy())
 
     def _to_host(self, x: Any) -> npt.NDArray[np.generic]:
         """Tensors as a numpy array; a copy if they are on the GPU of this store. DTypeError for any others."""
@@ -179,14 +169,10 @@ class Store(IdExchange):
 
     @abstractmethod
     def arguments(self) -> State:
-        """What the constructor takes for an equal, empty store, by name; for a store, what :meth:`description` gives.
+        """What the constructor takes for an equal, empty store, by name; for a store, what :func:`store_of` takes.
 
         See ``obscodec.state``.
         """
-
-    def description(self) -> State:
-        """What :func:`store_of` takes: ``kind`` and ``arguments``."""
-        return {"kind": type(self).__name__, "arguments": self.arguments()}
 
     @says_memory_error
     def state(self) -> State:
@@ -217,7 +203,7 @@ class Store(IdExchange):
         self._restore(state)
         if "waiting" in state:  # for guards of the other store
             try:
-                self.give_back(array_of(state, "waiting", np.int64, (None,)))
+                self._give_back(array_of(state, "waiting", np.int64, (None,)))
             except SlotError as error:
                 raise CorruptStream(f"'waiting' of a state: {error}") from error
 
@@ -243,13 +229,11 @@ class Store(IdExchange):
         """The stores that this one consists of."""
         return ()
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether it is decided how tensors are stored; until then they take their full size."""
-        return all(part.is_decided for part in self._parts)
-
     def decide(self) -> None:
-        """Decide now how tensors are stored, by those that have come so far, if there are any."""
+        """Decide now how tensors are stored, by those that have come so far, if there are any.
+
+        Until then, tensors take their full size, see ``StoreStats.is_decided``.
+        """
         for part in self._parts:
             part.decide()
 
@@ -310,11 +294,9 @@ def _without_packed(value: Any) -> Any:
     return value.array if isinstance(value, _Packed) else value
 
 
-def store_of(kind: str, arguments: State) -> Store:
-    """An empty store of a kind, the name of its class, by ``Store.arguments``; CorruptStream for no kind."""
-    if kind not in Store.kinds:
-        raise CorruptStream(f"no store is a {kind!r}, there are {', '.join(Store.kinds)}")
-    return _made(Store.kinds[kind], arguments)
+def store_of(kind: str, arguments: State) -> Store | None:
+    """An empty store of a kind, the name of its class, by ``Store.arguments``; None if there is no such kind."""
+    return _made(Store._kinds[kind], arguments) if kind in Store._kinds else None
 
 
 def _made(kind: type[Store], arguments: State) -> Store:

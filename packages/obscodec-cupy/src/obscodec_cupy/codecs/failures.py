@@ -3,7 +3,7 @@
 from typing import Final
 
 from obscodec import CorruptStream, SlotError
-from obscodec.codecs import STATUS_TEXTS
+from obscodec.statuses import STATUS_TEXTS
 
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device

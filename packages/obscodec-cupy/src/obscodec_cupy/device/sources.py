@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from obscodec.codecs import STATUS_CODES
+from obscodec.statuses import STATUS_CODES
 
 OPTIONS: Final = ("--std=c++17",)  # of the compiler
 STATUSES: Final = {**STATUS_CODES, "BAD_ID": 32, "TOO_LONG": 34}  # what kernels report

@@ -42,11 +42,11 @@ def append_together(
     try:
         for of in names.values():
             new.append(NewTensors([arrays[name] for name in of], [given[name] for name in of], index))
+        return new
     except BaseException:
         for tensors in new:
             tensors.close()
         raise
-    return new
 
 
 class NewTensors:
@@ -91,7 +91,7 @@ class NewTensors:
         self._old = [np.array(ids[at]).reshape(-1) for ids, at in self._places]
         self._replaced = np.zeros((len(arrays), len(self._old[0])), np.int64)
         self._ids = np.zeros((len(given), *batch), np.int64)
-        self._guard, self._owner = self._store.guard(), self._store.own(self._ids.reshape(-1))
+        self._guard = self._store.guard(self._ids.reshape(-1))
         try:
             self._encode(given)
             if stay is not None:
@@ -104,7 +104,6 @@ class NewTensors:
     def close(self) -> None:
         """Drop what this object keeps, as its end does: after an exception, whose traceback may keep the object."""
         self._guard.close()
-        self._owner.close()
 
     def put(self) -> None:
         """Put the tensors into their places."""
@@ -134,7 +133,8 @@ class NewTensors:
                 self._store.take_in(tensors, each, of_each, taken)
                 _deal(taken, ids, begin)
             except BaseException:
-                self._store.give_back(taken)
+                with self._store.changing:
+                    self._store.settle(taken)
                 raise
 
 

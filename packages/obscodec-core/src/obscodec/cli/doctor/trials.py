@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer, projected
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
 from obscodec.cli.doctor.sources import Following
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack, Layout
@@ -204,6 +204,6 @@ def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Arra
         for store in buffer.stores:
             assert isinstance(store, AutoStore)
             store.follow(plan)
-    of_million = projected(buffer.stats(), len(buffer), MILLION, buffer.stores).projected_bytes
+    of_million = buffer.stats().projected(len(buffer), MILLION).projected_bytes
     assert of_million is not None  # it has decided
     return of_million / MILLION

@@ -167,22 +167,3 @@ def _put_back(ids: Ints, frames: npt.NDArray[np.int64], listed: Listed) -> None:
     for i in range(len(ids)):
         if ids[i] < 0:
             listed[-1 - ids[i], 0] = frames[i, 0]
-
-
-@compiled
-def interleave(frames: npt.NDArray[np.uint8], pixels: npt.NDArray[np.unsignedinteger]) -> None:
-    """Put stacks of frames together pixel by pixel, the oldest frame in the lowest byte.
-
-    There is a pass for each frame, because LLVM makes vector instructions of it.
-
-    Args:
-        frames: ``u8[n, depth, size]``, contiguous.
-        pixels: ``[n, size]``, integers of ``depth`` bytes, contiguous; filled.
-    """
-    for i in range(len(frames)):
-        row = pixels[i]
-        for k in range(frames.shape[1]):
-            frame = frames[i, k]
-            for p in range(len(row)):
-                pixel = row.dtype.type(frame[p]) << row.dtype.type(8 * k)
-                row[p] = pixel if k == 0 else row[p] | pixel

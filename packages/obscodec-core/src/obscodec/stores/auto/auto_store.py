@@ -86,7 +86,7 @@ class AutoStore(Store):
         self._moved = np.zeros(self._n_first, np.int64)  # the ids of the first tensors in the chosen store
         self._n_early = 0  # how many first tensors the chosen store still has
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
-        self.give_back(np.empty(0, np.int64))  # loads a kernel, for which a failed allocation may leave no memory
+        self._give_back(np.empty(0, np.int64))  # loads a kernel, for which a failed allocation may leave no memory
 
     @property
     def choice(self) -> Choice | None:
@@ -142,10 +142,10 @@ class AutoStore(Store):
             )
         return self._store.device_reader(self._inner(ids))
 
-    def give_back(self, ids: Ints) -> None:
-        """See ``Store.give_back``. On the way, the id of a first tensor becomes its id in the chosen store."""
+    def _give_back(self, ids: Ints) -> None:
+        """On the way, the id of a first tensor becomes its id in the chosen store."""
         if self._store is not None and not self._n_early:
-            self._store.give_back(ids)
+            self._store._give_back(ids)
             return
         with self._lock:
             if self._store is None:
@@ -158,7 +158,7 @@ class AutoStore(Store):
                         raise SlotError(f"id {ids[at]} is of no tensor in this store")
                     raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
                 if self._store is not None:
-                    self._store.give_back(ids)
+                    self._store._give_back(ids)
                     self._n_early = int(np.count_nonzero(~self._gone))
             except BaseException as error:
                 # An interrupted store that left no id in ``ids`` has released them, or does so in its next call.
@@ -175,19 +175,13 @@ class AutoStore(Store):
         of_block = None if codec == "auto" else frames_of_block(codec, of_block)
         n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
         raw_bytes = n * self.layout.nbytes
-        return StoreStats(
-            n, raw_bytes, raw_bytes, nbytes, 0, 0, growing_bytes=nbytes, codec=codec, block_frames=of_block
-        )
+        bytes_of = raw_bytes, raw_bytes, nbytes, 0, 0
+        return StoreStats(n, *bytes_of, growing_bytes=nbytes, codec=codec, block_frames=of_block, is_decided=False)
 
     @property
     def _parts(self) -> tuple[Store, ...]:
         """There are none before the store has decided."""
         return () if self._store is None else (self._store,)
-
-    @property
-    def is_decided(self) -> bool:
-        """See ``Store.is_decided``."""
-        return self._store is not None
 
     def decide(self) -> None:
         """See ``Store.decide``."""

@@ -60,7 +60,7 @@ class NarrowStore(Store):
         self._parting = PicklableLock(LockOrder.CODES)
         self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that a call is giving back
         self._code_0_is_zero = not narrow.tables.numbers[:1].view(np.uint8).any()
-        self.give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
+        self._give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -81,8 +81,8 @@ class NarrowStore(Store):
             ids[:] = stored
         finally:
             if not np.array_equal(ids, stored) or not stored.any():  # interrupted before the ids were given out
-                self.codes.give_back(of_codes)
-                self.wide.give_back(of_wide)
+                self.codes._give_back(of_codes)
+                self.wide._give_back(of_wide)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
@@ -111,10 +111,10 @@ class NarrowStore(Store):
         if narrow.any() and not narrow.all():
             with _among(_WIDE):
                 self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
-        self.let_go(released)
+        with self.changing:
+            self.settle(released)
 
-    def give_back(self, ids: Ints) -> None:
-        """See ``Store.give_back``."""
+    def _give_back(self, ids: Ints) -> None:
         with self._parting:
             self._settle()
             try:
@@ -125,8 +125,9 @@ class NarrowStore(Store):
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
-        stores = {"codes": self.codes.description(), "wide": self.wide.description()}
-        return {"narrow": self.narrow, **stores, "threads": self.threads}
+        stores = {"codes": self.codes, "wide": self.wide}
+        described = {name: {"kind": type(of).__name__, "arguments": of.arguments()} for name, of in stores.items()}
+        return {"narrow": self.narrow, **described, "threads": self.threads}
 
     def _state(self) -> State:
         with self._parting:
@@ -143,9 +144,9 @@ class NarrowStore(Store):
             codes, wide = self._parted
             try:
                 with _among(_CODES):
-                    self.codes.give_back(codes)
+                    self.codes._give_back(codes)
                 with _among(_WIDE):
-                    self.wide.give_back(wide)
+                    self.wide._give_back(wide)
             except SlotError:  # an id is of no tensor: nobody can give it back
                 self._parted = None
                 raise
