@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from obscodec import DTypeError, Snapshot, SpecError
-from obscodec.snapshots import read_arguments
+from obscodec.snapshots import OpenGeneration
 from obscodec_sb3 import (
     CompressedHerReplayBuffer,
     CompressedNStepReplayBuffer,
@@ -261,6 +261,7 @@ def test_arguments_of_other_classes_are_compared(tmp_path):
 def test_large_bounds_of_spaces_are_compared(tmp_path):
     space = spaces.Box(np.zeros((4, 200, 200), np.float32), np.ones((4, 200, 200), np.float32))  # bounds take pages
     CompressedReplayBuffer(100_000, space, spaces.Discrete(4), "cpu", codec="zstd:1").save(tmp_path)
-    kind, arguments = read_arguments(tmp_path)
+    opened = OpenGeneration(tmp_path)
+    kind, arguments = opened.kind, opened.arguments()
     assert (kind, arguments["n_envs"], arguments["buffer_size"]) == ("CompressedReplayBuffer", 1, 100_000)
     np.testing.assert_array_equal(arguments["observation_space"]["high"], space.high)

@@ -196,7 +196,7 @@ def test_options_that_differ_are_named_before_anything_is_read(
 ) -> None:
     source, target = filled(going_on(400), 100), new_buffer(going_on(400, **options))
     copy(source, new_buffer(going_on(400)), tmp_path)
-    monkeypatch.setattr("obscodec_torchrl.loading.read_snapshot", None)
+    monkeypatch.setattr("obscodec.snapshots.OpenGeneration.state", None)
     monkeypatch.setattr("obscodec_torchrl.loading.fill", None)
     with pytest.raises((SpecError, ShapeError), match=text):
         copy(source, target, tmp_path)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from obscodec import CorruptStream, FieldError, ShapeError, SnapshotError
-from obscodec.snapshots import find_snapshot, inspect_snapshot, read_snapshot, restored, write_snapshot
+from obscodec.snapshots import OpenGeneration, find_snapshot, inspect_snapshot, write_snapshot
 from obscodec_torchrl import CompressedStorage, SnapshotHook
 from obscodec_torchrl.contents import first_items
 from obscodec_torchrl.state import SavedStorage
@@ -114,8 +114,9 @@ def test_a_storage_is_made_of_its_arguments_and_state(tmp_path: Path, options: d
     buffer = new_buffer(**options)
     extend(buffer, 0, 100)
     write_snapshot(buffer.storage, tmp_path)
-    _, arguments, state = read_snapshot(tmp_path)
-    made = restored(CompressedStorage.from_arguments(arguments), state, tmp_path)
+    opened = OpenGeneration(tmp_path)
+    made = CompressedStorage.from_arguments(opened.arguments())
+    made.restore(opened.state())
     assert (made.options, made.device, made.max_size) == (buffer.storage.options, buffer.storage.device, 200)
     check_alike(made, buffer.storage)
 
@@ -340,7 +341,7 @@ def test_a_state_of_no_storage_is_refused_and_changes_nothing(tmp_path: Path, pa
 
     assert [of["path"] for of in saved.state()["leaves"]][:2] == [["pixels"], ["action"]]
     write_snapshot(Changed(), tmp_path / "snapshot")
-    _, _, state = read_snapshot(tmp_path / "snapshot")
+    state = OpenGeneration(tmp_path / "snapshot").state()
     from obscodec_torchrl.loading import load
 
     with pytest.raises((SnapshotError, RuntimeError, FieldError, ShapeError)) as error:

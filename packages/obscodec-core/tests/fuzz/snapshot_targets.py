@@ -24,7 +24,7 @@ from mutators import HOSTILE
 from obscodec import RingBuffer, TensorArray
 from obscodec.errors import ObscodecError
 from obscodec.segments import Segments
-from obscodec.snapshots.loading import restored
+from obscodec.snapshots import named
 from obscodec.snapshots.segment_file import checksum
 from obscodec.stores import Store, store_of
 from saved import array, ring, stores, tensors
@@ -225,7 +225,8 @@ class States:
             edit_value(*places[which % len(places)], where, kind, choice, number)
         store = store_of(name, copy.deepcopy(arguments))
         try:
-            restored(store, state["state"], "a state")
+            with named("a state"):
+                store.restore(state["state"])
         except ObscodecError as error:
             return outcome_of(error)
         except MemoryError:

@@ -10,7 +10,7 @@ from pathlib import Path
 import obscodec
 import pytest
 from forked import exit_status, forked
-from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.folder_lock import FolderLock
 from saved import check_equal_rings, ring
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -32,7 +32,7 @@ def test_a_forked_process_has_no_part_of_the_lock(tmp_path):
     """Else nobody could save to the folder as long as the child lives."""
     buffer, go_on = ring(9), os.pipe()
     obscodec.save(buffer, tmp_path)
-    with Folder(tmp_path).locked():
+    with FolderLock(tmp_path):
         child = forked(lambda: os.read(go_on[0], 1))
     try:
         obscodec.save(ring(30), tmp_path)
@@ -44,19 +44,19 @@ def test_a_forked_process_has_no_part_of_the_lock(tmp_path):
 
 def test_a_lock_ends_before_a_forked_process_gives_up_its_part(tmp_path):
     """It does so as soon as it runs, which may be later than the next save."""
-    lock = Folder(tmp_path).locked()
+    lock = FolderLock(tmp_path)
     part = os.dup(lock._descriptor)  # as the new process has it
     lock.close()
-    with Folder(tmp_path).locked():
+    with FolderLock(tmp_path):
         pass
     os.close(part)
 
 
 def test_a_lock_stays_when_a_forked_process_gives_up_its_part(tmp_path):
-    with Folder(tmp_path).locked():
+    with FolderLock(tmp_path):
         assert exit_status(forked(lambda: None)) == 0
         with pytest.raises(obscodec.SnapshotError, match="is being written by somebody else"):
-            Folder(tmp_path).locked()
+            FolderLock(tmp_path)
 
 
 @pytest.mark.parametrize("moment", ["open", "close"])
@@ -74,7 +74,7 @@ def test_a_fork_while_the_lock_is_opened_or_closed(tmp_path, monkeypatch, moment
         return opened if moment == "open" else original(*args)
 
     def lock_and_unlock():
-        with Folder(tmp_path).locked():
+        with FolderLock(tmp_path):
             pass
 
     locking = threading.Thread(target=lock_and_unlock)
@@ -84,7 +84,7 @@ def test_a_fork_while_the_lock_is_opened_or_closed(tmp_path, monkeypatch, moment
     child = forked(lambda: os.read(go_on[0], 1))
     try:
         locking.join()
-        with Folder(tmp_path).locked():  # though the child is still there
+        with FolderLock(tmp_path):  # though the child is still there
             pass
     finally:
         os.write(go_on[1], b".")
@@ -119,7 +119,7 @@ def test_a_fork_waits_for_a_state(tmp_path, monkeypatch):
 
 def test_a_lock_that_an_interrupt_left_goes_with_its_folder(tmp_path):
     obscodec.save(ring(9), tmp_path)
-    left = Folder(tmp_path).locked()  # and an exception came before the context began
+    left = FolderLock(tmp_path)  # and an exception came before the context began
     with pytest.raises(obscodec.SnapshotError, match="is being written by somebody else"):
         obscodec.save(ring(9), tmp_path)
     del left

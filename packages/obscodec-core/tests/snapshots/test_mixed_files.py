@@ -8,7 +8,7 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, RingBuffer, Snapshot, SnapshotError
-from obscodec.snapshots import check_beside, reader
+from obscodec.snapshots import OpenGeneration, reader
 from saved import append, array, check_equal_rings, ring
 
 FRAME = (42, 42)
@@ -171,8 +171,8 @@ def test_files_beside_a_generation_are_the_same_or_refused(tmp_path):
     with Snapshot(folder) as snapshot:
         snapshot.write(array(4), beside={"model": model})
         snapshot.write(array(4))
-    check_beside(folder, 1, {"model": model})
-    check_beside(folder, 2, {})
+    OpenGeneration(folder, 1).check_beside({"model": model})
+    OpenGeneration(folder, 2).check_beside({})
     for number, files, told in (
         (1, {"model": other}, f"{other} is damaged, or was not written with generation 1 in {folder}: restore the one"),
         (1, {"model": model, "more": model}, f"{model} is damaged, or was not written with generation 1 in {folder}"),
@@ -182,7 +182,7 @@ def test_files_beside_a_generation_are_the_same_or_refused(tmp_path):
         (3, {}, f"{folder} has no generation 3, only generations [1, 2]"),
     ):
         with pytest.raises(SnapshotError, match=f"^{re.escape(told)}"):
-            check_beside(folder, number, files)
+            OpenGeneration(folder, number).check_beside(files)
 
 
 def test_a_file_that_can_not_be_read_begins_no_generation(tmp_path):

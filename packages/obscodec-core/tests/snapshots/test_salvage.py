@@ -7,7 +7,7 @@ import obscodec
 import pytest
 import xxhash
 from obscodec import CorruptStream, Field, FrameStore, Layout, RingBuffer, Snapshot, SnapshotError, TensorArray
-from obscodec.snapshots import load_by
+from obscodec.snapshots import load
 from saved import append, check_equal_rings, ring
 
 FRAME = Layout((42, 42), np.uint8)
@@ -184,7 +184,7 @@ def test_a_lost_tensor_is_never_something_else(spec, tmp_path):
         array[:] = tensors
         obscodec.save(array, folder)
         flip(blocks(folder)[0], 70_000)
-        loaded, damage = load_by(_array, folder, salvage=True)[::2]
+        loaded, damage = load(folder, salvage=True, by=_array)[::2]
         assert damage
         intact = 0
         for tensor, expected in zip(tensors, range(400), strict=True):
@@ -210,7 +210,7 @@ def test_a_lost_block_is_no_block_of_zeros(tmp_path):
     array = TensorArray(store.append(frames), store)
     obscodec.save(array, tmp_path)
     flip(blocks(tmp_path)[0], 100)
-    loaded = load_by(_array, tmp_path, salvage=True).buffer.array
+    loaded = load(tmp_path, salvage=True, by=_array).buffer.array
     lost = loaded.forget_damaged()
     assert 10_000 < len(lost) < 14_000
     kept = np.delete(np.arange(len(frames)), lost[:, 0])

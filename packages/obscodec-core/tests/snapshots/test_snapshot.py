@@ -8,8 +8,9 @@ import pytest
 import safetensors.numpy
 import xxhash
 from obscodec import CorruptStream, DTypeError, SnapshotError
-from obscodec.snapshots import read_arguments
+from obscodec.snapshots import OpenGeneration
 from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.folder_lock import FolderLock
 from saved import (
     GOLDEN,
     append,
@@ -335,7 +336,7 @@ def test_no_link_is_followed(tmp_path):
 
 def test_two_do_not_write_to_one_folder(tmp_path):
     folder = Folder(tmp_path)
-    with folder.locked(), pytest.raises(SnapshotError, match="is being written by somebody else"):
+    with FolderLock(folder.path), pytest.raises(SnapshotError, match="is being written by somebody else"):
         obscodec.save(array(1), tmp_path)
     obscodec.save(array(1), tmp_path)
 
@@ -397,8 +398,9 @@ def test_the_arguments_are_read_without_the_rest(tmp_path):
     obscodec.save(buffer, tmp_path)
     for file in files(tmp_path, ".segment"):
         file.unlink()  # with all blocks
-    assert read_arguments(tmp_path) == ("RingBuffer", buffer.arguments())
+    opened = OpenGeneration(tmp_path)
+    assert (opened.kind, opened.arguments()) == ("RingBuffer", buffer.arguments())
     with pytest.raises(SnapshotError, match=r"can't be opened: No such file"):
         obscodec.load(tmp_path)
     with pytest.raises(SnapshotError, match="has no generation 3, only generations"):
-        read_arguments(tmp_path, 3)
+        OpenGeneration(tmp_path, 3)

@@ -33,7 +33,7 @@ from obscodec.columns import Column
 from obscodec.devices import check_place
 from obscodec.fixed import Option
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
-from obscodec.snapshots import load_by, named, write_snapshot
+from obscodec.snapshots import load, named, write_snapshot
 from obscodec.state import State, number_of, part_of, versioned
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
@@ -342,8 +342,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         if Path(path).is_file():
             what = "a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buffer"
             raise obscodec.SnapshotError(f"{path} is a file: {what}")
-        return load_by(
-            make,
+        return load(
             path,
             generation=generation,
             mmap=mmap,
@@ -351,6 +350,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             max_bytes=max_bytes,
             spill=spill,
             continue_episodes=continue_episodes,
+            by=make,
         )
 
     def forget_damaged(self) -> npt.NDArray[np.int64]:

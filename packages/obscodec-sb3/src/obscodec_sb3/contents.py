@@ -8,7 +8,7 @@ import numpy.typing as npt
 from obscodec import SnapshotError, TensorArray
 from obscodec.columns import Column
 from obscodec.runtime import temporary_folder
-from obscodec.snapshots import named, read_arguments
+from obscodec.snapshots import OpenGeneration, named
 
 import obscodec_sb3
 from obscodec_sb3.base import CompressedBuffer
@@ -22,7 +22,8 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
     Raises:
         SnapshotError: the snapshot is damaged, has no steps, or is of a class that this package does not have.
     """
-    kind, arguments = read_arguments(path)
+    opened = OpenGeneration(path)
+    kind, arguments = opened.kind, opened.arguments()
     cls = getattr(obscodec_sb3, kind, None)
     if not (isinstance(cls, type) and issubclass(cls, CompressedBuffer)):
         raise SnapshotError(f"{path} has a {kind}, which is no class of obscodec_sb3: save its arrays with numpy.savez")

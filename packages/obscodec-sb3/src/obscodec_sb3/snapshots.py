@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import gymnasium
 from obscodec import DTypeError, Snapshot, SnapshotError, SpecError
 from obscodec.arguments import as_count, check_kind, kind_of
-from obscodec.snapshots import check_beside, named, read_arguments
+from obscodec.snapshots import OpenGeneration, named
 from obscodec.state import State, number_of
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CheckpointCallback
@@ -171,8 +171,9 @@ def resume(
     for step in reversed(complete):
         beside = {"model": models[step]} | ({"VecNormalize": statistics[step]} if statistics else {})
         try:
-            check_beside(of_buffer, step, beside)  # before a pickle among them is loaded
-            saved = _Saved(of_buffer, step, *read_arguments(of_buffer, step))
+            opened = OpenGeneration(of_buffer, step)
+            opened.check_beside(beside)  # before a pickle among them is loaded
+            saved = _Saved(of_buffer, step, opened.kind, opened.arguments())
             given = _prepared(algorithm, saved, models[step], env, statistics.get(step), arguments)
             model: A = algorithm.load(models[step], env=given, **arguments)
             buffer = _load_buffer(model, saved, mmap, continue_episodes, arguments)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from obscodec import CorruptStream, Snapshot
-from obscodec.snapshots import named, read_values
+from obscodec.snapshots import OpenGeneration, named
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.checkpointers import TensorStorageCheckpointer
@@ -110,8 +110,8 @@ def has_newer(snapshot: Path) -> bool:
     Raises:
         SnapshotError: the snapshot is damaged.
     """
-    _, values = read_values(snapshot)
     with named(snapshot):
+        values = OpenGeneration(snapshot).values()
         return _stamp(snapshot.parent) not in ({}, values.get("older"))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from obscodec import SnapshotError
-from obscodec.snapshots import named, read_snapshot
+from obscodec.snapshots import OpenGeneration, named
 from obscodec.state import number_of, part_of
 
 from obscodec_torchrl.checkpointer import SNAPSHOT, has_newer
@@ -28,13 +28,14 @@ def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:
             f"{path} is older than the checkpoint of TorchRL in the same folder: load that into a "
             "CompressedStorage, whose dumps writes a new snapshot"
         )
-    kind, arguments, state = read_snapshot(path)
+    opened = OpenGeneration(path)
+    arguments, state = opened.arguments(), opened.state()
     with named(path):
         state = part_of({"storage": state, **state}, "storage", dict)  # a storage alone, or with more around it
         axes, saved = axes_of(state), leaves_of(state)
         n_rows = -(-number_of(state, "length") // math.prod(axes[1:]))
         if n_rows == 0:
-            raise SnapshotError(f"{path} has a {kind} without items")
+            raise SnapshotError(f"{path} has a {opened.kind} without items")
         storage = CompressedStorage.from_arguments({**arguments, **_ON_CPU, "max_size": math.prod(axes)})
         fill(storage, state, _tree_of(saved) if part_of(state, "is_tree", bool) else None)
         last = state.get("last_row") if part_of(state, "is_full", bool) else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from obscodec import DTypeError, FieldError, Layout, ShapeError, SpecError
-from obscodec.snapshots import named, read_snapshot, read_values
+from obscodec.snapshots import OpenGeneration, named
 from obscodec.state import State, number_of, part_of
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage
@@ -103,11 +103,12 @@ def load_snapshot(saved: SavedStorage, path: Path, generation: int | None = None
         RuntimeError, ShapeError, SpecError, FieldError or DTypeError: see :func:`check_saved`, which comes before
             tensors and items are read.
     """
-    arguments, values = read_values(path, generation)
+    opened = OpenGeneration(path, generation)
+    arguments = opened.arguments()
     with named(path):
-        of_storage = part_of(values, "storage", dict)
+        of_storage = part_of(opened.values(), "storage", dict)
     check_saved(saved.storage, arguments, of_storage, path)
-    _, arguments, state = read_snapshot(path, generation, loaded_into=saved)
+    state = opened.state(loaded_into=saved)
     with named(path):
         of_storage = part_of(state, "storage", dict)
     load(saved.storage, arguments, of_storage, path)

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, Final
 import xxhash
 
 from obscodec.errors import SnapshotError
-from obscodec.snapshots.folder_lock import FolderLock
 
 FORMAT: Final = "obscodec snapshot"
 VERSION: Final = 1
+_PIECE_NBYTES: Final = 1 << 20  # of a file that is hashed
 _MOST_LEVELS: Final = 3  # of folders that training frameworks put around a snapshot
 NO_NUMBER: Final = 10**12  # of a generation, as the numbers from here on
 _MANIFEST: Final = re.compile(r"generation-(\d{8,12})-([0-9a-f]{16})\.json")
@@ -63,10 +63,6 @@ class Folder:
         others = [name for name in self._names() if not _is_ours(name)]
         if others and not self.generations():
             raise SnapshotError(f"{self.path} has other files, such as {others[0]!r}: name a new or an empty folder")
-
-    def locked(self) -> FolderLock:
-        """A context in which no other process writes to the folder, see :class:`FolderLock`."""
-        return FolderLock(self.path)
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:
@@ -194,6 +190,15 @@ def folder_nbytes(path: str | os.PathLike[str]) -> int:
     with suppress(OSError):
         return sum(file.stat().st_size for file in Path(path).iterdir())
     return 0
+
+
+def hash_of(path: Path) -> str:
+    """The XXH3-128 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        hashed = xxhash.xxh3_128()
+        while piece := file.read(_PIECE_NBYTES):
+            hashed.update(piece)
+    return hashed.hexdigest()
 
 
 def _is_ours(name: str) -> bool:

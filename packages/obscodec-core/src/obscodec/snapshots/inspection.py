@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from obscodec.errors import SnapshotError
 from obscodec.snapshots.folder import Folder, Manifest
-from obscodec.snapshots.reader import OpenGeneration
+from obscodec.snapshots.loading import OpenGeneration
 from obscodec.snapshots.saved import named
 
 
@@ -65,9 +65,9 @@ def inspect_snapshot(path: str | os.PathLike[str]) -> Iterator[GenerationReport]
         raise SnapshotError(f"{folder.path} has no snapshot")
     for number in generations:
         try:
-            opened = OpenGeneration(folder, number)
-            read = opened.read(salvages=True)
-            yield _report(folder, number, opened.manifest, read.tree.values, read.damage)
+            opened, damage = OpenGeneration(path, number), list[str]()
+            tree, _ = opened.read(damage=damage)
+            yield _report(folder, number, opened.manifest, tree.values, damage)
         except SnapshotError as error:
             yield _report(folder, number, {}, None, [str(error)])
 

@@ -3,24 +3,108 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from obscodec.arguments import as_nbytes, refuse_unknown
+from obscodec.arguments import as_nbytes, says_arguments
 from obscodec.errors import HeapFull, LimitTooLow, SnapshotError, SpecError
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
-from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
-from obscodec.snapshots.reader import DamagedStreams, OpenGeneration
+from obscodec.snapshots.reader import DamagedStreams, Reader
 from obscodec.snapshots.saved import LOADED, MADE, Saved, named
-from obscodec.snapshots.tree import unflatten
+from obscodec.snapshots.tree import Tree, unflatten
 from obscodec.state import State, part_of
 from obscodec.stores import store_of
 
-S = TypeVar("S", bound=Saved)
+
+class OpenGeneration:
+    """A generation of a snapshot, the last one for None, of which the manifest was read, and nothing else so far.
+
+    Attributes:
+        manifest: JSON values.
+        kind: the class of what was saved.
+        written_by: the package that wrote it, a space, and its version.
+
+    Raises:
+        SnapshotError: there is no such generation, or it is damaged, or of a newer version.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], number: int | None = None) -> None:
+        self._path, self._folder = path, Folder(path)
+        there = self._folder.generations()
+        if not there:
+            raise SnapshotError(f"{self._folder.path} has no snapshot")
+        if number is not None and number not in there:
+            raise SnapshotError(f"{self._folder.path} has no generation {number}, only generations {[*there]}")
+        self._name = there[max(there) if number is None else number]
+        self.manifest = self._folder.read_manifest(self._name)
+        self.kind, self.written_by = (str(self.manifest.get(name, "")) for name in ("kind", "written_by"))
+
+    @says_memory_error
+    def arguments(self) -> State:
+        """The arguments of what was saved, of which nothing else is read: no tensors, and no items."""
+        with named(self._folder.path / self._name):
+            tree = Reader(self._folder, self.manifest, _refuse).part("arguments")
+        with named(self._path):
+            values = part_of({"values": tree.values}, "values", dict)
+            arguments = unflatten(tree._replace(values=values["arguments"]))
+            return part_of({"arguments": arguments}, "arguments", dict)
+
+    def values(self) -> Any:
+        """The state as JSON values, in which an object stands for each array."""
+        return self.manifest["values"].get("state")
+
+    @says_memory_error
+    def state(self, *, maps: bool = False, damage: list[str] | None = None, loaded_into: object | None = None) -> State:
+        """The state of what was saved; see :func:`load` for the errors.
+
+        With ``maps``, blocks stay in their files. Damaged blocks are left out if there is a list ``damage``, which gets
+        a text for each place. ``loaded_into`` is what a ``Snapshot`` of this folder will write next, and has this
+        generation then.
+        """
+        tree, known = self.read(maps=maps, damage=damage)
+        with named(self._path):
+            state = part_of(unflatten(tree), "state", dict)
+        if loaded_into is not None:
+            LOADED[loaded_into] = self._folder.path, known
+        return state
+
+    def read(self, *, maps: bool = False, damage: list[str] | None = None) -> tuple[Tree, Known]:
+        """All parts, and what the folder has of them, for the next generation; otherwise as :meth:`state`.
+
+        No checksum is checked of blocks that stay in their files, which are large ones.
+        """
+        with named(self._folder.path / self._name):
+            return Reader(self._folder, self.manifest, _refuse if damage is None else damage.append).read(
+                self._name, maps
+            )
+
+    def check_beside(self, files: Mapping[str, str | os.PathLike[str]]) -> None:
+        """Make sure that files, by what each is, are those that were written with it, all of them and no others.
+
+        Raises:
+            SnapshotError: one is damaged, missing, or of another generation or training.
+        """
+        written, what = self.manifest.get("beside"), f"generation {self.manifest['generation']} in {self._folder.path}"
+        written = written if isinstance(written, dict) else {}
+        if missing := sorted(written.keys() - files.keys()):
+            raise SnapshotError(f"{what} was written with a {missing[0]}, which is missing")
+        for name, file in files.items():
+            try:
+                is_same = hash_of(Path(file)) == written.get(name)
+            except OSError as error:
+                raise SnapshotError(f"{file} can't be read: {error.strerror}") from error
+            if not is_same:
+                raise SnapshotError(f"{file} is damaged, or was not written with {what}: restore the one that was")
+
+
+def _refuse(damage: str) -> None:
+    raise DamagedStreams(damage)
 
 
 class Salvaged(NamedTuple):
@@ -39,18 +123,28 @@ class Salvaged(NamedTuple):
     damage: list[str]
 
 
-class LoadKeywords(TypedDict, total=False):
-    """The keyword arguments of :func:`load`, for type checkers and editors."""
-
-    generation: int | None
-    mmap: bool
-    salvage: bool
-    max_bytes: int | None
-    spill: str | os.PathLike[str] | None
-    continue_episodes: bool
+def _new_saved(kind: str, arguments: State, path: str) -> Saved:
+    """An empty object of a kind of this package."""
+    with named(path):
+        made = MADE[kind](arguments) if kind in MADE else store_of(kind, arguments)
+    if made is None:
+        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
+    return made
 
 
-def load(path: str | os.PathLike[str], **how: Unpack[LoadKeywords]) -> Any:
+@says_memory_error
+@says_arguments
+def load(
+    path: str | os.PathLike[str],
+    *,
+    generation: int | None = None,
+    mmap: bool = False,
+    salvage: bool = False,
+    max_bytes: int | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    continue_episodes: bool = False,
+    by: Callable[[str, State, str], Saved] = _new_saved,
+) -> Any:
     """What :func:`save` or a :class:`Snapshot` has saved in a folder, equal in all that it holds.
 
     Everything is checked, so the folder may come from a stranger. The episodes that were running when it was saved end:
@@ -58,24 +152,22 @@ def load(path: str | os.PathLike[str], **how: Unpack[LoadKeywords]) -> Any:
 
     Args:
         path: the folder.
-        **how: ``generation``: the number of a generation, None for the last one.
-
-            ``mmap``: leave blocks in their files until they are read or overwritten, so that this returns at once.
-            Their checksums are not checked then: ``obscodec inspect`` does that. Files under 4 MiB are read and checked
-            all the same. Nobody may shorten or overwrite a file meanwhile, as ``cp`` and ``rsync --inplace`` do;
-            removing or replacing it does no harm. A read of a shortened file raises SnapshotError; if it is shortened
-            during that read, the system ends the process (SIGBUS).
-
-            ``salvage``: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or
-            missing; without ``generation``, of the last generation whose other files are intact.
-
-            ``max_bytes``: the limit of the buffer's memory, in place of the one that it was saved with.
-
-            ``spill``: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs
-            one here: a snapshot does not choose where files are written.
-
-            ``continue_episodes``: True if the next steps go on with the episodes that were running, such as those of a
+        generation: the number of a generation, None for the last one.
+        mmap: leave blocks in their files until they are read or overwritten, so that this returns at once. Their
+            checksums are not checked then: ``obscodec inspect`` does that. Files under 4 MiB are read and checked all
+            the same. Nobody may shorten or overwrite a file meanwhile, as ``cp`` and ``rsync --inplace`` do; removing
+            or replacing it does no harm. A read of a shortened file raises SnapshotError; if it is shortened during
+            that read, the system ends the process (SIGBUS).
+        salvage: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or missing;
+            without ``generation``, of the last generation whose other files are intact.
+        max_bytes: the limit of the buffer's memory, in place of the one that it was saved with.
+        spill: for a buffer with ``max_bytes``, the folder for its oldest blocks. A buffer that had one needs one here:
+            a snapshot does not choose where files are written.
+        continue_episodes: True if the next steps go on with the episodes that were running, such as those of a
             simulator that was saved with the buffer.
+        by: for a class of another package: called with the kind, the arguments and the path of what was saved, before
+            its state is read; returns an empty object. To salvage one that is no store, it needs a method
+            ``forget_damaged``.
 
     Returns:
         The buffer, array or store; with ``salvage``, :class:`Salvaged`.
@@ -88,54 +180,24 @@ def load(path: str | os.PathLike[str], **how: Unpack[LoadKeywords]) -> Any:
         MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
-    refuse_unknown("load", how.keys() - LoadKeywords.__annotations__.keys(), LoadKeywords.__annotations__)
-    return load_by(_new_saved, path, **how)
-
-
-def _new_saved(kind: str, arguments: State, path: str) -> Saved:
-    """An empty object of a kind of this package."""
-    with named(path):
-        made = MADE[kind](arguments) if kind in MADE else store_of(kind, arguments)
-    if made is None:
-        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
-    return made
-
-
-@says_memory_error
-def load_by(
-    make: Callable[[str, State, str], S],
-    path: str | os.PathLike[str],
-    *,
-    generation: int | None = None,
-    mmap: bool = False,
-    salvage: bool = False,
-    max_bytes: int | None = None,
-    spill: str | os.PathLike[str] | None = None,
-    continue_episodes: bool = False,
-) -> Any:
-    """:func:`load` for a class of any package.
-
-    ``make`` is called with the kind, the arguments and the path of what was saved, before its state is read; it returns
-    an empty object. To salvage one that is no store, it needs a method ``forget_damaged``.
-    """
     limit = as_nbytes("max_bytes", max_bytes)
     damage: list[str] | None = [] if salvage else None
     there = [*Folder(path).generations()][::-1]
     for number in there if salvage and generation is None and there else [generation]:
         try:
-            opened = OpenGeneration(Folder(path), number)
-            kind, arguments = _arguments(opened, path)
-            _set_limit(kind, arguments, limit, spill, path)
+            opened = OpenGeneration(path, number)
+            arguments = opened.arguments()
+            _set_limit(opened.kind, arguments, limit, spill, path)
             try:
-                made = make(kind, arguments, os.fspath(path))  # first: it may refuse
-                state, known = _state(opened, path, mmap, damage)
-                made = restored(made, state, path)
+                made = by(opened.kind, arguments, os.fspath(path))  # first: it may refuse
+                state = opened.state(maps=mmap, damage=damage, loaded_into=made)
+                with named(path):
+                    made.restore(state)
             except (HeapFull, LimitTooLow) as error:
                 if arguments.get("max_bytes") is None:
                     raise
                 what = f"{path} has a buffer that does not fit: {error}"
                 raise type(error)(f"{what}. load takes another max_bytes") from error
-            LOADED[made] = Folder(path).path, known
             break
         except SnapshotError as error:
             if isinstance(error, DamagedStreams):
@@ -169,65 +231,3 @@ def _set_limit(
     if arguments["spill"] and spill is None:
         raise SnapshotError(f"{path} has a buffer whose oldest blocks are in files: pass spill, a folder for them")
     arguments["spill"] = spill
-
-
-@says_memory_error
-def read_snapshot(
-    path: str | os.PathLike[str], generation: int | None = None, *, loaded_into: object | None = None
-) -> tuple[str, State, State]:
-    """The kind, the arguments and the state in a snapshot; see :func:`load` for the errors.
-
-    ``loaded_into`` is what a ``Snapshot`` of this folder will write next, and has this generation then.
-    """
-    opened = OpenGeneration(Folder(path), generation)
-    kind, arguments = _arguments(opened, path)
-    state, known = _state(opened, path, False, None)
-    if loaded_into is not None:
-        LOADED[loaded_into] = Folder(path).path, known
-    return kind, arguments, state
-
-
-@says_memory_error
-def read_arguments(path: str | os.PathLike[str], generation: int | None = None) -> tuple[str, State]:
-    """The kind and the arguments in a snapshot, of which nothing else is read: no tensors, and no items."""
-    return _arguments(OpenGeneration(Folder(path), generation), path)
-
-
-def written_by(path: str | os.PathLike[str]) -> str:
-    """The package that wrote the last generation of a snapshot, a space, and its version."""
-    return str(OpenGeneration(Folder(path), None).manifest.get("written_by", ""))
-
-
-@says_memory_error
-def read_values(path: str | os.PathLike[str], generation: int | None = None) -> tuple[State, Any]:
-    """The arguments in a snapshot, and the state as JSON values, in which an object stands for each array."""
-    opened = OpenGeneration(Folder(path), generation)
-    _, arguments = _arguments(opened, path)
-    return arguments, opened.manifest["values"].get("state")
-
-
-def _arguments(opened: OpenGeneration, path: str | os.PathLike[str]) -> tuple[str, State]:
-    tree = opened.part("arguments")
-    with named(path):
-        values = part_of({"values": tree.values}, "values", dict)
-        arguments = unflatten(tree._replace(values=values["arguments"]))
-        return part_of(opened.manifest, "kind", str), part_of({"arguments": arguments}, "arguments", dict)
-
-
-def _state(
-    opened: OpenGeneration, path: str | os.PathLike[str], mmap: bool, damage: list[str] | None
-) -> tuple[State, Known]:
-    read = opened.read(maps=mmap, salvages=damage is not None)
-    with named(path):
-        state = part_of(unflatten(read.tree), "state", dict)
-    if damage is not None:
-        damage += read.damage
-    return state, read.known
-
-
-@says_memory_error
-def restored(made: S, state: State, path: str | os.PathLike[str]) -> S:
-    """An empty object with a state that :func:`read_snapshot` read; SnapshotError if it has no such state."""
-    with named(path):
-        made.restore(state)
-    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from obscodec.segments import Bytes, Ints, Segments
 from obscodec.snapshots.array_file import parse_arrays
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, SegmentFile, hashes_of
-from obscodec.snapshots.saved import named
 from obscodec.snapshots.segment_file import OnDamage, Piece, mapped, read_pieces
 from obscodec.snapshots.tree import Arrays, Tree
 from obscodec.state import array_of
@@ -33,57 +32,7 @@ class DamagedStreams(SnapshotError):
     """Streams are damaged, of which the others can be salvaged."""
 
 
-class Generation(NamedTuple):
-    """What was written together: its manifest and state, and what the folder has of it, for the next generation.
-
-    ``damage`` has a text for each place that is damaged and was left out.
-    """
-
-    manifest: Manifest
-    tree: Tree
-    known: Known
-    damage: list[str]
-
-
-class OpenGeneration:
-    """A generation, the last one for None, of which the manifest was read, and nothing else so far.
-
-    Raises:
-        SnapshotError: there is no such generation, or it is damaged, or of a newer version.
-    """
-
-    def __init__(self, folder: Folder, number: int | None) -> None:
-        there = folder.generations()
-        if not there:
-            raise SnapshotError(f"{folder.path} has no snapshot")
-        if number is not None and number not in there:
-            raise SnapshotError(f"{folder.path} has no generation {number}, only generations {[*there]}")
-        self._folder, self._name = folder, there[max(there) if number is None else number]
-        self.manifest = folder.read_manifest(self._name)
-
-    def part(self, name: str) -> Tree:
-        """All values of the state, and its arrays, but no streams, and of large arrays those of a part alone."""
-        with named(self._folder.path / self._name):
-            return _Reader(self._folder, self.manifest, _refuse).part(name)
-
-    def read(self, *, maps: bool = False, salvages: bool = False) -> Generation:
-        """The whole generation; :class:`SnapshotError` if it is damaged.
-
-        With ``maps``, blocks stay in their files, if these are large, and no checksum of them is checked. With
-        ``salvages``, damaged records of blocks are left out.
-        """
-        damage = list[str]()
-        with named(self._folder.path / self._name):
-            reader = _Reader(self._folder, self.manifest, damage.append if salvages else _refuse)
-            tree, known = reader.read(self._name, maps)
-        return Generation(self.manifest, tree, known, damage)
-
-
-def _refuse(damage: str) -> None:
-    raise DamagedStreams(damage)
-
-
-class _Reader:
+class Reader:
     """Reads the files that a manifest names."""
 
     def __init__(self, folder: Folder, manifest: Manifest, on_damage: OnDamage) -> None:
@@ -124,7 +73,7 @@ class _Reader:
         return Tree(self._manifest["values"], arrays, streams, lost), after
 
     def part(self, name: str) -> Tree:
-        """See :meth:`OpenGeneration.part`."""
+        """All values of the state, and its arrays, but no streams, and of large arrays those of a part alone."""
         arrays, pages = self._arrays(self._manifest["arrays"]), self._manifest.get("pages", {})
         arrays |= {of: self._paged(of, arrays, about) for of, about in pages.items() if of.startswith(f"{name}/")}
         return Tree(self._manifest["values"], arrays, {}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib.metadata import version
@@ -15,8 +16,7 @@ from obscodec.arrays import TensorArray
 from obscodec.buffers import Prioritized, RingBuffer
 from obscodec.errors import DTypeError
 from obscodec.runtime import Background, Job, says_memory_error
-from obscodec.snapshots.beside import Files, hash_of
-from obscodec.snapshots.folder import Folder
+from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.saved import LOADED, MADE, Saved
 from obscodec.snapshots.tree import Tree, flatten
@@ -70,7 +70,9 @@ class Snapshot:
         return [*self._folder.generations()] if self._folder.path.exists() else []
 
     @says_memory_error
-    def write(self, saved: Saved, generation: int | None = None, *, beside: Files | None = None) -> int:
+    def write(
+        self, saved: Saved, generation: int | None = None, *, beside: Mapping[str, str | os.PathLike[str]] | None = None
+    ) -> int:
         """Begin to write another generation; waits for the one before it.
 
         Args:
@@ -79,7 +81,7 @@ class Snapshot:
                 next one. A buffer that was loaded from an earlier generation of this folder goes on from there: it
                 replaces the generations from this number on.
             beside: files on the disk that belong to it, by what each is, such as ``{"model": "model.zip"}``:
-                :func:`obscodec.snapshots.check_beside` tells whether they are still those.
+                ``check_beside`` of :class:`obscodec.snapshots.OpenGeneration` tells whether they are still those.
 
         Returns:
             The number.
@@ -179,7 +181,7 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
 
 @says_memory_error
 def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
-    """:func:`save` for a class of any package, which calls :func:`read_snapshot` to load."""
+    """:func:`save` for a class of any package, which :func:`load` loads ``by`` another function."""
     tree, head = _parts(saved)
     write_generation(Folder(path), tree, head, Known(), None, 1)
 

@@ -14,6 +14,7 @@ from obscodec.errors import SnapshotError
 from obscodec.segments import Segments
 from obscodec.snapshots.array_file import format_arrays
 from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder
+from obscodec.snapshots.folder_lock import FolderLock
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import write_streams
 from obscodec.snapshots.tree import Arrays, Tree
@@ -51,7 +52,7 @@ def write_generation(
         OSError: the disk refused; the generation is not there.
     """
     folder.make()
-    with folder.locked():
+    with FolderLock(folder.path):
         before = dict([*before_generation(folder, known, number).items()][-keep:])  # a cut off write may have left more
         if before.get(known.generation) != known.manifest:
             known = Known()

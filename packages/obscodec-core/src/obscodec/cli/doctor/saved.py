@@ -13,7 +13,7 @@ from obscodec.buffers import MIN_COMPRESSED_NBYTES, RingBuffer
 from obscodec.errors import MissingPackage, SnapshotError
 from obscodec.installing import OURS, install_command
 from obscodec.runtime import temporary_folder
-from obscodec.snapshots import load, named, read_arguments, written_by
+from obscodec.snapshots import OpenGeneration, load, named
 
 _ENTRY_POINT_GROUP = "obscodec.snapshots"
 Items = dict[str, npt.NDArray[np.generic]]
@@ -29,7 +29,7 @@ def saved_items(path: Path, n: int) -> Items:
         SnapshotError: the snapshot has no items, a file is damaged, or an item can't be decoded.
         MissingPackage: a package has written it that is not installed.
     """
-    package = written_by(path).partition(" ")[0]
+    package = OpenGeneration(path).written_by.partition(" ")[0]
     if package == "obscodec":
         return _of_core(path, n)
     found = [point for point in entry_points(group=_ENTRY_POINT_GROUP) if point.name == package]
@@ -40,9 +40,10 @@ def saved_items(path: Path, n: int) -> Items:
 
 
 def _of_core(path: Path, n: int) -> Items:
-    kind, arguments = read_arguments(path)
+    opened = OpenGeneration(path)
     with temporary_folder() as folder:
-        loaded: Any = load(path, spill=folder if arguments.get("spill") else None, continue_episodes=True)
+        spill = folder if opened.arguments().get("spill") else None
+        loaded: Any = load(path, spill=spill, continue_episodes=True)
         with named(path):
             if isinstance(loaded, RingBuffer) and len(loaded):
                 steps, every = loaded[:n, 0], loaded.fields.items()
@@ -51,4 +52,4 @@ def _of_core(path: Path, n: int) -> Items:
                 return {name: steps[name].reshape(len(steps[name]), -1, *of.shape)[:, -1] for name, of in own.items()}
             if isinstance(loaded, TensorArray) and loaded.ids.ndim and loaded.ids.size:
                 return {"array": np.asarray(loaded[(slice(n), *[0] * (loaded.ids.ndim - 1))])}
-    raise SnapshotError(f"{path} has a {kind} without items in the order of time")
+    raise SnapshotError(f"{path} has a {opened.kind} without items in the order of time")
