@@ -146,14 +146,14 @@ def test_the_dead_are_counted_and_their_chunks_go() -> None:
     log, lengths = ChunkLog(None, new_chunk), np.array([900_000, 700_000, 1_000_000, 800_000])
     numbers, _ = written(log, lengths.tolist())
     assert numbers.tolist() == [1, 1, 2, 2]
-    assert log.bury(numbers[[0, 3]], lengths[[0, 3]]) == {1, 2}
+    assert log.enliven(numbers[[0, 3]], lengths[[0, 3]], -1) == {1, 2}
     assert (log.n_streams, log.live_bytes, log.written_bytes) == (2, 1_700_000, 3_400_000)
     log.drop_dead({1, 2})
     assert set(log.chunks) == {1, 2}  # each has a live stream
-    assert log.bury(numbers[[1]], lengths[[1]]) == {1}
+    assert log.enliven(numbers[[1]], lengths[[1]], -1) == {1}
     log.drop_dead({1})
     assert set(log.chunks) == {2}
-    log.bury(numbers[[2]], lengths[[2]])
+    log.enliven(numbers[[2]], lengths[[2]], -1)
     log.drop_dead({2})
     assert set(log.chunks) == {log.newest} == {2}  # which is still written to
     log.drop(2)
@@ -168,7 +168,7 @@ def test_numbers_are_used_again_and_who_reads_keeps_the_memory() -> None:
     memories, addresses = log.memories, log.addresses
     content = memories[1][:3].tobytes()
     written(log, [2_000_000])
-    log.bury(np.array([1]), np.array([1_000_000]))
+    log.enliven(np.array([1]), np.array([1_000_000]), -1)
     log.drop_dead({1})
     assert len(log.memories[1]) == 0
     numbers, _ = written(log, [2_000_000])
@@ -183,9 +183,9 @@ def test_the_deadest_chunk_has_the_most_dead_bytes() -> None:
     sizes = np.array([1_500_000, 1_600_000, 1_700_000])
     numbers = np.concatenate([written(log, [size])[0] for size in sizes.tolist()])
     assert numbers.tolist() == [1, 2, 3]
-    log.bury(numbers[1:2], sizes[1:2])
+    log.enliven(numbers[1:2], sizes[1:2], -1)
     assert log.deadest() == 2
-    log.bury(numbers[2:], sizes[2:])
+    log.enliven(numbers[2:], sizes[2:], -1)
     assert log.deadest() == 3
 
 

@@ -1,6 +1,7 @@
 """ColumnReader: reads the same items of several columns with one compiled call."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -19,7 +20,7 @@ from obscodec.columns.items import (
     load_number,
     store_number,
 )
-from obscodec.kernels import address, compiled_with_gil, copy, int64s_at, load_u8, signed
+from obscodec.kernels import address, compiled, copy, int64s_at, load_u8, signed
 from obscodec.segments import Bytes, Ints
 
 _ALIGNMENT: Final = 8
@@ -63,7 +64,7 @@ class ColumnReader:
         return [np.stack([array[steps, envs] for array in group]) for group in self._groups]
 
 
-@compiled_with_gil
+@partial(compiled, nogil=False)
 def take_items(arrays: Ints, sizes: Ints, n_steps: int, n_envs: int, steps: Ints, envs: Ints, out: Bytes) -> bool:
     """Copy the numbers of ``steps`` and ``envs``, ``i64[n]`` both, out of arrays, one array behind the other.
 

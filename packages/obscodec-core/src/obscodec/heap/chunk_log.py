@@ -164,10 +164,13 @@ class ChunkLog:
         replaced stream; chunk 0 for none.
         """
         self.enliven(entries[:, 0].astype(np.int64), entries[:, 2].astype(np.int64))
-        return self.bury(before[0], before[2])
+        return self.enliven(before[0], before[2], -1)
 
     def enliven(self, numbers: Ints, lengths: Ints, sign: int = 1) -> set[int]:
-        """Count streams as live, by their chunks and lengths; return the chunks. Number 0 is of no stream."""
+        """Count streams as live, by their chunks and lengths; return the chunks. Number 0 is of no stream.
+
+        With the ``sign`` -1, they count as dead.
+        """
         chunks = set(numbers.tolist()) - {0}
         for number in chunks:
             chunk, inside = self.chunks[number], numbers == number
@@ -179,10 +182,6 @@ class ChunkLog:
         self.n_streams += sign * int(np.count_nonzero(numbers))
         self.live_bytes += sign * int(lengths.sum())
         return chunks
-
-    def bury(self, numbers: Ints, lengths: Ints) -> set[int]:
-        """Count streams as dead, by their chunks and lengths; return the chunks. Number 0 is of no stream."""
-        return self.enliven(numbers, lengths, -1)
 
     def recount(self, numbers: Ints, lengths: Ints) -> None:
         """Count anew after a call that ended in the middle, by the chunks and lengths of all live streams."""

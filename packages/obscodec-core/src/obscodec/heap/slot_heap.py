@@ -197,7 +197,7 @@ class SlotHeap:
             self._is_counted = False
             numbers, _, lengths = self._table.find(slots)
             self._table.clear(slots)
-            self._log.drop_dead(self._log.bury(numbers, lengths))
+            self._log.drop_dead(self._log.enliven(numbers, lengths, -1))
             self._clean()
             self._is_counted = True
 

@@ -93,7 +93,9 @@ def _require_memory() -> None:
 
 
 def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil: bool = True) -> Dispatcher[F]:
-    """Compile ``function`` at its first call, to run without the GIL; cached on disk where numba can write.
+    """Compile ``function`` at its first call, cached on disk where numba can write.
+
+    It runs without the GIL, but for a short kernel during which no other thread shall run Python.
 
     A kernel that Python calls returns numbers, never arrays: numba runs Python code to return an array, and turns an
     exception that a signal handler raises there into ``SystemError``.
@@ -137,11 +139,6 @@ def cache_folder() -> str | None:
     paths: list[str | None] = [kernel.stats.cache_path for kernel in _kernels]
     known = [path for path in paths if path is not None]
     return os.path.commonpath(known) if len(known) == len(paths) else None
-
-
-def compiled_with_gil(function: F) -> Dispatcher[F]:
-    """:func:`compiled` for a short kernel during which no other thread runs Python."""
-    return compiled(function, nogil=False)
 
 
 def inlined(function: F) -> Dispatcher[F]:

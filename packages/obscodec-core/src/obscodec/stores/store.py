@@ -266,32 +266,23 @@ class Store(IdExchange):
         return freed
 
 
-class _Packed:
-    """An array that is packed where it is pickled, and comes back as it was."""
+class _Packed(np.ndarray[Any, np.dtype[Any]]):
+    """An array that is packed where it is pickled, and comes back as a plain one."""
 
-    def __init__(self, array: npt.NDArray[np.generic]) -> None:
-        self.array = array
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _unpacked, (pack([self.array]),)
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        return _unpacked, (pack([np.asarray(self)]),)
 
 
-def _unpacked(packed: bytes) -> _Packed:
+def _unpacked(packed: bytes) -> npt.NDArray[np.generic]:
     (array,) = unpack(packed, max_bytes=sys.maxsize)  # pickles come from friends
-    return _Packed(array)
+    return array
 
 
 def _with_packed(value: Any) -> Any:
     """A state whose large arrays are packed where they are pickled."""
     if isinstance(value, dict):
         return {name: _with_packed(item) for name, item in value.items()}
-    return _Packed(value) if isinstance(value, np.ndarray) and value.nbytes >= _MIN_PACKED_NBYTES else value
-
-
-def _without_packed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_packed(item) for name, item in value.items()}
-    return value.array if isinstance(value, _Packed) else value
+    return value.view(_Packed) if isinstance(value, np.ndarray) and value.nbytes >= _MIN_PACKED_NBYTES else value
 
 
 def store_of(kind: str, arguments: State) -> Store | None:
@@ -311,5 +302,5 @@ def _restored(kind: type[Store], arguments: State, state: State) -> Store:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the store that was pickled has warned
         store = _made(kind, arguments)
-    store.restore(_without_packed(state))
+    store.restore(state)
     return store

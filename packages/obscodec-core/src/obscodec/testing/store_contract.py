@@ -16,9 +16,7 @@ from obscodec.testing.law import accepted, check, check_refused, equal
 
 Tensors = npt.NDArray[np.generic]
 
-_N_TENSORS = 24
-_N_STEPS = 60
-_N_THREADS = 2
+_N_TENSORS, _N_STEPS, _N_THREADS = 24, 60, 2
 _UNKNOWN = 10**6
 
 
@@ -144,26 +142,23 @@ class StoreContract:
         ids, shape = store.append(tensors), tensors.shape
         expected = store.read(ids)
         with accepted(store, "reading into an array"):
-            for kind, out in (
-                ("contiguous", np.empty_like(tensors)),
-                ("strided", np.empty((*shape, 2), tensors.dtype)[..., 0]),
-            ):
+            for out in (np.empty_like(tensors), np.empty((*shape, 2), tensors.dtype)[..., 0]):
+                kind = "contiguous" if out.flags.c_contiguous else "strided"
                 check(store.read(ids, out) is out, store, f"reading into a {kind} array gives another one")
                 check(equal(out, expected), store, f"reading into a {kind} array fills it with something else")
         other = np.complex128 if tensors.dtype != np.complex128 else np.uint8
-        refused = (
+        for error, what, wrong in (
             (ShapeError, "reading four tensors into an array for three", np.empty_like(tensors[:3])),
             (ShapeError, "reading into an array with an axis too many", np.empty((*shape, 1), tensors.dtype)),
             (DTypeError, f"reading into an array of {other.__name__}", np.empty(shape, other)),
             (DTypeError, "reading into an array that is read-only", np.broadcast_to(tensors[:1], shape)),
-        )
-        for error, what, wrong in refused:
+        ):
             check_refused(error, store, what, partial(store.read, ids, wrong))
 
     def test_a_rebuilt_store_holds_the_same(self) -> None:
         """A pickled or copied store holds the same tensors and references, and shares nothing with the first."""
         for how, rebuild in (
-            ("pickling", _pickled),
+            ("pickling", lambda store: pickle.loads(pickle.dumps(store))),
             ("pickling into memory that is read-only", _pickled_out_of_band),
             ("deepcopy", copy.deepcopy),
         ):
@@ -220,12 +215,16 @@ class _Model:
     def append(self, tensors: Tensors, sequences: Ints) -> None:
         with accepted(self._store, "appending tensors"):
             ids = self._store.append(tensors, sequences)
-        self._add(ids, tensors)
+        check(ids.shape == (len(tensors),), self._store, f"{len(tensors)} tensors get {ids.shape} ids")
+        self._ids = np.append(self._ids, ids)
+        self._tensors.extend(tensors)
 
     def release(self, which: Ints) -> None:
         with accepted(self._store, "releasing references"):
             self._store.release(self._ids[which])
-        self._remove(which)
+        gone = set(which.tolist())
+        self._ids = np.delete(self._ids, which)
+        self._tensors = [tensor for i, tensor in enumerate(self._tensors) if i not in gone]
 
     def check(self, which: Ints) -> None:
         """Read some references, and compare the tensors."""
@@ -233,21 +232,6 @@ class _Model:
             found = self._store.read(self._ids[which])
         for i, tensor in zip(which.tolist(), found, strict=True):
             check(equal(tensor, self._tensors[i]), self._store, f"id {self._ids[i]} is read as another tensor")
-
-    def _add(self, ids: Ints, tensors: Tensors) -> None:
-        check(ids.shape == (len(tensors),), self._store, f"{len(tensors)} tensors get {ids.shape} ids")
-        self._ids = np.append(self._ids, ids)
-        self._tensors.extend(tensors)
-
-    def _remove(self, which: Ints) -> None:
-        gone = set(which.tolist())
-        self._ids = np.delete(self._ids, which)
-        self._tensors = [tensor for i, tensor in enumerate(self._tensors) if i not in gone]
-
-
-def _pickled(store: Store) -> Store:
-    rebuilt: Store = pickle.loads(pickle.dumps(store))
-    return rebuilt
 
 
 def _pickled_out_of_band(store: Store) -> Store:

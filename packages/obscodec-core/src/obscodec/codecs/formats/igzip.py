@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from isal import isal_zlib
 
-from obscodec.codecs.formats.gzip_member import GzipMember
+from obscodec.codecs.formats.gzip import Gzip
 from obscodec.codecs.stage import Levels
 
 
 @dataclass(frozen=True)
-class Igzip(GzipMember):
+class Igzip(Gzip):
     """The format of ``gzip``, written and read by ISA-L. See ``docs/formats/gzip.md``."""
 
     name: ClassVar[str] = "igzip"
